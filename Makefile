@@ -1,0 +1,66 @@
+# Two commands matter: `make demo` and `make test`. Both set everything up themselves.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# Without bytecode every start would compile the world again.
+unexport PYTHONDONTWRITEBYTECODE
+
+VENV := .venv
+BIN := $(VENV)/bin
+SUPPORTED = import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+	"$$p" -c '$(SUPPORTED)' 2>/dev/null && { echo "$$p"; break; }; done)
+PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: help demo test test-unit lint format bench docs clean
+
+help: ## show these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/.burnish ## run the main job on the embedded default: no key, no network
+	@$(BIN)/burnish optimize examples/toy/toy.yaml
+
+test: $(VENV)/.burnish-dev ## every test, crashes included
+	@$(BIN)/python -m pytest -n 2 $(ARGS)
+
+test-unit: $(VENV)/.burnish-dev ## the fast tests only
+	@$(BIN)/python -m pytest -n 2 -m "not crash" $(ARGS)
+
+lint: $(VENV)/.burnish-dev ## style, types, import rules
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/basedpyright
+	@$(BIN)/lint-imports
+
+format: $(VENV)/.burnish-dev ## let ruff rewrite what it can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(VENV)/.burnish ## measure overhead, efficiency, memory, start-up
+	@$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.burnish-dev ## write the reference pages from the code, then run every page's examples
+	@$(BIN)/python scripts/reference.py
+	@$(BIN)/python -m pytest -q tests/docs
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+# A virtual environment whose Python has gone is made again.
+$(VENV)/.created: Makefile
+	@test -n "$(PYTHON)" || { echo "burnish needs Python 3.11, 3.12 or 3.13; set PYTHON=/path/to/python3.x" >&2; exit 1; }
+	@$(BIN)/python -c '$(SUPPORTED)' 2>/dev/null || rm -rf $(VENV)
+	@test -x $(BIN)/python || { echo "making $(VENV) with $$("$(PYTHON)" --version)"; "$(PYTHON)" -m venv $(VENV); }
+	@touch $@
+
+$(VENV)/.burnish: $(VENV)/.created pyproject.toml constraints.txt
+	@echo "installing burnish (pinned in constraints.txt)"
+	@$(PIP) install -c constraints.txt hatchling editables
+	@$(PIP) install -c constraints.txt --no-build-isolation -e .
+	@$(BIN)/python -m compileall -q src
+	@touch $@
+
+$(VENV)/.burnish-dev: $(VENV)/.burnish
+	@echo "installing the development tools (pinned in constraints.txt)"
+	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[all,dev]'
+	@touch $@

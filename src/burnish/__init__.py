@@ -1,0 +1,1 @@
+"""burnish makes AI agents measurably better, and proves it."""

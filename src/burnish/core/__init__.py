@@ -1,0 +1,1 @@
+"""The words of burnish as frozen data, pure arithmetic, and the protocols; no I/O."""

@@ -1,0 +1,106 @@
+"""Every error burnish raises on purpose.
+
+BurnishError
+├── ConfigError         a file, flag or argument is wrong; carries every problem found
+├── FileTrouble         a file cannot be read or written
+├── RunNotFound         no run by that name
+├── RunLocked           another process drives this run
+├── ResumeRefused       what the run was started with has changed
+├── ReplayDiverged      the journal and the strategy tell different stories
+├── SealedTestRead      the sealed test was looked at; searching on would spoil it
+├── JournalTrouble      the journal is damaged or from a newer burnish
+├── NotJournalable      a value cannot be kept as JSON
+├── PriceUnknown        a USD limit needs prices that are not known
+├── RoleFailed          a role gave no usable answer
+├── TargetMismatch      the strategy needs something the target does not have
+└── Interrupted         stopped by a signal; the run can be resumed
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class BurnishError(Exception):
+    """The root: says what was wrong and, in `remedy`, what to do next."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.remedy}" if self.remedy else self.message
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One thing that is wrong, where, and what to do about it."""
+
+    message: str
+    where: str = ""
+    """A place a person can find: a file, a line, a path inside the file, a surface."""
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        head = f"{self.where}: {self.message}" if self.where else self.message
+        return f"{head} — {self.remedy}" if self.remedy else head
+
+
+class ConfigError(BurnishError):
+    """Everything that is wrong with what the user gave, shown together."""
+
+    def __init__(self, problems: Sequence[Problem], *, remedy: str = "") -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)), remedy=remedy)
+
+
+class FileTrouble(BurnishError):
+    """A file cannot be read or written."""
+
+
+class RunNotFound(BurnishError):
+    """No run by that name."""
+
+
+class RunLocked(BurnishError):
+    """Another process drives this run."""
+
+
+class ResumeRefused(BurnishError):
+    """What the run was started with has changed."""
+
+
+class ReplayDiverged(BurnishError):
+    """The journal and the strategy tell different stories."""
+
+
+class SealedTestRead(BurnishError):
+    """The sealed test was looked at; searching on would spoil it."""
+
+
+class JournalTrouble(BurnishError):
+    """The journal is damaged or was written by a newer burnish."""
+
+
+class NotJournalable(BurnishError):
+    """A value cannot be kept as JSON: NaN, Infinity, a lone surrogate, a foreign object."""
+
+
+class PriceUnknown(BurnishError):
+    """A USD limit needs prices that are not known."""
+
+
+class RoleFailed(BurnishError):
+    """A role gave no usable answer."""
+
+
+class TargetMismatch(BurnishError):
+    """The strategy needs something that the target does not have."""
+
+
+class Interrupted(BurnishError):
+    """Stopped by a signal; the run can be resumed."""
+
+    exit_code = 2
