@@ -1,0 +1,60 @@
+"""Effects: anything paid, done once. The whole secret of resume, caching and exact budgets."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Generic, Protocol, TypeVar
+
+from burnish.core.codec import Codec
+from burnish.core.content import Json, digest
+from burnish.core.money import NOTHING, Spend
+
+T = TypeVar("T")
+
+KEY_SCHEMA = 1
+"""Part of every key: raised when the meaning of keys changes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call(Generic[T]):
+    """One effect, named by its content."""
+
+    kind: str
+    request: Json
+    """Everything the result depends on, as JSON: hashes for what is large, `${VAR}` unexpanded."""
+    codec: Codec[T]
+    draw: int = 0
+    """Which sample of a stochastic effect this is."""
+    estimate: Spend = field(default_factory=lambda: Spend(calls=1))
+    """What is billed if the effect is lost in flight."""
+
+    @cached_property
+    def key(self) -> str:
+        """A hash of all that makes this effect this effect."""
+        return digest([KEY_SCHEMA, self.kind, self.request, self.draw])
+
+    @property
+    def paid(self) -> bool:
+        """Whether losing it in flight costs anything."""
+        return self.estimate != NOTHING
+
+
+@dataclass(frozen=True, kw_only=True)
+class Receipt(Generic[T]):
+    """What an effect gave and what it cost, without what nested effects cost."""
+
+    value: T
+    spend: Spend = NOTHING
+    missing: bool = False
+    """The infrastructure failed for good: `--retry-missing` asks again."""
+
+
+class Effects(Protocol):
+    """Do this once."""
+
+    async def once(self, call: Call[T], perform: "Callable[[Effects], Awaitable[Receipt[T]]]") -> T:
+        """The result of `call`: from the journal if it is there, else performed and kept.
+
+        `perform` is given the Effects through which it spends on anything nested.
+        """
+        ...

@@ -1,0 +1,71 @@
+"""What effects cost: calls, tokens, and US dollars as integer nano-dollars."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+
+NANO = 1_000_000_000
+
+
+def to_nano(usd: float | Decimal | str) -> int:
+    """US dollars as nano-dollars, rounded to the nearest."""
+    return int((Decimal(str(usd)) * NANO).to_integral_value())
+
+
+def to_usd(nano: int) -> float:
+    """Nano-dollars as US dollars, for showing."""
+    return nano / NANO
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spend:
+    """An amount of everything that budgets limit. Amounts add up exactly."""
+
+    metric_calls: int = 0
+    """Cases run: what gepa and seed 001 call a metric call."""
+    calls: int = 0
+    """Paid calls of any kind: agent, judge, proposer."""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    nano_usd: int = 0
+    unpriced: int = 0
+    """Calls whose price is unknown. Their cost is not in `nano_usd`, and is not zero either."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in both directions."""
+        return self.tokens_in + self.tokens_out
+
+    @property
+    def usd(self) -> float | None:
+        """US dollars, or None as soon as one call's price is unknown."""
+        return None if self.unpriced else to_usd(self.nano_usd)
+
+    def __add__(self, other: "Spend") -> "Spend":
+        return Spend(
+            metric_calls=self.metric_calls + other.metric_calls,
+            calls=self.calls + other.calls,
+            tokens_in=self.tokens_in + other.tokens_in,
+            tokens_out=self.tokens_out + other.tokens_out,
+            nano_usd=self.nano_usd + other.nano_usd,
+            unpriced=self.unpriced + other.unpriced,
+        )
+
+    def times(self, n: int) -> "Spend":
+        """The same amount n times."""
+        return Spend(
+            metric_calls=self.metric_calls * n,
+            calls=self.calls * n,
+            tokens_in=self.tokens_in * n,
+            tokens_out=self.tokens_out * n,
+            nano_usd=self.nano_usd * n,
+            unpriced=self.unpriced * n,
+        )
+
+
+NOTHING = Spend()
+
+
+def total(spends: Iterable[Spend]) -> Spend:
+    """The sum of many amounts."""
+    return sum(spends, NOTHING)

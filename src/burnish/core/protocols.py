@@ -1,0 +1,145 @@
+"""The protocols that targets, metrics, roles and executors keep."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from burnish.core.candidates import Candidate
+from burnish.core.cases import Case
+from burnish.core.codec import Codec
+from burnish.core.content import Json, short_id
+from burnish.core.effects import Effects, Receipt
+from burnish.core.errors import Problem
+from burnish.core.money import Spend
+from burnish.core.outcomes import Outcome
+from burnish.core.scores import Score
+from burnish.core.surfaces import Surface
+
+Request = TypeVar("Request", contravariant=True)
+Answer = TypeVar("Answer")
+Unit = TypeVar("Unit")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """What a target is, as data: enough for a worker elsewhere to build it again."""
+
+    kind: str
+    config: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """With `${VAR}` unexpanded."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the description; part of every journal key."""
+        return short_id([self.kind, dict(self.config)])
+
+
+class Target(Protocol):
+    """The thing being optimised."""
+
+    @property
+    def description(self) -> Description:
+        """What it is, as data."""
+        ...
+
+    @property
+    def surfaces(self) -> Sequence[Surface]:
+        """What may be edited."""
+        ...
+
+    @property
+    def baseline(self) -> Candidate:
+        """The values it has now."""
+        ...
+
+    def check(self, candidate: Candidate) -> Sequence[Problem]:
+        """What is wrong with a candidate beyond its bounds: free of calls, pure of effects."""
+        ...
+
+    async def run(
+        self, candidate: Candidate, case: Case, *, draw: int, effects: Effects
+    ) -> Receipt[Outcome]:
+        """Run one case. An agent's failure and a missing result are outcomes, not exceptions."""
+        ...
+
+    def estimate(self, case: Case) -> Spend:
+        """What running this case will cost, as well as can be told beforehand."""
+        ...
+
+    def export(self, candidate: Candidate) -> Mapping[str, bytes]:
+        """The candidate as files a user can adopt, by relative path."""
+        ...
+
+
+class Metric(Protocol):
+    """Scores an outcome that has an output; failures never reach it."""
+
+    @property
+    def name(self) -> str:
+        """What scores and objectives call it."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of its settings, prompts and version; part of every journal key."""
+        ...
+
+    def estimate(self, case: Case) -> Spend:
+        """What scoring this case will cost; nothing for a metric that computes."""
+        ...
+
+    async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
+        """One score, or one a turn; none when the metric does not apply."""
+        ...
+
+
+class Role(Protocol[Request, Answer]):
+    """An LLM with one job, a typed answer and an editable prompt."""
+
+    @property
+    def name(self) -> str:
+        """Critic, applier, reflector, …"""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of its prompt, model and settings; part of every journal key."""
+        ...
+
+    @property
+    def answers(self) -> Codec[Answer]:
+        """How its answers are kept."""
+        ...
+
+    def estimate(self, request: Request, /) -> Spend:
+        """What asking will cost, as well as can be told beforehand."""
+        ...
+
+    def encode(self, request: Request, /) -> Json:
+        """The request as data: what the model will see."""
+        ...
+
+    async def answer(self, request: Request, /, *, draw: int, effects: Effects) -> Receipt[Answer]:
+        """The answer. Raises RoleFailed when there is none that can be used."""
+        ...
+
+
+class Executor(Protocol):
+    """Runs units of work, several at once, and gives the results in the units' order."""
+
+    def map(
+        self, units: Iterable[Unit], work: Callable[[Unit], Awaitable[Result]]
+    ) -> AsyncIterator[Result]:
+        """The results in order. Closing the iterator early leaves nothing running."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkUnit:
+    """One case to run under one candidate: data only, so that it can travel."""
+
+    target: Description
+    candidate: Candidate
+    case: Case
+    draw: int = 0

@@ -1,0 +1,63 @@
+"""Law 7: what turns a candidate away before any call is paid."""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from burnish.core.candidates import Candidate
+from burnish.core.cases import Case, squeeze
+from burnish.core.errors import Problem
+from burnish.core.surfaces import Surface, TextSurface, Value, out_of_bounds
+
+TELLING_ANSWER = 16
+"""An expected answer this long does not get into a prompt by chance."""
+TELLING_QUESTION = 24
+"""With the question this long beside it, even a short answer was copied."""
+
+
+def screen(
+    candidate: Candidate,
+    *,
+    parent: Candidate,
+    surfaces: Mapping[str, Surface],
+    seen: Collection[str],
+    training: Iterable[Case] = (),
+) -> list[Problem]:
+    """Every reason to turn this candidate away; none means it is worth paying for."""
+    if candidate.id == parent.id:
+        return [Problem(message="the candidate changes nothing")]
+    if candidate.id in seen:
+        return [Problem(message=f"the same candidate ({candidate.id}) was tried before")]
+    found = out_of_bounds(candidate.values, surfaces)
+    cases = tuple(training)
+    for name, surface in surfaces.items():
+        text, before = candidate.values.get(name), parent.values.get(name)
+        if isinstance(surface, TextSurface) and isinstance(text, str) and text != before:
+            found += copied_answers(name, text, cases, already=before)
+    return found
+
+
+def copied_answers(
+    surface: str, text: str, cases: Iterable[Case], *, already: Value | None = None
+) -> list[Problem]:
+    """The training answers that a text gives away and that were not in it before."""
+    new, old = squeeze(text), squeeze(already) if isinstance(already, str) else ""
+    return [
+        Problem(
+            where=surface,
+            message=f"the text contains the answer to training case '{case.id}'",
+            remedy="state the rule behind it; demonstrations are the place for examples",
+        )
+        for case in cases
+        if _gives_away(new, case) and not _gives_away(old, case)
+    ]
+
+
+def _gives_away(text: str, case: Case) -> bool:
+    for turn in case.turns:
+        answer, question = squeeze(turn.expected or ""), squeeze(turn.input)
+        if not answer or answer not in text:
+            continue
+        if len(answer) >= TELLING_ANSWER:
+            return True
+        if len(question) >= TELLING_QUESTION and question in text:
+            return True
+    return False

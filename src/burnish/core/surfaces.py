@@ -1,0 +1,253 @@
+"""Surfaces: the positions of a target that may be edited, each with its bounds."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, TypeAlias
+
+from pydantic import Field
+
+from burnish.core.codec import codec
+from burnish.core.content import canonical
+from burnish.core.errors import Problem
+
+EPSILON = 1e-9
+"""What counts as equal when numbers that were computed are compared."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demonstration:
+    """One worked example shown to the agent."""
+
+    input: str
+    output: str
+    case: str = ""
+    """The case it came from, so that this case is never scored with its own answer in view."""
+
+
+Scalar: TypeAlias = str | int | float | bool
+Value: TypeAlias = str | int | float | bool | tuple[Demonstration, ...]
+
+_PLACEHOLDER = re.compile(r"\$\{[A-Za-z_]\w*\}|\{\{\s*[A-Za-z_][\w.]*\s*\}\}|\{[A-Za-z_][\w.]*\}")
+
+
+def placeholders_in(text: str) -> tuple[str, ...]:
+    """The placeholders of a template: `{name}`, `{{ name }}` and `${NAME}`, each once."""
+    return tuple(dict.fromkeys(_PLACEHOLDER.findall(text)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextSurface:
+    """A text: instructions, a tool description, a template."""
+
+    id: str
+    kind: Literal["text"] = "text"
+    max_chars: int | None = None
+    placeholders: tuple[str, ...] = ()
+    """Each must stay in the text, exactly as often or more."""
+    frozen: tuple[str, ...] = ()
+    """Spans that must stay word for word."""
+    accepts: ClassVar[str] = "text"
+
+    def problems(self, value: Value) -> list[Problem]:
+        """What is wrong with a value for this surface."""
+        if not isinstance(value, str):
+            return [_wrong_type(self, value)]
+        found: list[Problem] = []
+        if not value.strip():
+            found.append(Problem(where=self.id, message="the text is empty"))
+        if self.max_chars is not None and len(value) > self.max_chars:
+            found.append(
+                Problem(
+                    where=self.id,
+                    message=f"the text has {len(value)} characters, {self.max_chars} are allowed",
+                    remedy="shorten it",
+                )
+            )
+        for span, word in ((self.placeholders, "placeholder"), (self.frozen, "frozen part")):
+            found += [
+                Problem(
+                    where=self.id,
+                    message=f"the {word} {_short(part)} is gone",
+                    remedy="keep it word for word",
+                )
+                for part in span
+                if part not in value
+            ]
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberSurface:
+    """A number in a range, on a grid where `step` is given."""
+
+    id: str
+    low: float
+    high: float
+    kind: Literal["number"] = "number"
+    integer: bool = False
+    log: bool = False
+    """Search it on a logarithmic scale."""
+    step: float | None = None
+    accepts: ClassVar[str] = "a number"
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low <= self.high):
+            raise ValueError(f"{self.id}: the range [{self.low}, {self.high}] is empty")
+        if self.log and self.low <= 0:
+            raise ValueError(f"{self.id}: a logarithmic range must start above 0")
+        if self.step is not None and self.step <= 0:
+            raise ValueError(f"{self.id}: the step must be above 0")
+
+    def problems(self, value: Value) -> list[Problem]:
+        """What is wrong with a value for this surface."""
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return [_wrong_type(self, value)]
+        if not math.isfinite(value):
+            return [Problem(where=self.id, message=f"{value} is not a finite number")]
+        found: list[Problem] = []
+        if not self.low - EPSILON <= value <= self.high + EPSILON:
+            found.append(
+                Problem(
+                    where=self.id,
+                    message=f"{value:g} is outside [{self.low:g}, {self.high:g}]",
+                )
+            )
+        if self.integer and value != int(value):
+            found.append(Problem(where=self.id, message=f"{value:g} is not a whole number"))
+        if self.step is not None and not _on_grid(value - self.low, self.step):
+            found.append(
+                Problem(
+                    where=self.id,
+                    message=f"{value:g} is not a multiple of {self.step:g} above {self.low:g}",
+                )
+            )
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceSurface:
+    """One of a few fixed values."""
+
+    id: str
+    choices: tuple[Scalar, ...]
+    kind: Literal["choice"] = "choice"
+    accepts: ClassVar[str] = "one of the choices"
+
+    def problems(self, value: Value) -> list[Problem]:
+        """What is wrong with a value for this surface."""
+        if any(type(value) is type(c) and value == c for c in self.choices):
+            return []
+        known = ", ".join(map(str, self.choices))
+        return [Problem(where=self.id, message=f"{_short(value)} is not one of: {known}")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemosSurface:
+    """Demonstrations, in order."""
+
+    id: str
+    kind: Literal["demos"] = "demos"
+    max_demos: int = 8
+    max_chars: int | None = None
+    accepts: ClassVar[str] = "demonstrations"
+
+    def problems(self, value: Value) -> list[Problem]:
+        """What is wrong with a value for this surface."""
+        if not isinstance(value, tuple):
+            return [_wrong_type(self, value)]
+        found: list[Problem] = []
+        if len(value) > self.max_demos:
+            found.append(
+                Problem(
+                    where=self.id,
+                    message=f"{len(value)} demonstrations, {self.max_demos} are allowed",
+                )
+            )
+        if len(set(value)) != len(value):
+            found.append(Problem(where=self.id, message="a demonstration is there twice"))
+        size = sum(len(d.input) + len(d.output) for d in value)
+        if self.max_chars is not None and size > self.max_chars:
+            found.append(
+                Problem(
+                    where=self.id,
+                    message=f"the demonstrations have {size} characters, "
+                    f"{self.max_chars} are allowed",
+                )
+            )
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSurface:
+    """The whole text of one file, named by a path relative to the target's folder."""
+
+    id: str
+    path: str
+    kind: Literal["file"] = "file"
+    max_chars: int | None = None
+    accepts: ClassVar[str] = "the text of a file"
+
+    def __post_init__(self) -> None:
+        parts = self.path.replace("\\", "/").split("/")
+        if not self.path or self.path.startswith("/") or ".." in parts:
+            raise ValueError(f"{self.id}: '{self.path}' does not stay inside the target's folder")
+
+    def problems(self, value: Value) -> list[Problem]:
+        """What is wrong with a value for this surface."""
+        if not isinstance(value, str):
+            return [_wrong_type(self, value)]
+        if "\0" in value:
+            return [Problem(where=self.id, message="the file would be binary")]
+        if self.max_chars is not None and len(value) > self.max_chars:
+            return [
+                Problem(
+                    where=self.id,
+                    message=f"the file has {len(value)} characters, {self.max_chars} are allowed",
+                )
+            ]
+        return []
+
+
+Surface: TypeAlias = Annotated[
+    TextSurface | NumberSurface | ChoiceSurface | DemosSurface | FileSurface,
+    Field(discriminator="kind"),
+]
+
+
+def out_of_bounds(values: Mapping[str, Value], surfaces: Mapping[str, "Surface"]) -> list[Problem]:
+    """Everything that is wrong with values for these surfaces; unknown surfaces included."""
+    found: list[Problem] = []
+    for name, value in values.items():
+        if name not in surfaces:
+            known = ", ".join(sorted(surfaces)) or "none"
+            found.append(
+                Problem(where=name, message="no such surface", remedy=f"there are: {known}")
+            )
+        else:
+            found += surfaces[name].problems(value)
+    return found
+
+
+def value_key(value: Value) -> bytes:
+    """One spelling for one value; 1 and 1.0 are the same number."""
+    if isinstance(value, tuple):
+        return canonical([codec(Demonstration).encode(d) for d in value])
+    if isinstance(value, float) and value.is_integer():
+        return canonical(int(value))
+    return canonical(value)
+
+
+def _on_grid(offset: float, step: float) -> bool:
+    steps = offset / step
+    return abs(steps - round(steps)) < 1e-6
+
+
+def _wrong_type(surface: "Surface", value: object) -> Problem:
+    return Problem(where=surface.id, message=f"expected {surface.accepts}, found {_short(value)}")
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"

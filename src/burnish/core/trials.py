@@ -1,0 +1,113 @@
+"""Trials: one propose-evaluate-decide each, one row of the ledger."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from burnish.core.candidates import Candidate
+from burnish.core.content import Json
+from burnish.core.decisions import Decision
+from burnish.core.errors import Problem
+from burnish.core.evaluations import Evaluation
+from burnish.core.money import NOTHING, Spend
+from burnish.core.objectives import Measurement, Objective
+
+CaseScores: TypeAlias = dict[str, dict[str, list[float | None]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitResult:
+    """What a trial measured on one split: the sums, and the scores of each case."""
+
+    measurement: Measurement
+    scores: Mapping[str, Mapping[str, list[float | None]]]
+    """Case, metric, one value a repeat; None where it is missing."""
+    passing: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    """Whether each metric passed on every case that has it."""
+    errors: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The error of each case that failed or is missing."""
+
+    @classmethod
+    def of(cls, evaluation: Evaluation, objective: Objective) -> "SplitResult":
+        """What to keep of an evaluation."""
+        return cls(
+            measurement=objective.measure(evaluation),
+            scores=case_scores(evaluation),
+            passing=_passing(evaluation),
+            errors={
+                result.case: result.outcome.failure.message
+                for result in evaluation.results
+                if result.outcome.failure is not None
+            },
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """What the proposer saw and said."""
+
+    role: str
+    request: Json = None
+    answer: Json = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One propose-evaluate-decide. A candidate turned away for free is a trial too."""
+
+    candidate: Candidate
+    phase: str = ""
+    cycle: int = 0
+    touched: tuple[str, ...] = ()
+    """The surfaces this trial changed."""
+    proposals: tuple[Proposal, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    """Why the candidate was turned away before anything was paid."""
+    train: SplitResult | None = None
+    holdout: SplitResult | None = None
+    decision: Decision | None = None
+    details: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """What only this strategy knows."""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the candidate became the incumbent."""
+        return self.decision is not None and self.decision.accepted
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialRow:
+    """A trial as the ledger keeps it: numbered, timed, paid for."""
+
+    schema: int = 1
+    number: int
+    trial: Trial
+    spend: Spend = NOTHING
+    """What was first used in this trial."""
+    at: str = ""
+    """When it was recorded, UTC."""
+    seconds: float = 0.0
+    """Active time since the trial before."""
+
+    def same_story(self, other: "TrialRow") -> bool:
+        """Whether two rows tell the same, times aside."""
+        return (self.number, self.trial, self.spend) == (other.number, other.trial, other.spend)
+
+
+def case_scores(evaluation: Evaluation) -> CaseScores:
+    """The scores of each case and metric, one value a repeat."""
+    found: CaseScores = {}
+    for result in evaluation.results:
+        of_case = found.setdefault(result.case, {})
+        for metric in evaluation.metrics:
+            if result.applies(metric):
+                of_case.setdefault(metric, []).append(result.value(metric))
+    return found
+
+
+def _passing(evaluation: Evaluation) -> dict[str, bool]:
+    verdicts = {
+        metric: [r.passed((metric,)) for r in evaluation.results if r.applies(metric)]
+        for metric in evaluation.metrics
+    }
+    return {metric: all(found) for metric, found in verdicts.items()}

@@ -1,0 +1,148 @@
+"""Files that are whole or absent: atomic writes and links, appended lines, reads that explain."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from burnish.core.errors import FileTrouble
+from burnish.system.file_trouble import file_trouble
+from burnish.system.temporaries import is_abandoned, put_in_place
+
+_CHUNK = 64 * 1024
+
+
+def write_atomic(
+    path: Path, content: bytes | str, *, durable: bool = True, mode: int | None = None
+) -> None:
+    """Give `path` this content, or leave it exactly as it was.
+
+    Writes through a symbolic link, as a plain write would. `durable` also survives a power cut.
+    """
+    payload = _encode(path, content) if isinstance(content, str) else content
+    try:
+        home = Path(os.path.realpath(path))
+        mode = _mode_of(home) if mode is None else mode
+        put_in_place(home, lambda spare: _write_new(spare, payload, durable=durable, mode=mode))
+        if durable:
+            _sync_folder(home.parent)
+    except OSError as error:
+        raise file_trouble("write", path, error) from error
+
+
+def link_atomic(link: Path, to: str) -> None:
+    """Make `link` a symbolic link to `to`, replacing the link or file that was there."""
+    try:
+        put_in_place(link, lambda spare: spare.symlink_to(to))
+    except OSError as error:
+        raise file_trouble("link", link, error) from error
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add one line; a crash leaves at most one torn line at the end, for `cut_torn_tail`."""
+    assert "\n" not in line
+    remaining = _encode(path, line + "\n")
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        with os.fdopen(descriptor, "ab", buffering=0):
+            # One write, unless the disk takes a part only: the next one then says why.
+            while remaining:
+                remaining = remaining[os.write(descriptor, remaining) :]
+    except OSError as error:
+        raise file_trouble("append to", path, error) from error
+
+
+def cut_torn_tail(path: Path) -> int:
+    """Cut off a last line that has no newline; how many bytes went."""
+    try:
+        with path.open("r+b") as file:
+            size = file.seek(0, os.SEEK_END)
+            whole = _end_of_last_line(file, size)
+            if whole < size:
+                file.truncate(whole)
+                os.fsync(file.fileno())
+            return size - whole
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise file_trouble("mend", path, error) from error
+
+
+def read_bytes(path: Path) -> bytes:
+    """What the file holds."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise file_trouble("read", path, error) from error
+
+
+def read_text(path: Path) -> str:
+    """What the file holds, as UTF-8, its line ends untouched."""
+    try:
+        return read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        message = f"cannot read {path}: it is not UTF-8 text (at byte {error.start})"
+        raise FileTrouble(message, remedy="Save it as UTF-8.") from error
+
+
+def remove_stale_temporaries(folder: Path) -> None:
+    """Remove what a killed writer left in `folder`; call it while nobody here writes there."""
+    try:
+        entries = list(folder.iterdir()) if folder.is_dir() else []
+        for entry in entries:
+            if is_abandoned(entry.name):
+                entry.unlink(missing_ok=True)
+    except OSError as error:
+        raise file_trouble("clean", folder, error) from error
+
+
+def _end_of_last_line(file: BinaryIO, size: int) -> int:
+    end = size
+    while end:
+        start = max(0, end - _CHUNK)
+        file.seek(start)
+        newline = file.read(end - start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        end = start
+    return 0
+
+
+def _write_new(path: Path, payload: bytes, *, durable: bool, mode: int | None) -> None:
+    first_mode = 0o666 if mode is None else 0o600
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, first_mode)
+    with os.fdopen(descriptor, "wb") as file:
+        if mode is not None:
+            os.fchmod(descriptor, mode)
+        file.write(payload)
+        file.flush()
+        if durable:
+            os.fsync(descriptor)
+
+
+def _mode_of(path: Path) -> int | None:
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        return None
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some file systems cannot sync a folder; there is nothing more to be had from them.
+        if error.errno != errno.EINVAL:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _encode(path: Path, text: str) -> bytes:
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        message = f"cannot write {path}: character {error.start} is no valid text"
+        raise FileTrouble(message, remedy="Remove the lone surrogate.") from error
