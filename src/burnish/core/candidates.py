@@ -72,4 +72,4 @@ def _lines(value: Value | None) -> list[str]:
         return []
     if isinstance(value, tuple):
         return [f"{demo.input} → {demo.output}" for demo in value]
-    return str(value).splitlines()
+    return str(value).split("\n")

@@ -95,14 +95,16 @@ class Dataset:
     @cached_property
     def fingerprint(self) -> str:
         """A hash that changes when any case does."""
-        return short_id([[c.id + c.content_id for c in self.cases(s)] for s in Split])
+        return short_id(
+            [[[c.id, c.content_id, list(c.labels)] for c in self.cases(s)] for s in Split]
+        )
 
     def problems(self) -> list[Problem]:
         """What makes these splits unfit: nothing to learn from, one name twice, leaks."""
         found = [] if self.train else [Problem(where="train", message="there are no cases")]
         for split in Split:
             found += _repeated_names(split, self.cases(split))
-        return found + list(_leaks(self))
+        return found + list(dict.fromkeys(_leaks(self)))
 
 
 def _repeated_names(split: Split, cases: Sequence[Case]) -> Iterator[Problem]:

@@ -1,7 +1,7 @@
 """Typed data to JSON and back, for whatever is kept in a file."""
 
 from functools import cache
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter
 
@@ -25,7 +25,11 @@ class Codec(Generic[T]):
         return self._adapter.validate_python(data)
 
 
-@cache
 def codec(kind: type[T]) -> Codec[T]:
     """The codec of a type, made once."""
+    return _made(kind)
+
+
+@cache
+def _made(kind: Any) -> Codec[Any]:
     return Codec(kind)

@@ -1,11 +1,13 @@
 """Comparing two evaluations on the cases that both sides have, and saying so in words."""
 
-from collections.abc import Callable, Collection, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from burnish.core.decisions import Decision, MissingCases, Verdict
-from burnish.core.evaluations import Evaluation
-from burnish.core.objectives import Measurement, Objective, floors_from
+from burnish.core.evaluations import CaseResult, Evaluation
+from burnish.core.objectives import Measurement, Objective, Penalties, floors_from
+from burnish.core.scores import Score
 from burnish.core.surfaces import EPSILON
 
 
@@ -18,16 +20,29 @@ class Pair:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Range:
+    """The least and the most a number could be."""
+
+    low: float
+    high: float
+
+
+ANYTHING = Range(low=-math.inf, high=math.inf)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Comparison:
     """Both sides measured on the cases that both have in full."""
 
+    pair: Pair
+    """Both sides, as if only those cases had been run."""
     candidate: Measurement
     incumbent: Measurement
     missing: MissingCases
-    gain_low: float
-    """The gain if everything that is missing had gone against the candidate."""
-    gain_high: float
-    """The gain if everything that is missing had gone its way."""
+    possible_gain: Range
+    """The gain, had everything that is missing gone against the candidate, or its way."""
+    possible_noise: Range
+    """The noise of both sides, whatever is missing had been."""
 
     @property
     def gain(self) -> float:
@@ -37,83 +52,138 @@ class Comparison:
         return self.incumbent.loss - self.candidate.loss
 
     @property
+    def noise(self) -> float:
+        """The spread between sweeps, both sides together."""
+        return math.hypot(self.candidate.std, self.incumbent.std)
+
+    @property
     def measured(self) -> bool:
         """Whether both losses are known."""
         return self.candidate.loss is not None and self.incumbent.loss is not None
 
 
-def compare(pair: Pair, objective: Objective, *, max_missing: float) -> Comparison:
+def compare(
+    pair: Pair, objective: Objective, *, max_missing: float, also: Iterable[str] = ()
+) -> Comparison:
     """Measure both sides on the cases that both have in every repeat.
 
     A case with one missing repeat is left out whole, so that every sweep covers the same
-    cases and the spread between sweeps is noise, not composition.
+    cases and the spread between sweeps is noise, not composition. `also` names what the
+    verdict reads beside the loss: where that is missing, the case is missing.
     """
     shared = [case for case in pair.candidate.cases if pair.incumbent.of_case(case)]
-    gone_here = set(pair.candidate.missing_cases(objective.weights)).intersection(shared)
-    gone_there = set(pair.incumbent.missing_cases(objective.weights)).intersection(shared)
-    kept = [case for case in shared if case not in gone_here | gone_there]
-    candidate, incumbent = pair.candidate.only(set(kept)), pair.incumbent.only(set(kept))
-    measured = (
-        objective.measure(candidate, floors=floors_from(incumbent)),
-        objective.measure(incumbent, floors=floors_from(candidate)),
+    wanted = _metrics_read(pair, objective, also)
+    gone_here = set(pair.candidate.missing_cases(wanted)).intersection(shared)
+    gone_there = set(pair.incumbent.missing_cases(wanted)).intersection(shared)
+    dropped = gone_here | gone_there
+    kept = Pair(
+        candidate=pair.candidate.only(set(shared) - dropped),
+        incumbent=pair.incumbent.only(set(shared) - dropped),
     )
-    bounds = _bounds(pair, objective, gone_here | gone_there)
     found = Comparison(
-        candidate=measured[0],
-        incumbent=measured[1],
+        pair=kept,
+        candidate=objective.measure(kept.candidate, floors=floors_from(kept.incumbent)),
+        incumbent=objective.measure(kept.incumbent, floors=floors_from(kept.candidate)),
         missing=MissingCases(
-            compared=len(kept),
+            compared=len(shared) - len(dropped),
             candidate=len(gone_here),
             incumbent=len(gone_there),
-            dropped=len(gone_here | gone_there),
+            dropped=len(dropped),
             allowed=max_missing,
         ),
-        gain_low=0.0,
-        gain_high=0.0,
+        possible_gain=ANYTHING,
+        possible_noise=ANYTHING,
     )
-    whole = max(1, len(shared))
+    if not dropped:
+        return replace(
+            found,
+            possible_gain=Range(low=found.gain, high=found.gain),
+            possible_noise=Range(low=found.noise, high=found.noise),
+        )
+    return _with_bounds(found, pair, objective, set(shared))
+
+
+def _metrics_read(pair: Pair, objective: Objective, also: Iterable[str]) -> set[str]:
+    names = {*objective.weights, *also}
+    if "pass_rate" not in names:
+        return names
+    every = {*pair.candidate.metrics, *pair.incumbent.metrics}
+    return names | (every if objective.required is None else set(objective.required))
+
+
+def _with_bounds(
+    found: Comparison, pair: Pair, objective: Objective, shared: set[str]
+) -> Comparison:
+    """The comparison with what the cases left out could have made of it.
+
+    Scores lie in [0, 1], so filling the gaps with 0 and with 1 bounds both losses. Nothing
+    bounds what a missing run would have cost, so with penalties anything is possible.
+    """
+    if objective.penalties != Penalties():
+        return found
+    new, old = pair.candidate.only(shared), pair.incumbent.only(shared)
+    best, worst = (objective.measure(_filled(new, old, objective, v)) for v in (1.0, 0.0))
+    strong, weak = (objective.measure(_filled(old, new, objective, v)) for v in (1.0, 0.0))
+    if best.loss is None or worst.loss is None or strong.loss is None or weak.loss is None:
+        return found
+    stds = (_possible_std(best, worst), _possible_std(strong, weak))
     return replace(
         found,
-        gain_low=(len(kept) * found.gain + bounds[0]) / whole,
-        gain_high=(len(kept) * found.gain + bounds[1]) / whole,
+        possible_gain=Range(low=strong.loss - worst.loss, high=weak.loss - best.loss),
+        possible_noise=Range(
+            low=math.hypot(*(std.low for std in stds)),
+            high=math.hypot(*(std.high for std in stds)),
+        ),
     )
 
 
-def _bounds(pair: Pair, objective: Objective, dropped: Collection[str]) -> tuple[float, float]:
-    """The least and most that the cases left out could have added to the gain."""
-    low = high = 0.0
-    for case in dropped:
-        new = objective.case_score(pair.candidate, case)
-        old = objective.case_score(pair.incumbent, case)
-        low += (0.0 if new is None else new) - (1.0 if old is None else old)
-        high += (1.0 if new is None else new) - (0.0 if old is None else old)
-    return low, high
+def _filled(side: Evaluation, other: Evaluation, objective: Objective, value: float) -> Evaluation:
+    """The evaluation as if everything missing had scored `value`."""
+    results: list[CaseResult] = []
+    for result in side.results:
+        scores = tuple(replace(s, value=value) if s.missing else s for s in result.scores)
+        if result.outcome.missing and not scores:
+            runs = side.of_case(result.case) + other.of_case(result.case)
+            usual = [m for m in objective.weights if any(run.applies(m) for run in runs)]
+            scores = tuple(Score(metric=m, value=value) for m in usual or objective.weights)
+        results.append(replace(result, scores=scores))
+    return replace(side, results=tuple(results))
+
+
+def _possible_std(best: Measurement, worst: Measurement) -> Range:
+    """How far sweeps can spread that lie between two: a spread adds at most half its range."""
+    if len(best.runs) == 1:
+        return Range(low=0.0, high=0.0)
+    reach = max(high - low for low, high in zip(best.runs, worst.runs, strict=True)) / 2
+    return Range(low=max(0.0, best.std - reach), high=best.std + reach)
+
+
+def could_turn(seen: Comparison, accepts: Callable[[float], bool], *, accepted: bool) -> bool:
+    """Whether a rule that looks at the gain alone could have said otherwise."""
+    possible = seen.possible_gain
+    return {accepts(possible.low), accepts(possible.high)} != {accepted}
 
 
 def settle(
     decision: Decision,
     *comparisons: Comparison,
-    accepts: Callable[[float], bool] | None = None,
+    turns: bool = True,
     by_loss: bool = True,
 ) -> Decision:
     """The decision with what was missing: too much of it, and nobody can tell.
 
-    `accepts` says whether a gain on the first comparison would pass; it tells whether the
-    cases left out could have turned the verdict. Without it nothing bounds them, so they could.
+    `turns` says whether the cases left out could have turned the verdict.
     """
     missing = _together([comparison.missing for comparison in comparisons])
-    if missing.dropped:
-        first = comparisons[0]
-        turned = accepts is None or {accepts(first.gain_low), accepts(first.gain_high)} != {
-            decision.accepted
-        }
-        missing = replace(missing, could_turn=turned)
-    if any(c.missing.too_many or (by_loss and not c.measured) for c in comparisons):
+    missing = replace(missing, could_turn=turns and missing.dropped > 0)
+    unknown = by_loss and not all(comparison.measured for comparison in comparisons)
+    if unknown or any(comparison.missing.too_many for comparison in comparisons):
         return replace(
             decision,
             verdict=Verdict.CANNOT_TELL,
             code="missing",
             reason=_cannot_tell(comparisons),
+            numbers={} if unknown else decision.numbers,
             missing=missing,
         )
     if not missing.dropped:
@@ -132,8 +202,10 @@ def broken_constraint(gate: str, objective: Objective, candidate: Measurement) -
             return decide(gate, "missing", words, {})
         if not holds:
             found = candidate.values[constraint.metric]
-            words = f"constraint {constraint} is broken: {constraint.metric} is {found:g}"
-            return decide(gate, "constraint", words, {constraint.metric: found})
+            shown = " ".join(versus(found, constraint.value))
+            words = f"constraint {constraint} is broken: {constraint.metric} is {shown}"
+            numbers = {constraint.metric: found, "constraint": constraint.value}
+            return decide(gate, "constraint", words, numbers)
     return None
 
 
@@ -156,11 +228,13 @@ def _together(parts: list[MissingCases]) -> MissingCases:
 def _cannot_tell(comparisons: tuple[Comparison, ...]) -> str:
     for comparison in comparisons:
         missing = comparison.missing
+        whole = missing.compared + missing.dropped
+        if not missing.compared:
+            return f"cannot tell: of {cases(whole)}, both sides have none"
         if missing.too_many:
-            whole = missing.compared + missing.dropped
             return (
                 f"cannot tell: {missing.dropped} of {cases(whole)} are missing on a side, "
-                f"at most {missing.allowed:.0%} may be"
+                f"at most {100 * missing.allowed:g}% may be"
             )
     return "cannot tell: a weighted metric, or a price that the loss needs, is not known"
 
@@ -172,10 +246,12 @@ def cases(n: int) -> str:
 
 def versus(left: float, right: float) -> tuple[str, str, str]:
     """Two numbers and the sign between them, with enough digits to see the difference."""
-    sign = "=" if abs(left - right) <= EPSILON else ("<" if left < right else ">")
+    if abs(left - right) <= EPSILON:
+        return f"{right:.3f}", "=", f"{right:.3f}"
+    sign = "<" if left < right else ">"
     for digits in range(3, 12):
         shown = (f"{left:.{digits}f}", f"{right:.{digits}f}")
-        if sign == "=" or shown[0] != shown[1]:
+        if shown[0] != shown[1]:
             return shown[0], sign, shown[1]
     return f"{left:g}", sign, f"{right:g}"
 

@@ -7,6 +7,7 @@ from typing import Generic, Protocol, TypeVar
 
 from burnish.core.codec import Codec
 from burnish.core.content import Json, digest
+from burnish.core.errors import NotJournalable
 from burnish.core.money import NOTHING, Spend
 
 T = TypeVar("T")
@@ -27,6 +28,8 @@ class Call(Generic[T]):
     """Which sample of a stochastic effect this is."""
     estimate: Spend = field(default_factory=lambda: Spend(calls=1))
     """What is billed if the effect is lost in flight."""
+    otherwise: Callable[[NotJournalable], T] | None = None
+    """What to keep instead of a value that cannot be kept; without it that is an error."""
 
     @cached_property
     def key(self) -> str:

@@ -12,12 +12,15 @@ BurnishError
 ├── NotJournalable      a value cannot be kept as JSON
 ├── PriceUnknown        a USD limit needs prices that are not known
 ├── RoleFailed          a role gave no usable answer
+├── HoldoutLeak         text of a holdout or test case was about to reach a proposer
 ├── TargetMismatch      the strategy needs something the target does not have
 └── Interrupted         stopped by a signal; the run can be resumed
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from burnish.core.money import NOTHING, Spend
 
 
 class BurnishError(Exception):
@@ -93,7 +96,15 @@ class PriceUnknown(BurnishError):
 
 
 class RoleFailed(BurnishError):
-    """A role gave no usable answer."""
+    """A role gave no usable answer; `spend` is what trying cost."""
+
+    def __init__(self, message: str, *, remedy: str = "", spend: Spend = NOTHING) -> None:
+        super().__init__(message, remedy=remedy)
+        self.spend = spend
+
+
+class HoldoutLeak(BurnishError):
+    """Text of a holdout or test case was about to reach a proposer."""
 
 
 class TargetMismatch(BurnishError):

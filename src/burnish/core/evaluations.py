@@ -3,7 +3,8 @@
 Law 4 lives here. Turns are averaged inside a case first, then cases inside a sweep (one
 pass over the cases), then sweeps. Nothing missing enters a mean: a case with a missing
 turn is missing, not the average of what is left of it. A metric that says nothing about a
-case does not apply to it, which is neither missing nor 0.
+case does not apply to it, which is neither missing nor 0. A failed run is 0 in every metric,
+also where nobody wrote the zero down.
 """
 
 import math
@@ -28,11 +29,13 @@ class CaseResult:
 
     def applies(self, metric: str) -> bool:
         """Whether the metric said anything here, even that its score is missing."""
-        return any(score.metric == metric for score in self.scores)
+        return self.outcome.failed or any(score.metric == metric for score in self.scores)
 
     def value(self, metric: str) -> float | None:
         """The metric's mean over the turns; None when a turn is missing or none is scored."""
         values = [score.value for score in self.scores if score.metric == metric]
+        if self.outcome.failed and not values:
+            return 0.0
         known = [value for value in values if value is not None]
         return mean(known) if known and len(known) == len(values) else None
 
@@ -41,6 +44,8 @@ class CaseResult:
         scores = [score for score in self.scores if score.metric in metrics]
         if any(score.missing for score in scores):
             return None
+        if self.outcome.failed:
+            return False
         verdicts = [score.passed for score in scores if score.passed is not None]
         return all(verdicts) if verdicts else None
 
@@ -86,7 +91,7 @@ class Evaluation:
 
     def missing_scores(self, metric: str) -> int:
         """How many runs have no score where the metric should have given one."""
-        return sum(r.applies(metric) and r.value(metric) is None for r in self.results)
+        return sum(r.outcome.missing or _lacks(r, (metric,)) for r in self.results)
 
     def mean_of(self, metric: str) -> float | None:
         """The metric's mean over cases and repeats; None when nothing is scored."""

@@ -32,6 +32,18 @@ class Spend:
     """Calls whose price is unknown. Their cost is not in `nano_usd`, and is not zero either."""
 
     @property
+    def amounts(self) -> tuple[int, int, int, int, int, int]:
+        """The amounts in the order of the fields."""
+        return (
+            self.metric_calls,
+            self.calls,
+            self.tokens_in,
+            self.tokens_out,
+            self.nano_usd,
+            self.unpriced,
+        )
+
+    @property
     def tokens(self) -> int:
         """Tokens in both directions."""
         return self.tokens_in + self.tokens_out
@@ -42,25 +54,21 @@ class Spend:
         return None if self.unpriced else to_usd(self.nano_usd)
 
     def __add__(self, other: "Spend") -> "Spend":
-        return Spend(
-            metric_calls=self.metric_calls + other.metric_calls,
-            calls=self.calls + other.calls,
-            tokens_in=self.tokens_in + other.tokens_in,
-            tokens_out=self.tokens_out + other.tokens_out,
-            nano_usd=self.nano_usd + other.nano_usd,
-            unpriced=self.unpriced + other.unpriced,
-        )
+        return Spend.of(a + b for a, b in zip(self.amounts, other.amounts, strict=True))
+
+    def minus(self, other: "Spend") -> "Spend":
+        """What is left of it without the other."""
+        return self + other.times(-1)
 
     def times(self, n: int) -> "Spend":
         """The same amount n times."""
-        return Spend(
-            metric_calls=self.metric_calls * n,
-            calls=self.calls * n,
-            tokens_in=self.tokens_in * n,
-            tokens_out=self.tokens_out * n,
-            nano_usd=self.nano_usd * n,
-            unpriced=self.unpriced * n,
-        )
+        return Spend.of(amount * n for amount in self.amounts)
+
+    @classmethod
+    def of(cls, amounts: Iterable[int]) -> "Spend":
+        """A Spend from amounts in the order of the fields."""
+        a, b, c, d, e, f = amounts
+        return cls(metric_calls=a, calls=b, tokens_in=c, tokens_out=d, nano_usd=e, unpriced=f)
 
 
 NOTHING = Spend()

@@ -1,5 +1,6 @@
 """The objective: what an evaluation is reduced to before it is compared."""
 
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,13 +27,13 @@ class Penalties:
     """What is added to the loss for being dear or slow."""
 
     cost_per_usd: float = 0.0
-    """Per US dollar the evaluation cost."""
+    """Per US dollar that one sweep over the cases cost."""
     latency_per_sec: float = 0.0
     """Per second of the mean case."""
 
     def __post_init__(self) -> None:
-        if self.cost_per_usd < 0 or self.latency_per_sec < 0:
-            raise ValueError("a penalty cannot be negative")
+        if not (0 <= self.cost_per_usd < math.inf and 0 <= self.latency_per_sec < math.inf):
+            raise ValueError("a penalty must be a number, and cannot be negative")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +79,11 @@ class Measurement:
     std: float = 0.0
     """The spread of the loss over the sweeps."""
     runs: tuple[float, ...] = ()
-    """The loss of each sweep, penalties included."""
+    """The loss of each sweep, its own penalties included: dear and slow are noisy too."""
     components: Mapping[str, float] = field(default_factory=dict[str, float])
     """The mean of each metric."""
     penalties: Mapping[str, float] = field(default_factory=dict[str, float])
+    """The mean of each penalty over the sweeps."""
     pass_rate: float | None = None
     values: Mapping[str, float] = field(default_factory=dict[str, float])
     """Every number that constraints and tie-breakers may speak of."""
@@ -109,8 +111,13 @@ class Objective:
     tie_breakers: tuple[TieBreaker, ...] = ()
 
     def __post_init__(self) -> None:
-        if any(weight <= 0 for weight in self.weights.values()):
+        if not all(0 < weight < math.inf for weight in self.weights.values()):
             raise ValueError("each metric of an objective needs a weight above 0")
+
+    @property
+    def constrained_names(self) -> tuple[str, ...]:
+        """What the constraints speak of."""
+        return tuple(constraint.metric for constraint in self.constraints)
 
     def measure(
         self, evaluation: Evaluation, *, floors: Mapping[str, Floor] | None = None
@@ -121,21 +128,30 @@ class Objective:
         other side's cost of the same case, so that crashing on dear cases saves nothing.
         """
         charges = _charges(evaluation, floors or {})
-        penalties = self._penalties(charges)
+        penalties = [self._penalties(charge) for charge in charges]
         plain = self._losses(evaluation)
+        known = [found for found in penalties if found is not None]
         runs: tuple[float, ...] = ()
-        if plain is not None and penalties is not None:
-            runs = tuple(loss + sum(penalties.values()) for loss in plain)
+        if plain is not None and len(known) == len(plain):
+            pairs = zip(plain, known, strict=True)
+            runs = tuple(math.fsum((loss, *extra.values())) for loss, extra in pairs)
         loss = mean(runs) if runs else None
         components = _means(evaluation)
         rate = pass_rate(evaluation, self.required)
-        named = {"loss": loss, "pass_rate": rate, **charges}
+        named = {
+            "loss": loss,
+            "pass_rate": rate,
+            "cost_usd": _mean_known([charge.usd for charge in charges]),
+            "latency_sec": _mean_known([charge.seconds for charge in charges]),
+        }
         return Measurement(
             loss=loss,
             std=spread(runs) if runs else 0.0,
             runs=runs,
             components=components,
-            penalties=penalties or {},
+            penalties={name: mean([extra[name] for extra in known]) for name in known[0]}
+            if runs
+            else {},
             pass_rate=rate,
             values={
                 **_measures(evaluation),
@@ -171,13 +187,14 @@ class Objective:
 
     def _weighted(self, values: Mapping[str, float]) -> float:
         heavy = [(self.weights[metric], value) for metric, value in sorted(values.items())]
-        whole = sum(weight for weight, _ in heavy)
-        return min(1.0, max(0.0, sum(weight * value for weight, value in heavy) / whole))
+        whole = math.fsum(weight for weight, _ in heavy)
+        score = math.fsum(weight * value for weight, value in heavy) / whole
+        return min(1.0, max(0.0, score))
 
-    def _penalties(self, charges: Mapping[str, float | None]) -> dict[str, float] | None:
+    def _penalties(self, charge: "_Charge") -> dict[str, float] | None:
         rates = {
-            "cost_per_usd": (self.penalties.cost_per_usd, charges["cost_usd"]),
-            "latency_per_sec": (self.penalties.latency_per_sec, charges["latency_sec"]),
+            "cost_per_usd": (self.penalties.cost_per_usd, charge.usd),
+            "latency_per_sec": (self.penalties.latency_per_sec, charge.seconds),
         }
         asked = {name: (rate, amount) for name, (rate, amount) in rates.items() if rate}
         if any(amount is None for _, amount in asked.values()):
@@ -185,8 +202,16 @@ class Objective:
         return {name: rate * (amount or 0.0) for name, (rate, amount) in asked.items()}
 
 
-def _charges(evaluation: Evaluation, floors: Mapping[str, Floor]) -> dict[str, float | None]:
-    """Cost and latency, failed runs charged at least the mean of the finished ones."""
+@dataclass(frozen=True, kw_only=True)
+class _Charge:
+    """What one sweep cost in all, and how long its mean case took; None when not known."""
+
+    usd: float | None
+    seconds: float | None
+
+
+def _charges(evaluation: Evaluation, floors: Mapping[str, Floor]) -> list[_Charge]:
+    """What each sweep is charged, failed runs at least the mean of the finished ones."""
     present = [result for result in evaluation.results if not result.outcome.missing]
     failed = [result.outcome.failed for result in present]
     costs = [None if r.outcome.nano_usd is None else to_usd(r.outcome.nano_usd) for r in present]
@@ -195,10 +220,16 @@ def _charges(evaluation: Evaluation, floors: Mapping[str, Floor]) -> dict[str, f
     seconds = _charged(
         [r.outcome.seconds for r in present], failed, [floor.seconds for floor in at_least]
     )
-    return {
-        "cost_usd": None if usd is None else sum(usd),
-        "latency_sec": mean(seconds) if seconds else None,
-    }
+    charges: list[_Charge] = []
+    for sweep in evaluation.sweeps:
+        here = [i for i, result in enumerate(present) if result.draw == sweep[0].draw]
+        charges.append(
+            _Charge(
+                usd=None if usd is None else math.fsum(usd[i] for i in here),
+                seconds=mean([seconds[i] for i in here]) if seconds and here else None,
+            )
+        )
+    return charges
 
 
 def _charged(
@@ -226,6 +257,11 @@ def floors_from(evaluation: Evaluation) -> dict[str, Floor]:
                 seconds=max(outcome.seconds for outcome in outcomes),
             )
     return found
+
+
+def _mean_known(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return mean(known) if known else None
 
 
 def _means(evaluation: Evaluation) -> dict[str, float]:

@@ -1,7 +1,8 @@
 """The protocols that targets, metrics, roles and executors keep."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol, TypeVar
 
 from burnish.core.candidates import Candidate
@@ -29,7 +30,7 @@ class Description:
     config: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """With `${VAR}` unexpanded."""
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """A hash of the description; part of every journal key."""
         return short_id([self.kind, dict(self.config)])
@@ -51,6 +52,11 @@ class Target(Protocol):
     @property
     def baseline(self) -> Candidate:
         """The values it has now."""
+        ...
+
+    @property
+    def leaf(self) -> bool:
+        """Whether a run is itself the paid call, rather than spending through `effects`."""
         ...
 
     def check(self, candidate: Candidate) -> Sequence[Problem]:
@@ -112,6 +118,16 @@ class Role(Protocol[Request, Answer]):
         """How its answers are kept."""
         ...
 
+    @property
+    def leaf(self) -> bool:
+        """Whether asking is itself the paid call, rather than spending through `effects`."""
+        ...
+
+    @property
+    def priced(self) -> bool:
+        """Whether the price of a call is known."""
+        ...
+
     def estimate(self, request: Request, /) -> Spend:
         """What asking will cost, as well as can be told beforehand."""
         ...
@@ -130,7 +146,7 @@ class Executor(Protocol):
 
     def map(
         self, units: Iterable[Unit], work: Callable[[Unit], Awaitable[Result]]
-    ) -> AsyncIterator[Result]:
+    ) -> AsyncGenerator[Result, None]:
         """The results in order. Closing the iterator early leaves nothing running."""
         ...
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from burnish.core.candidates import Candidate
-from burnish.core.cases import Case, squeeze
+from burnish.core.cases import Case, Turn, squeeze
 from burnish.core.errors import Problem
 from burnish.core.surfaces import Surface, TextSurface, Value, out_of_bounds
 
@@ -47,17 +47,13 @@ def copied_answers(
             remedy="state the rule behind it; demonstrations are the place for examples",
         )
         for case in cases
-        if _gives_away(new, case) and not _gives_away(old, case)
+        if any(_gives_away(new, turn) and not _gives_away(old, turn) for turn in case.turns)
     ]
 
 
-def _gives_away(text: str, case: Case) -> bool:
-    for turn in case.turns:
-        answer, question = squeeze(turn.expected or ""), squeeze(turn.input)
-        if not answer or answer not in text:
-            continue
-        if len(answer) >= TELLING_ANSWER:
-            return True
-        if len(question) >= TELLING_QUESTION and question in text:
-            return True
-    return False
+def _gives_away(text: str, turn: Turn) -> bool:
+    answer, question = squeeze(turn.expected or ""), squeeze(turn.input)
+    if not answer or answer not in text:
+        return False
+    asked = len(question) >= TELLING_QUESTION and question in text
+    return asked or len(answer) >= TELLING_ANSWER

@@ -2,6 +2,7 @@
 
 import math
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, TypeAlias
@@ -14,6 +15,7 @@ from burnish.core.errors import Problem
 
 EPSILON = 1e-9
 """What counts as equal when numbers that were computed are compared."""
+_LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,7 @@ class TextSurface:
     kind: Literal["text"] = "text"
     max_chars: int | None = None
     placeholders: tuple[str, ...] = ()
-    """Each must stay in the text, exactly as often or more."""
+    """Each must stay in the text, as itself: neither `{{x}}` nor `${x}` is the placeholder `{x}`."""
     frozen: tuple[str, ...] = ()
     """Spans that must stay word for word."""
     accepts: ClassVar[str] = "text"
@@ -65,17 +67,12 @@ class TextSurface:
                     remedy="shorten it",
                 )
             )
-        for span, word in ((self.placeholders, "placeholder"), (self.frozen, "frozen part")):
-            found += [
-                Problem(
-                    where=self.id,
-                    message=f"the {word} {_short(part)} is gone",
-                    remedy="keep it word for word",
-                )
-                for part in span
-                if part not in value
-            ]
-        return found
+        gone = [f"placeholder {_short(p)}" for p in self.placeholders if not _has(value, p)]
+        gone += [f"frozen part {_short(part)}" for part in self.frozen if part not in value]
+        return found + [
+            Problem(where=self.id, message=f"the {part} is gone", remedy="keep it word for word")
+            for part in gone
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,17 +94,18 @@ class NumberSurface:
             raise ValueError(f"{self.id}: the range [{self.low}, {self.high}] is empty")
         if self.log and self.low <= 0:
             raise ValueError(f"{self.id}: a logarithmic range must start above 0")
-        if self.step is not None and self.step <= 0:
+        if self.step is not None and not 0 < self.step < math.inf:
             raise ValueError(f"{self.id}: the step must be above 0")
 
     def problems(self, value: Value) -> list[Problem]:
         """What is wrong with a value for this surface."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             return [_wrong_type(self, value)]
-        if not math.isfinite(value):
-            return [Problem(where=self.id, message=f"{value} is not a finite number")]
+        if not -_LARGEST <= value <= _LARGEST:
+            return [Problem(where=self.id, message=f"{_short(value)} is not a finite number")]
         found: list[Problem] = []
-        if not self.low - EPSILON <= value <= self.high + EPSILON:
+        slack = EPSILON * max(abs(self.low), abs(self.high))
+        if not self.low - slack <= value <= self.high + slack:
             found.append(
                 Problem(
                     where=self.id,
@@ -128,7 +126,7 @@ class NumberSurface:
 
 @dataclass(frozen=True, kw_only=True)
 class ChoiceSurface:
-    """One of a few fixed values."""
+    """One of a few fixed values. As in ids, 1.0 is 1, and True is not."""
 
     id: str
     choices: tuple[Scalar, ...]
@@ -137,7 +135,7 @@ class ChoiceSurface:
 
     def problems(self, value: Value) -> list[Problem]:
         """What is wrong with a value for this surface."""
-        if any(type(value) is type(c) and value == c for c in self.choices):
+        if any(isinstance(value, bool) is isinstance(c, bool) and value == c for c in self.choices):
             return []
         known = ", ".join(map(str, self.choices))
         return [Problem(where=self.id, message=f"{_short(value)} is not one of: {known}")]
@@ -191,8 +189,10 @@ class FileSurface:
 
     def __post_init__(self) -> None:
         parts = self.path.replace("\\", "/").split("/")
-        if not self.path or self.path.startswith("/") or ".." in parts:
-            raise ValueError(f"{self.id}: '{self.path}' does not stay inside the target's folder")
+        if parts[0] == "" or parts[-1] in ("", ".") or ".." in parts or "\0" in self.path:
+            raise ValueError(
+                f"{self.id}: '{self.path}' does not name a file inside the target's folder"
+            )
 
     def problems(self, value: Value) -> list[Problem]:
         """What is wrong with a value for this surface."""
@@ -237,6 +237,12 @@ def value_key(value: Value) -> bytes:
     if isinstance(value, float) and value.is_integer():
         return canonical(int(value))
     return canonical(value)
+
+
+def _has(text: str, placeholder: str) -> bool:
+    if _PLACEHOLDER.fullmatch(placeholder):
+        return placeholder in placeholders_in(text)
+    return placeholder in text
 
 
 def _on_grid(offset: float, step: float) -> bool:

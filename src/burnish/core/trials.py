@@ -49,6 +49,8 @@ class Proposal:
     role: str
     request: Json = None
     answer: Json = None
+    error: str = ""
+    """Why there is no answer."""
 
 
 @dataclass(frozen=True, kw_only=True)

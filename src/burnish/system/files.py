@@ -23,8 +23,9 @@ def write_atomic(
     payload = _encode(path, content) if isinstance(content, str) else content
     try:
         home = Path(os.path.realpath(path))
-        mode = _mode_of(home) if mode is None else mode
-        put_in_place(home, lambda spare: _write_new(spare, payload, durable=durable, mode=mode))
+        kept = _mode_of(home)
+        wanted = kept if mode is None else mode
+        put_in_place(home, lambda spare: _write_new(spare, payload, durable=durable, mode=wanted))
         if durable:
             _sync_folder(home.parent)
     except OSError as error:
@@ -123,9 +124,13 @@ def _write_new(path: Path, payload: bytes, *, durable: bool, mode: int | None) -
 
 def _mode_of(path: Path) -> int | None:
     try:
-        return stat.S_IMODE(path.stat().st_mode)
+        mode = path.stat().st_mode
     except FileNotFoundError:
         return None
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        return stat.S_IMODE(mode)
+    # A rename would take the place of the device or pipe itself.
+    raise FileTrouble(f"cannot write {path}: it is not a regular file", remedy="Name a file.")
 
 
 def _sync_folder(folder: Path) -> None:

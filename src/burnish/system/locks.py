@@ -43,9 +43,7 @@ class FileLock:
         except OSError as error:
             raise file_trouble("lock", path, error) from error
         try:
-            if not _lock_patiently(file.fileno()):
-                raise _refusal(file.fileno(), holding)
-            _sign(file.fileno())
+            _take(file.fileno(), holding)
         except BaseException as error:
             file.close()
             if isinstance(error, OSError):
@@ -86,6 +84,12 @@ def is_held(path: Path) -> bool:
         raise file_trouble("look at the lock", path, error) from error
     finally:
         os.close(descriptor)
+
+
+def _take(descriptor: int, holding: str) -> None:
+    if not _lock_patiently(descriptor):
+        raise _refusal(descriptor, holding)
+    _sign(descriptor)
 
 
 def _lock_at_once(descriptor: int, kind: int) -> bool:

@@ -4,8 +4,10 @@ import re
 from pathlib import Path
 
 _MOUNTINFO = Path("/proc/self/mountinfo")
-_REMOTE = frozenset(
-    ["9p", "afs", "beegfs", "ceph", "cephfs", "cifs", "coda", "gcsfuse", "glusterfs", "goofys", "gpfs", "juicefs", "lustre", "mount-s3", "nfs", "nfs4", "orangefs", "rclone", "s3fs", "smb2", "smb3", "smbfs", "sshfs", "webdavfs"]
+_REMOTE = re.compile(
+    r"(fuse\.)?"
+    r"(9p|afs|beegfs|ceph|ceph-fuse|cifs|coda|gcsfuse|glusterfs|goofys|gpfs|juicefs|lustre|mount-s3"
+    r"|nfs4?|orangefs|rclone|s3fs|smb2|smb3|smbfs|sshfs|webdavfs)"
 )
 
 
@@ -24,7 +26,7 @@ def file_system_of(path: Path, mountinfo: str | None = None) -> str:
 
 def is_network_file_system(path: Path, mountinfo: str | None = None) -> bool:
     """Whether `path` lies on a network file system, where SQLite's WAL is not safe."""
-    return file_system_of(path, mountinfo).lower().removeprefix("fuse.") in _REMOTE
+    return _REMOTE.fullmatch(file_system_of(path, mountinfo).lower()) is not None
 
 
 def _read_mountinfo() -> str:

@@ -4,6 +4,7 @@ from burnish.core.comparisons import (
     Pair,
     broken_constraint,
     compare,
+    could_turn,
     decide,
     settle,
     tied,
@@ -29,7 +30,7 @@ def min_gain(
     def accepts(found: float) -> bool:
         return found >= gain - EPSILON and (gain < -EPSILON or found > EPSILON)
 
-    seen = compare(validation, objective, max_missing=max_missing)
+    seen = compare(validation, objective, max_missing=max_missing, also=objective.constrained_names)
     broken = broken_constraint("min_gain", objective, seen.candidate)
     if broken is not None:
         return settle(broken, seen)
@@ -44,4 +45,5 @@ def min_gain(
         "score_delta": seen.gain,
         "min_score_gain": gain,
     }
-    return settle(decide("min_gain", code, words, numbers), seen, accepts=accepts)
+    turns = could_turn(seen, accepts, accepted=code == "better")
+    return settle(decide("min_gain", code, words, numbers), seen, turns=turns)

@@ -1,7 +1,5 @@
 """The gate of seed 000: the gain on train clears the measured noise, and holdout is not worse."""
 
-import math
-
 from burnish.core.comparisons import (
     Comparison,
     Pair,
@@ -29,23 +27,24 @@ def sigma(
 
     Without `holdout` it decides on train alone: whether holdout is worth running.
     """
-    seen = compare(train, objective, max_missing=max_missing)
+    also = objective.constrained_names
+    seen = compare(train, objective, max_missing=max_missing, also=also)
     broken = broken_constraint("sigma", objective, seen.candidate)
     if broken is not None:
         return settle(broken, seen)
-    bar = _noise_bar(seen, accept_sigma)
-    made = _on_train(seen, bar, accept_sigma)
+    made = _on_train(seen, accept_sigma)
     if holdout is None or not made.accepted:
-        return settle(made, seen, accepts=lambda gain: _clears(gain, bar))
-    held = compare(holdout, objective, max_missing=max_missing)
-    held_bar = _noise_bar(held, accept_sigma)
-    made = _on_holdout(made, held, held_bar)
-    if not made.accepted:
-        return settle(made, held, seen, accepts=lambda gain: -gain <= held_bar + EPSILON)
-    return settle(made, seen, held, accepts=lambda gain: _clears(gain, bar))
+        return settle(made, seen, turns=_train_turns(made, seen, accept_sigma))
+    held = compare(holdout, objective, max_missing=max_missing, also=also)
+    passed, made = made, _on_holdout(made, held, accept_sigma)
+    turns = _holdout_turns(made, held, accept_sigma)
+    if made.accepted:
+        turns = turns or _train_turns(passed, seen, accept_sigma)
+    return settle(made, seen, held, turns=turns)
 
 
-def _on_train(seen: Comparison, bar: float, accept_sigma: float) -> Decision:
+def _on_train(seen: Comparison, accept_sigma: float) -> Decision:
+    bar = accept_sigma * seen.noise
     numbers = {
         "train_mean": seen.candidate.loss or 0.0,
         "train_std": seen.candidate.std,
@@ -67,27 +66,44 @@ def _on_train(seen: Comparison, bar: float, accept_sigma: float) -> Decision:
     return decide("sigma", "noise", f"{told}, indistinguishable from noise", numbers)
 
 
-def _on_holdout(made: Decision, held: Comparison, bar: float) -> Decision:
-    regression = -held.gain
+def _on_holdout(made: Decision, held: Comparison, accept_sigma: float) -> Decision:
+    regression, bar = -held.gain, accept_sigma * held.noise
     numbers = {
         "holdout_mean": held.candidate.loss or 0.0,
         "holdout_std": held.candidate.std,
         "best_holdout_mean_before": held.incumbent.loss or 0.0,
+        "best_holdout_std": held.incumbent.std,
         "holdout_regression": regression,
         "holdout_noise_bar": bar,
     }
-    if regression <= EPSILON:
-        words = f"holdout improved {max(0.0, -regression):.3f}"
+    if tied(regression):
+        words = "holdout is as good as before"
+    elif regression < 0:
+        words = f"holdout improved {-regression:.3f}"
     else:
         shown = versus(regression, bar)
         words = f"holdout got worse by {shown[0]} {shown[1]} its noise {shown[2]}"
-    code = "better" if regression <= bar + EPSILON else "holdout"
+    code = "better" if _holds(held.gain, bar) else "holdout"
     return decide("sigma", code, f"{made.reason}; {words}", {**made.numbers, **numbers})
-
-
-def _noise_bar(seen: Comparison, accept_sigma: float) -> float:
-    return accept_sigma * math.hypot(seen.candidate.std, seen.incumbent.std)
 
 
 def _clears(gain: float, bar: float) -> bool:
     return gain > EPSILON and gain >= bar - EPSILON
+
+
+def _holds(gain: float, bar: float) -> bool:
+    return -gain <= bar + EPSILON
+
+
+def _train_turns(made: Decision, seen: Comparison, accept_sigma: float) -> bool:
+    gain, noise = seen.possible_gain, seen.possible_noise
+    if made.accepted:
+        return not _clears(gain.low, accept_sigma * noise.high)
+    return _clears(gain.high, accept_sigma * noise.low)
+
+
+def _holdout_turns(made: Decision, held: Comparison, accept_sigma: float) -> bool:
+    gain, noise = held.possible_gain, held.possible_noise
+    if made.accepted:
+        return not _holds(gain.low, accept_sigma * noise.low)
+    return _holds(gain.high, accept_sigma * noise.high)

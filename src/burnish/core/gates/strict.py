@@ -37,10 +37,11 @@ def strict(
     Two primary numbers within `tolerance`, or within `accept_sigma` times the noise of both
     sides, are a tie; then the objective's tie-breakers decide in their order.
     """
-    seen = compare(pair, objective, max_missing=max_missing)
-    made = _crash(pair) or broken_constraint("strict", objective, seen.candidate)
+    also = {primary, *objective.constrained_names, *(b.metric for b in objective.tie_breakers)}
+    seen = compare(pair, objective, max_missing=max_missing, also=also)
+    made = _crash(seen.pair) or broken_constraint("strict", objective, seen.candidate)
     if made is None:
-        bar = max(tolerance, accept_sigma * _noise(primary, seen, pair))
+        bar = max(tolerance, accept_sigma * _noise(primary, seen))
         made = _by_primary(objective, seen, primary, direction, bar)
     return settle(made, seen, by_loss=primary == "loss")
 
@@ -93,13 +94,12 @@ def _break_tie(
     return decide("strict", "tie", f"{words}, and nothing breaks it", numbers)
 
 
-def _noise(primary: str, seen: Comparison, pair: Pair) -> float:
+def _noise(primary: str, seen: Comparison) -> float:
     """The spread of the primary number between sweeps, both sides together."""
     if primary == "loss":
-        return math.hypot(seen.candidate.std, seen.incumbent.std)
-    return math.hypot(
-        _sweep_spread(pair.candidate, primary), _sweep_spread(pair.incumbent, primary)
-    )
+        return seen.noise
+    sides = (seen.pair.candidate, seen.pair.incumbent)
+    return math.hypot(*(_sweep_spread(side, primary) for side in sides))
 
 
 def _sweep_spread(evaluation: Evaluation, name: str) -> float:

@@ -1,0 +1,1 @@
+"""Everything paid goes through here: the journal, budgets, limits, retries, executors."""

@@ -1,0 +1,158 @@
+"""Do this once: effects through the journal, replayed where they are there."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from burnish.core.content import canonical
+from burnish.core.effects import Call, Effects, Receipt
+from burnish.core.errors import NotJournalable, ReplayDiverged, SealedTestRead
+from burnish.core.money import NOTHING, Spend
+from burnish.effects.journal import Journal, Stored
+from burnish.effects.journal_reader import JournalReader
+from burnish.system import Redactor
+
+T = TypeVar("T")
+Perform = Callable[[Effects], Awaitable[Receipt[T]]]
+
+
+class Cache:
+    """The journal of an earlier run, from which a fork takes what it would pay for again."""
+
+    def __init__(self, reader: JournalReader, *, retry_missing: bool = False) -> None:
+        self._reader = reader
+        self._retry_missing = retry_missing
+
+    def find(self, key: str) -> tuple[bytes, bool] | None:
+        """An earlier result and whether it is missing."""
+        found = self._reader.find(key)
+        return None if found is not None and found[1] and self._retry_missing else found
+
+
+class JournaledEffects:
+    """All effects of one run: each key runs once, however many wait for it."""
+
+    def __init__(self, journal: Journal, *, redactor: Redactor, cache: Cache | None = None) -> None:
+        self.journal = journal
+        self._redactor = redactor
+        self._cache = cache
+        self._in_flight: dict[str, asyncio.Task[Stored]] = {}
+
+    def scope(self, *, trial: int, sealed: bool = False) -> "Scope":
+        """Effects on behalf of one trial; `sealed` ones may follow the look at the test."""
+        return Scope(self, trial=trial, sealed=sealed)
+
+    def replays(self, trial: int) -> bool:
+        """Whether this trial is recorded already, so that nothing in it may be paid."""
+        return trial < self.journal.trials_recorded
+
+    async def result(self, call: Call[T], perform: Perform[T], scope: "Scope") -> Stored:
+        """The journaled result, performed first if need be."""
+        key = call.key
+        task = self._in_flight.get(key)
+        if task is None:
+            stored = self.journal.find(key)
+            if stored is not None:
+                return stored
+            self._guard(call, scope)
+            task = asyncio.create_task(self._perform(call, perform, scope))
+            self._in_flight[key] = task
+            task.add_done_callback(lambda ended: self._landed(key, ended))
+        # The effect belongs to the run: whoever waits may leave, the result is still kept.
+        return await asyncio.shield(task)
+
+    async def cancel_all(self) -> None:
+        """Leave nothing running."""
+        while self._in_flight:
+            tasks = list(self._in_flight.values())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _landed(self, key: str, task: "asyncio.Task[Stored]") -> None:
+        self._in_flight.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # looked at, since everyone who waited may have left
+
+    def _guard(self, call: Call[Any], scope: "Scope") -> None:
+        if self.replays(scope.trial):
+            raise ReplayDiverged(
+                f"trial {scope.trial} is recorded, but its {call.kind} call "
+                f"{call.key[:12]} is not in the journal",
+                remedy="the strategy, the target or the data behave differently from when this "
+                "run was made; nothing was paid. Start a new run, or fork this one with --fork",
+            )
+        if self.journal.sealed_read and not scope.sealed:
+            raise SealedTestRead(
+                "the sealed test of this run was read, so it may not search on",
+                remedy="fork it with --fork: the new run marks its test as spent",
+            )
+
+    async def _perform(self, call: Call[T], perform: Perform[T], scope: "Scope") -> Stored:
+        request = canonical(self._redactor.json(call.request))
+        earlier = self._cache.find(call.key) if self._cache else None
+        if earlier is not None:
+            return await self._import(call, scope, request, earlier)
+        nested = Scope(self, trial=scope.trial, sealed=scope.sealed)
+        try:
+            if call.paid:
+                await self.journal.note(call, trial=scope.trial, request=request)
+            receipt = await perform(nested)
+            value = self._keepable(call, receipt.value)
+        except BaseException:
+            if call.paid:
+                self.journal.lose(call)
+            raise
+        await self.journal.complete(
+            call,
+            trial=scope.trial,
+            request=request,
+            value=value,
+            spend=receipt.spend,
+            nested=nested.used,
+            missing=receipt.missing,
+        )
+        spends = {call.key: receipt.spend, **nested.used}
+        return Stored(value=json.loads(value), spends=spends, missing=receipt.missing)
+
+    def _keepable(self, call: Call[T], value: T) -> bytes:
+        try:
+            return canonical(self._redactor.json(call.codec.encode(value)))
+        except NotJournalable as error:
+            if call.otherwise is None:
+                raise
+            return canonical(self._redactor.json(call.codec.encode(call.otherwise(error))))
+
+    async def _import(
+        self, call: Call[Any], scope: "Scope", request: bytes, earlier: tuple[bytes, bool]
+    ) -> Stored:
+        """Take a result from the earlier run: it was paid there, so it costs nothing here."""
+        value, missing = earlier
+        await self.journal.complete(
+            call,
+            trial=scope.trial,
+            request=request,
+            value=value,
+            spend=NOTHING,
+            nested={},
+            missing=missing,
+            imported=True,
+        )
+        return Stored(value=json.loads(value), spends={call.key: NOTHING}, missing=missing)
+
+
+class Scope:
+    """The Effects handed to targets, metrics and roles; remembers what was used through it."""
+
+    def __init__(self, effects: JournaledEffects, *, trial: int, sealed: bool) -> None:
+        self._effects = effects
+        self.trial = trial
+        self.sealed = sealed
+        self.used: dict[str, Spend] = {}
+
+    async def once(self, call: Call[T], perform: Perform[T]) -> T:
+        """The result of `call`, as the journal keeps it, also the first time."""
+        stored = await self._effects.result(call, perform, self)
+        self.used.update(stored.spends)
+        return call.codec.decode(stored.value)

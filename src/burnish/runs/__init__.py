@@ -1,0 +1,1 @@
+"""A Run: its directory, journal, ledger, events, stoppers and signals."""

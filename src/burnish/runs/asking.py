@@ -1,0 +1,61 @@
+"""Asking a role, once: its answer, or its failure, as the journal keeps it."""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from burnish.core.codec import Codec
+from burnish.core.content import Json
+from burnish.core.effects import Call, Effects, Receipt
+from burnish.core.errors import RoleFailed
+from burnish.core.money import NOTHING
+from burnish.core.protocols import Role
+from burnish.effects.once import Scope
+
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply(Generic[Answer]):
+    """What came back: an answer, or why there is none."""
+
+    answer: Answer | None = None
+    failure: str = ""
+
+
+class _ReplyCodec(Codec[Reply[Answer]]):
+    def __init__(self, answers: Codec[Answer]) -> None:
+        self._answers = answers
+
+    def encode(self, value: Reply[Answer]) -> Json:
+        if value.answer is None:
+            return {"failure": value.failure}
+        return {"answer": self._answers.encode(value.answer)}
+
+    def decode(self, data: Json) -> Reply[Answer]:
+        assert isinstance(data, dict)
+        if "failure" in data:
+            return Reply(failure=str(data["failure"]))
+        return Reply(answer=self._answers.decode(data["answer"]))
+
+
+async def ask_once(
+    role: Role[Request, Answer], request: Request, *, draw: int, scope: Scope
+) -> Reply[Answer]:
+    """Ask through the journal. A failure is a result: it is not asked for again."""
+
+    async def perform(effects: Effects) -> Receipt[Reply[Answer]]:
+        try:
+            receipt = await role.answer(request, draw=draw, effects=effects)
+        except RoleFailed as error:
+            return Receipt(value=Reply(failure=error.message), spend=error.spend)
+        return Receipt(value=Reply(answer=receipt.value), spend=receipt.spend)
+
+    call = Call(
+        kind=f"role:{role.name}",
+        request={"role": role.fingerprint, "request": role.encode(request)},
+        codec=_ReplyCodec(role.answers),
+        draw=draw,
+        estimate=role.estimate(request) if role.leaf else NOTHING,
+    )
+    return await scope.once(call, perform)

@@ -1,0 +1,112 @@
+"""A run's directory, opened for driving: locked, journal open, projections mended."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from burnish.core.codec import codec
+from burnish.core.content import canonical
+from burnish.core.trials import TrialRow
+from burnish.effects.journal import Journal
+from burnish.effects.journal_reader import JournalReader
+from burnish.runs.events import Event
+from burnish.runs.header import Header
+from burnish.runs.ledger import Ledger, event_line
+from burnish.system import (
+    ChildProcesses,
+    FileLock,
+    Redactor,
+    end_leftovers,
+    link_atomic,
+    remove_stale_temporaries,
+    write_atomic,
+)
+
+LOCK, PROCESSES, CANDIDATES, BEST = "run.lock", "processes", "candidates", "best"
+
+
+class RunDirectory:
+    """The folder of one run while one process drives it."""
+
+    def __init__(self, folder: Path, *, redactor: Redactor) -> None:
+        self.folder = folder
+        self.header = Header.read(folder)
+        self._lock = FileLock.acquire(folder / LOCK, holding=f"run {self.header.id}")
+        try:
+            self._take_over()
+            self.redactor = redactor
+            self.journal = Journal(folder)
+        except BaseException:
+            self._lock.release()
+            raise
+        self.children = ChildProcesses(folder=folder / PROCESSES)
+        self._ledger = Ledger(folder)
+        with JournalReader(folder) as reader:
+            self._ledger.rebuild(trial_rows(reader), events(reader))
+        self._delivered = int(self.journal.mark("delivered") or 0)
+
+    def _take_over(self) -> None:
+        """Clean up after whoever drove this run and was killed."""
+        end_leftovers(self.folder / PROCESSES)
+        for place in (self.folder, self.folder / CANDIDATES, self.folder / "blobs"):
+            if place.is_dir():
+                remove_stale_temporaries(place)
+
+    def trial(self, number: int) -> TrialRow | None:
+        """A recorded trial."""
+        body = self.journal.trial(number)
+        return None if body is None else codec(TrialRow).decode(json.loads(body))
+
+    def add_trial(self, row: TrialRow) -> TrialRow:
+        """Record a trial, on disk when this returns; the row as it is kept."""
+        kept = self.redacted(row)
+        self.journal.add_trial(row.number, canonical(codec(TrialRow).encode(kept)))
+        self._ledger.add_trial(kept)
+        return kept
+
+    def redacted(self, row: TrialRow) -> TrialRow:
+        """The row as it may be kept."""
+        data = self.redactor.json(codec(TrialRow).encode(row))
+        return codec(TrialRow).decode(json.loads(canonical(data)))
+
+    def add_event(self, event: Event) -> Event | None:
+        """Keep an event; what is to be delivered, or None when it was delivered before."""
+        kept = codec(Event).decode(self.redactor.json(codec(Event).encode(event)))
+        number, new = self.journal.add_event(event.id, event_line(kept).encode())
+        if new:
+            self._ledger.add_event(kept)
+        return kept if number > self._delivered else None
+
+    def delivered(self, event: Event) -> None:
+        """Everyone has heard this event: it will not be told again."""
+        self._delivered = self.journal.event_number(event.id)
+        self.journal.put_mark("delivered", str(self._delivered))
+
+    def export(self, number: int, files: Mapping[str, bytes]) -> Path:
+        """Write a candidate's files and make it the best; the same again changes nothing."""
+        name = f"iter-{number:02d}"
+        home = self.folder / CANDIDATES / name
+        for relative, content in sorted(files.items()):
+            path = home / relative
+            if not path.exists() or path.read_bytes() != content:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_atomic(path, content)
+        link = self.folder / CANDIDATES / BEST
+        if not link.is_symlink() or str(link.readlink()) != name:
+            link_atomic(link, name)
+        return home
+
+    def close(self) -> None:
+        """Let go of the journal and the lock."""
+        self.journal.close()
+        self._lock.release()
+
+
+def trial_rows(reader: JournalReader) -> Iterator[TrialRow]:
+    """The recorded trials of a journal."""
+    return (codec(TrialRow).decode(json.loads(body)) for body in reader.trials())
+
+
+def events(reader: JournalReader) -> Iterator[Event]:
+    """The events of a journal."""
+    return (codec(Event).decode(json.loads(body)) for body in reader.events())

@@ -1,0 +1,162 @@
+"""Driving a run to its end: search, signals, the sealed test, the last event."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from burnish.core.candidates import Candidate
+from burnish.core.cases import Split
+from burnish.core.codec import codec
+from burnish.core.comparisons import Pair, compare
+from burnish.core.content import Json
+from burnish.core.errors import BurnishError, Interrupted
+from burnish.core.evaluations import Evaluation
+from burnish.core.money import Spend
+from burnish.core.statistics import Interval, paired_interval
+from burnish.core.stopping import FINISHED, StopReason
+from burnish.runs.run import Run
+from burnish.runs.signals import Signals
+from burnish.runs.stoppers import STOP_FILE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class SealedResult:
+    """What the sealed test said, looked at once."""
+
+    baseline_score: float | None
+    best_score: float | None
+    gain: Interval | None
+    """None where the best is the baseline, or too few cases are there."""
+    missing: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """How a run ended."""
+
+    folder: "Path"
+    reason: StopReason
+    best: Candidate
+    spent: Spend
+    billed: Spend
+    sealed: SealedResult | None = None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a signal ended it, so that it can be resumed."""
+        return self.reason.code == "signal"
+
+
+async def drive(run: Run) -> Ending:
+    """Search until there is a reason to stop; then the sealed test. The run stays open."""
+    session = run.directory.journal.session
+    kind = "run_started" if session == 1 else "run_resumed"
+    run.announce(kind, f"session:{session}", _beginning(run))
+    try:
+        reason = await _search(run)
+        sealed = None if reason.code == "signal" else await _sealed_test(run)
+    except BurnishError as error:
+        kind = "run_interrupted" if isinstance(error, Interrupted) else "run_failed"
+        run.announce(kind, f"session:{session}:failed", {"reason": str(error)})
+        raise
+    ending = Ending(
+        folder=run.directory.folder,
+        reason=reason,
+        best=run.incumbent,
+        spent=run.spent,
+        billed=run.billed,
+        sealed=sealed,
+    )
+    _tell_end(run, ending, session)
+    return ending
+
+
+async def _search(run: Run) -> StopReason:
+    loop = asyncio.get_running_loop()
+    search = asyncio.create_task(run.setup.strategy.search(run))
+
+    def insist() -> None:
+        loop.call_soon_threadsafe(search.cancel)
+
+    with Signals(ask=lambda: run.ask_to_stop("asked to stop by a signal"), insist=insist) as seen:
+        try:
+            await search
+        except asyncio.CancelledError:
+            if seen.count < 2:
+                search.cancel()
+                raise
+            raise Interrupted(
+                "stopped at once", remedy="everything journaled is kept; resume the run to go on"
+            ) from None
+    if run.stopped is not None and run.stopped.code == "stop_file":
+        (run.directory.folder / STOP_FILE).unlink(missing_ok=True)
+    return run.stopped or FINISHED
+
+
+async def _sealed_test(run: Run) -> SealedResult | None:
+    if not run.dataset.test:
+        return None
+    repeats = run.setup.test_repeats
+    baseline = run.target.baseline
+    before = await run.evaluate(baseline, split=Split.TEST, repeats=repeats)
+    after = before
+    if run.incumbent.id != baseline.id:
+        after = await run.evaluate(run.incumbent, split=Split.TEST, repeats=repeats)
+    result = _compare(run, before, after)
+    run.directory.journal.set_mark("sealed_done", "yes")
+    data = codec(SealedResult).encode(result)
+    assert isinstance(data, dict)
+    run.announce("sealed_test", "sealed_test", data)
+    return result
+
+
+def _compare(run: Run, before: Evaluation, after: Evaluation) -> SealedResult:
+    objective = run.objective
+    seen = compare(Pair(candidate=after, incumbent=before), objective, max_missing=1.0)
+    changed = after.candidate != before.candidate
+    pairs = [
+        (objective.case_score(after, case), objective.case_score(before, case))
+        for case in after.cases
+    ]
+    gains = [new - old for new, old in pairs if new is not None and old is not None]
+    return SealedResult(
+        baseline_score=seen.incumbent.score,
+        best_score=seen.candidate.score,
+        gain=paired_interval(gains, run.rng("sealed test")) if changed else None,
+        missing=seen.missing.dropped,
+    )
+
+
+def _beginning(run: Run) -> dict[str, Json]:
+    header = run.directory.header
+    budget = run.budget
+    limits: dict[str, Json] = {
+        name: value
+        for name, value in vars(budget).items()
+        if value is not None and isinstance(value, int | float)
+    }
+    return {
+        "run": header.id,
+        "folder": str(run.directory.folder),
+        "strategy": header.strategy,
+        "target": run.target.description.kind,
+        "cases": {**header.cases},
+        "budget": limits,
+        "trials_recorded": run.directory.journal.trials_recorded,
+    }
+
+
+def _tell_end(run: Run, ending: Ending, session: int) -> None:
+    kind = "run_interrupted" if ending.interrupted else "run_finished"
+    data: dict[str, Json] = {
+        "code": ending.reason.code,
+        "reason": ending.reason.detail,
+        "best": ending.best.id,
+        "best_score": run.standing.best_score,
+        "spent": codec(Spend).encode(ending.spent),
+        "billed": codec(Spend).encode(ending.billed),
+    }
+    run.announce(kind, f"session:{session}:end", data)

@@ -1,0 +1,221 @@
+"""Evaluating: cases run under a candidate and scored, as effects, on the executor."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+
+from burnish.core.candidates import Candidate
+from burnish.core.cases import Case
+from burnish.core.codec import codec
+from burnish.core.content import Json
+from burnish.core.effects import Call, Effects, Receipt
+from burnish.core.errors import BurnishError, NotJournalable
+from burnish.core.evaluations import CaseResult
+from burnish.core.money import NOTHING, Spend
+from burnish.core.outcomes import Failure, FailureKind, Outcome
+from burnish.core.protocols import Executor, Metric, Target, WorkUnit
+from burnish.core.scores import Score
+from burnish.effects.failures import failure_of, is_infrastructure
+from burnish.effects.once import Scope
+from burnish.effects.retries import ONCE, RetryPolicy, retry
+
+
+@dataclass(frozen=True, kw_only=True)
+class CasePolicy:
+    """How one case is run."""
+
+    time_limit: float | None = None
+    """Seconds; running past it is the agent's failure."""
+    retry: RetryPolicy = ONCE
+    """For infrastructure failures that the target lets through."""
+    infrastructure_errors: tuple[str, ...] = ()
+    """Names of error types that are not the agent's fault, beside the usual ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """All scores of one outcome, as the journal keeps them."""
+
+    scores: tuple[Score, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """One case result and what was used for it."""
+
+    result: CaseResult
+    spends: Mapping[str, Spend] = field(default_factory=dict[str, Spend])
+
+
+class Evaluator:
+    """Runs and scores units of work."""
+
+    def __init__(
+        self,
+        *,
+        target: Target,
+        metrics: Sequence[Metric],
+        executor: Executor,
+        policy: CasePolicy,
+    ) -> None:
+        self._target = target
+        self._metrics = tuple(metrics)
+        self._executor = executor
+        self._policy = policy
+        self._grading: list[Json] = [[metric.name, metric.fingerprint] for metric in self._metrics]
+
+    def units(self, candidate: Candidate, cases: Collection[Case], repeats: int) -> list[WorkUnit]:
+        """The units of an evaluation: all repeats of a case stand together."""
+        target = self._target.description
+        return [
+            WorkUnit(target=target, candidate=candidate, case=case, draw=draw)
+            for case in cases
+            for draw in range(repeats)
+        ]
+
+    async def blocks(
+        self,
+        units: Sequence[WorkUnit],
+        *,
+        scope: Callable[[], Scope],
+        size: int,
+        look_ahead: int,
+        seen: Callable[[Done], None],
+    ) -> AsyncGenerator[list[Done], None]:
+        """The results block by block; up to `look_ahead` blocks are begun before they are due."""
+        rest = deque(units[i : i + size] for i in range(0, len(units), size))
+        begun: deque[asyncio.Task[list[Done]]] = deque()
+        try:
+            while rest or begun:
+                while rest and len(begun) <= look_ahead:
+                    block = self._block(rest.popleft(), scope, seen)
+                    begun.append(asyncio.create_task(block))
+                yield await begun[0]
+                begun.popleft()
+        finally:
+            for task in begun:
+                task.cancel()
+            await asyncio.gather(*begun, return_exceptions=True)
+
+    async def _block(
+        self, units: Sequence[WorkUnit], scope: Callable[[], Scope], seen: Callable[[Done], None]
+    ) -> list[Done]:
+        async def work(unit: WorkUnit) -> Done:
+            done = await self.case(unit, scope())
+            seen(done)
+            return done
+
+        results = self._executor.map(units, work)
+        async with aclosing(results) as ordered:
+            return [done async for done in ordered]
+
+    async def case(self, unit: WorkUnit, scope: Scope) -> Done:
+        """Run one case and score what it gave."""
+        call = self._run_call(unit)
+        outcome = await scope.once(call, lambda effects: self._run(unit, effects))
+        scores = await self._scores(unit.case, outcome, call.key, scope)
+        result = CaseResult(case=unit.case.id, draw=unit.draw, outcome=outcome, scores=scores)
+        return Done(result=result, spends=scope.used)
+
+    def _run_call(self, unit: WorkUnit) -> Call[Outcome]:
+        return Call(
+            kind="run",
+            request={
+                "target": unit.target.fingerprint,
+                "candidate": unit.candidate.id,
+                "case": unit.case.content_id,
+                "name": unit.case.id,
+                "time_limit": self._policy.time_limit,
+            },
+            codec=codec(Outcome),
+            draw=unit.draw,
+            estimate=self._estimate(unit.case) if self._target.leaf else NOTHING,
+            otherwise=_invalid_output,
+        )
+
+    def _estimate(self, case: Case) -> Spend:
+        return replace(self._target.estimate(case), metric_calls=1)
+
+    async def _run(self, unit: WorkUnit, effects: Effects) -> Receipt[Outcome]:
+        attempts = 0
+
+        async def attempt(number: int) -> Receipt[Outcome]:
+            nonlocal attempts
+            attempts = number
+            return await self._target.run(
+                unit.candidate, unit.case, draw=unit.draw, effects=effects
+            )
+
+        policy, started = self._policy, time.perf_counter()
+        limit = asyncio.timeout(policy.time_limit)
+        try:
+            async with limit:
+                receipt = await retry(attempt, policy=policy.retry, again=self._is_infrastructure)
+        except BurnishError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the border to the user's agent: law 4
+            failure = failure_of(error, listed=policy.infrastructure_errors, attempts=attempts)
+            if limit.expired():
+                failure = _out_of_time(policy.time_limit)
+            outcome = Outcome(failure=failure, seconds=time.perf_counter() - started)
+            receipt = Receipt(value=outcome, spend=self._estimate(unit.case))
+        return replace(
+            receipt,
+            spend=replace(receipt.spend, metric_calls=1),
+            missing=receipt.value.missing,
+        )
+
+    def _is_infrastructure(self, error: Exception) -> bool:
+        return is_infrastructure(error, self._policy.infrastructure_errors)
+
+    async def _scores(
+        self, case: Case, outcome: Outcome, run_key: str, scope: Scope
+    ) -> tuple[Score, ...]:
+        if outcome.failure is not None:
+            make = Score.of_nothing if outcome.missing else Score.of_failure
+            return tuple(make(metric.name, outcome.failure.message) for metric in self._metrics)
+        if not self._metrics:
+            return ()
+        call = Call(
+            kind="score",
+            request={"run": run_key, "metrics": self._grading},
+            codec=codec(Scores),
+            estimate=NOTHING,
+        )
+        kept = await scope.once(call, lambda effects: self._grade(case, outcome, effects))
+        return kept.scores
+
+    async def _grade(self, case: Case, outcome: Outcome, effects: Effects) -> Receipt[Scores]:
+        scores: list[Score] = []
+        for metric in self._metrics:
+            scores += await _score(metric, case, outcome, effects)
+        return Receipt(
+            value=Scores(scores=tuple(scores)), missing=any(score.missing for score in scores)
+        )
+
+
+async def _score(metric: Metric, case: Case, outcome: Outcome, effects: Effects) -> Sequence[Score]:
+    try:
+        return await metric.score(case, outcome, effects=effects)
+    except BurnishError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the border to a user's metric: never a 0
+        reason = f"the metric raised {type(error).__name__}: {error}"
+        return [Score.of_nothing(metric.name, reason)]
+
+
+def _out_of_time(limit: float | None) -> Failure:
+    return Failure(
+        kind=FailureKind.AGENT,
+        message=f"the agent ran past the case's time limit of {limit:g} s",
+        error="TimeLimit",
+    )
+
+
+def _invalid_output(error: NotJournalable) -> Outcome:
+    return Outcome(
+        failure=Failure(kind=FailureKind.AGENT, message=error.message, error="InvalidOutput")
+    )

@@ -1,0 +1,359 @@
+"""A Run: what a strategy sees of the world."""
+
+import random
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from burnish.core.candidates import Candidate
+from burnish.core.cases import Case, Dataset, Split
+from burnish.core.codec import codec
+from burnish.core.content import Json
+from burnish.core.effects import Call, Effects, Receipt
+from burnish.core.errors import HoldoutLeak, Problem, ReplayDiverged, RoleFailed, SealedTestRead
+from burnish.core.evaluations import Evaluation
+from burnish.core.leaks import LeakWatch
+from burnish.core.money import NOTHING, Spend, total
+from burnish.core.objectives import Objective
+from burnish.core.protocols import Role, Target
+from burnish.core.randomness import stream
+from burnish.core.screening import screen
+from burnish.core.stopping import Standing, StopReason
+from burnish.core.trials import Proposal, Trial, TrialRow
+from burnish.effects.budget import Budget, Meter
+from burnish.effects.executors import AsyncioExecutor
+from burnish.effects.once import Cache, JournaledEffects, Scope
+from burnish.runs.asking import ask_once
+from burnish.runs.directory import RunDirectory
+from burnish.runs.evaluating import Evaluator
+from burnish.runs.events import Listener
+from burnish.runs.setup import Setup
+from burnish.runs.standing import after, with_spend
+from burnish.runs.stoppers import ImpureStopper, Stops, asked_by, out_of_time, stop_file
+from burnish.runs.telling import Teller, now, summary
+
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What a target said of a candidate, as the journal keeps it."""
+
+    problems: tuple[Problem, ...]
+
+
+class Run:
+    """One optimisation, or one measurement, under way.
+
+    Everything a strategy decides on comes from here, and everything paid goes through the
+    journal, so running the strategy again over the same journal is what resume is.
+    """
+
+    def __init__(
+        self, setup: Setup, directory: RunDirectory, *, cache: Cache | None = None
+    ) -> None:
+        self.setup = setup
+        self.directory = directory
+        self.incumbent: Candidate = setup.target.baseline
+        self.stopped: StopReason | None = None
+        """The first reason to stop that the strategy was given."""
+        self._effects = JournaledEffects(
+            directory.journal, redactor=directory.redactor, cache=cache
+        )
+        self._evaluator = Evaluator(
+            target=setup.target,
+            metrics=setup.metrics,
+            executor=AsyncioExecutor(setup.concurrency),
+            policy=setup.case_policy,
+        )
+        self._surfaces = {surface.id: surface for surface in setup.target.surfaces}
+        self._leaks = LeakWatch(setup.dataset)
+        self._meter = Meter()
+        self._stops = Stops(setup.budget, directory.journal, impure=self._impure_stoppers())
+        self._signal: str = ""
+        self._standing = Standing()
+        self._trial = 0
+        self._seen: set[str] = {setup.target.baseline.id}
+        self._asked: list[Proposal] = []
+        self._spent_before = NOTHING
+        self._seconds_before = directory.journal.active_seconds
+        self._teller = Teller(directory)
+
+    # -- what the strategy works on --------------------------------------------------------
+
+    @property
+    def target(self) -> Target:
+        """The thing being optimised."""
+        return self.setup.target
+
+    @property
+    def objective(self) -> Objective:
+        """What evaluations are reduced to."""
+        return self.setup.objective
+
+    @property
+    def dataset(self) -> Dataset:
+        """The cases. Only the text of train may reach a proposer."""
+        return self.setup.dataset
+
+    @property
+    def budget(self) -> Budget:
+        """The limits, for showing; to know when to stop, ask `stop_reason`."""
+        return self.setup.budget
+
+    @property
+    def trial(self) -> int:
+        """The number of the trial under way."""
+        return self._trial
+
+    @property
+    def replaying(self) -> bool:
+        """Whether the trial under way is recorded already."""
+        return self._effects.replays(self._trial)
+
+    @property
+    def spent(self) -> Spend:
+        """What the results used so far cost."""
+        return self._meter.spent
+
+    @property
+    def billed(self) -> Spend:
+        """What was started so far costs, lost calls included."""
+        return self.directory.journal.billed
+
+    @property
+    def standing(self) -> Standing:
+        """What the recorded trials add up to."""
+        return with_spend(self._standing, self._meter.spent)
+
+    def rng(self, *names: str | int) -> random.Random:
+        """A fresh generator for this purpose: the same names give the same numbers, always."""
+        return stream(self.setup.seed, *names)
+
+    # -- effects ---------------------------------------------------------------------------
+
+    async def evaluate(
+        self,
+        candidate: Candidate,
+        *,
+        split: Split,
+        cases: Collection[Case] | None = None,
+        repeats: int = 1,
+    ) -> Evaluation:
+        """Run and score a candidate over a split, or over some cases of it."""
+        chosen = self.dataset.cases(split) if cases is None else cases
+        blocks = self.blocks(
+            candidate, split=split, cases=chosen, repeats=repeats, block_size=max(1, len(chosen))
+        )
+        async with aclosing(blocks) as parts:
+            results = [result async for part in parts for result in part.results]
+        return Evaluation(candidate=candidate.id, split=split, results=tuple(results))
+
+    async def blocks(
+        self,
+        candidate: Candidate,
+        *,
+        split: Split,
+        cases: Collection[Case] | None = None,
+        repeats: int = 1,
+        block_size: int,
+        look_ahead: int = 0,
+    ) -> AsyncGenerator[Evaluation, None]:
+        """The same, `block_size` cases at a time, so that a gate may end it early.
+
+        `look_ahead` blocks are begun before they are asked for. What a gate then does not
+        want is billed and not spent.
+        """
+        sealed = split is Split.TEST
+        if sealed:
+            self._read_sealed_test()
+        chosen = self.dataset.cases(split) if cases is None else cases
+        units = self._evaluator.units(candidate, chosen, repeats)
+        blocks = self._evaluator.blocks(
+            units,
+            scope=lambda: self._scope(sealed=sealed),
+            size=block_size * repeats,
+            # A recorded trial ended where it ended: what lies beyond may not be in the journal.
+            look_ahead=0 if self.replaying else look_ahead,
+            seen=self._teller.counter(candidate, split, len(units), lambda: self.spent),
+        )
+        async with aclosing(blocks) as parts:
+            async for block in parts:
+                for done in block:
+                    self._meter.use(done.spends)
+                results = tuple(done.result for done in block)
+                yield Evaluation(candidate=candidate.id, split=split, results=results)
+
+    async def ask(self, role: Role[Request, Answer], request: Request, *, draw: int = 0) -> Answer:
+        """Ask a role. What it saw and said goes into the record of this trial.
+
+        Raises RoleFailed when it gave no usable answer, on a replay too.
+        """
+        seen = role.encode(request)
+        if (case := self._leaks.leaked(seen)) is not None:
+            raise HoldoutLeak(
+                f"the request to the role '{role.name}' contains text of case '{case}', "
+                "which no proposer may see",
+                remedy="build requests from train cases only",
+            )
+        place = len(self._asked)
+        self._asked.append(Proposal(role=role.name, request=seen))
+        scope = self._scope()
+        reply = await ask_once(role, request, draw=draw, scope=scope)
+        self._meter.use(scope.used)
+        if reply.answer is None:
+            self._asked[place] = replace(self._asked[place], error=reply.failure)
+            raise RoleFailed(reply.failure)
+        said = role.answers.encode(reply.answer)
+        self._asked[place] = replace(self._asked[place], answer=said)
+        return reply.answer
+
+    async def check(self, candidate: Candidate, *, parent: Candidate) -> list[Problem]:
+        """Why this candidate is not worth paying for; an empty list when it is. Costs no call."""
+        problems = screen(
+            candidate,
+            parent=parent,
+            surfaces=self._surfaces,
+            seen=self._seen,
+            training=self.dataset.train,
+        )
+        if problems:
+            return problems
+        checked = await self.remember(
+            "check",
+            {"target": self.target.description.fingerprint, "candidate": candidate.id},
+            Checked,
+            lambda: Checked(problems=tuple(self.target.check(candidate))),
+        )
+        return list(checked.problems)
+
+    async def remember(
+        self, kind: str, request: Json, gives: type[T], compute: Callable[[], T]
+    ) -> T:
+        """A computation kept in the journal: a check, a sampler's suggestion. Costs nothing.
+
+        An upgrade that computes it differently does not rewrite the history of this run.
+        """
+
+        async def perform(effects: Effects) -> Receipt[T]:
+            del effects
+            return Receipt(value=compute())
+
+        call = Call(kind=kind, request=request, codec=codec(gives), estimate=NOTHING)
+        return await self._scope().once(call, perform)
+
+    # -- decisions -------------------------------------------------------------------------
+
+    def stop_reason(self, need: Spend = NOTHING) -> StopReason | None:
+        """Why to stop now. With `need`, also when that much more would go over a limit.
+
+        What the sealed test will cost is set aside from the start.
+        """
+        reason = self._stops.look(self.standing, need + self.reserve, replaying=self.replaying)
+        self.stopped = self.stopped or reason
+        return reason
+
+    @property
+    def reserve(self) -> Spend:
+        """What is set aside for the sealed test: the baseline and the best, once."""
+        return self.estimate(Split.TEST, repeats=2 * self.setup.test_repeats)
+
+    def estimate(self, split: Split, *, repeats: int = 1) -> Spend:
+        """What evaluating one candidate on a split is expected to cost."""
+        spends = (
+            replace(self.target.estimate(case), metric_calls=1)
+            + total(metric.estimate(case) for metric in self.setup.metrics)
+            for case in self.dataset.cases(split)
+        )
+        return total(spends).times(repeats)
+
+    def record(self, trial: Trial) -> TrialRow:
+        """Put a trial on disk, accepted or not, before the next decision."""
+        number, spent = self._trial, self._meter.spent
+        journal = self.directory.journal
+        row = TrialRow(
+            number=number,
+            trial=replace(trial, proposals=(*trial.proposals, *self._asked)),
+            spend=spent.minus(self._spent_before),
+            at=now(),
+            seconds=journal.active_seconds - self._seconds_before,
+        )
+        row = self._replayed(row) if self.replaying else self._recorded(row)
+        self._asked = []
+        self._spent_before, self._seconds_before = spent, journal.active_seconds
+        self._standing = after(self._standing, row.trial)
+        self._seen.add(row.trial.candidate.id)
+        self._trial += 1
+        self.announce("trial_recorded", f"trial:{number}", summary(row, self._standing))
+        return row
+
+    def advance(self, candidate: Candidate) -> None:
+        """Make a candidate the incumbent, and write it where the user can adopt it."""
+        self.incumbent = candidate
+        number = self._trial - 1
+        home = self.directory.export(number, self.target.export(candidate))
+        data: dict[str, Json] = {"trial": number, "candidate": candidate.id, "files": home.name}
+        self.announce("advanced", f"advanced:{number}", data)
+
+    # -- telling ---------------------------------------------------------------------------
+
+    def listen(self, listener: Listener) -> None:
+        """Tell a listener what happens from now on."""
+        self._teller.listen(listener)
+
+    def announce(self, kind: str, key: str, data: Mapping[str, Json] | None = None) -> None:
+        """Keep an event under a key that is the same on a replay, and tell it once."""
+        self._teller.announce(kind, key, data)
+
+    # -- life ------------------------------------------------------------------------------
+
+    def ask_to_stop(self, why: str) -> None:
+        """Finish the trial in flight, then stop."""
+        self._signal = why
+
+    async def close(self) -> None:
+        """Leave nothing running and let go of the directory."""
+        await self._effects.cancel_all()
+        self.directory.close()
+
+    def _impure_stoppers(self) -> list[ImpureStopper]:
+        journal, minutes = self.directory.journal, self.setup.budget.max_minutes
+        stoppers = [
+            ImpureStopper(label="signal", look=self._look_for_signal),
+            stop_file(self.directory.folder),
+        ]
+        if minutes is not None:
+            stoppers.append(out_of_time(minutes, lambda: journal.active_seconds))
+        callbacks = sorted(self.setup.stop_callbacks.items())
+        return stoppers + [asked_by(label, callback) for label, callback in callbacks]
+
+    def _look_for_signal(self) -> StopReason | None:
+        return StopReason(code="signal", detail=self._signal) if self._signal else None
+
+    def _scope(self, *, sealed: bool = False) -> Scope:
+        return self._effects.scope(trial=self._trial, sealed=sealed)
+
+    def _read_sealed_test(self) -> None:
+        if not self.directory.journal.sealed_read:
+            self.directory.journal.set_mark("sealed_read", now())
+
+    def _recorded(self, row: TrialRow) -> TrialRow:
+        if self.directory.journal.sealed_read:
+            raise SealedTestRead(
+                "the sealed test of this run was read, so no trial may follow",
+                remedy="fork it with --fork: the new run marks its test as spent",
+            )
+        return self.directory.add_trial(row)
+
+    def _replayed(self, row: TrialRow) -> TrialRow:
+        kept = self.directory.trial(row.number)
+        if kept is None or not kept.same_story(self.directory.redacted(row)):
+            raise ReplayDiverged(
+                f"trial {row.number} came out differently from what is recorded",
+                remedy="the strategy, the target or the data behave differently from when this "
+                "run was made; nothing was paid. Start a new run, or fork this one with --fork",
+            )
+        return kept

@@ -1,0 +1,93 @@
+"""Telling what happens in a run: events, kept and delivered once, and ticks."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from burnish.core.candidates import Candidate
+from burnish.core.cases import Split
+from burnish.core.content import Json
+from burnish.core.money import Spend
+from burnish.core.stopping import Standing
+from burnish.core.trials import TrialRow
+from burnish.runs.directory import RunDirectory
+from burnish.runs.evaluating import Done
+from burnish.runs.events import Event, Listener, Tick
+
+
+def now() -> str:
+    """The time, UTC."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+class Teller:
+    """Tells listeners; silent about what was told before."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self._directory = directory
+        self._listeners: list[Listener] = []
+
+    def listen(self, listener: Listener) -> None:
+        """Tell this listener too, from now on."""
+        self._listeners.append(listener)
+
+    def announce(self, kind: str, key: str, data: Mapping[str, Json] | None = None) -> None:
+        """Keep an event under its key; tell it unless it was told before."""
+        told = self._directory.add_event(Event(id=key, kind=kind, at=now(), data=data or {}))
+        if told is None:
+            return
+        for listener in self._listeners:
+            listener.event(told)
+        self._directory.delivered(told)
+
+    def counter(
+        self, candidate: Candidate, split: Split, whole: int, spent: Callable[[], Spend]
+    ) -> Callable[[Done], None]:
+        """Counts the cases of one evaluation as they end, and ticks."""
+        done = failed = missing = 0
+
+        def seen(ended: Done) -> None:
+            nonlocal done, failed, missing
+            done += 1
+            failed += ended.result.outcome.failed
+            missing += ended.result.outcome.missing
+            if not self._listeners:
+                return
+            tick = Tick(
+                candidate=candidate.id,
+                split=split,
+                done=done,
+                total=whole,
+                failed=failed,
+                missing=missing,
+                spent=spent(),
+                billed=self._directory.journal.billed,
+                active_seconds=self._directory.journal.active_seconds,
+            )
+            for listener in self._listeners:
+                listener.tick(tick)
+
+        return seen
+
+
+def summary(row: TrialRow, standing: Standing) -> dict[str, Json]:
+    """What a progress view says about a trial."""
+    trial, decision = row.trial, row.trial.decision
+    return {
+        "trial": row.number,
+        "cycle": trial.cycle,
+        "phase": trial.phase,
+        "touched": list(trial.touched),
+        "candidate": trial.candidate.id,
+        "note": trial.candidate.origin.note,
+        "accepted": trial.accepted,
+        "code": "turned away" if trial.problems else (decision.code if decision else ""),
+        "reason": "; ".join(map(str, trial.problems)) or (decision.reason if decision else ""),
+        "numbers": dict(decision.numbers) if decision else {},
+        "train": None if trial.train is None else trial.train.measurement.loss,
+        "train_std": None if trial.train is None else trial.train.measurement.std,
+        "holdout": None if trial.holdout is None else trial.holdout.measurement.loss,
+        "usd": row.spend.usd,
+        "calls": row.spend.calls,
+        "seconds": round(row.seconds, 3),
+        "best_score": standing.best_score,
+    }

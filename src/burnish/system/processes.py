@@ -1,0 +1,120 @@
+"""Child processes that never outlive their run: each in a group of its own, and on record."""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from burnish.system.file_trouble import file_trouble
+from burnish.system.files import read_bytes, write_atomic
+from burnish.system.process_groups import end_group, is_running, kill_group
+from burnish.system.process_table import boot_id, process_entry
+
+_Stream: TypeAlias = int | IO[Any] | None
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+
+    pgid: int
+    start_time: str
+    boot: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChildProcesses:
+    """Starts and ends child processes; `folder` records those that run."""
+
+    folder: Path
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: _Stream = asyncio.subprocess.DEVNULL,
+        stdout: _Stream = None,
+        stderr: _Stream = None,
+    ) -> asyncio.subprocess.Process:
+        """Start a program in a session of its own and put its group on record."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                cwd=cwd,
+                env=env,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise file_trouble("start", Path(error.filename or argv[0]), error) from error
+        try:
+            self._record(process.pid)
+        except BaseException:
+            # Without a record nobody could end it after a crash.
+            await self.end(process, grace=0)
+            raise
+        return process
+
+    async def wait(self, process: asyncio.subprocess.Process) -> int:
+        """The exit code, once it ended by itself; what it left running in its group is ended."""
+        code = await process.wait()
+        await self.end(process, grace=0)
+        return code
+
+    async def end(self, process: asyncio.subprocess.Process, *, grace: float = 2.0) -> None:
+        """End the whole group: ask, wait for `grace` seconds, then kill."""
+        path = _record_path(self.folder, process.pid)
+        # Long after it ended by itself, its number may belong to somebody else.
+        if process.returncode is None or _is_ours(_read_record(path)):
+            await end_group(process.pid, grace)
+        await process.wait()
+        path.unlink(missing_ok=True)
+
+    def _record(self, group: int) -> None:
+        leader = process_entry(group)
+        record = _Record(pgid=group, start_time=leader.start_time if leader else "", boot=boot_id())
+        # Not durable: no process survives the power cut either.
+        write_atomic(_record_path(self.folder, group), record.model_dump_json(), durable=False)
+
+
+def end_leftovers(folder: Path) -> list[int]:
+    """Kill what a killed run left running, by its records; the groups that were ended."""
+    ended: list[int] = []
+    for path in sorted(folder.glob("[0-9]*.json")):
+        record = _read_record(path)
+        if record and _is_ours(record):
+            kill_group(record.pgid)
+            ended.append(record.pgid)
+        path.unlink(missing_ok=True)
+    return ended
+
+
+def _record_path(folder: Path, group: int) -> Path:
+    return folder / f"{group}.json"
+
+
+def _read_record(path: Path) -> _Record | None:
+    try:
+        return _Record.model_validate_json(read_bytes(path)) if path.exists() else None
+    except ValidationError:
+        return None
+
+
+def _is_ours(record: _Record | None) -> bool:
+    """Whether the group still runs and is the one on record, not a later owner of its number."""
+    if record is None or record.pgid <= 1 or record.pgid == os.getpgrp():
+        return False
+    if record.boot not in ("", boot_id()):
+        return False
+    leader = process_entry(record.pgid)
+    if leader is not None and leader.start_time != record.start_time:
+        return False
+    return is_running(record.pgid)

@@ -1,0 +1,122 @@
+"""YAML and JSON files as trees that know their lines and keep their comments."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import JsonValue
+
+from burnish.core.errors import ConfigError, Problem
+from burnish.system.file_trouble import file_trouble
+from burnish.system.files import read_text
+from burnish.system.plain_data import NotPlain, plain_key, to_plain
+from burnish.system.yaml_syntax import (
+    parse_json,
+    parse_json_places,
+    parse_yaml,
+    write_json,
+    write_yaml,
+)
+
+_LARGEST = 20 * 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class YamlTree:
+    """What a YAML or JSON file holds, and on which lines."""
+
+    path: Path
+    data: JsonValue = field(repr=False)
+    text: str = field(repr=False)
+    """The file as it was read."""
+    root: object = field(repr=False, default=None)
+    """ruamel's tree, which keeps the comments; None for a JSON file."""
+
+    def line_of(self, path: Sequence[str | int]) -> int | None:
+        """The line, counted from 1, where the value at `path` stands; None when not there."""
+        node, line = self._places, _first_line(self._places)
+        for step in path:
+            key = _key_for(node, step)
+            if key is None:
+                return None
+            line = _line_of_key(node, key) or line
+            node = cast("Any", node)[key[0]]
+        return line
+
+    def dump(self) -> str:
+        """The tree as text: comments, order and quoting as they were read."""
+        if _is_json(self.path):
+            return write_json(self.data, like=self.text)
+        return self.text if self.root is None else write_yaml(self.root, like=self.text)
+
+    @cached_property
+    def _places(self) -> object:
+        if not _is_json(self.path):
+            return self.root
+        try:
+            return parse_json_places(self.text, source=self.path.name)
+        except ConfigError:
+            return None
+
+
+def read_tree(path: Path) -> YamlTree:
+    """Read a YAML or JSON file; what is wrong with it is said with line and column."""
+    _refuse_large(path)
+    text = read_text(path).removeprefix("\ufeff")
+    try:
+        return _parse(path, text)
+    except RecursionError:
+        problem = Problem(message="its values are nested too deeply", where=path.name)
+        raise ConfigError([problem]) from None
+
+
+def _parse(path: Path, text: str) -> YamlTree:
+    if _is_json(path):
+        data = parse_json(text, source=path.name) if text.strip() else None
+        return YamlTree(path=path, data=data, text=text)
+    root = parse_yaml(text, source=path.name)
+    try:
+        return YamlTree(path=path, data=to_plain(root), text=text, root=root)
+    except NotPlain as error:
+        line = YamlTree(path=path, data=None, text=text, root=root).line_of(error.path)
+        where = f"{path.name}:{line}" if line else path.name
+        problem = Problem(message=error.message, where=where, remedy=error.remedy)
+        raise ConfigError([problem]) from None
+
+
+def _refuse_large(path: Path) -> None:
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise file_trouble("read", path, error) from error
+    if size > _LARGEST:
+        message = f"{size / 2**20:.0f} MB is too large; at most 20 MB are read"
+        remedy = "keep data in a file of its own"
+        raise ConfigError([Problem(message=message, where=path.name, remedy=remedy)])
+
+
+def _is_json(path: Path) -> bool:
+    return path.suffix.lower() == ".json"
+
+
+def _key_for(node: object, step: str | int) -> tuple[object] | None:
+    """The step as the node spells it (`8080` for '8080'), in a tuple since a key may be None."""
+    if isinstance(node, list) and isinstance(step, int):
+        return (step,) if 0 <= step < len(cast("list[object]", node)) else None
+    if isinstance(node, Mapping):
+        keys = cast("Mapping[object, object]", node)
+        return next(((key,) for key in keys if plain_key(key) == str(step)), None)
+    return None
+
+
+def _line_of_key(node: object, key: tuple[object]) -> int | None:
+    lines: Mapping[object, Sequence[int]] = getattr(getattr(node, "lc", None), "data", None) or {}
+    # What a merge (`<<`) brought in has no line of its own.
+    return lines[key[0]][0] + 1 if key[0] in lines else None
+
+
+def _first_line(node: object) -> int:
+    line: int | None = getattr(getattr(node, "lc", None), "line", None)
+    return (line or 0) + 1

@@ -1,0 +1,3 @@
+"""The version of burnish."""
+
+VERSION = "0.1.0"

@@ -1,0 +1,56 @@
+"""The file system under a path is found in the mount table."""
+
+from pathlib import Path
+
+import pytest
+
+from burnish.system import file_system_of, is_network_file_system
+
+TABLE = r"""
+22 1 259:1 / / rw,relatime shared:1 - ext4 /dev/root rw
+30 22 0:26 / /home rw - nfs4 server:/home rw,vers=4.2
+31 30 259:2 / /home/me/fast rw - xfs /dev/nvme1 rw
+32 22 0:40 / /mnt/my\040disk rw master:2 - cifs //server/share rw
+33 22 0:41 / /data rw - ext4 /dev/sdb rw
+34 33 0:42 / /data rw - fuse.sshfs me@host: rw
+not a line
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/etc/hosts", "ext4"),
+        ("/home/me/run", "nfs4"),
+        ("/home", "nfs4"),
+        ("/homestead", "ext4"),
+        ("/home/me/fast/run", "xfs"),
+        ("/mnt/my disk/run", "cifs"),
+        ("/data/run", "fuse.sshfs"),
+    ],
+)
+def test_the_deepest_and_latest_mount_counts(path: str, kind: str) -> None:
+    assert file_system_of(Path(path), TABLE) == kind
+
+
+def test_an_empty_table_says_nothing() -> None:
+    assert file_system_of(Path("/home"), "") == ""
+    assert not is_network_file_system(Path("/home"), "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "remote"),
+    [(kind, True) for kind in ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "lustre", "ceph")]
+    + [(kind, True) for kind in ("glusterfs", "afs", "beegfs", "fuse.sshfs", "fuse.s3fs")]
+    + [(kind, True) for kind in ("fuse.gcsfuse", "fuse.glusterfs", "fuse.rclone")]
+    + [(kind, False) for kind in ("ext4", "xfs", "btrfs", "overlay", "tmpfs", "fuse.ntfs-3g")],
+)
+def test_network_file_systems_are_recognised(kind: str, remote: bool) -> None:
+    table = f"1 0 0:1 / / rw - {kind} source rw"
+    assert is_network_file_system(Path("/run"), table) is remote
+
+
+@pytest.mark.skipif(not Path("/proc/self/mountinfo").exists(), reason="needs /proc")
+def test_this_machine_knows_its_own_file_systems() -> None:
+    assert file_system_of(Path("/proc/self")) == "proc"
+    assert not is_network_file_system(Path("/proc"))
