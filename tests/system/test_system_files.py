@@ -155,7 +155,9 @@ UNPRIVILEGED = (
 )
 
 
-@pytest.mark.parametrize("call", ["read_text(Path(sys.argv[1]))", "write_atomic(Path(sys.argv[1]), 'x')"])
+@pytest.mark.parametrize(
+    "call", ["read_text(Path(sys.argv[1]))", "write_atomic(Path(sys.argv[1]), 'x')"]
+)
 def test_a_forbidden_file_is_called_forbidden(tmp_path: Path, call: str) -> None:
     folder = tmp_path / "closed"
     folder.mkdir()
@@ -193,7 +195,9 @@ def test_lines_are_appended_whole_by_many_writers(tmp_path: Path) -> None:
         writer.start()
     for writer in writers:
         writer.join()
-    assert sorted(read_text(path).splitlines()) == sorted(c * 5000 for c in "abcd" for _ in range(50))
+    assert sorted(read_text(path).splitlines()) == sorted(
+        c * 5000 for c in "abcd" for _ in range(50)
+    )
 
 
 @pytest.mark.parametrize(

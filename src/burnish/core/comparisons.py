@@ -247,13 +247,18 @@ def cases(n: int) -> str:
 def versus(left: float, right: float) -> tuple[str, str, str]:
     """Two numbers and the sign between them, with enough digits to see the difference."""
     if abs(left - right) <= EPSILON:
-        return f"{right:.3f}", "=", f"{right:.3f}"
+        return f"{right:z.3f}", "=", f"{right:z.3f}"
     sign = "<" if left < right else ">"
     for digits in range(3, 12):
-        shown = (f"{left:.{digits}f}", f"{right:.{digits}f}")
+        shown = (f"{left:z.{digits}f}", f"{right:z.{digits}f}")
         if shown[0] != shown[1]:
             return shown[0], sign, shown[1]
     return f"{left:g}", sign, f"{right:g}"
+
+
+def amount(value: float) -> str:
+    """A number with enough digits to see that it is not 0."""
+    return versus(value, 0.0)[0]
 
 
 def tied(gain: float) -> bool:

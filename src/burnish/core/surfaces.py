@@ -47,7 +47,7 @@ class TextSurface:
     kind: Literal["text"] = "text"
     max_chars: int | None = None
     placeholders: tuple[str, ...] = ()
-    """Each must stay in the text, as itself: neither `{{x}}` nor `${x}` is the placeholder `{x}`."""
+    """Each must stay in the text, as itself: neither `{{x}}` nor `${x}` is a `{x}`."""
     frozen: tuple[str, ...] = ()
     """Spans that must stay word for word."""
     accepts: ClassVar[str] = "text"

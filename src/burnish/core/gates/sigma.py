@@ -3,6 +3,7 @@
 from burnish.core.comparisons import (
     Comparison,
     Pair,
+    amount,
     broken_constraint,
     compare,
     decide,
@@ -58,7 +59,7 @@ def _on_train(seen: Comparison, accept_sigma: float) -> Decision:
         words = "train is as good as before, and a tie is no improvement"
         return decide("sigma", "tie", words, numbers)
     if seen.gain < 0:
-        return decide("sigma", "worse", f"train got worse by {-seen.gain:.3f}", numbers)
+        return decide("sigma", "worse", f"train got worse by {amount(-seen.gain)}", numbers)
     shown = versus(seen.gain, bar)
     told = f"train improved {shown[0]} {shown[1]} noise bar {shown[2]} ({accept_sigma:g}σ)"
     if _clears(seen.gain, bar):
@@ -79,7 +80,7 @@ def _on_holdout(made: Decision, held: Comparison, accept_sigma: float) -> Decisi
     if tied(regression):
         words = "holdout is as good as before"
     elif regression < 0:
-        words = f"holdout improved {-regression:.3f}"
+        words = f"holdout improved {amount(held.gain)}"
     else:
         shown = versus(regression, bar)
         words = f"holdout got worse by {shown[0]} {shown[1]} its noise {shown[2]}"

@@ -1,0 +1,247 @@
+"""The toy strategy: climb by words, numbers and choices, one change a trial.
+
+It is small, uses everything a Run offers, and reads as a strategy should: propose, check,
+evaluate, decide, record.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from burnish.core.candidates import Candidate, Origin
+from burnish.core.cases import Split
+from burnish.core.comparisons import Pair
+from burnish.core.content import short_id
+from burnish.core.decisions import Decision
+from burnish.core.errors import Problem, RoleFailed
+from burnish.core.evaluations import Evaluation
+from burnish.core.gates import sigma
+from burnish.core.money import Spend
+from burnish.core.protocols import Role, Target
+from burnish.core.surfaces import ChoiceSurface, NumberSurface, TextSurface, Value
+from burnish.core.trials import SplitResult, Trial
+from burnish.runs.run import Run
+from burnish.testing.doubles import CallCounter, ScriptedRole
+from burnish.testing.toy_world import RULES
+
+PHASES = ("words", "numbers", "choices")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Complaints:
+    """What the proposer is told: the text, and what train cases failed for."""
+
+    text: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewrite:
+    """What the proposer answers."""
+
+    text: str
+    why: str
+
+
+def proposer(*, seconds: float = 0.0, counter: CallCounter | None = None) -> Any:
+    """A scripted proposer: adds the rule that is forgotten most, and errs now and then."""
+    return ScriptedRole(
+        name="proposer",
+        respond=_rewrite,
+        request_type=Complaints,
+        answer_type=Rewrite,
+        price=Spend(calls=1, tokens_in=900, tokens_out=120, nano_usd=2_000_000),
+        seconds=seconds,
+        counter=counter,
+    )
+
+
+def _rewrite(request: Complaints, draw: int) -> Rewrite:
+    if draw % 7 == 6:  # noqa: PLR2004
+        raise RoleFailed("the answer was cut off")
+    if draw % 5 == 4:  # noqa: PLR2004
+        return Rewrite(text="You answer every message.", why="shorter")
+    named = Counter(rule for reason in request.reasons for rule in RULES if rule in reason)
+    absent = [rule for rule, _ in named.most_common() if RULES[rule] not in request.text]
+    if not absent:
+        return Rewrite(text=request.text, why="nothing is missing")
+    return Rewrite(text=f"{request.text} {RULES[absent[0]]}", why=f"{absent[0]} was forgotten")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A candidate with what is known of it."""
+
+    candidate: Candidate
+    train: Evaluation
+    holdout: Evaluation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Climb:
+    """Climb until a whole cycle brings nothing."""
+
+    proposer: Role[Complaints, Rewrite]
+    repeats: int = 2
+    accept_sigma: float = 1.0
+    max_cycles: int = 4
+    trials_per_phase: int = 4
+    block_size: int | None = None
+    """Look at train in blocks of so many cases, and drop a candidate that starts far worse."""
+    look_ahead: int = 0
+    name: str = "climb"
+    version: str = "1"
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of its settings and version."""
+        settings = (self.repeats, self.accept_sigma, self.max_cycles, self.trials_per_phase)
+        return short_id([self.version, *settings, self.block_size, self.look_ahead])
+
+    @property
+    def roles(self) -> Sequence[Role[Any, Any]]:
+        """The one role it asks."""
+        return (self.proposer,)
+
+    def mismatch(self, target: Target) -> Sequence[Problem]:
+        """It needs a text."""
+        if any(isinstance(surface, TextSurface) for surface in target.surfaces):
+            return ()
+        return (Problem(message="it has no text surface"),)
+
+    async def search(self, run: Run) -> None:
+        """Measure the baseline, then climb."""
+        best = await self._baseline(run)
+        if best is None:
+            return
+        for cycle in range(1, self.max_cycles + 1):
+            before = best.candidate.id
+            for phase in PHASES:
+                run.announce(
+                    "phase_started", f"cycle:{cycle}:{phase}", {"cycle": cycle, "phase": phase}
+                )
+                for step in range(self.trials_per_phase):
+                    if run.stop_reason(self._need(run)) is not None:
+                        return
+                    best = await self._trial(run, best, cycle, phase, step)
+            if best.candidate.id == before:
+                return
+
+    async def _baseline(self, run: Run) -> Measured | None:
+        if run.stop_reason(self._need(run)) is not None:
+            return None
+        start = run.target.baseline
+        found = Measured(
+            candidate=start,
+            train=await run.evaluate(start, split=Split.TRAIN, repeats=self.repeats),
+            holdout=await run.evaluate(start, split=Split.HOLDOUT, repeats=self.repeats),
+        )
+        run.record(
+            Trial(
+                candidate=start,
+                phase="baseline",
+                train=SplitResult.of(found.train, run.objective),
+                holdout=SplitResult.of(found.holdout, run.objective),
+            )
+        )
+        run.advance(start)
+        return found
+
+    async def _trial(self, run: Run, best: Measured, cycle: int, phase: str, step: int) -> Measured:
+        candidate = await self._propose(run, best, cycle, phase, step)
+        trial = Trial(candidate=candidate or best.candidate, cycle=cycle, phase=phase)
+        if candidate is None:
+            run.record(replace(trial, problems=(Problem(message="the proposer gave no answer"),)))
+            return best
+        changed = tuple(k for k, v in candidate.values.items() if v != best.candidate.values[k])
+        trial = replace(trial, touched=changed)
+        if problems := await run.check(candidate, parent=best.candidate):
+            run.record(replace(trial, problems=tuple(problems)))
+            return best
+        train, holdout, decision = await self._judge(run, candidate, best)
+        run.record(
+            replace(
+                trial,
+                train=SplitResult.of(train, run.objective),
+                holdout=None if holdout is None else SplitResult.of(holdout, run.objective),
+                decision=decision,
+            )
+        )
+        if not decision.accepted or holdout is None:
+            return best
+        run.advance(candidate)
+        return Measured(candidate=candidate, train=train, holdout=holdout)
+
+    async def _judge(
+        self, run: Run, candidate: Candidate, best: Measured
+    ) -> tuple[Evaluation, Evaluation | None, Decision]:
+        train = await self._train(run, candidate, best)
+        on_train = Pair(candidate=train, incumbent=best.train)
+        decision = sigma(objective=run.objective, train=on_train, accept_sigma=self.accept_sigma)
+        if not decision.accepted:
+            return train, None, decision
+        holdout = await run.evaluate(candidate, split=Split.HOLDOUT, repeats=self.repeats)
+        decision = sigma(
+            objective=run.objective,
+            train=on_train,
+            holdout=Pair(candidate=holdout, incumbent=best.holdout),
+            accept_sigma=self.accept_sigma,
+        )
+        return train, holdout, decision
+
+    async def _train(self, run: Run, candidate: Candidate, best: Measured) -> Evaluation:
+        if self.block_size is None:
+            return await run.evaluate(candidate, split=Split.TRAIN, repeats=self.repeats)
+        seen = Evaluation(candidate=candidate.id, split=Split.TRAIN, results=())
+        blocks = run.blocks(
+            candidate,
+            split=Split.TRAIN,
+            repeats=self.repeats,
+            block_size=self.block_size,
+            look_ahead=self.look_ahead,
+        )
+        async with aclosing(blocks) as parts:
+            async for part in parts:
+                seen = replace(seen, results=seen.results + part.results)
+                if self._hopeless(run, seen, best):
+                    break
+        return seen
+
+    def _hopeless(self, run: Run, seen: Evaluation, best: Measured) -> bool:
+        now = run.objective.measure(seen).loss
+        before = run.objective.measure(best.train.only(seen.cases)).loss
+        return now is not None and before is not None and now - before > 0.05  # noqa: PLR2004
+
+    async def _propose(
+        self, run: Run, best: Measured, cycle: int, phase: str, step: int
+    ) -> Candidate | None:
+        if phase == "words":
+            return await self._reword(run, best, draw=cycle * self.trials_per_phase + step)
+        rng = run.rng("propose", cycle, phase, step)
+        changes: dict[str, Value] = {}
+        for surface in run.target.surfaces:
+            if phase == "numbers" and isinstance(surface, NumberSurface):
+                changes[surface.id] = round(rng.uniform(surface.low, surface.high), 3)
+            if phase == "choices" and isinstance(surface, ChoiceSurface):
+                changes[surface.id] = rng.choice(surface.choices)
+        note = ", ".join(f"{name.rpartition('.')[2]} {value}" for name, value in changes.items())
+        return best.candidate.child(changes, origin=Origin(by=self.name, note=note))
+
+    async def _reword(self, run: Run, best: Measured, *, draw: int) -> Candidate | None:
+        surface = next(s for s in run.target.surfaces if isinstance(s, TextSurface))
+        reasons = sorted({s.reason for r in best.train.results for s in r.scores if s.reason})
+        request = Complaints(text=str(best.candidate.values[surface.id]), reasons=tuple(reasons))
+        try:
+            said = await run.ask(self.proposer, request, draw=draw)
+        except RoleFailed:
+            return None
+        origin = Origin(by=self.proposer.name, note=said.why)
+        return best.candidate.child({surface.id: said.text}, origin=origin)
+
+    def _need(self, run: Run) -> Spend:
+        sweeps = [
+            run.estimate(split, repeats=self.repeats) for split in (Split.TRAIN, Split.HOLDOUT)
+        ]
+        return sweeps[0] + sweeps[1]

@@ -1,0 +1,202 @@
+"""Child processes, and their children, end with their run."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from burnish.core.errors import FileTrouble
+from burnish.system import ChildProcesses, end_leftovers
+from burnish.system.process_table import every_process, parse_ps, parse_stat, process_entry
+
+FAMILY = (
+    "import subprocess, time; p = subprocess.Popen(['sleep', '60']); print(p.pid, flush=True); {}"
+)
+STUBBORN = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    "print('ready', flush=True); time.sleep(60)"
+)
+DRIVER = (
+    "import asyncio, os, signal, sys; from pathlib import Path\n"
+    "from burnish.system import ChildProcesses\n"
+    "async def main():\n"
+    "    children = ChildProcesses(folder=Path(sys.argv[1]))\n"
+    "    child = await children.spawn([sys.executable, '-c', sys.argv[2]], stdout=-1)\n"
+    "    print(child.pid, (await child.stdout.readline()).decode(), flush=True)\n"
+    "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    "asyncio.run(main())"
+)
+
+
+def is_alive(pid: int) -> bool:
+    entry = process_entry(pid)
+    return entry is not None and entry.is_running
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    limit = time.monotonic() + 5
+    while not condition() and time.monotonic() < limit:
+        time.sleep(0.01)
+    return condition()
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+async def first_line(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout
+    return (await process.stdout.readline()).decode().strip()
+
+
+@pytest.fixture
+def children(tmp_path: Path) -> ChildProcesses:
+    return ChildProcesses(folder=tmp_path / "processes")
+
+
+async def test_ending_a_child_ends_its_children_too(children: ChildProcesses) -> None:
+    child = await children.spawn(python(FAMILY.format("time.sleep(60)")), stdout=-1)
+    grandchild = int(await first_line(child))
+    record = json.loads((children.folder / f"{child.pid}.json").read_text())
+    assert record["pgid"] == child.pid == os.getpgid(grandchild)
+    entry = process_entry(child.pid)
+    assert entry
+    assert record["start_time"] == entry.start_time
+    await children.end(child)
+    assert child.returncode == -signal.SIGTERM
+    assert not is_alive(child.pid)
+    assert not is_alive(grandchild)
+    assert not os.listdir(children.folder)
+
+
+async def test_a_child_that_will_not_listen_is_killed_after_the_grace(
+    children: ChildProcesses,
+) -> None:
+    child = await children.spawn(python(STUBBORN), stdout=-1)
+    assert await first_line(child) == "ready"
+    await children.end(child, grace=0.1)
+    assert child.returncode == -signal.SIGKILL
+    assert not os.listdir(children.folder)
+
+
+async def test_a_child_that_ends_by_itself_leaves_no_record_and_no_children(
+    children: ChildProcesses,
+) -> None:
+    child = await children.spawn(python(FAMILY.format("raise SystemExit(3)")), stdout=-1)
+    grandchild = int(await first_line(child))
+    assert await children.wait(child) == 3
+    assert not is_alive(grandchild)
+    assert not os.listdir(children.folder)
+    await children.end(child)
+
+
+async def test_a_cancelled_end_still_kills(children: ChildProcesses) -> None:
+    child = await children.spawn(python(STUBBORN), stdout=-1)
+    assert await first_line(child) == "ready"
+    ending = asyncio.create_task(children.end(child, grace=60))
+    await asyncio.sleep(0.05)
+    ending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await ending
+    assert await child.wait() == -signal.SIGKILL
+    await children.end(child)
+    assert not os.listdir(children.folder)
+
+
+async def test_arguments_reach_the_program(children: ChildProcesses, tmp_path: Path) -> None:
+    code = "import os, sys; print(os.getcwd(), os.environ['COLOUR'], sys.stdin.read() == '')"
+    child = await children.spawn(python(code), cwd=tmp_path, env={"COLOUR": "red"}, stdout=-1)
+    assert await first_line(child) == f"{tmp_path.resolve()} red True"
+    assert await children.wait(child) == 0
+
+
+async def test_a_program_that_is_not_there_is_named(children: ChildProcesses) -> None:
+    with pytest.raises(FileTrouble, match="cannot start no-such-program: it does not exist"):
+        await children.spawn(["no-such-program"])
+
+
+async def test_a_child_that_cannot_be_recorded_does_not_stay(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(FileTrouble):
+        await ChildProcesses(folder=tmp_path / "file").spawn(["sleep", "60"])
+
+
+def test_what_a_killed_run_left_is_ended(tmp_path: Path) -> None:
+    code = FAMILY.format("time.sleep(60)")
+    command = [*python(DRIVER), str(tmp_path), code]
+    driver = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    assert driver.returncode == -signal.SIGKILL, driver.stderr
+    child, grandchild = map(int, driver.stdout.split())
+    assert is_alive(child)
+    assert is_alive(grandchild)
+    assert end_leftovers(tmp_path) == [child]
+    assert not is_alive(child)
+    assert not is_alive(grandchild)
+    assert not os.listdir(tmp_path)
+
+
+def test_orphans_are_ended_when_their_leader_is_gone(tmp_path: Path) -> None:
+    command = [*python(DRIVER), str(tmp_path), FAMILY.format("time.sleep(60)")]
+    driver = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    child, grandchild = map(int, driver.stdout.split())
+    os.kill(child, signal.SIGKILL)
+    assert eventually(lambda: not is_alive(child))
+    assert is_alive(grandchild)
+    assert end_leftovers(tmp_path) == [child]
+    assert not is_alive(grandchild)
+
+
+@pytest.mark.parametrize("change", [{"start_time": "1"}, {"boot": "another machine"}])
+async def test_a_later_owner_of_the_number_is_left_alone(
+    children: ChildProcesses, change: dict[str, str]
+) -> None:
+    child = await children.spawn(["sleep", "60"])
+    path = children.folder / f"{child.pid}.json"
+    right = path.read_text()
+    path.write_text(json.dumps(json.loads(right) | change))
+    assert end_leftovers(children.folder) == []
+    assert is_alive(child.pid)
+    assert not path.exists()
+    path.write_text(right)
+    await children.end(child)
+
+
+def test_records_that_name_nobody_are_removed(tmp_path: Path) -> None:
+    own = {"pgid": os.getpgrp(), "start_time": "1"}
+    (tmp_path / f"{os.getpgrp()}.json").write_text(json.dumps(own))
+    (tmp_path / "999999999.json").write_text('{"pgid": 999999999, "start_time": "1"}')
+    (tmp_path / "12.json").write_text("torn")
+    (tmp_path / "notes.txt").write_text("stays")
+    assert end_leftovers(tmp_path) == []
+    assert os.listdir(tmp_path) == ["notes.txt"]
+    assert end_leftovers(tmp_path / "missing") == []
+
+
+def test_a_process_is_read_from_proc() -> None:
+    line = "42 (odd ) name) S 1 40 40 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 98765 1 2 3"
+    entry = parse_stat(line)
+    assert (entry.pid, entry.group, entry.start_time) == (42, 40, "98765")
+    assert entry.is_running
+    assert not parse_stat(line.replace(" S ", " Z ")).is_running
+
+
+def test_processes_are_read_from_ps() -> None:
+    living, dead = parse_ps(
+        "   42    40 Ss   Sat Jan 31 12:00:00 2026\n   43    40 Z+   Sat Jan 31 12:00:01 2026\n"
+    )
+    assert (living.pid, living.group, living.start_time) == (42, 40, "Sat Jan 31 12:00:00 2026")
+    assert living.is_running
+    assert not dead.is_running
+
+
+def test_this_process_is_among_all_processes() -> None:
+    entry = next(entry for entry in every_process() if entry.pid == os.getpid())
+    assert entry.group == os.getpgrp()
+    assert entry.is_running
