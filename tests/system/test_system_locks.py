@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,7 +27,7 @@ HOLD_WITH_CHILD = (
 
 
 @contextmanager
-def holder(path: Path, code: str = HOLD) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def holder(path: Path, code: str = HOLD) -> Generator[tuple[subprocess.Popen[str], str]]:
     with subprocess.Popen(
         [sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True
     ) as process:

@@ -28,7 +28,7 @@ DRIVER = (
     "from burnish.system import ChildProcesses\n"
     "async def main():\n"
     "    children = ChildProcesses(folder=Path(sys.argv[1]))\n"
-    "    child = await children.spawn([sys.executable, '-c', sys.argv[2]], stdout=-1)\n"
+    "    child = await children.spawn([sys.executable, '-c', sys.argv[2]], stdout=-1, stderr=-3)\n"
     "    print(child.pid, (await child.stdout.readline()).decode(), flush=True)\n"
     "    os.kill(os.getpid(), signal.SIGKILL)\n"
     "asyncio.run(main())"
@@ -45,6 +45,10 @@ def eventually(condition: Callable[[], bool]) -> bool:
     while not condition() and time.monotonic() < limit:
         time.sleep(0.01)
     return condition()
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
 def python(code: str) -> list[str]:
@@ -73,7 +77,7 @@ async def test_ending_a_child_ends_its_children_too(children: ChildProcesses) ->
     assert child.returncode == -signal.SIGTERM
     assert not is_alive(child.pid)
     assert not is_alive(grandchild)
-    assert not os.listdir(children.folder)
+    assert not names_in(children.folder)
 
 
 async def test_a_child_that_will_not_listen_is_killed_after_the_grace(
@@ -83,7 +87,7 @@ async def test_a_child_that_will_not_listen_is_killed_after_the_grace(
     assert await first_line(child) == "ready"
     await children.end(child, grace=0.1)
     assert child.returncode == -signal.SIGKILL
-    assert not os.listdir(children.folder)
+    assert not names_in(children.folder)
 
 
 async def test_a_child_that_ends_by_itself_leaves_no_record_and_no_children(
@@ -93,8 +97,19 @@ async def test_a_child_that_ends_by_itself_leaves_no_record_and_no_children(
     grandchild = int(await first_line(child))
     assert await children.wait(child) == 3
     assert not is_alive(grandchild)
-    assert not os.listdir(children.folder)
+    assert not names_in(children.folder)
     await children.end(child)
+
+
+async def test_the_output_is_whole_when_it_is_read_beside_the_waiting(
+    children: ChildProcesses,
+) -> None:
+    code = FAMILY.format("print('x' * 300_000)")
+    child = await children.spawn(python(code), stdout=-1)
+    assert child.stdout
+    output, status = await asyncio.gather(child.stdout.read(), children.wait(child))
+    assert output.count(b"x") == 300_000
+    assert status == 0
 
 
 async def test_a_cancelled_end_still_kills(children: ChildProcesses) -> None:
@@ -107,13 +122,13 @@ async def test_a_cancelled_end_still_kills(children: ChildProcesses) -> None:
         await ending
     assert await child.wait() == -signal.SIGKILL
     await children.end(child)
-    assert not os.listdir(children.folder)
+    assert not names_in(children.folder)
 
 
 async def test_arguments_reach_the_program(children: ChildProcesses, tmp_path: Path) -> None:
-    code = "import os, sys; print(os.getcwd(), os.environ['COLOUR'], sys.stdin.read() == '')"
+    code = "import os, sys; print(os.listdir(), os.environ['COLOUR'], sys.stdin.read() == '')"
     child = await children.spawn(python(code), cwd=tmp_path, env={"COLOUR": "red"}, stdout=-1)
-    assert await first_line(child) == f"{tmp_path.resolve()} red True"
+    assert await first_line(child) == "['processes'] red True"
     assert await children.wait(child) == 0
 
 
@@ -139,7 +154,7 @@ def test_what_a_killed_run_left_is_ended(tmp_path: Path) -> None:
     assert end_leftovers(tmp_path) == [child]
     assert not is_alive(child)
     assert not is_alive(grandchild)
-    assert not os.listdir(tmp_path)
+    assert not names_in(tmp_path)
 
 
 def test_orphans_are_ended_when_their_leader_is_gone(tmp_path: Path) -> None:
@@ -175,7 +190,7 @@ def test_records_that_name_nobody_are_removed(tmp_path: Path) -> None:
     (tmp_path / "12.json").write_text("torn")
     (tmp_path / "notes.txt").write_text("stays")
     assert end_leftovers(tmp_path) == []
-    assert os.listdir(tmp_path) == ["notes.txt"]
+    assert names_in(tmp_path) == ["notes.txt"]
     assert end_leftovers(tmp_path / "missing") == []
 
 

@@ -13,7 +13,7 @@ TreePath: TypeAlias = tuple[str | int, ...]
 _TAGS = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq")
 )
-_MOST_VALUES = 2_000_000
+_MOST_VALUES = 1_000_000
 
 
 class NotPlain(ValueError):
@@ -26,9 +26,9 @@ class NotPlain(ValueError):
         self.remedy = remedy
 
 
-def to_plain(node: object) -> JsonValue:
+def to_plain(node: object, *, most_values: int = _MOST_VALUES) -> JsonValue:
     """The tree without ruamel's own types; dates become ISO strings."""
-    return _Walk().value(node, ())
+    return _Walk(most_values=most_values).value(node, ())
 
 
 def plain_key(key: object) -> str | None:
@@ -44,12 +44,13 @@ def plain_key(key: object) -> str | None:
 class _Walk:
     """Counts what was seen, since aliases make a small file a huge or an endless tree."""
 
+    most_values: int
     open_nodes: set[int] = field(default_factory=set[int])
     seen: int = 0
 
     def value(self, node: object, path: TreePath) -> JsonValue:
         self.seen += 1
-        if self.seen > _MOST_VALUES:
+        if self.seen > self.most_values:
             raise NotPlain("its aliases unfold into too much", path=path, remedy="Use fewer.")
         _refuse_tag(node, path)
         if not isinstance(node, Mapping | list):

@@ -15,6 +15,7 @@ from burnish.system.process_groups import end_group, is_running, kill_group
 from burnish.system.process_table import boot_id, process_entry
 
 _Stream: TypeAlias = int | IO[Any] | None
+_POLL = 0.05
 
 
 class _Record(BaseModel):
@@ -64,8 +65,11 @@ class ChildProcesses:
         return process
 
     async def wait(self, process: asyncio.subprocess.Process) -> int:
-        """The exit code, once it ended by itself; what it left running in its group is ended."""
-        code = await process.wait()
+        """The exit code, once it ended by itself; what it left running in its group is ended.
+
+        Read its pipes at the same time: they reach their end when the group is gone.
+        """
+        code = await _exit_code(process)
         await self.end(process, grace=0)
         return code
 
@@ -75,7 +79,7 @@ class ChildProcesses:
         # Long after it ended by itself, its number may belong to somebody else.
         if process.returncode is None or _is_ours(_read_record(path)):
             await end_group(process.pid, grace)
-        await process.wait()
+        await _exit_code(process)
         path.unlink(missing_ok=True)
 
     def _record(self, group: int) -> None:
@@ -95,6 +99,18 @@ def end_leftovers(folder: Path) -> list[int]:
             ended.append(record.pgid)
         path.unlink(missing_ok=True)
     return ended
+
+
+async def _exit_code(process: asyncio.subprocess.Process) -> int:
+    waiting = asyncio.create_task(process.wait())
+    try:
+        # Older Pythons wake the waiting only when the pipes are closed too, and a grandchild may
+        # hold those open for ever.
+        while process.returncode is None:
+            await asyncio.wait({waiting}, timeout=_POLL)
+    finally:
+        waiting.cancel()
+    return process.returncode
 
 
 def _record_path(folder: Path, group: int) -> Path:

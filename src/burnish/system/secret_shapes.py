@@ -1,7 +1,6 @@
 """How secrets are written: the forms of a known one, and the shapes that give away others."""
 
 import base64
-import binascii
 import json
 import re
 from collections.abc import Iterator
@@ -27,7 +26,7 @@ _SHAPES = tuple(
         ("authorization", rf"(authorization{_HEADER})(?:aws4-\S+|digest)\s[^\r\n]+"),
         ("authorization", rf"(authorization{_HEADER}{_SCHEME}){_HEADER_VALUE}"),
         ("api-key", rf"(api-key{_HEADER}){_HEADER_VALUE}"),
-        ("bearer", rf"(\bbearer\s+)(?!{_PROSE})[\w.~+/=-]{{8,}}"),
+        ("bearer", rf"(\bbearer\s+)(?!{_PROSE})[a-z0-9_.~+/=-]{{8,}}"),
         ("://", r"""(://[^\s/:@"'<>]*:)(?!\$\{|\[redacted\]@)[^\s/?#"'<>]+(?=@)"""),
         (
             "=",
@@ -36,7 +35,7 @@ _SHAPES = tuple(
         ),
     )
 )
-_BASIC = re.compile(r"(\bbasic\s+)([\w+/-]{4,}={0,2})", re.IGNORECASE)
+_BASIC = re.compile(r"(\bbasic\s+)([a-z0-9_+/-]{4,}={0,2})", re.IGNORECASE)
 
 
 def written_forms(secret: str) -> Iterator[str]:
@@ -79,7 +78,7 @@ def _without_basic(found: re.Match[str]) -> str:
     standard = found[2].replace("-", "+").replace("_", "/").rstrip("=")
     try:
         decoded = base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True)
-    except binascii.Error:
+    except ValueError:
         return found[0]
     is_pair = b":" in decoded and decoded.isascii() and decoded.decode().isprintable()
     return f"{found[1]}{MARKER}" if is_pair else found[0]

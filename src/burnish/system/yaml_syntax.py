@@ -20,6 +20,8 @@ _LINE = re.compile(r"^( *)((?:- +)*)([^\s#].*?)\s*$", re.M)
 
 def parse_yaml(text: str, *, source: str) -> object:
     """ruamel's tree of the text, comments kept."""
+    # A carriage return would become part of a comment.
+    text = text.replace("\r\n", "\n")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ReusedAnchorWarning)

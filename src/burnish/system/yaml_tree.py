@@ -21,6 +21,7 @@ from burnish.system.yaml_syntax import (
 )
 
 _LARGEST = 20 * 1024 * 1024
+_VALUES_BY_ALIAS = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +79,9 @@ def _parse(path: Path, text: str) -> YamlTree:
         return YamlTree(path=path, data=data, text=text)
     root = parse_yaml(text, source=path.name)
     try:
-        return YamlTree(path=path, data=to_plain(root), text=text, root=root)
+        # Without aliases a file has fewer values than characters.
+        data = to_plain(root, most_values=len(text) + _VALUES_BY_ALIAS)
+        return YamlTree(path=path, data=data, text=text, root=root)
     except NotPlain as error:
         line = YamlTree(path=path, data=None, text=text, root=root).line_of(error.path)
         where = f"{path.name}:{line}" if line else path.name

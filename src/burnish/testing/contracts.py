@@ -21,6 +21,7 @@ from burnish.effects.passthrough import DirectEffects
 from burnish.runs.driving import Ending, drive
 from burnish.runs.ledger import TRIALS
 from burnish.runs.opening import resume, start
+from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.testing.stories import story
 
@@ -96,11 +97,15 @@ async def check_strategy(make: Callable[[], Setup], folder: Path, *, cut_at: int
 
 
 async def _driven(setup: Setup, folder: Path) -> Ending:
-    run = resume(setup, folder) if folder.exists() else start(setup, root=folder, folder=folder)
+    run = _opened(setup, folder)
     try:
         return await drive(run)
     finally:
         await run.close()
+
+
+def _opened(setup: Setup, folder: Path) -> Run:
+    return resume(setup, folder) if folder.exists() else start(setup, root=folder, folder=folder)
 
 
 async def check_executor(make: Callable[[int], Executor]) -> None:
@@ -131,12 +136,12 @@ async def _check_order_and_bound(executor: Executor) -> None:
 
     results = [result async for result in executor.map(range(50), work)]
     assert results == list(range(50)), "the results are out of order"
-    assert 1 < most <= 4, f"{most} units ran at once where 4 may"  # noqa: PLR2004
+    assert 1 < most <= 4, f"{most} units ran at once where 4 may"
 
 
 async def _check_error_in_order(executor: Executor) -> None:
     async def work(unit: int) -> int:
-        if unit == 3:  # noqa: PLR2004
+        if unit == 3:
             raise LookupError("third")
         await asyncio.sleep(0.002)
         return unit

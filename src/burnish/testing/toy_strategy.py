@@ -59,9 +59,9 @@ def proposer(*, seconds: float = 0.0, counter: CallCounter | None = None) -> Any
 
 
 def _rewrite(request: Complaints, draw: int) -> Rewrite:
-    if draw % 7 == 6:  # noqa: PLR2004
+    if draw % 7 == 6:
         raise RoleFailed("the answer was cut off")
-    if draw % 5 == 4:  # noqa: PLR2004
+    if draw % 5 == 4:
         return Rewrite(text="You answer every message.", why="shorter")
     named = Counter(rule for reason in request.reasons for rule in RULES if rule in reason)
     absent = [rule for rule, _ in named.most_common() if RULES[rule] not in request.text]
@@ -151,10 +151,12 @@ class Climb:
 
     async def _trial(self, run: Run, best: Measured, cycle: int, phase: str, step: int) -> Measured:
         candidate = await self._propose(run, best, cycle, phase, step)
-        trial = Trial(candidate=candidate or best.candidate, cycle=cycle, phase=phase)
         if candidate is None:
-            run.record(replace(trial, problems=(Problem(message="the proposer gave no answer"),)))
+            same = replace(best.candidate, origin=Origin(by=self.name, note="—"))
+            silent = (Problem(message="the proposer gave no answer"),)
+            run.record(Trial(candidate=same, cycle=cycle, phase=phase, problems=silent))
             return best
+        trial = Trial(candidate=candidate, cycle=cycle, phase=phase)
         changed = tuple(k for k, v in candidate.values.items() if v != best.candidate.values[k])
         trial = replace(trial, touched=changed)
         if problems := await run.check(candidate, parent=best.candidate):
@@ -212,7 +214,7 @@ class Climb:
     def _hopeless(self, run: Run, seen: Evaluation, best: Measured) -> bool:
         now = run.objective.measure(seen).loss
         before = run.objective.measure(best.train.only(seen.cases)).loss
-        return now is not None and before is not None and now - before > 0.05  # noqa: PLR2004
+        return now is not None and before is not None and now - before > 0.05
 
     async def _propose(
         self, run: Run, best: Measured, cycle: int, phase: str, step: int

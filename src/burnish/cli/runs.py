@@ -1,0 +1,112 @@
+"""`burnish runs`: list, show, resume, report, compare, rm."""
+
+from typing import Annotated
+
+import typer
+
+from burnish.cli import options
+
+app = typer.Typer(
+    no_args_is_help=True, help="Look at runs, go on with them, compare them, remove them."
+)
+
+RunName = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run's id, the beginning of one, or its folder.")
+]
+
+
+@app.command("list")
+def list_runs(
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Every run on this machine, newest first."""
+    from burnish.cli.looking import print_list
+
+    print_list(as_json=as_json)
+
+
+@app.command()
+def show(
+    run: RunName,
+    *,
+    calls: Annotated[bool, typer.Option("--calls", help="Every journaled call.")] = False,
+    trial: Annotated[int | None, typer.Option(min=0, help="Everything about one trial.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """How a run stands: result, trials, money; with --calls its journal."""
+    from burnish.cli.looking import print_calls, print_run, print_trial
+
+    if calls:
+        print_calls(run, trial=trial, as_json=as_json)
+    elif trial is not None:
+        print_trial(run, trial)
+    else:
+        print_run(run, as_json=as_json)
+
+
+@app.command()
+def resume(
+    run: RunName,
+    *,
+    concurrency: options.Concurrency = None,
+    max_trials: options.MaxTrials = None,
+    max_metric_calls: options.MaxMetricCalls = None,
+    max_calls: options.MaxCalls = None,
+    max_tokens: options.MaxTokens = None,
+    max_usd: options.MaxUsd = None,
+    max_minutes: options.MaxMinutes = None,
+    patience: options.Patience = None,
+    progress: Annotated[
+        str, typer.Option(rich_help_panel="Output", help="auto, live, lines, json or none.")
+    ] = "auto",
+    quiet: options.Quiet = False,
+) -> None:
+    """Go on with a run that was interrupted or killed, or that gets more budget."""
+    from burnish.cli.running import Way, run_project
+    from burnish.projects import Overrides, reload_project
+    from burnish.runs.index import find_run
+
+    flags = Overrides(
+        concurrency=concurrency,
+        max_trials=max_trials,
+        max_metric_calls=max_metric_calls,
+        max_calls=max_calls,
+        max_tokens=max_tokens,
+        max_usd=max_usd,
+        max_minutes=max_minutes,
+        patience=patience,
+    )
+    folder = find_run(run)
+    project = reload_project(folder, flags)
+    run_project(project, Way(resume=str(folder)), progress="none" if quiet else progress)
+
+
+@app.command()
+def report(run: RunName) -> None:
+    """Write a run's report.md again from its journal, and print it."""
+    from burnish.reports.report import write_report
+    from burnish.runs.index import find_run
+    from burnish.system import read_text
+
+    typer.echo(read_text(write_report(find_run(run))), nl=False)
+
+
+@app.command()
+def compare(left: RunName, right: RunName) -> None:
+    """Two runs side by side, case by case where they share cases."""
+    from burnish.cli.looking import print_comparison
+
+    print_comparison(left, right)
+
+
+@app.command()
+def rm(
+    run: RunName,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove a run's folder. A run that is being driven is not removed."""
+    from burnish.cli.looking import remove
+
+    remove(run, yes=yes)

@@ -1,0 +1,16 @@
+"""A config file becomes a Run: registries of names, resume, adopt."""
+
+from burnish.projects.launching import launch
+from burnish.projects.loading import LoadedProject, load_project, reload_project
+from burnish.projects.overrides import Overrides
+from burnish.projects.settings import BudgetSettings, ProjectFile
+
+__all__ = [
+    "BudgetSettings",
+    "LoadedProject",
+    "Overrides",
+    "ProjectFile",
+    "launch",
+    "load_project",
+    "reload_project",
+]

@@ -1,0 +1,1 @@
+"""Reports, comparisons and progress views: they read events and ledgers, and decide nothing."""

@@ -1,0 +1,108 @@
+"""A run as it lies on disk, read without disturbing whoever drives it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from burnish.core.candidates import Candidate
+from burnish.core.codec import codec
+from burnish.core.money import Spend, total
+from burnish.core.trials import TrialRow
+from burnish.effects.journal_reader import JournalReader
+from burnish.runs.directory import LOCK, events, trial_rows
+from burnish.runs.driving import SealedResult
+from burnish.runs.events import Event
+from burnish.runs.header import Header
+from burnish.runs.standing import BASELINE
+from burnish.system import is_held
+
+_ENDS = {
+    "run_finished": "finished",
+    "run_interrupted": "interrupted",
+    "run_failed": "failed",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """Everything that is known of a run."""
+
+    folder: Path
+    header: Header
+    rows: tuple[TrialRow, ...]
+    events: tuple[Event, ...]
+    billed: Spend
+    active_seconds: float
+    driven: bool
+    """Whether a process drives it now."""
+
+    @classmethod
+    def read(cls, folder: Path) -> "RunRecord":
+        """Read a run's folder."""
+        with JournalReader(folder) as journal:
+            return cls(
+                folder=folder,
+                header=Header.read(folder),
+                rows=tuple(trial_rows(journal)),
+                events=tuple(events(journal)),
+                billed=journal.billed,
+                active_seconds=journal.active_seconds,
+                driven=is_held(folder / LOCK),
+            )
+
+    @property
+    def status(self) -> str:
+        """`running`, `finished`, `interrupted`, `failed`, or `killed`: the last can be resumed."""
+        if self.driven:
+            return "running"
+        last = self._last_of_session()
+        return _ENDS[last.kind] if last is not None else "killed"
+
+    @property
+    def ending(self) -> Event | None:
+        """The event that told how it ended, if it did."""
+        return None if self.driven else self._last_of_session()
+
+    @property
+    def reason(self) -> str:
+        """Why it ended, with the code that programs look at."""
+        if self.ending is None:
+            return ""
+        code, words = self.ending.data.get("code"), self.ending.data.get("reason")
+        return f"{code}: {words}" if code else str(words)
+
+    @property
+    def baseline(self) -> TrialRow | None:
+        """The trial that measured where the run started."""
+        return next((row for row in self.rows if row.trial.phase == BASELINE), None)
+
+    @property
+    def best(self) -> TrialRow | None:
+        """The last accepted trial, or the baseline."""
+        accepted = [row for row in self.rows if row.trial.accepted]
+        return accepted[-1] if accepted else self.baseline
+
+    @property
+    def best_candidate(self) -> Candidate | None:
+        """The candidate to adopt."""
+        return None if self.best is None else self.best.trial.candidate
+
+    @property
+    def spent(self) -> Spend:
+        """What the results that were used cost."""
+        if self.ending is not None and (spent := self.ending.data.get("spent")) is not None:
+            return codec(Spend).decode(spent)
+        return total(row.spend for row in self.rows)
+
+    @property
+    def sealed(self) -> SealedResult | None:
+        """What the sealed test said, if it was read."""
+        told = next((event for event in self.events if event.kind == "sealed_test"), None)
+        return None if told is None else codec(SealedResult).decode(dict(told.data))
+
+    def _last_of_session(self) -> Event | None:
+        for event in reversed(self.events):
+            if event.kind in _ENDS:
+                return event
+            if event.kind in {"run_started", "run_resumed"}:
+                return None
+        return None
