@@ -1,1 +1,110 @@
-"""burnish makes AI agents measurably better, and proves it."""
+"""burnish makes AI agents measurably better, and proves it.
+
+Names load when they are first used, so that importing burnish costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from burnish.core.candidates import Candidate, Origin
+    from burnish.core.cases import Case, Dataset, Split, Turn
+    from burnish.core.effects import Call, Effects, Receipt
+    from burnish.core.errors import BurnishError, Problem
+    from burnish.core.evaluations import Evaluation
+    from burnish.core.gates import improves_on_minibatch, min_gain, sigma, strict
+    from burnish.core.money import Spend
+    from burnish.core.objectives import Constraint, Objective, Penalties, TieBreaker
+    from burnish.core.outcomes import Outcome
+    from burnish.core.scores import Score
+    from burnish.core.surfaces import (
+        ChoiceSurface,
+        DemosSurface,
+        FileSurface,
+        NumberSurface,
+        TextSurface,
+    )
+    from burnish.core.trials import SplitResult, Trial
+    from burnish.effects.budget import Budget
+    from burnish.projects.launching import optimize
+    from burnish.runs.driving import Ending
+    from burnish.runs.evaluating import CasePolicy
+    from burnish.runs.run import Run
+    from burnish.runs.setup import Setup
+
+_HOMES = {
+    "core.candidates": ("Candidate", "Origin"),
+    "core.cases": ("Case", "Dataset", "Split", "Turn"),
+    "core.effects": ("Call", "Effects", "Receipt"),
+    "core.errors": ("BurnishError", "Problem"),
+    "core.evaluations": ("Evaluation",),
+    "core.gates": ("improves_on_minibatch", "min_gain", "sigma", "strict"),
+    "core.money": ("Spend",),
+    "core.objectives": ("Constraint", "Objective", "Penalties", "TieBreaker"),
+    "core.outcomes": ("Outcome",),
+    "core.scores": ("Score",),
+    "core.surfaces": (
+        "ChoiceSurface",
+        "DemosSurface",
+        "FileSurface",
+        "NumberSurface",
+        "TextSurface",
+    ),
+    "core.trials": ("SplitResult", "Trial"),
+    "effects.budget": ("Budget",),
+    "projects.launching": ("optimize",),
+    "runs.driving": ("Ending",),
+    "runs.evaluating": ("CasePolicy",),
+    "runs.run": ("Run",),
+    "runs.setup": ("Setup",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Budget",
+    "BurnishError",
+    "Call",
+    "Candidate",
+    "Case",
+    "CasePolicy",
+    "ChoiceSurface",
+    "Constraint",
+    "Dataset",
+    "DemosSurface",
+    "Effects",
+    "Ending",
+    "Evaluation",
+    "FileSurface",
+    "NumberSurface",
+    "Objective",
+    "Origin",
+    "Outcome",
+    "Penalties",
+    "Problem",
+    "Receipt",
+    "Run",
+    "Score",
+    "Setup",
+    "Spend",
+    "Split",
+    "SplitResult",
+    "TextSurface",
+    "TieBreaker",
+    "Trial",
+    "Turn",
+    "improves_on_minibatch",
+    "min_gain",
+    "optimize",
+    "sigma",
+    "strict",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'burnish' has no attribute '{name}'")
+    return getattr(import_module(f"burnish.{_HOME_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,6 +1,6 @@
 """A config file becomes a Run: registries of names, resume, adopt."""
 
-from burnish.projects.launching import launch
+from burnish.projects.launching import launch, optimize
 from burnish.projects.loading import LoadedProject, load_project, reload_project
 from burnish.projects.overrides import Overrides
 from burnish.projects.settings import BudgetSettings, ProjectFile
@@ -12,5 +12,6 @@ __all__ = [
     "ProjectFile",
     "launch",
     "load_project",
+    "optimize",
     "reload_project",
 ]

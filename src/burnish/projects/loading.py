@@ -14,6 +14,7 @@ from typing import TypeAlias
 from burnish.core.errors import ConfigError, Problem, ResumeRefused
 from burnish.projects.overrides import Overrides
 from burnish.runs.header import Header, Project
+from burnish.runs.opening import RESULTS
 from burnish.runs.setup import Setup
 from burnish.system import YamlTree, read_tree
 
@@ -58,7 +59,7 @@ def load_project(
     project = Project(
         kind=kind, file=str(path.resolve()), config={"overrides": dict(flags.to_json())}
     )
-    root = path.resolve().parent / "results" / "optimizer"
+    root = path.resolve().parent / RESULTS
     return LoadedProject(setup=replace(setup, project=project), root=root)
 
 

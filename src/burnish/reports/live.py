@@ -31,7 +31,6 @@ class LiveView:
         self._best: object = None
         self._trials = 0
         self._spent: Spend = NOTHING
-        self._billed: Spend = NOTHING
         self._seconds = 0.0
         self._drawn = 0.0
 
@@ -61,19 +60,18 @@ class LiveView:
 
     def tick(self, tick: Tick) -> None:
         """Move the bar."""
-        self._tick, self._spent, self._billed = tick, tick.spent, tick.billed
+        self._tick, self._spent = tick, tick.spent
         self._seconds = tick.active_seconds
         self._draw(now=tick.done == tick.total)
 
     def panel(self) -> Group:
         """What is shown below the lines."""
         best = number(self._best if isinstance(self._best, float) else None)
-        billed = "" if self._billed == self._spent else f" (billed {spending(self._billed)})"
         shown = Text.assemble(
             ("best score ", "dim"),
             best,
             ("  spent ", "dim"),
-            f"{spending(self._spent)}{billed}",
+            spending(self._spent),
             ("  time ", "dim"),
             duration(self._seconds),
             ("  left ", "dim"),

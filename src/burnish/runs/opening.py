@@ -18,7 +18,11 @@ from burnish.system import Redactor
 from burnish.version import VERSION
 
 
-def start(setup: Setup, *, root: Path, folder: Path | None = None) -> Run:
+RESULTS = Path("results") / "optimizer"
+"""Where runs lie when nobody says otherwise."""
+
+
+def start(setup: Setup, *, root: Path = RESULTS, folder: Path | None = None) -> Run:
     """A new run under `root`, or exactly in `folder`."""
     setup.check()
     return _begin(setup, root=root, folder=folder)
@@ -35,7 +39,7 @@ def fork(
     setup: Setup,
     parent: Path,
     *,
-    root: Path,
+    root: Path = RESULTS,
     folder: Path | None = None,
     retry_missing: bool = False,
 ) -> Run:

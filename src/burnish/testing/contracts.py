@@ -105,7 +105,7 @@ async def _driven(setup: Setup, folder: Path) -> Ending:
 
 
 def _opened(setup: Setup, folder: Path) -> Run:
-    return resume(setup, folder) if folder.exists() else start(setup, root=folder, folder=folder)
+    return resume(setup, folder) if folder.exists() else start(setup, folder=folder)
 
 
 async def check_executor(make: Callable[[int], Executor]) -> None:
