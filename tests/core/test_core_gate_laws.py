@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import ACC, GATES, World, crashed, evaluation, lost, pairs, ran, without, worlds
 
-from burnish.core.comparisons import Pair
+from burnish.core.comparisons import Pair, compare
 from burnish.core.decisions import Decision, Verdict
 from burnish.core.evaluations import CaseResult, Evaluation, mean
 from burnish.core.objectives import Penalties
@@ -257,6 +257,8 @@ def test_a_crash_never_turns_a_verdict_into_an_accept(than: str, data: st.DataOb
         before = gate(replace(world, **{part: pair}))
         after = gate(replace(world, **{part: broken}))
         assert before.accepted or not after.accepted, name
+    gains = [compare(p, world.objective, max_missing=1.0).gain for p in (pair, broken)]
+    assert gains[1] <= gains[0] + 1e-12
 
 
 @lawful
