@@ -118,7 +118,7 @@ class TestSigma:
 
     def test_cannot_tell_when_holdout_has_no_price(self) -> None:
         dear = replace(ACC, penalties=Penalties(cost_per_usd=0.1))
-        unpriced = evaluation(ran("c", {"acc": 1.0}, nano_usd=None))
+        unpriced = evaluation(ran("case0", {"acc": 1.0}, nano_usd=None))
         holdout = Pair(candidate=unpriced, incumbent=with_losses(0.5))
         found = sigma(objective=dear, train=losses(0.1, 0.5), holdout=holdout)
         assert found.verdict is Verdict.CANNOT_TELL
@@ -156,11 +156,12 @@ class TestMinGain:
 
     def test_cannot_tell_without_a_price_the_loss_needs(self) -> None:
         dear = replace(ACC, penalties=Penalties(cost_per_usd=0.1))
-        unpriced = evaluation(ran("c", {"acc": 1.0}, nano_usd=None))
+        unpriced = evaluation(ran("case0", {"acc": 1.0}, nano_usd=None))
         found = min_gain(
             objective=dear, validation=Pair(candidate=unpriced, incumbent=with_losses(0.9))
         )
         assert found.verdict is Verdict.CANNOT_TELL
+        assert "price" in found.reason
         assert found.numbers == {}
 
     def test_cannot_tell_when_the_sides_share_no_case(self) -> None:

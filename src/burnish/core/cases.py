@@ -77,7 +77,9 @@ class Case:
 
 def squeeze(text: str) -> str:
     """Text with spacing, letter case and Unicode spelling levelled out, for comparing."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    # Folding the case of some Greek letters takes them apart again: hence twice.
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return " ".join(unicodedata.normalize("NFKC", folded).split())
 
 
 @dataclass(frozen=True, kw_only=True)

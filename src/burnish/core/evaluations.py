@@ -134,7 +134,9 @@ def mean(values: Sequence[float]) -> float:
 
 
 def spread(values: Sequence[float]) -> float:
-    """The population standard deviation; 0 for one value."""
+    """The population standard deviation; exactly 0 when the values agree."""
+    if len(set(values)) == 1:
+        return 0.0
     centre = mean(values)
     return math.sqrt(mean([(value - centre) ** 2 for value in values]))
 

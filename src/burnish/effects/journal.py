@@ -135,17 +135,17 @@ class Journal:
         row = self._reader.execute("SELECT body FROM trials WHERE number = ?", (number,)).fetchone()
         return None if row is None else self._packing.unpack(row[0])
 
-    def add_event(self, key: str, body: bytes) -> tuple[int, bool]:
-        """Keep an event under its stable key; its number, and whether it is new."""
-        if found := self.event_number(key):
-            return found, False
+    def add_event(self, key: str, body: bytes) -> tuple[bool, bool]:
+        """Keep an event under its stable key; whether it is new, and whether it was delivered."""
+        row = self._reader.execute("SELECT delivered FROM events WHERE key = ?", (key,)).fetchone()
+        if row is not None:
+            return False, bool(row[0])
         self._writer.write("INSERT INTO events (key, body) VALUES (?, ?)", (key, body))
-        return self.event_number(key), True
+        return True, False
 
-    def event_number(self, key: str) -> int:
-        """The number of a kept event; 0 when there is none."""
-        row = self._reader.execute("SELECT id FROM events WHERE key = ?", (key,)).fetchone()
-        return 0 if row is None else int(row[0])
+    def event_delivered(self, key: str) -> None:
+        """Everyone was told. Until this is on disk, an event may be told again."""
+        self._writer.put("UPDATE events SET delivered = 1 WHERE key = ?", (key,))
 
     def continued(self, label: str, number: int) -> bool:
         """Whether an impure stopper said "continue" at this check before."""
@@ -168,10 +168,6 @@ class Journal:
         """Set a mark; on disk when this returns."""
         self._writer.write(_MARK, (name, value))
         self.sealed_read = self.sealed_read or name == "sealed_read"
-
-    def put_mark(self, name: str, value: str) -> None:
-        """Set a mark some time soon, after everything that was written before it."""
-        self._writer.put(_MARK, (name, value))
 
     # -- time and life ---------------------------------------------------------------------
 

@@ -43,7 +43,6 @@ class RunDirectory:
         self._ledger = Ledger(folder)
         with JournalReader(folder) as reader:
             self._ledger.rebuild(trial_rows(reader), events(reader))
-        self._delivered = int(self.journal.mark("delivered") or 0)
 
     def _take_over(self) -> None:
         """Clean up after whoever drove this run and was killed."""
@@ -72,15 +71,14 @@ class RunDirectory:
     def add_event(self, event: Event) -> Event | None:
         """Keep an event; what is to be delivered, or None when it was delivered before."""
         kept = codec(Event).decode(self.redactor.json(codec(Event).encode(event)))
-        number, new = self.journal.add_event(event.id, event_line(kept).encode())
+        new, delivered = self.journal.add_event(event.id, event_line(kept).encode())
         if new:
             self._ledger.add_event(kept)
-        return kept if number > self._delivered else None
+        return None if delivered else kept
 
     def delivered(self, event: Event) -> None:
         """Everyone has heard this event: it will not be told again."""
-        self._delivered = self.journal.event_number(event.id)
-        self.journal.put_mark("delivered", str(self._delivered))
+        self.journal.event_delivered(event.id)
 
     def export(self, number: int, files: Mapping[str, bytes]) -> Path:
         """Write a candidate's files and make it the best; the same again changes nothing."""

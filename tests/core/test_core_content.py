@@ -1,0 +1,100 @@
+"""One spelling for one value, keys made of it, and streams of randomness that stay put."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from burnish.core.codec import codec
+from burnish.core.content import Json, canonical, digest, short_id
+from burnish.core.effects import Call
+from burnish.core.errors import NotJournalable
+from burnish.core.money import NOTHING
+from burnish.core.randomness import stream
+
+
+def key(request: Json = None, *, kind: str = "agent", draw: int = 0) -> str:
+    return Call(kind=kind, request=request, codec=codec(str), draw=draw).key
+
+
+class TestCanonical:
+    def test_keys_are_sorted_and_text_is_utf8(self) -> None:
+        assert canonical({"b": [1, 1.5, None, True], "a": "ü☂"}) == (
+            '{"a":"ü☂","b":[1,1.5,null,true]}'.encode()
+        )
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            float("nan"),
+            float("inf"),
+            -float("inf"),
+            "\ud800",
+            {"a": [float("nan")]},
+            {"\udfff": 1},
+            ["ok", {"deep": "\ud83d"}],
+        ],
+    )
+    def test_what_has_no_spelling_is_refused(self, value: Json) -> None:
+        with pytest.raises(NotJournalable) as refused:
+            canonical(value)
+        assert "surrogate" in refused.value.remedy
+
+    def test_a_whole_surrogate_pair_is_text(self) -> None:
+        assert canonical("\N{GRINNING FACE}") == '"😀"'.encode()
+
+    def test_digests(self) -> None:
+        assert short_id([1]) == digest([1])[:16]
+        assert digest([1]) != digest([1.5]) != digest(["1"])
+
+
+class TestKeys:
+    def test_the_same_content_has_the_same_key(self) -> None:
+        assert key({"a": 1, "b": [2]}) == key({"b": [2], "a": 1})
+
+    def test_kind_request_and_draw_make_the_key(self) -> None:
+        keys = [key({"a": 1}), key({"a": 2}), key({"a": 1}, draw=1), key({"a": 1}, kind="judge")]
+        assert len(set(keys)) == 4
+
+    def test_the_estimate_does_not(self) -> None:
+        free = Call(kind="agent", request={"a": 1}, codec=codec(str), estimate=NOTHING)
+        assert free.key == key({"a": 1})
+        assert not free.paid
+        assert Call(kind="agent", request=None, codec=codec(str)).paid
+
+    def test_the_order_of_a_list_does(self) -> None:
+        assert key([1, 2]) != key([2, 1])
+
+    def test_one_is_pinned(self) -> None:
+        """Journals of users hold these: they change only with KEY_SCHEMA."""
+        assert key({"a": [1]}) == (
+            "65e31037dbd3530175433be76c1b5fa969a530ff0c768e15264494f03303aa5d"
+        )
+
+
+class TestStreams:
+    def test_a_value_is_pinned(self) -> None:
+        assert stream(7, "minibatch", 3).random() == 0.9569537629435441
+
+    def test_the_same_names_give_the_same_stream(self) -> None:
+        assert stream(1, "a", 2).random() == stream(1, "a", 2).random()
+
+    def test_one_stream_does_not_disturb_another(self) -> None:
+        alone = [stream(1, "a").random() for _ in range(2)]
+        mine, other = stream(1, "a"), stream(1, "b")
+        mixed = [mine.random()]
+        other.random()
+        assert mixed[0] == alone[0]
+        assert mine.random() != alone[1]
+
+    @settings(max_examples=100, deadline=None, derandomize=True)
+    @given(
+        st.lists(
+            st.tuples(st.integers(0, 9), st.sampled_from("abc"), st.integers(0, 99)),
+            min_size=2,
+            max_size=2,
+            unique=True,
+        )
+    )
+    def test_other_names_or_seeds_give_another(self, pair: list[tuple[int, str, int]]) -> None:
+        first, second = (stream(*names).getrandbits(64) for names in pair)
+        assert first != second
