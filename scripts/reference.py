@@ -11,9 +11,10 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import typer
@@ -27,9 +28,17 @@ from burnish.core import errors, protocols
 from burnish.core.money import Spend
 from burnish.core.stopping import FINISHED, Standing, StopReason
 from burnish.effects.budget import Budget
-from burnish.projects.settings import BudgetSettings, ProjectFile, Settings
+from burnish.projects.settings import (
+    DEFAULT_CONCURRENCY,
+    DEFAULT_SEED,
+    BudgetSettings,
+    ProjectFile,
+    Settings,
+)
 from burnish.runs import stoppers, strategy
 from burnish.testing.toy_project import ClimbSettings, ToyFile, WorldSettings
+from burnish.testing.toy_strategy import Climb
+from burnish.testing.toy_world import World
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / "docs" / "reference"
@@ -114,7 +123,7 @@ def _described(name: str, thing: Any) -> list[str]:
     node = _node(thing.__module__, name)
     if isinstance(node, ast.ClassDef):
         return parts + _class(node, thing)
-    return [*parts, "```python", _signature(node), "```", "", _doc(node)]
+    return [*parts, "```text", _signature(node), "```", "", _doc(node)]
 
 
 def _class(node: ast.ClassDef, kind: type[Any]) -> list[str]:
@@ -126,9 +135,9 @@ def _class(node: ast.ClassDef, kind: type[Any]) -> list[str]:
         parts += ["", "| field | type | default | |", "|---|---|---|---|"]
         parts += [_row(f"`{n}`", f"`{t}`", f"`{d}`" if d else "—", doc) for n, t, d, doc in fields]
     below = [m for m in node.body if isinstance(m, ast.FunctionDef | ast.AsyncFunctionDef)]
-    for method in (m for m in below if not m.name.startswith("_")):
-        parts += ["", f"- `{_member(method)}`: {_one_line(_doc(method))}"]
-    return parts
+    shown = [m for m in below if not m.name.startswith("_")]
+    listed = [f"- `{_member(method)}`: {_one_line(_doc(method))}" for method in shown]
+    return [*parts, "", *listed] if listed else parts
 
 
 def _member(method: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
@@ -143,7 +152,7 @@ def _signature(node: ast.AST) -> str:
     asynchronous = "async " if isinstance(node, ast.AsyncFunctionDef) else ""
     returns = f" -> {_shown(node.returns)}" if node.returns else ""
     whole = f"{asynchronous}{node.name}({ast.unparse(node.args)}){returns}"
-    return whole.replace("(self, /, ", "(").replace("(self, ", "(").replace("(self)", "()")
+    return re.sub(r"\((self|cls)(, /)?(, |(?=\)))", "(", whole, count=1)
 
 
 def _fields(node: ast.ClassDef) -> Iterator[tuple[str, str, str, str]]:
@@ -190,7 +199,9 @@ def _doc(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 
 
 def _shown(annotation: ast.expr | None) -> str:
-    return "" if annotation is None else ast.unparse(annotation).replace("'", "")
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return annotation.value
+    return "" if annotation is None else ast.unparse(annotation)
 
 
 def _one_line(text: str) -> str:
@@ -218,24 +229,29 @@ def project_file() -> str:
         _doc(_node(ProjectFile.__module__, "ProjectFile")),
         *_keys(ProjectFile),
         "",
+        f"Where nobody says otherwise, `seed` is {DEFAULT_SEED} and `concurrency`, the cases run",
+        f"at once, is {DEFAULT_CONCURRENCY}.",
+        "",
         "## budget",
         "",
         _doc(_node(BudgetSettings.__module__, "BudgetSettings")),
-        *_keys(BudgetSettings),
+        *_keys(BudgetSettings, {code: when for code, when, _ in _REASONS}),
         "",
         "## kind: toy",
         "",
         "The scripted world of `make demo`: every call is a function of its key, so it costs",
         "nothing and needs no network. It adds two blocks.",
     ]
-    for name, model in (("world", WorldSettings), ("strategy", ClimbSettings)):
+    blocks = (("world", WorldSettings, World), ("strategy", ClimbSettings, Climb))
+    for name, model, behind in blocks:
         assert name in ToyFile.model_fields
         doc = _doc(_node(model.__module__, model.__name__))
-        parts += ["", f"### {name}", "", doc, *_keys(model)]
+        parts += ["", f"### {name}", "", doc, *_keys(model, _field_docs(behind))]
     return "\n".join(parts)
 
 
-def _keys(model: type[Settings]) -> list[str]:
+def _keys(model: type[Settings], known: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+    """The keys of a block; what it does not say of a field itself is `known` from elsewhere."""
     node = _node(model.__module__, model.__name__)
     assert isinstance(node, ast.ClassDef)
     rows = ["", "| key | value | default | |", "|---|---|---|---|"]
@@ -247,8 +263,14 @@ def _keys(model: type[Settings]) -> list[str]:
         if info.default_factory is not None:
             shown = "—"
         words = " ".join(part for part in (kind, bounds) if part)
-        rows.append(_row(f"`{name}`", words, shown, doc))
+        rows.append(_row(f"`{name}`", words, shown, doc or known.get(name, "")))
     return rows
+
+
+def _field_docs(kind: type[Any]) -> dict[str, str]:
+    node = _node(kind.__module__, kind.__name__)
+    assert isinstance(node, ast.ClassDef)
+    return {name: doc for name, _, _, doc in _fields(node)}
 
 
 def _kind(annotation: Any, written: str) -> str:
@@ -258,7 +280,7 @@ def _kind(annotation: Any, written: str) -> str:
     if written.startswith("tuple"):
         return "list of texts"
     if written.startswith("Literal"):
-        return written.removeprefix("Literal[").removesuffix("]")
+        return written.removeprefix("Literal[").removesuffix("]").replace("'", "`")
     plain = str(annotation)
     return next((words for name, words in names.items() if re.search(rf"\b{name}\b", plain)), plain)
 

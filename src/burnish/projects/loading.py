@@ -4,19 +4,23 @@ A kind is an entry point in the group `burnish.projects`: a function that takes 
 path and the overrides and gives a Setup. Other packages add kinds the same way.
 """
 
+import difflib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TypeAlias
 
+from pydantic import BaseModel
+
 from burnish.core.errors import ConfigError, Problem, ResumeRefused
 from burnish.projects.overrides import Overrides
+from burnish.runs.header import NAME as HEADER
 from burnish.runs.header import Header, Project
 from burnish.runs.opening import RESULTS
 from burnish.runs.setup import Setup
-from burnish.system import YamlTree, read_tree
+from burnish.system import YamlTree, read_tree, validate_config
 
 GROUP = "burnish.projects"
 
@@ -48,14 +52,16 @@ def load_project(
 ) -> LoadedProject:
     """Read a project file; everything that is wrong with it is said at once."""
     tree = read_tree(path)
-    kind = _kind(tree, path)
+    loaders = _loaders()
+    kind = _kind(tree, path, loaders)
     given = Given(
         path=path,
         tree=tree,
         flags=flags,
         environment=Overrides.from_environment(os.environ if environ is None else environ),
     )
-    setup = _loader(kind, path)(given)
+    loader: Loader = loaders[kind].load()
+    setup = loader(given)
     project = Project(
         kind=kind, file=str(path.resolve()), config={"overrides": dict(flags.to_json())}
     )
@@ -75,41 +81,44 @@ def reload_project(folder: Path, flags: Overrides) -> LoadedProject:
     if not path.exists():
         raise ResumeRefused(
             f"run {header.id} was started from {path}, which is gone",
-            remedy="put the file back to go on with this run",
+            remedy="put the file back, or say where it is now: "
+            f"`burnish optimize FILE --resume {header.id}`",
         )
     earlier = header.project.config.get("overrides")
-    stored = Overrides.from_json(earlier if isinstance(earlier, dict) else {})
+    source = f"{folder / HEADER} overrides"
+    stored = Overrides.from_json(earlier if isinstance(earlier, dict) else {}, source=source)
     return load_project(path, flags.over(stored))
 
 
-def _kind(tree: YamlTree, path: Path) -> str:
-    data = tree.data
-    kind = data.get("kind") if isinstance(data, dict) else None
-    if isinstance(kind, str):
-        return kind
-    known = ", ".join(sorted(point.name for point in entry_points(group=GROUP)))
-    raise ConfigError(
-        [
-            Problem(
-                where=path.name,
-                message="this is not a project file: it has no 'kind'",
-                remedy=f"say at the top what it is, such as `kind: toy`; known kinds: {known}",
-            )
-        ]
-    )
+class _Kinded(BaseModel):
+    """As much of a project file as says what the rest is."""
+
+    kind: str
 
 
-def _loader(kind: str, path: Path) -> Loader:
-    points = {point.name: point for point in entry_points(group=GROUP)}
-    if kind not in points:
-        raise ConfigError(
-            [
-                Problem(
-                    where=f"{path.name} kind",
-                    message=f"unknown kind '{kind}'",
-                    remedy=f"known kinds: {', '.join(sorted(points))}",
-                )
-            ]
+def _kind(tree: YamlTree, path: Path, known: Collection[str]) -> str:
+    remedy = f"a project file says what it is, such as `kind: toy`; known kinds: {_listed(known)}"
+    try:
+        kind = validate_config(tree.data, _Kinded, source=path.name, tree=tree).kind
+    except ConfigError as error:
+        problems = [replace(problem, remedy="") for problem in error.problems]
+        raise ConfigError(problems, remedy=remedy) from None
+    if kind not in known:
+        likely = difflib.get_close_matches(kind, known, n=1)
+        meant = f"did you mean '{likely[0]}'? " if likely else ""
+        line = tree.line_of(("kind",))
+        unknown = Problem(
+            where=f"{path.name}:{line} kind" if line else f"{path.name} kind",
+            message=f"unknown kind '{kind}'",
+            remedy=f"{meant}known kinds: {_listed(known)}",
         )
-    loader: Loader = points[kind].load()
-    return loader
+        raise ConfigError([unknown])
+    return kind
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def _loaders() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}

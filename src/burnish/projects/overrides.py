@@ -1,59 +1,53 @@
 """Flags and environment variables that stand in for values of a project file."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from typing import TypeVar, cast, get_type_hints
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TypeVar, cast
 
 from burnish.core.content import Json
-from burnish.core.errors import ConfigError, Problem
+from burnish.core.errors import ConfigError
+from burnish.projects.limits import Limits, Places
+from burnish.system import validate_config
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Overrides:
+class Overrides(Limits):
     """What flags say; None leaves it to the file."""
 
     seed: int | None = None
-    concurrency: int | None = None
-    max_trials: int | None = None
-    max_metric_calls: int | None = None
-    max_calls: int | None = None
-    max_tokens: int | None = None
-    max_usd: float | None = None
-    max_minutes: float | None = None
-    patience: int | None = None
-    score_threshold: float | None = None
+    concurrency: Places | None = None
+
+    @classmethod
+    def from_flags(cls, **values: float | None) -> "Overrides":
+        """What the command line says: stronger than the file."""
+        return cls._read(values, lambda name: f"--{name.replace('_', '-')}")
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> "Overrides":
         """`BURNISH_MAX_TRIALS=10` and so on: weaker than the file, stronger than defaults."""
-        values: dict[str, int | float] = {}
-        problems: list[Problem] = []
-        for name, hint in get_type_hints(cls).items():
-            variable = f"BURNISH_{name.upper()}"
-            text = environ.get(variable, "")
-            if not text:
-                continue
-            try:
-                values[name] = float(text) if "float" in str(hint) else int(text)
-            except ValueError:
-                problems.append(
-                    Problem(where=f"${variable}", message=f"expected a number, found '{text}'")
-                )
-        if problems:
-            raise ConfigError(problems)
-        return replace(cls(), **cast("dict[str, int]", values))
+        variables = {name: _variable(name) for name in cls.model_fields}
+        said = {name: environ.get(variable) or None for name, variable in variables.items()}
+        return cls._read(said, lambda name: f"${_variable(name)}")
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> "Overrides":
+    def from_json(cls, data: Mapping[str, Json], *, source: str = "") -> "Overrides":
         """What `to_json` gave, names this version does not know left out."""
-        known = {field.name for field in fields(cls)}
-        return cls(**cast("dict[str, int]", {k: v for k, v in data.items() if k in known}))
+        known = {name: value for name, value in data.items() if name in cls.model_fields}
+        return cls._read(known, lambda name: f"{source} {name}".strip())
+
+    @classmethod
+    def _read(cls, data: Mapping[str, object], where: Callable[[str], str]) -> "Overrides":
+        try:
+            return validate_config(dict(data), cls, source="")
+        except ConfigError as error:
+            raise ConfigError(
+                [replace(problem, where=where(problem.where)) for problem in error.problems]
+            ) from None
 
     def to_json(self) -> dict[str, Json]:
         """The values that are set."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        return self.model_dump(exclude_none=True)
 
     def over(self, earlier: "Overrides") -> "Overrides":
         """These, and what an earlier command said where these are silent."""
@@ -64,3 +58,7 @@ class Overrides:
         flag = cast("T | None", getattr(self, name))
         weaker = cast("T | None", getattr(environment, name))
         return next((v for v in (flag, in_file, weaker) if v is not None), default)
+
+
+def _variable(name: str) -> str:
+    return f"BURNISH_{name.upper()}"

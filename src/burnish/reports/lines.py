@@ -2,15 +2,21 @@
 
 from collections.abc import Callable, Mapping
 
+from rich.cells import cell_len
+
+from burnish.core.cases import Split
 from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.reports.words import (
+    counted,
     duration,
     gain_words,
     money,
     number,
+    padded,
     sealed_words,
     shorten,
+    visible,
 )
 from burnish.runs.driving import SealedResult
 from burnish.runs.events import Event, Tick
@@ -22,14 +28,16 @@ WIDTH = 100
 class LineView:
     """Prints one line an event that matters."""
 
-    def __init__(self, write: Callable[[str], None], *, width: int = WIDTH) -> None:
+    def __init__(
+        self, write: Callable[[str], None], *, width: Callable[[], int] = lambda: WIDTH
+    ) -> None:
         self._write = write
         self._width = width
         self._counts: dict[str, int] = {}
 
     def event(self, event: Event) -> None:
         """Print what an event means to a person, if anything."""
-        for line in describe(event, self._counts, self._width):
+        for line in describe(event, self._counts, self._width()):
             self._write(line)
 
     def tick(self, tick: Tick) -> None:
@@ -40,8 +48,10 @@ def describe(event: Event, counts: dict[str, int], width: int) -> list[str]:
     """The lines for an event. `counts` numbers the trials of each phase."""
     data = event.data
     match event.kind:
-        case "run_started" | "run_resumed":
-            return _beginning(event)
+        case "run_started":
+            return [_beginning(data)]
+        case "run_resumed":
+            return [_beginning(data), _going_on(data.get("trials_recorded"))]
         case "phase_started":
             counts.clear()
             return [_rule(f"cycle {data.get('cycle')} · {data.get('phase')}", width)]
@@ -55,7 +65,7 @@ def describe(event: Event, counts: dict[str, int], width: int) -> list[str]:
             sealed = codec(SealedResult).decode(dict(data))
             return ["", f"sealed test, looked at once: {sealed_words(sealed)}"]
         case "warning":
-            return [f"! {data.get('message')}"]
+            return [f"! {visible(str(data.get('message')))}"]
         case _:
             return []
 
@@ -64,51 +74,60 @@ def trial_line(data: Mapping[str, Json], index: int, width: int) -> str:
     """One trial in one line; what matters least is left out where there is no room."""
     phase = str(data.get("phase") or "trial")
     label = f"[c{data.get('cycle')}/{phase[0]} {index:>2}]"
-    name = str(data.get("note") or ", ".join(map(str, _list(data.get("touched")))))
+    note = data.get("note") or ", ".join(map(str, _list(data.get("touched"))))
+    name = f"{label} {padded(str(note), 17)}"
     accepted = data.get("accepted") is True
+    outcome = "accept ✓" if accepted else f"{data.get('code')} ✗"
+    if data.get("train") is None:
+        head = f"{name} {outcome}  "
+        return _with_tail(head, str(data.get("reason") or ""), width)
     numbers = data.get("numbers")
     gain = gain_words(numbers if isinstance(numbers, dict) else {})
-    usd = data.get("usd")
-    cost = money(usd if isinstance(usd, int | float) else None)
-    seconds = data.get("seconds")
-    outcome = f"{'accept' if accepted else data.get('code')} {'✓' if accepted else '✗'}"
-    if data.get("train") is None:
-        head = f"{label} {shorten(name, 18):<18} {outcome}  "
-        return f"{head}{shorten(str(data.get('reason')), max(16, width - len(head)))}"
+    usd, seconds = data.get("usd"), data.get("seconds")
     parts = [
-        (0, f"{label} {shorten(name, 18):<18}"),
+        (0, name),
         (0, f"loss {number(data.get('train'))} ±{number(data.get('train_std'))}"),
         (1, f"{f'({gain})' if gain else '':<20}"),
         (2, f"hold {number(data.get('holdout')):<5}"),
-        (0, f"{outcome:<8}"),
-        (3, f"{cost:>7}"),
+        (0, f"{outcome:<9}"),
+        (3, f"{money(usd if isinstance(usd, int | float) else None):>7}"),
         (4, duration(float(seconds)) if isinstance(seconds, int | float) else ""),
     ]
     return _fit(parts, width)
 
 
+def _with_tail(head: str, tail: str, width: int) -> str:
+    """The head and as much of the tail as there is room for."""
+    room = width - cell_len(head)
+    return f"{head}{shorten(tail, room)}" if room > 3 else shorten(head, width)
+
+
 def _fit(parts: list[tuple[int, str]], width: int) -> str:
     for least in (5, 4, 3, 2, 1):
         line = " ".join(text for rank, text in parts if rank < least).rstrip()
-        if len(line) <= width:
+        if cell_len(line) <= width:
             return line
-    return " ".join(text for rank, text in parts if rank == 0).rstrip()
+    name, *others = (text for rank, text in parts if rank == 0)
+    rest = " ".join(others).rstrip()
+    return f"{shorten(name, max(9, width - len(rest) - 1))} {rest}"
 
 
 def _baseline(data: Mapping[str, Json]) -> str:
     loss = f"loss {number(data.get('train'))} ±{number(data.get('train_std'))}"
-    return f"{'baseline':<29}{loss}   hold {number(data.get('holdout'))}"
+    return f"{'baseline':<28}{loss}   hold {number(data.get('holdout'))}"
 
 
-def _beginning(event: Event) -> list[str]:
-    data = event.data
+def _beginning(data: Mapping[str, Json]) -> str:
     cases = data.get("cases")
-    sizes = ", ".join(f"{k} {v}" for k, v in cases.items()) if isinstance(cases, dict) else ""
-    lines = [f"{data.get('target')} · {data.get('strategy')} · {sizes}"]
-    recorded = data.get("trials_recorded")
-    if event.kind == "run_resumed":
-        lines.append(f"going on after {recorded} recorded trials; nothing is paid twice")
-    return lines
+    known = cases if isinstance(cases, dict) else {}
+    sizes = [f"{split.value} {known[split.value]}" for split in Split if split.value in known]
+    return f"{data.get('target')} · {data.get('strategy')} · {', '.join(sizes)} cases"
+
+
+def _going_on(recorded: Json) -> str:
+    trials = recorded - 1 if isinstance(recorded, int) else 0
+    after = counted(trials, "recorded trial") if trials > 0 else "the baseline"
+    return f"going on {f'after {after}' if trials >= 0 else 'from the start'}; nothing is paid twice"
 
 
 def _rule(title: str, width: int) -> str:

@@ -9,6 +9,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from burnish.core.cases import Split
+from burnish.core.codec import codec
+from burnish.core.content import Json
 from burnish.core.money import NOTHING, Spend
 from burnish.effects.budget import Budget
 from burnish.reports.lines import LineView
@@ -16,6 +19,7 @@ from burnish.reports.words import duration, number, spending
 from burnish.runs.events import Event, Tick
 
 REFRESH_SECONDS = 0.1
+_BAR = 12
 
 
 class LiveView:
@@ -24,11 +28,11 @@ class LiveView:
     def __init__(self, console: Console, budget: Budget) -> None:
         self._console = console
         self._budget = budget
-        self._lines = LineView(self._print, width=console.width)
+        self._lines = LineView(self._print, width=lambda: console.width)
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._doing = "starting"
         self._tick: Tick | None = None
-        self._best: object = None
+        self._best: Json = None
         self._trials = 0
         self._spent: Spend = NOTHING
         self._seconds = 0.0
@@ -48,13 +52,17 @@ class LiveView:
 
     def event(self, event: Event) -> None:
         """Print the event's line and remember what the panel shows."""
+        data = event.data
+        if event.kind == "run_resumed":
+            self._trials = max(0, _whole(data.get("trials_recorded")) - 1)
         if event.kind == "phase_started":
-            self._doing = f"cycle {event.data.get('cycle')} · {event.data.get('phase')}"
+            self._doing = f"cycle {data.get('cycle')} · {data.get('phase')}"
         if event.kind == "trial_recorded":
-            self._best = event.data.get("best_score")
-            trial = event.data.get("trial")
-            self._trials = trial if isinstance(trial, int) else self._trials
+            self._best = data.get("best_score")
+            self._trials = _whole(data.get("trial"))
             self._tick = None
+        if "spent" in data:
+            self._spent = codec(Spend).decode(data["spent"])
         self._lines.event(event)
         self._draw(now=True)
 
@@ -66,12 +74,11 @@ class LiveView:
 
     def panel(self) -> Group:
         """What is shown below the lines."""
-        best = number(self._best if isinstance(self._best, float) else None)
         shown = Text.assemble(
             ("best score ", "dim"),
-            best,
+            number(self._best),
             ("  spent ", "dim"),
-            spending(self._spent),
+            spending(self._spent, tokens=False),
             ("  time ", "dim"),
             duration(self._seconds),
             ("  left ", "dim"),
@@ -81,31 +88,31 @@ class LiveView:
         return Group(self._evaluation(), self._limits(), shown)
 
     def _evaluation(self) -> Table:
-        row = Table.grid(padding=(0, 1))
         tick = self._tick
         if tick is None:
-            row.add_row(Text(f"{self._doing} · thinking", style="cyan"))
-            return row
+            return _row(Text(f"{self._doing} · thinking", style="cyan"))
+        sealed = tick.split is Split.TEST
+        doing = "sealed test" if sealed else f"{self._doing} · {tick.split.value}"
         troubles = f" {tick.failed} failed" if tick.failed else ""
         troubles += f" {tick.missing} missing" if tick.missing else ""
-        row.add_row(
-            Text(f"{self._doing} · {tick.split.value}", style="cyan"),
-            ProgressBar(total=tick.total, completed=tick.done, width=30),
-            f"{tick.done}/{tick.total}{troubles}",
-        )
-        return row
+        bar = ProgressBar(total=tick.total, completed=tick.done, width=2 * _BAR)
+        return _row(Text(doing, style="cyan"), bar, Text(f"{tick.done}/{tick.total}{troubles}"))
 
-    def _limits(self) -> Table:
-        row = Table.grid(padding=(0, 1))
+    def _limits(self) -> Table | Text:
+        used = {
+            name.removeprefix("max_").replace("_", " "): 1 - left
+            for name, left in self._left().items()
+        }
+        if not used:
+            return Text("no limit is set", style="dim")
+        words = " · ".join(f"{name} {share:.0%}" for name, share in used.items())
+        if len(words) + len(used) * _BAR > self._console.width:
+            return Text(f"used: {words}", no_wrap=True, overflow="ellipsis")
         cells: list[Text | ProgressBar] = []
-        for name, left in self._left().items():
-            cells += [
-                Text(name.removeprefix("max_").replace("_", " "), style="dim"),
-                ProgressBar(total=1.0, completed=1.0 - left, width=12),
-                Text(f"{1 - left:.0%}"),
-            ]
-        row.add_row(*(cells or [Text("no limit is set", style="dim")]))
-        return row
+        for name, share in used.items():
+            bar = ProgressBar(total=1.0, completed=share, width=_BAR)
+            cells += [Text(name, style="dim"), bar, Text(f"{share:.0%}")]
+        return _row(*cells)
 
     def _left(self) -> dict[str, float]:
         """The share left of each limit."""
@@ -123,7 +130,7 @@ class LiveView:
         used = max((1 - left for left in self._left().values()), default=0.0)
         if used <= 0:
             return "—"
-        return f"at most {duration(self._seconds * (1 - used) / used)}"
+        return f"up to ~{duration(self._seconds * (1 - used) / used)}"
 
     def _print(self, line: str) -> None:
         style = "green" if "accept ✓" in line else ("dim" if "✗" in line else "")
@@ -134,3 +141,15 @@ class LiveView:
         if now or time.monotonic() - self._drawn > REFRESH_SECONDS:
             self._drawn = time.monotonic()
             self._live.update(self.panel(), refresh=True)
+
+
+def _row(*cells: Text | ProgressBar) -> Table:
+    row = Table.grid(padding=(0, 1))
+    for _ in cells:
+        row.add_column(no_wrap=True, overflow="ellipsis")
+    row.add_row(*cells)
+    return row
+
+
+def _whole(value: Json) -> int:
+    return value if isinstance(value, int) else 0

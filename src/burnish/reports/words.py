@@ -2,18 +2,29 @@
 
 from collections.abc import Mapping, Sequence
 
+from rich.cells import cell_len, set_cell_size
+
+from burnish.core.comparisons import amount, tied, versus
 from burnish.core.content import Json
 from burnish.core.money import Spend
 from burnish.runs.driving import SealedResult
 
 _BARS = "▁▂▃▄▅▆▇█"
+_CONTROLS = (
+    {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"}
+    | {127: 0x2421}
+    | dict.fromkeys(range(128, 160), 0xFFFD)
+)
+"""Control characters to the signs that stand for them."""
 
 
 def money(usd: float | None) -> str:
-    """`$0.0123`; an unknown price is unknown."""
+    """`$0.0123`; an unknown price is unknown, and a small one is not nothing."""
     if usd is None:
         return "$?"
-    return f"${usd:.2f}" if usd >= 1 or usd == 0 else f"${usd:.4f}"
+    if 0 < usd < 0.00005:
+        return "<$0.0001"
+    return f"${usd:,.2f}" if usd >= 1 or usd == 0 else f"${usd:.4f}"
 
 
 def duration(seconds: float) -> str:
@@ -27,11 +38,16 @@ def duration(seconds: float) -> str:
     return f"{minutes}m {rest:02d}s" if minutes < 60 else f"{minutes // 60}h {minutes % 60:02d}m"
 
 
-def spending(spend: Spend) -> str:
+def counted(n: int, what: str) -> str:
+    """`1 case`, `1,346 cases`."""
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def spending(spend: Spend, *, tokens: bool = True) -> str:
     """Calls, tokens and USD on one line."""
-    parts = [f"{spend.calls:,} calls"]
-    if spend.tokens:
-        parts.append(f"{spend.tokens:,} tokens")
+    parts = [counted(spend.calls, "call")]
+    if tokens and spend.tokens:
+        parts.append(counted(spend.tokens, "token"))
     parts.append(money(spend.usd))
     return " · ".join(parts)
 
@@ -39,7 +55,7 @@ def spending(spend: Spend) -> str:
 def number(value: Json) -> str:
     """Three decimals, or a dash."""
     known = isinstance(value, int | float) and not isinstance(value, bool)
-    return f"{value:.3f}" if known else "—"
+    return f"{value:z.3f}" if known else "—"
 
 
 def sparkline(values: Sequence[float | None]) -> str:
@@ -52,10 +68,20 @@ def sparkline(values: Sequence[float | None]) -> str:
     return "".join(" " if v is None else _BARS[round((v - low) * scale)] for v in values)
 
 
+def visible(text: str) -> str:
+    """The text with control characters as signs, so that none reaches a terminal."""
+    return text.translate(_CONTROLS)
+
+
 def shorten(text: str, width: int) -> str:
-    """The text in one line of at most so many characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= width else f"{line[: max(0, width - 1)]}…"
+    """The text in one line of at most so many columns of a terminal."""
+    line = visible(" ".join(text.split()))
+    return line if cell_len(line) <= width else f"{set_cell_size(line, max(0, width - 1))}…"
+
+
+def padded(text: str, width: int) -> str:
+    """The text in one line of exactly so many columns."""
+    return set_cell_size(shorten(text, width), width)
 
 
 def gain_words(numbers: Mapping[str, Json]) -> str:
@@ -63,16 +89,25 @@ def gain_words(numbers: Mapping[str, Json]) -> str:
     gain, bar = numbers.get("train_improvement"), numbers.get("noise_bar")
     if not isinstance(gain, int | float) or not isinstance(bar, int | float):
         return ""
-    if gain <= 0:
-        return f"▲{-gain:.3f}"
-    return f"▼{gain:.3f} {'≥' if gain >= bar else '<'} bar {bar:.3f}"
+    if tied(gain):
+        return "no change"
+    if gain < 0:
+        return f"▲{amount(-gain)}"
+    shown, sign, against = versus(gain, bar)
+    return f"▼{shown} {sign} bar {against}"
 
 
 def sealed_words(sealed: SealedResult) -> str:
     """The headline: what the sealed test said, and whether it says anything."""
     before, after = number(sealed.baseline_score), number(sealed.best_score)
+    lost = f", {counted(sealed.missing, 'case')} missing" if sealed.missing else ""
     gain = sealed.gain
     if gain is None:
-        return f"score {before} (the baseline is the best found)"
-    told = f"score {before} → {after}   gain {gain.mean:.3f} [{gain.low:.3f}, {gain.high:.3f}]"
-    return told if gain.distinguishable else f"{told}, not distinguishable from noise"
+        same = sealed.baseline_score == sealed.best_score
+        told = f"score {before}, baseline and best alike" if same else f"score {before} → {after}"
+        return f"{told}{lost}"
+    bounds = f"[{number(gain.low)}, {number(gain.high)}]"
+    told = f"score {before} → {after}   gain {number(gain.mean)} {bounds}{lost}"
+    if not gain.distinguishable:
+        return f"{told}, not distinguishable from noise"
+    return told if gain.mean > 0 else f"{told}, worse than the baseline"

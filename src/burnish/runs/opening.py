@@ -1,10 +1,10 @@
 """Opening a run: a new one, one to go on with, or a fork of one."""
 
-import os
-import shutil
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from burnish.core.cases import Split
 from burnish.core.content import short_id
 from burnish.core.errors import FileTrouble, SealedTestRead
 from burnish.effects.journal_reader import JournalReader
@@ -14,9 +14,8 @@ from burnish.runs.header import Header
 from burnish.runs.index import remember_run
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
-from burnish.system import Redactor
+from burnish.system import Redactor, make_folder, remove_stale_temporaries
 from burnish.version import VERSION
-
 
 RESULTS = Path("results") / "optimizer"
 """Where runs lie when nobody says otherwise."""
@@ -81,67 +80,39 @@ def _begin(
     redactor = Redactor.from_environment()
     inputs = setup.inputs()
     started = datetime.now(UTC)
-    made = _make_folder(root, folder, f"{started:%Y-%m-%dT%H-%M-%S}_{short_id(dict(inputs))[:8]}")
     header = Header(
-        id=made.name.removeprefix(_STARTING),
+        id="",
         strategy=setup.strategy.name,
         seed=setup.seed,
         started_at=started.isoformat(timespec="seconds"),
         burnish=VERSION,
         project=setup.project,
         inputs=inputs,
-        cases={"train": len(setup.dataset.train), "holdout": len(setup.dataset.holdout)}
-        | {"test": len(setup.dataset.test)},
+        cases={split.value: len(setup.dataset.cases(split)) for split in Split},
         forked_from=forked_from,
         sealed_test=sealed_test,
-    )
-    home = _appear(header.redacted(redactor), made)
-    remember_run(header.id, home)
+    ).redacted(redactor)
+    name = f"{started:%Y-%m-%dT%H-%M-%S}_{short_id(dict(inputs))[:8]}"
+    home = _make_home(header, root / name if folder is None else folder, exactly=folder is not None)
+    remember_run(home.name, home)
     return Run(setup, RunDirectory(home, redactor=redactor), cache=cache)
 
 
-_STARTING = ".starting-"
-
-
-def _make_folder(root: Path, folder: Path | None, name: str) -> Path:
-    """A folder under a name of its own; it gets its real name when it is a whole run."""
-    parent, wanted = (root, name) if folder is None else (folder.parent, folder.name)
+def _make_home(header: Header, wanted: Path, *, exactly: bool) -> Path:
+    """The run's folder, which appears with its header in it, under a name nobody has."""
     try:
-        parent.mkdir(parents=True, exist_ok=True)
-        for number in range(1, 1000):
-            unique = wanted if number == 1 else f"{wanted}-{number}"
-            starting = parent / f"{_STARTING}{unique}"
-            if not (parent / unique).exists() and _mkdir_first(starting):
-                return starting
-            if folder is not None:
-                break
+        wanted.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileTrouble(
-            f"no run can be made under {parent}: {error.strerror}",
+            f"no run can be made under {wanted.parent}: {error.strerror}",
             remedy="name another folder with -o",
         ) from error
+    remove_stale_temporaries(wanted.parent, shared=True)
+    for number in range(1, 2 if exactly else 1000):
+        home = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
+        named = replace(header, id=home.name)
+        if make_folder(home, named.write):
+            return home
     raise FileTrouble(
-        f"{parent / wanted} exists already", remedy="name another folder with -o, or resume it"
+        f"{wanted} exists already", remedy="name another folder with -o, or resume the run there"
     )
-
-
-def _mkdir_first(path: Path) -> bool:
-    try:
-        path.mkdir()
-    except FileExistsError:
-        return False
-    return True
-
-
-def _appear(header: Header, starting: Path) -> Path:
-    home = starting.with_name(starting.name.removeprefix(_STARTING))
-    try:
-        header.write(starting)
-        os.rename(starting, home)  # noqa: PTH104 - must fail where a run is, not replace it
-    except OSError as error:
-        shutil.rmtree(starting, ignore_errors=True)
-        raise FileTrouble(
-            f"no run can be made at {home}: {error.strerror}",
-            remedy="name another folder with -o",
-        ) from error
-    return home

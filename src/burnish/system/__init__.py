@@ -15,6 +15,7 @@ from burnish.system.files import (
     remove_stale_temporaries,
     write_atomic,
 )
+from burnish.system.folders import make_folder
 from burnish.system.locks import FileLock, is_held
 from burnish.system.mounts import file_system_of, is_network_file_system
 from burnish.system.plain_data import to_plain
@@ -36,6 +37,7 @@ __all__ = [
     "is_network_file_system",
     "link_atomic",
     "load_config",
+    "make_folder",
     "read_bytes",
     "read_text",
     "read_tree",

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import stat
 from pathlib import Path
 from typing import BinaryIO
@@ -87,12 +88,20 @@ def read_text(path: Path) -> str:
         raise FileTrouble(message, remedy="Save it as UTF-8.") from error
 
 
-def remove_stale_temporaries(folder: Path) -> None:
-    """Remove what a killed writer left in `folder`; call it while nobody here writes there."""
+def remove_stale_temporaries(folder: Path, *, shared: bool = False) -> None:
+    """Remove what a killed writer left in `folder`.
+
+    Call it while nobody here writes there, or say that the folder is `shared`: then what
+    looks like this process's own is left alone.
+    """
     try:
         entries = list(folder.iterdir()) if folder.is_dir() else []
         for entry in entries:
-            if is_abandoned(entry.name):
+            if not is_abandoned(entry.name, shared=shared):
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
                 entry.unlink(missing_ok=True)
     except OSError as error:
         raise file_trouble("clean", folder, error) from error

@@ -10,10 +10,17 @@ from pathlib import Path
 _NAME = re.compile(r"\.(?P<pid>\d{1,10})-[0-9a-f]{16}\.burnish-tmp")
 
 
+def spare_beside(path: Path) -> Path:
+    """A name for a spare in the same folder.
+
+    The name of the target is not in it: a name of 255 bytes has no room for more.
+    """
+    return path.parent / f".{os.getpid()}-{secrets.token_hex(8)}.burnish-tmp"
+
+
 def put_in_place(path: Path, make: Callable[[Path], None]) -> None:
     """Let `make` create a spare file beside `path`, then rename it to `path`."""
-    # The name of the target is not in it: a name of 255 bytes has no room for more.
-    spare = path.parent / f".{os.getpid()}-{secrets.token_hex(8)}.burnish-tmp"
+    spare = spare_beside(path)
     try:
         make(spare)
         spare.replace(path)
@@ -23,13 +30,17 @@ def put_in_place(path: Path, make: Callable[[Path], None]) -> None:
         raise
 
 
-def is_abandoned(name: str) -> bool:
-    """Whether a file of this name is a spare whose writer is gone, or was an earlier self."""
+def is_abandoned(name: str, *, shared: bool = False) -> bool:
+    """Whether a file of this name is a spare whose writer is gone, or was an earlier self.
+
+    In a container the number of this process may well have been its predecessor's; where the
+    folder is `shared` with others in this process, it is taken for theirs.
+    """
     found = _NAME.fullmatch(name)
     if found is None:
         return False
     pid = int(found["pid"])
-    return pid == os.getpid() or not _is_alive(pid)
+    return not shared if pid == os.getpid() else not _is_alive(pid)
 
 
 def _is_alive(pid: int) -> bool:

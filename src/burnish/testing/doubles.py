@@ -14,7 +14,7 @@ from burnish.core.cases import Case
 from burnish.core.codec import Codec, codec
 from burnish.core.content import Json, short_id
 from burnish.core.effects import Effects, Receipt
-from burnish.core.errors import Problem
+from burnish.core.errors import Problem, RoleFailed
 from burnish.core.money import NOTHING, Spend
 from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Description
@@ -179,4 +179,7 @@ class ScriptedRole(Generic[Request, Answer]):
             self.counter.count(f"role {self.name} {draw}")
         if self.seconds:
             await asyncio.sleep(self.seconds)
-        return Receipt(value=self.respond(request, draw), spend=self.price)
+        try:
+            return Receipt(value=self.respond(request, draw), spend=self.price)
+        except RoleFailed as error:
+            raise RoleFailed(error.message, remedy=error.remedy, spend=self.price) from error

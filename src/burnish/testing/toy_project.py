@@ -6,14 +6,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from burnish.core.objectives import Objective
+from burnish.projects.limits import Settings, Share
 from burnish.projects.loading import Given
-from burnish.projects.settings import (
-    DEFAULT_CONCURRENCY,
-    DEFAULT_SEED,
-    AtLeastOne,
-    ProjectFile,
-    Settings,
-)
+from burnish.projects.settings import DEFAULT_CONCURRENCY, DEFAULT_SEED, ProjectFile
 from burnish.runs.evaluating import CasePolicy
 from burnish.runs.setup import Setup
 from burnish.system import validate_config
@@ -21,20 +16,22 @@ from burnish.testing import toy_world
 from burnish.testing.doubles import CallCounter
 from burnish.testing.toy_strategy import Climb, proposer
 
-Share = Annotated[float, Field(ge=0, le=1)]
+Amount = Annotated[float, Field(ge=0, le=1000)]
+Count = Annotated[int, Field(ge=1, le=100_000)]
+CountOrNone = Annotated[int, Field(ge=0, le=100_000)]
 
 
 class WorldSettings(Settings):
     """How large and how rough the world is."""
 
-    train: AtLeastOne = 24
-    holdout: AtLeastOne = 12
-    test: Annotated[int, Field(ge=0)] = 16
+    train: Count = 24
+    holdout: Count = 12
+    test: CountOrNone = 16
     noise: Share = 0.05
     crash_rate: Share = 0.0
     outage_rate: Share = 0.0
-    call_seconds: Annotated[float, Field(ge=0)] = 0.0
-    usd_per_call: Annotated[float, Field(ge=0)] = 0.0004
+    call_seconds: Amount = 0.0
+    usd_per_call: Amount = 0.0004
     seed: int = 7
     counter: str | None = None
     """A file in which every call is counted as it starts."""
@@ -44,12 +41,12 @@ class ClimbSettings(Settings):
     """The settings of the strategy."""
 
     name: Literal["climb"] = "climb"
-    repeats: AtLeastOne = 2
-    accept_sigma: Annotated[float, Field(ge=0)] = 1.0
-    max_cycles: AtLeastOne = 4
-    trials_per_phase: AtLeastOne = 4
-    block_size: AtLeastOne | None = None
-    look_ahead: Annotated[int, Field(ge=0)] = 0
+    repeats: Count = 2
+    accept_sigma: Amount = 1.0
+    max_cycles: Count = 4
+    trials_per_phase: Count = 4
+    block_size: Count | None = None
+    look_ahead: CountOrNone = 0
     version: str = "1"
 
 

@@ -1,0 +1,30 @@
+"""The limits that a file, a flag or an environment variable may set, and their bounds."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+AtLeastOne = Annotated[int, Field(ge=1)]
+AboveZero = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Places = Annotated[int, Field(ge=1, le=10_000)]
+"""How many cases may run at once; each place costs memory."""
+
+
+class Settings(BaseModel):
+    """A block of a project file: unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Limits(Settings):
+    """The limits that flags and variables know too. None leaves it open."""
+
+    max_trials: AtLeastOne | None = None
+    max_metric_calls: AtLeastOne | None = None
+    max_calls: AtLeastOne | None = None
+    max_tokens: AtLeastOne | None = None
+    max_usd: AboveZero | None = None
+    max_minutes: AboveZero | None = None
+    patience: AtLeastOne | None = None
+    score_threshold: Share | None = None

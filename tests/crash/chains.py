@@ -1,0 +1,112 @@
+"""Chains of killed and resumed processes, and what must hold of them."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from burnish.core.codec import codec
+from burnish.core.money import Spend, total
+from burnish.effects.journal_reader import JournalReader
+from burnish.testing import CallCounter
+from burnish.testing.stories import story
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How one process ended."""
+
+    killed: bool
+    told: dict[str, Any]
+    errors: str
+    code: int
+
+
+@dataclass
+class Chain:
+    """One run, driven by one process after the other."""
+
+    folder: Path
+    kills: int = 0
+    most_at_once: int = 0
+
+    def attempt(self, *flags: str, concurrency: int = 4) -> Ended:
+        """One process. Whatever was journaled before it must not be called by it."""
+        known, before = self._journaled(), len(self.calls)
+        seed = random.randrange(2**32)
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.crash.child", str(self.folder)]
+            + ["--concurrency", str(concurrency), *flags],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        repeated = known.intersection(self.calls[before:])
+        assert not repeated, f"paid again for what was journaled: {sorted(repeated)[:3]}"
+        killed = done.returncode == -signal.SIGKILL
+        self.kills += killed
+        self.most_at_once = max(self.most_at_once, concurrency)
+        told = json.loads(done.stdout) if done.returncode == 0 else {}
+        return Ended(killed=killed, told=told, errors=done.stderr, code=done.returncode)
+
+    def until_it_ends(self, attempts: Iterable[tuple[str, ...]], *always: str) -> Ended:
+        """Attempts with their flags, then one that nobody kills."""
+        for flags in attempts:
+            ended = self.attempt(*flags, *always)
+            if not ended.killed:
+                assert ended.code == 0, ended.errors
+                return ended
+        ended = self.attempt(*always)
+        assert ended.code == 0, ended.errors
+        return ended
+
+    @property
+    def calls(self) -> list[str]:
+        """The calls that were started, by all processes, as the double itself counted them."""
+        return CallCounter(path=self.folder.with_suffix(".calls")).calls()
+
+    def check(self, ended: Ended, reference: "Chain", expected: Ended) -> None:
+        """What must hold when a chain has ended."""
+        ours, theirs = (story(c.folder / "trials.jsonl") for c in (self, reference))
+        assert ours == theirs, "the ledger tells another story than the uninterrupted run's"
+        assert ended.told["best"] == expected.told["best"]
+        assert ended.told["code"] == expected.told["code"]
+        assert ended.told["spent"] == expected.told["spent"]
+        self.check_money(ended)
+
+    def check_money(self, ended: Ended) -> None:
+        """Spent is what the journal holds; billed bounds what was really called."""
+        with JournalReader(self.folder) as journal:
+            rows = list(journal.effects())
+            billed = journal.billed
+        assert not [row for row in rows if row.state == "in flight"]
+        spent = codec(Spend).decode(ended.told["spent"])
+        assert spent == total(row.spend for row in rows)
+        assert codec(Spend).decode(ended.told["billed"]) == billed
+        called = len(self.calls)
+        assert called <= billed.calls <= called + self.most_at_once * self.kills
+
+    def _journaled(self) -> set[str]:
+        """The calls the journal holds results of, spelled as the double counts them."""
+        if not (self.folder / "journal.db").exists():
+            return set()
+        found: set[str] = set()
+        with JournalReader(self.folder) as journal:
+            for row in journal.effects():
+                request = row.request
+                if row.state != "in flight" and row.kind == "run" and isinstance(request, dict):
+                    found.add(f"run {request['candidate']} {request['name']} {row.draw}")
+                if row.state != "in flight" and row.kind.startswith("role:"):
+                    found.add(f"role {row.kind.removeprefix('role:')} {row.draw}")
+        return found

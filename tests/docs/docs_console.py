@@ -1,0 +1,100 @@
+"""Console blocks: the commands they show are run, and the output they show is compared."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from docs_pages import ROOT, Block
+
+_ANYTHING = "…"
+_NOT_HERE = ("make test", "make docs", "make lint", "make bench", "make help", "git ")
+_LEVELLED = (
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d_[0-9a-f]{8}(-\d+)?"), "RUN"),
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(\+00:00)?"), "TIME"),
+    (re.compile(r"\$\d+(\.\d+)?"), "$"),
+    (re.compile(r"\b(\d+h \d\dm|\d+m \d\ds|\d+(\.\d+)?s)\b"), "TIME"),
+    (re.compile(r'("(?:active_seconds|seconds)": ?)[\d.e-]+'), r"\1TIME"),
+    (re.compile(r"/[^\s\"']*/(?=(examples|runs|results|report)\b)"), ""),
+    (re.compile(r"\s+"), " "),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A command of a console block, and the lines shown below it."""
+
+    line: str
+    shown: tuple[str, ...]
+
+
+def commands(block: Block) -> Iterator[Command]:
+    """The commands of a block, each with the output that the page shows."""
+    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        line, *shown = part.splitlines()
+        while shown and not shown[-1].strip():
+            shown.pop()
+        yield Command(line=line, shown=tuple(shown))
+
+
+def run_block(block: Block, folder: Path) -> None:
+    """Run the commands of a block in `folder`; what it shows must be what comes out."""
+    for command in commands(block):
+        if command.line.startswith(_NOT_HERE):
+            continue
+        done = subprocess.run(
+            ["bash", "-c", _meant(command.line)],
+            cwd=folder,
+            env=_environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        came = done.stdout.splitlines()
+        told = f"{block.place}: `$ {command.line}` now prints\n\n{done.stdout}\n"
+        assert done.returncode in (0, 1), f"{told}with exit code {done.returncode}"
+        assert not command.shown or matches(command.shown, came), told
+
+
+def matches(shown: Sequence[str], came: Sequence[str]) -> bool:
+    """Whether the output is what is shown; a line `…` stands for any number of lines."""
+    wanted = [level(line) for line in shown]
+    lines = [level(line) for line in came]
+    return _matches(wanted, lines)
+
+
+def _matches(wanted: Sequence[str], lines: Sequence[str]) -> bool:
+    if not wanted:
+        return not any(lines)
+    if wanted[0] == _ANYTHING:
+        return any(_matches(wanted[1:], lines[skip:]) for skip in range(len(lines) + 1))
+    return bool(lines) and wanted[0] == lines[0] and _matches(wanted[1:], lines[1:])
+
+
+def level(line: str) -> str:
+    """The line with ids, times, paths and money levelled out."""
+    for pattern, word in _LEVELLED:
+        line = pattern.sub(word, line)
+    return line.strip()
+
+
+def _meant(line: str) -> str:
+    """`make demo` as the Makefile has it: the checkout's virtual environment is there already."""
+    if line != "make demo":
+        return line
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    recipe = re.search(r"^demo:.*\n\t@\$\(BIN\)/(.+)$", makefile, flags=re.MULTILINE)
+    assert recipe is not None, "the Makefile has no `demo` that runs one command"
+    return recipe[1]
+
+
+def _environment() -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    drop = {"FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS"}
+    kept = {name: value for name, value in os.environ.items() if name not in drop}
+    return {**kept, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}

@@ -1,0 +1,73 @@
+"""The pages of the docs, and the blocks in them."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+REFERENCE = ROOT / "docs" / "reference"
+
+_FENCE = re.compile(r"^```(\w*)\s*$")
+_NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
+_FILE = re.compile(r"<!-- file: (.+) -->")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """One fenced block of a page."""
+
+    page: Path
+    line: int
+    """The line of the fence, from 1."""
+    language: str
+    text: str
+    not_run: str = ""
+    """Why it is not run."""
+    file: str = ""
+    """The file it shows word for word."""
+
+    @property
+    def place(self) -> str:
+        """A place a person can find."""
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def all_pages() -> list[Path]:
+    """README, docs and the READMEs of the examples."""
+    examples = sorted((ROOT / "examples").glob("*/README.md"))
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *examples]
+
+
+def written_pages() -> list[Path]:
+    """The pages that people write."""
+    return [page for page in all_pages() if REFERENCE not in page.parents]
+
+
+def blocks(page: Path) -> list[Block]:
+    """The fenced blocks of a page, in order."""
+    found: list[Block] = []
+    lines = page.read_text(encoding="utf-8").splitlines()
+    opened: int | None = None
+    for number, line in enumerate(lines):
+        fence = _FENCE.match(line)
+        if opened is None and fence:
+            opened = number
+        elif opened is not None and line == "```":
+            found.append(_block(page, lines, opened, number))
+            opened = None
+    assert opened is None, f"{page}:{opened}: this block is never closed"
+    return found
+
+
+def _block(page: Path, lines: list[str], opened: int, closed: int) -> Block:
+    above = next((line for line in reversed(lines[:opened]) if line.strip()), "")
+    fence, not_run, file = _FENCE.match(lines[opened]), _NOT_RUN.match(above), _FILE.match(above)
+    assert fence is not None
+    return Block(
+        page=page,
+        line=opened + 1,
+        language=fence[1],
+        text="".join(f"{line}\n" for line in lines[opened + 1 : closed]),
+        not_run=not_run[1] if not_run else "",
+        file=file[1] if file else "",
+    )

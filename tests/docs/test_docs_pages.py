@@ -1,0 +1,74 @@
+"""Every page is run: Python blocks, commands, and the files they show."""
+
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from docs_console import level, matches, run_block
+from docs_pages import ROOT, Block, all_pages, blocks, written_pages
+
+LANGUAGES = {"python", "console", "yaml", "text", "json", "csv", "diff", "toml"}
+
+
+def _name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", written_pages(), ids=_name)
+def test_a_page_runs_from_top_to_bottom(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(
+        ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("results")
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path / "examples" / "own_target")
+    own = [path.stem for path in (ROOT / "examples" / "own_target").glob("*.py")]
+    for name in own:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    module = ModuleType(f"page_{page.stem.replace('-', '_')}")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    for block in blocks(page):
+        if block.not_run:
+            continue
+        if block.language == "python":
+            _execute(block, module)
+        elif block.language == "console":
+            run_block(block, tmp_path)
+    for name in own:
+        sys.modules.pop(name, None)
+
+
+def _execute(block: Block, module: ModuleType) -> None:
+    # Empty lines before it make a traceback point at the line of the page.
+    padded = "\n" * block.line + block.text
+    exec(compile(padded, str(block.page), "exec"), module.__dict__)
+
+
+@pytest.mark.parametrize("page", written_pages(), ids=_name)
+def test_a_block_that_shows_a_file_is_that_file(page: Path) -> None:
+    for block in blocks(page):
+        if block.file:
+            file = (ROOT / block.file).read_text(encoding="utf-8")
+            assert block.text == file, f"{block.place}: copy {block.file} here again"
+
+
+@pytest.mark.parametrize("page", all_pages(), ids=_name)
+def test_every_block_says_its_language(page: Path) -> None:
+    for block in blocks(page):
+        assert block.language in LANGUAGES, f"{block.place}: '{block.language}'"
+
+
+def test_few_blocks_are_not_run() -> None:
+    kept_out = [block for page in written_pages() for block in blocks(page) if block.not_run]
+    assert len(kept_out) <= 3, [block.place for block in kept_out]
+
+
+def test_a_comparison_is_blind_to_ids_times_paths_and_money_only() -> None:
+    came = ["/tmp/x/results/optimizer/2026-01-31T10-00-00_0123abcd", "a   12s", "b", "loss 0.1 $3"]
+    assert matches(["results/optimizer/2027-02-28T11-11-11_ffffffff", "…", "loss 0.1 $0.5"], came)
+    assert not matches(["…", "loss 0.2 $3"], came)
+    assert not matches(["a 12s"], came)
+    assert level("spent  3 calls") == "spent 3 calls"

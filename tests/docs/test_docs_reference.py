@@ -1,0 +1,16 @@
+"""The reference says what the code says."""
+
+import runpy
+from collections.abc import Callable
+from typing import cast
+
+from docs_pages import REFERENCE, ROOT
+
+
+def test_the_reference_is_current() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "reference.py"))
+    pages = cast("Callable[[], dict[str, str]]", script["pages"])()
+    there = {path.name: path.read_text(encoding="utf-8") for path in REFERENCE.glob("*.md")}
+    assert set(there) == set(pages), "run `make docs`, and remove pages that it does not write"
+    old = [name for name, text in pages.items() if there[name] != text]
+    assert not old, f"docs/reference: {', '.join(old)} no longer says what the code says: make docs"
