@@ -28,12 +28,12 @@ from burnish.core import errors, protocols
 from burnish.core.money import Spend
 from burnish.core.stopping import FINISHED, Standing, StopReason
 from burnish.effects.budget import Budget
+from burnish.projects.limits import Settings
 from burnish.projects.settings import (
     DEFAULT_CONCURRENCY,
     DEFAULT_SEED,
     BudgetSettings,
     ProjectFile,
-    Settings,
 )
 from burnish.runs import stoppers, strategy
 from burnish.testing.toy_project import ClimbSettings, ToyFile, WorldSettings
@@ -130,7 +130,7 @@ def _class(node: ast.ClassDef, kind: type[Any]) -> list[str]:
     parts = [_doc(node)]
     if issubclass(kind, enum.Enum):
         return [*parts, "", "Values: " + ", ".join(f"`{member.value}`" for member in kind) + "."]
-    fields = list(_fields(node))
+    fields = list(_fields(kind))
     if fields:
         parts += ["", "| field | type | default | |", "|---|---|---|---|"]
         parts += [_row(f"`{n}`", f"`{t}`", f"`{d}`" if d else "—", doc) for n, t, d, doc in fields]
@@ -155,16 +155,23 @@ def _signature(node: ast.AST) -> str:
     return re.sub(r"\((self|cls)(, /)?(, |(?=\)))", "(", whole, count=1)
 
 
-def _fields(node: ast.ClassDef) -> Iterator[tuple[str, str, str, str]]:
-    """Name, type, default and docstring of each annotated field."""
-    for place, statement in enumerate(node.body):
+def _fields(kind: type[Any]) -> Iterator[tuple[str, str, str, str]]:
+    """Name, type, default and docstring of each annotated field, inherited ones first."""
+    for base in reversed(kind.__mro__):
+        if base.__module__.partition(".")[0] == "burnish":
+            yield from _own_fields(base)
+
+
+def _own_fields(kind: type[Any]) -> Iterator[tuple[str, str, str, str]]:
+    body = _node(kind.__module__, kind.__name__).body
+    for place, statement in enumerate(body):
         if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
             continue
-        name, kind = statement.target.id, _shown(statement.annotation)
-        if name.startswith("_") or kind.startswith("ClassVar"):
+        name, written = statement.target.id, _shown(statement.annotation)
+        if name.startswith("_") or written.startswith("ClassVar"):
             continue
         default = "" if statement.value is None else _default(statement.value)
-        yield name, kind, default, _string_after(node.body, place)
+        yield name, written, default, _string_after(body, place)
 
 
 def _default(value: ast.expr) -> str:
@@ -252,10 +259,8 @@ def project_file() -> str:
 
 def _keys(model: type[Settings], known: Mapping[str, str] = MappingProxyType({})) -> list[str]:
     """The keys of a block; what it does not say of a field itself is `known` from elsewhere."""
-    node = _node(model.__module__, model.__name__)
-    assert isinstance(node, ast.ClassDef)
     rows = ["", "| key | value | default | |", "|---|---|---|---|"]
-    for name, written, _, doc in _fields(node):
+    for name, written, _, doc in _fields(model):
         info = model.model_fields[name]
         kind = _kind(info.annotation, written)
         bounds = _bounds(info.metadata) or _bounds_inside(info.annotation)
@@ -268,9 +273,7 @@ def _keys(model: type[Settings], known: Mapping[str, str] = MappingProxyType({})
 
 
 def _field_docs(kind: type[Any]) -> dict[str, str]:
-    node = _node(kind.__module__, kind.__name__)
-    assert isinstance(node, ast.ClassDef)
-    return {name: doc for name, _, _, doc in _fields(node)}
+    return {name: doc for name, _, _, doc in _fields(kind)}
 
 
 def _kind(annotation: Any, written: str) -> str:

@@ -87,7 +87,6 @@ def main() -> None:
     """Run it, or go on with it, and say how it ended."""
     here = Path(__file__).parent
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else here / "results" / "optimizer" / "help"
-    folder.parent.mkdir(parents=True, exist_ok=True)
     ending = optimize(setup(), folder)
     print(f"stopped  {ending.reason.code}: {ending.reason.detail}")
     print(f"spent    {ending.spent.calls} calls")

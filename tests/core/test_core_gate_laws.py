@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import ACC, GATES, World, crashed, evaluation, lost, pairs, ran, without, worlds
+from worlds import ACC, GATES, World, crashed, evaluation, lost, pairs, ran, table, without, worlds
 
 from burnish.core.comparisons import Pair, compare
 from burnish.core.decisions import Decision, Verdict
 from burnish.core.evaluations import CaseResult, Evaluation, mean
 from burnish.core.objectives import Penalties
 
-lawful = settings(max_examples=80, deadline=None, derandomize=True)
+lawful = settings(max_examples=60, deadline=None, derandomize=True)
 
 
 def spoil(side: Evaluation, case: str, how: str) -> Evaluation:
@@ -190,6 +190,44 @@ def test_missing_holdout_cases_could_turn_an_accept_too() -> None:
     found = GATES["sigma"](World(train=train, holdout=holdout))
     assert found.accepted
     assert found.missing.could_turn
+
+
+def test_missing_runs_could_have_made_an_accept_too_noisy() -> None:
+    old = table([0.8] * 4, [0.8] * 4)
+    train = Pair(candidate=torn(table([1.0] * 4, [1.0] * 4), draws={0}), incumbent=old)
+    found = GATES["sigma on train"](World(train=train, holdout=train))
+    assert found.accepted
+    assert found.missing.could_turn
+    filled_in = Pair(candidate=table([1.0, 1.0, 1.0, 0.0], [1.0] * 4), incumbent=old)
+    assert GATES["sigma on train"](World(train=filled_in, holdout=filled_in)).code == "noise"
+
+
+def test_missing_runs_could_have_made_the_holdout_worse_than_its_noise() -> None:
+    train = Pair(candidate=table([1.0]), incumbent=table([0.0]))
+    old = table([0.5, 0.5, 1.0, 1.0], [0.5, 0.5, 1.0, 1.0])
+    new = table([0.0, 0.4, 1.0, 0.0], [1.0, 0.6, 1.0, 0.0])
+    holdout = Pair(candidate=torn(new, draws={0, 1}), incumbent=old)
+    found = GATES["sigma"](World(train=train, holdout=holdout))
+    assert found.accepted
+    assert found.missing.could_turn
+    filled_in = Pair(candidate=new, incumbent=old)
+    assert GATES["sigma"](World(train=train, holdout=filled_in)).code == "holdout"
+
+
+def test_missing_cases_that_could_only_have_made_a_tie_could_not_turn_a_reject() -> None:
+    new = evaluation(ran("a", {"acc": 0.5}), lost(ran("b", {})))
+    old = evaluation(ran("a", {"acc": 0.5}), ran("b", {"acc": 1.0}))
+    pair = Pair(candidate=new, incumbent=old)
+    for name in ("sigma", "min_gain", "minibatch"):
+        assert not GATES[name](World(train=pair, holdout=pair)).missing.could_turn
+
+
+def torn(whole: Evaluation, *, draws: set[int]) -> Evaluation:
+    """The evaluation with its last case lost in these repeats."""
+    last = whole.cases[-1]
+    return evaluation(
+        *(lost(r) if r.case == last and r.draw in draws else r for r in whole.results)
+    )
 
 
 def test_nothing_bounds_what_a_missing_run_would_have_cost() -> None:

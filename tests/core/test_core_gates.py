@@ -214,6 +214,11 @@ class TestStrict:
         assert (found.code, found.reason) == (code, reason)
         assert found.accepted == (code == "better")
 
+    def test_a_tie_looks_like_one(self) -> None:
+        """Rounded each on its own, these two would read 0.000 and 0.001."""
+        found = strict(objective=ACC, pair=losses(0.0005 - 4e-10, 0.0005 + 4e-10))
+        assert found.reason.startswith("loss 0.001 = incumbent's 0.001 ")
+
     def test_noise_makes_a_tie(self) -> None:
         pair = Pair(candidate=around(0.4, 0.2), incumbent=with_losses(0.5, 0.5))
         assert strict(objective=ACC, pair=pair).accepted

@@ -11,14 +11,12 @@ from pathlib import Path
 from docs_pages import ROOT, Block
 
 _ANYTHING = "…"
-_NOT_HERE = ("make test", "make docs", "make lint", "make bench", "make help", "git ")
 _LEVELLED = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d_[0-9a-f]{8}(-\d+)?"), "RUN"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(\+00:00)?"), "TIME"),
     (re.compile(r"\$\d+(\.\d+)?"), "$"),
     (re.compile(r"\b(\d+h \d\dm|\d+m \d\ds|\d+(\.\d+)?s)\b"), "TIME"),
     (re.compile(r'("(?:active_seconds|seconds)": ?)[\d.e-]+'), r"\1TIME"),
-    (re.compile(r"/[^\s\"']*/(?=(examples|runs|results|report)\b)"), ""),
     (re.compile(r"\s+"), " "),
 )
 
@@ -43,8 +41,8 @@ def commands(block: Block) -> Iterator[Command]:
 def run_block(block: Block, folder: Path) -> None:
     """Run the commands of a block in `folder`; what it shows must be what comes out."""
     for command in commands(block):
-        if command.line.startswith(_NOT_HERE):
-            continue
+        if command.line.startswith("make ") and not command.shown:
+            continue  # the checkout is set up already, and its tests are what runs here
         done = subprocess.run(
             ["bash", "-c", _meant(command.line)],
             cwd=folder,
@@ -55,10 +53,11 @@ def run_block(block: Block, folder: Path) -> None:
             timeout=60,
             check=False,
         )
-        came = done.stdout.splitlines()
-        told = f"{block.place}: `$ {command.line}` now prints\n\n{done.stdout}\n"
-        assert done.returncode in (0, 1), f"{told}with exit code {done.returncode}"
-        assert not command.shown or matches(command.shown, came), told
+        came = done.stdout.replace(f"{folder.resolve()}/", "")
+        told = f"{block.place}: `$ {command.line}` now prints\n\n{came}\n"
+        wanted = 1 if any(line.startswith("error:") for line in command.shown) else 0
+        assert done.returncode == wanted, f"{told}with exit code {done.returncode}"
+        assert not command.shown or matches(command.shown, came.splitlines()), told
 
 
 def matches(shown: Sequence[str], came: Sequence[str]) -> bool:

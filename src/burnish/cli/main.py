@@ -2,11 +2,12 @@
 
 import os
 import sys
+from collections.abc import Sequence
 
 import typer
 
 from burnish.cli import optimize, runs
-from burnish.core.errors import BurnishError
+from burnish.core.errors import BurnishError, Interrupted
 from burnish.version import VERSION
 
 app = typer.Typer(
@@ -18,6 +19,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+_CTRL_C = 130
+"""What typer gives for a Ctrl-C that nobody caught."""
 
 
 @app.callback(invoke_without_command=True)
@@ -31,17 +35,49 @@ app.command("optimize", rich_help_panel="Make it better")(optimize.optimize)
 app.add_typer(runs.app, name="runs", rich_help_panel="Look back")
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; a user's error is one message and an exit code, never a traceback."""
+    code = _run(argv)
     try:
-        app(standalone_mode=True)
-    except BurnishError as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        typer.echo("stopped; the run can be resumed", err=True)
-        sys.exit(2)
+        sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has gone; python would complain again when it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        _silence_stdout()
+    sys.exit(code)
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    try:
+        code: int | None = app(argv, prog_name="burnish", standalone_mode=False)
+    except typer.TyperException as error:
+        return _refuse(error)
+    except typer.Abort:
+        return _complain("nothing was done", 1)
+    except Interrupted as error:
+        return _complain(str(error), error.exit_code)
+    except BurnishError as error:
+        return _complain(f"error: {error}", error.exit_code)
+    except BrokenPipeError:
+        return 1
+    except OSError as error:
+        return _complain(f"error: {error.filename or 'the system'}: {error.strerror}", 1)
+    return _complain("interrupted", 2) if code == _CTRL_C else code or 0
+
+
+def _complain(message: str, code: int) -> int:
+    typer.echo(message, err=True)
+    return code
+
+
+def _refuse(error: typer.TyperException) -> int:
+    """A command line that makes no sense is an error like any other."""
+    told = error.format_message()
+    if not told:
+        return 1
+    context = getattr(error, "ctx", None)
+    command = "burnish" if context is None else context.command_path
+    return _complain(f"error: {told}\nsee `{command} --help`", 1)
+
+
+def _silence_stdout() -> None:
+    """The reader has gone; python would complain again when it flushes stdout at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

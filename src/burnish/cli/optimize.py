@@ -9,7 +9,7 @@ from burnish.cli import options
 
 
 def optimize(
-    project: Annotated[Path, typer.Argument(help="The project file.")],
+    project: Annotated[Path, typer.Argument(metavar="FILE", help="The project file.")],
     *,
     seed: Annotated[int | None, typer.Option(help="Seed of all randomness.")] = None,
     concurrency: options.Concurrency = None,
@@ -35,16 +35,21 @@ def optimize(
     max_minutes: options.MaxMinutes = None,
     patience: options.Patience = None,
     score_threshold: options.ScoreThreshold = None,
-    progress: Annotated[
-        str, typer.Option(rich_help_panel="Output", help="auto, live, lines, json or none.")
-    ] = "auto",
+    progress: options.Progress = "auto",
     quiet: options.Quiet = False,
 ) -> None:
-    """Optimise what a project file describes."""
-    from burnish.cli.running import Way, run_project, show_estimate
+    """Optimise what a project file describes.
+
+    A flag wins over the file, the file over a variable such as BURNISH_MAX_TRIALS. The first
+    limit that is reached ends the run; what the sealed test will cost is set aside.
+    """
+    from burnish.cli.estimating import show_estimate
+    from burnish.cli.running import Way, run_project
     from burnish.projects import Overrides, load_project
 
-    flags = Overrides(
+    way = Way(resume=resume, fork=fork, retry_missing=retry_missing, output_dir=output_dir)
+    way.check()
+    flags = Overrides.from_flags(
         seed=seed,
         concurrency=concurrency,
         max_trials=max_trials,
@@ -59,6 +64,5 @@ def optimize(
     loaded = load_project(project, flags)
     if dry_run:
         show_estimate(loaded)
-        return
-    way = Way(resume=resume, fork=fork, retry_missing=retry_missing, output_dir=output_dir)
-    run_project(loaded, way, progress="none" if quiet else progress)
+    else:
+        run_project(loaded, way, progress="none" if quiet else progress)

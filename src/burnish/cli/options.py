@@ -1,4 +1,4 @@
-"""Flags that several commands share."""
+"""Flags that several commands share. Their bounds are those of the file: see `projects.limits`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,32 +8,44 @@ import typer
 _LIMITS = "Limits"
 _SHOW = "Output"
 
-MaxTrials = Annotated[int | None, typer.Option(min=1, rich_help_panel=_LIMITS, help="Trials.")]
+MaxTrials = Annotated[
+    int | None, typer.Option(rich_help_panel=_LIMITS, help="Stop after so many trials.")
+]
 MaxMetricCalls = Annotated[
-    int | None, typer.Option(min=1, rich_help_panel=_LIMITS, help="Cases run.")
+    int | None, typer.Option(rich_help_panel=_LIMITS, help="Stop after running so many cases.")
 ]
 MaxCalls = Annotated[
     int | None,
-    typer.Option(min=1, rich_help_panel=_LIMITS, help="Paid calls: agent, judge, proposer."),
+    typer.Option(rich_help_panel=_LIMITS, help="Paid calls: agent, judge, proposer."),
 ]
-MaxTokens = Annotated[int | None, typer.Option(min=1, rich_help_panel=_LIMITS, help="Tokens.")]
+MaxTokens = Annotated[int | None, typer.Option(rich_help_panel=_LIMITS, help="Tokens, both ways.")]
 MaxUsd = Annotated[float | None, typer.Option(rich_help_panel=_LIMITS, help="US dollars.")]
 MaxMinutes = Annotated[
-    float | None, typer.Option(rich_help_panel=_LIMITS, help="Minutes of active time.")
+    float | None,
+    typer.Option(rich_help_panel=_LIMITS, help="Minutes of active time, resumes included."),
 ]
 Patience = Annotated[
     int | None,
-    typer.Option(min=1, rich_help_panel=_LIMITS, help="Trials in a row without an accept."),
+    typer.Option(rich_help_panel=_LIMITS, help="Trials in a row without an accept."),
 ]
 ScoreThreshold = Annotated[
     float | None,
-    typer.Option(min=0, max=1, rich_help_panel=_LIMITS, help="Stop when the score reaches this."),
+    typer.Option(rich_help_panel=_LIMITS, help="Good enough: a score from 0 to 1."),
 ]
-Concurrency = Annotated[int | None, typer.Option(min=1, help="Cases run at once.")]
+Concurrency = Annotated[int | None, typer.Option(help="Cases run at once.")]
 OutputDir = Annotated[
     Path | None,
-    typer.Option("-o", "--output-dir", help="Make the run in exactly this folder."),
+    typer.Option(
+        "-o", "--output-dir", metavar="FOLDER", help="Make the run in exactly this folder."
+    ),
+]
+Progress = Annotated[
+    str,
+    typer.Option(
+        metavar="VIEW", rich_help_panel=_SHOW, help="How to show it: auto, live, lines, json, none."
+    ),
 ]
 Quiet = Annotated[
     bool, typer.Option("-q", "--quiet", rich_help_panel=_SHOW, help="No progress, only the end.")
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]

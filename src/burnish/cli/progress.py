@@ -1,18 +1,24 @@
 """Choosing a progress view, and the last words of a run."""
 
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 
 import typer
 from rich.console import Console
 
+from burnish.cli.listing import losses
+from burnish.cli.naming import run_name
+from burnish.core.stopping import FINISHED
 from burnish.effects.budget import Budget
 from burnish.reports.lines import WIDTH, LineView
 from burnish.reports.live import LiveView
 from burnish.reports.ndjson import NdjsonView
-from burnish.reports.words import spending
+from burnish.reports.reading import RunRecord
+from burnish.reports.report import NAME as REPORT
+from burnish.reports.words import counted, sealed_words, spending
+from burnish.runs.directory import BEST, CANDIDATES
 from burnish.runs.driving import Ending
 from burnish.runs.events import Listener
 
@@ -32,12 +38,12 @@ def view(progress: Progress, budget: Budget) -> Generator[list[Listener], None, 
     """The listeners for the chosen view."""
     console = Console()
     if progress is Progress.AUTO:
-        progress = Progress.LIVE if console.is_terminal else Progress.LINES
+        progress = Progress.LIVE if console.is_interactive else Progress.LINES
     if progress is Progress.LIVE:
         with LiveView(console, budget) as live:
             yield [live]
     elif progress is Progress.LINES:
-        yield [LineView(_say, width=console.width if console.is_terminal else WIDTH)]
+        yield [LineView(_say, width=lambda: console.width if console.is_terminal else WIDTH)]
     elif progress is Progress.JSON:
         yield [NdjsonView(_say)]
     else:
@@ -45,21 +51,38 @@ def view(progress: Progress, budget: Budget) -> Generator[list[Listener], None, 
 
 
 def last_words(ending: Ending, progress: Progress) -> None:
-    """Where the result lies and what to do next: on stderr when stdout is for programs."""
-    run = ending.folder.name
-    lines = [
-        f"stopped  {ending.reason.code}: {ending.reason.detail}",
-        f"spent    {spending(ending.spent)}",
-    ]
-    if ending.billed != ending.spent:
-        lines.append(f"billed   {spending(ending.billed)}, with calls that were lost or not used")
-    if ending.interrupted:
-        lines.append(f"go on    burnish runs resume {run}")
-    else:
-        lines.append(f"report   {ending.folder / 'report.md'}")
-        lines.append(f"best     {ending.folder / 'candidates' / 'best'}")
-        lines.append(f"look     burnish runs show {run}")
+    """What came out and what to do next: on stderr when stdout is for programs."""
+    lines = [*_result(ending, progress), *_cost(ending), *_next_steps(ending)]
     typer.echo("\n".join(lines), err=progress is Progress.JSON)
+
+
+def _result(ending: Ending, progress: Progress) -> Iterator[str]:
+    run = RunRecord.read(ending.folder)
+    if ending.sealed is not None and progress in {Progress.JSON, Progress.NONE}:
+        yield f"test     {sealed_words(ending.sealed)}"
+    if run.baseline is not None:
+        told = (f"{split} {losses(run, split)}" for split in ("train", "holdout"))
+        yield f"loss     {', '.join(told)}; {counted(run.trials, 'trial')}, {run.accepted} accepted"
+    code, detail = ending.reason.code, ending.reason.detail
+    yield f"stopped  {detail if code == FINISHED.code else f'{code}: {detail}'}"
+
+
+def _cost(ending: Ending) -> Iterator[str]:
+    yield f"spent    {spending(ending.spent)}"
+    if ending.billed != ending.spent:
+        yield f"billed   {spending(ending.billed)}, with calls that were lost or not used"
+
+
+def _next_steps(ending: Ending) -> Iterator[str]:
+    name = run_name(ending.folder)
+    if ending.interrupted:
+        yield f"go on    burnish runs resume {name}"
+        return
+    yield f"report   {ending.folder / REPORT}"
+    best = ending.folder / CANDIDATES / BEST
+    if best.exists():
+        yield f"best     {best}"
+    yield f"look     burnish runs show {name}"
 
 
 def _say(line: str) -> None:

@@ -1,16 +1,16 @@
 """Running a project from the command line: new, resumed or forked, with a view and an exit."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
+from burnish.cli.naming import run_name
 from burnish.cli.progress import Progress, last_words, view
-from burnish.core.cases import Split
-from burnish.core.errors import ConfigError, Problem
-from burnish.core.money import total
+from burnish.core.errors import ConfigError, FileTrouble, Interrupted, Problem
 from burnish.projects import LoadedProject, launch
-from burnish.reports.words import spending
 from burnish.runs.index import find_run
 from burnish.runs.opening import fork, refuse_spent_test, resume, start
 from burnish.runs.run import Run
@@ -63,33 +63,37 @@ class Way:
 
 def run_project(project: LoadedProject, way: Way, *, progress: str) -> None:
     """Drive a run to its end and say how it went; exit code 2 when it was interrupted."""
-    way.check()
     chosen = _progress(progress)
-    with view(chosen, project.setup.budget) as listeners:
-        ending = launch(lambda: way.open(project), listeners)
+    opened: list[Path] = []
+
+    def open_run() -> Run:
+        run = way.open(project)
+        opened.append(run.directory.folder)
+        return run
+
+    with _resumable(opened), view(chosen, project.setup.budget) as listeners:
+        ending = launch(open_run, listeners)
     last_words(ending, chosen)
     if ending.interrupted:
         raise typer.Exit(2)
 
 
-def show_estimate(project: LoadedProject) -> None:
-    """What is set up and what it may cost, with nothing paid."""
-    setup = project.setup
-    setup.check()
-    typer.echo(f"strategy  {setup.strategy.name}, seed {setup.seed}")
-    typer.echo(f"target    {setup.target.description.kind}")
-    for surface in setup.target.surfaces:
-        typer.echo(f"  {surface.kind:<7} {surface.id}")
-    for split in Split:
-        cases = setup.dataset.cases(split)
-        sweep = total(
-            setup.target.estimate(case) + total(m.estimate(case) for m in setup.metrics)
-            for case in cases
-        )
-        typer.echo(f"{split.value:<9} {len(cases)} cases; one sweep is about {spending(sweep)}")
-    limits = [f"{k} {v}" for k, v in vars(setup.budget).items() if v not in (None, ())]
-    typer.echo(f"limits    {', '.join(limits) or 'none: the strategy decides when to stop'}")
-    typer.echo("nothing was paid; leave out --dry-run to start")
+@contextmanager
+def _resumable(opened: list[Path]) -> Generator[None, None, None]:
+    """Whatever stops a run from outside, say how to go on with it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted("stopped at once", remedy=_go_on(opened)) from None
+    except BrokenPipeError:
+        raise Interrupted("nobody reads the output any more", remedy=_go_on(opened)) from None
+    except (Interrupted, FileTrouble) as error:
+        told = f"{error.remedy}\n{_go_on(opened)}" if error.remedy else _go_on(opened)
+        raise type(error)(error.message, remedy=told.strip()) from error
+
+
+def _go_on(opened: list[Path]) -> str:
+    return f"go on    burnish runs resume {run_name(opened[0])}" if opened else ""
 
 
 def _progress(name: str) -> Progress:

@@ -10,42 +10,68 @@ app = typer.Typer(
     no_args_is_help=True, help="Look at runs, go on with them, compare them, remove them."
 )
 
-RunName = Annotated[
-    str, typer.Argument(metavar="RUN", help="A run's id, the beginning of one, or its folder.")
-]
+_LOOK, _GO_ON, _CLEAN_UP = "Look", "Go on", "Clean up"
+_HOW_TO_NAME = "A run's id, the beginning of one, or its folder."
+
+RunName = Annotated[str, typer.Argument(metavar="RUN", help=_HOW_TO_NAME)]
 
 
-@app.command("list")
+@app.command("list", rich_help_panel=_LOOK)
 def list_runs(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Every run on this machine, newest first."""
-    from burnish.cli.looking import print_list
+    from burnish.cli.listing import print_list
 
     print_list(as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=_LOOK)
 def show(
     run: RunName,
     *,
     calls: Annotated[bool, typer.Option("--calls", help="Every journaled call.")] = False,
-    trial: Annotated[int | None, typer.Option(min=0, help="Everything about one trial.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    trial: Annotated[
+        int | None, typer.Option(metavar="N", help="Everything about one trial; its calls only.")
+    ] = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """How a run stands: result, trials, money; with --calls its journal."""
-    from burnish.cli.looking import print_calls, print_run, print_trial
+    from burnish.cli.showing import print_calls, print_run, print_trial
 
     if calls:
         print_calls(run, trial=trial, as_json=as_json)
     elif trial is not None:
-        print_trial(run, trial)
+        print_trial(run, trial, as_json=as_json)
     else:
         print_run(run, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=_LOOK)
+def report(run: RunName) -> None:
+    """Write a run's report.md again from its journal, and print it."""
+    from burnish.reports.report import write_report
+    from burnish.runs.index import find_run
+    from burnish.system import read_text
+
+    typer.echo(read_text(write_report(find_run(run))), nl=False)
+
+
+@app.command(rich_help_panel=_LOOK)
+def compare(
+    left: Annotated[str, typer.Argument(metavar="RUN", help=_HOW_TO_NAME)],
+    right: Annotated[str, typer.Argument(metavar="OTHER", help="The run to compare it with.")],
+    *,
+    as_json: options.AsJson = False,
+) -> None:
+    """Two runs side by side, case by case where they share cases."""
+    from burnish.cli.comparing import print_comparison
+
+    print_comparison(left, right, as_json=as_json)
+
+
+@app.command(rich_help_panel=_GO_ON)
 def resume(
     run: RunName,
     *,
@@ -57,9 +83,8 @@ def resume(
     max_usd: options.MaxUsd = None,
     max_minutes: options.MaxMinutes = None,
     patience: options.Patience = None,
-    progress: Annotated[
-        str, typer.Option(rich_help_panel="Output", help="auto, live, lines, json or none.")
-    ] = "auto",
+    score_threshold: options.ScoreThreshold = None,
+    progress: options.Progress = "auto",
     quiet: options.Quiet = False,
 ) -> None:
     """Go on with a run that was interrupted or killed, or that gets more budget."""
@@ -67,7 +92,7 @@ def resume(
     from burnish.projects import Overrides, reload_project
     from burnish.runs.index import find_run
 
-    flags = Overrides(
+    flags = Overrides.from_flags(
         concurrency=concurrency,
         max_trials=max_trials,
         max_metric_calls=max_metric_calls,
@@ -76,37 +101,20 @@ def resume(
         max_usd=max_usd,
         max_minutes=max_minutes,
         patience=patience,
+        score_threshold=score_threshold,
     )
     folder = find_run(run)
     project = reload_project(folder, flags)
     run_project(project, Way(resume=str(folder)), progress="none" if quiet else progress)
 
 
-@app.command()
-def report(run: RunName) -> None:
-    """Write a run's report.md again from its journal, and print it."""
-    from burnish.reports.report import write_report
-    from burnish.runs.index import find_run
-    from burnish.system import read_text
-
-    typer.echo(read_text(write_report(find_run(run))), nl=False)
-
-
-@app.command()
-def compare(left: RunName, right: RunName) -> None:
-    """Two runs side by side, case by case where they share cases."""
-    from burnish.cli.looking import print_comparison
-
-    print_comparison(left, right)
-
-
-@app.command()
+@app.command(rich_help_panel=_CLEAN_UP)
 def rm(
     run: RunName,
     *,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Remove a run's folder. A run that is being driven is not removed."""
-    from burnish.cli.looking import remove
+    from burnish.cli.removing import remove
 
     remove(run, yes=yes)

@@ -9,6 +9,10 @@ from burnish.core.errors import NotJournalable
 
 Json = JsonValue
 
+_ENCODER = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)
+
 
 def canonical(value: Json) -> bytes:
     """One spelling for one value: keys sorted, no spaces, UTF-8.
@@ -16,10 +20,7 @@ def canonical(value: Json) -> bytes:
     NaN, Infinity and lone surrogates have no such spelling and are refused.
     """
     try:
-        text = json.dumps(
-            value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-        )
-        return text.encode("utf-8")
+        return _ENCODER.encode(value).encode("utf-8")
     except (ValueError, TypeError) as error:
         raise NotJournalable(
             f"this value cannot be kept as JSON: {error}",

@@ -1,6 +1,6 @@
 """Effects: anything paid, done once. The whole secret of resume, caching and exact budgets."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
@@ -28,6 +28,8 @@ class Call(Generic[T]):
     """Which sample of a stochastic effect this is."""
     estimate: Spend = field(default_factory=lambda: Spend(calls=1))
     """What is billed if the effect is lost in flight."""
+    computed: bool = False
+    """A computation over what is journaled already: doing it again changes and costs nothing."""
     otherwise: Callable[[NotJournalable], T] | None = None
     """What to keep instead of a value that cannot be kept; without it that is an error."""
 
@@ -60,4 +62,13 @@ class Effects(Protocol):
 
         `perform` is given the Effects through which it spends on anything nested.
         """
+        ...
+
+
+class Scope(Effects, Protocol):
+    """Effects on behalf of one piece of work, which remember what was used for it."""
+
+    @property
+    def used(self) -> Mapping[str, Spend]:
+        """What each effect used so far cost, by key; nested ones too."""
         ...

@@ -54,7 +54,14 @@ class Spend:
         return None if self.unpriced else to_usd(self.nano_usd)
 
     def __add__(self, other: "Spend") -> "Spend":
-        return Spend.of(a + b for a, b in zip(self.amounts, other.amounts, strict=True))
+        return Spend(
+            metric_calls=self.metric_calls + other.metric_calls,
+            calls=self.calls + other.calls,
+            tokens_in=self.tokens_in + other.tokens_in,
+            tokens_out=self.tokens_out + other.tokens_out,
+            nano_usd=self.nano_usd + other.nano_usd,
+            unpriced=self.unpriced + other.unpriced,
+        )
 
     def minus(self, other: "Spend") -> "Spend":
         """What is left of it without the other."""

@@ -100,8 +100,12 @@ class Journal:
         missing: bool,
         imported: bool = False,
     ) -> None:
-        """Keep what an effect gave; on disk when this returns."""
-        self._billed += spend + call.estimate.times(-1 if call.paid and not imported else 0)
+        """Keep what an effect gave; on disk when this returns.
+
+        What was only computed is not waited for: it reaches the disk before any trial that
+        rests on it, and until then it can be computed again.
+        """
+        self._billed += spend if imported or not call.paid else spend.minus(call.estimate)
         row = (
             *_identity(call, trial, self._packing.pack(request)),
             *spend.amounts,
@@ -110,7 +114,10 @@ class Journal:
             int(missing),
             int(imported),
         )
-        await self._writer.commit(_COMPLETE, row)
+        if call.computed:
+            self._writer.put(_COMPLETE, row)
+        else:
+            await self._writer.commit(_COMPLETE, row)
 
     def lose(self, call: Call[Any]) -> None:
         """A noted effect will not be completed: billed, not spent."""

@@ -5,7 +5,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from burnish.core.content import canonical
+from burnish.core.content import Json, canonical
 from burnish.core.effects import Call, Effects, Receipt
 from burnish.core.errors import NotJournalable, ReplayDiverged, SealedTestRead
 from burnish.core.money import NOTHING, Spend
@@ -39,15 +39,15 @@ class JournaledEffects:
         self._cache = cache
         self._in_flight: dict[str, asyncio.Task[Stored]] = {}
 
-    def scope(self, *, trial: int, sealed: bool = False) -> "Scope":
+    def scope(self, *, trial: int, sealed: bool = False) -> "JournalScope":
         """Effects on behalf of one trial; `sealed` ones may follow the look at the test."""
-        return Scope(self, trial=trial, sealed=sealed)
+        return JournalScope(self, trial=trial, sealed=sealed)
 
     def replays(self, trial: int) -> bool:
         """Whether this trial is recorded already, so that nothing in it may be paid."""
         return trial < self.journal.trials_recorded
 
-    async def result(self, call: Call[T], perform: Perform[T], scope: "Scope") -> Stored:
+    async def result(self, call: Call[T], perform: Perform[T], scope: "JournalScope") -> Stored:
         """The journaled result, performed first if need be."""
         key = call.key
         task = self._in_flight.get(key)
@@ -75,7 +75,7 @@ class JournaledEffects:
         if not task.cancelled():
             task.exception()  # looked at, since everyone who waited may have left
 
-    def _guard(self, call: Call[Any], scope: "Scope") -> None:
+    def _guard(self, call: Call[Any], scope: "JournalScope") -> None:
         if self.replays(scope.trial):
             raise ReplayDiverged(
                 f"trial {scope.trial} is recorded, but its {call.kind} call "
@@ -89,12 +89,12 @@ class JournaledEffects:
                 remedy="fork it with --fork: the new run marks its test as spent",
             )
 
-    async def _perform(self, call: Call[T], perform: Perform[T], scope: "Scope") -> Stored:
-        request = canonical(self._redactor.json(call.request))
+    async def _perform(self, call: Call[T], perform: Perform[T], scope: "JournalScope") -> Stored:
+        request = self._redacted(call.request)
         earlier = self._cache.find(call.key) if self._cache else None
         if earlier is not None:
             return await self._import(call, scope, request, earlier)
-        nested = Scope(self, trial=scope.trial, sealed=scope.sealed)
+        nested = JournalScope(self, trial=scope.trial, sealed=scope.sealed)
         try:
             if call.paid:
                 await self.journal.note(call, trial=scope.trial, request=request)
@@ -118,14 +118,20 @@ class JournaledEffects:
 
     def _keepable(self, call: Call[T], value: T) -> bytes:
         try:
-            return canonical(self._redactor.json(call.codec.encode(value)))
+            return self._redacted(call.codec.encode(value))
         except NotJournalable as error:
             if call.otherwise is None:
                 raise
-            return canonical(self._redactor.json(call.codec.encode(call.otherwise(error))))
+            return self._redacted(call.codec.encode(call.otherwise(error)))
+
+    def _redacted(self, value: Json) -> bytes:
+        plain = canonical(value)
+        if self._redactor.is_clean(plain.decode()):
+            return plain
+        return canonical(self._redactor.json(value))
 
     async def _import(
-        self, call: Call[Any], scope: "Scope", request: bytes, earlier: tuple[bytes, bool]
+        self, call: Call[Any], scope: "JournalScope", request: bytes, earlier: tuple[bytes, bool]
     ) -> Stored:
         """Take a result from the earlier run: it was paid there, so it costs nothing here."""
         value, missing = earlier
@@ -142,7 +148,7 @@ class JournaledEffects:
         return Stored(value=json.loads(value), spends={call.key: NOTHING}, missing=missing)
 
 
-class Scope:
+class JournalScope:
     """The Effects handed to targets, metrics and roles; remembers what was used through it."""
 
     def __init__(self, effects: JournaledEffects, *, trial: int, sealed: bool) -> None:

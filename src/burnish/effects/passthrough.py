@@ -4,20 +4,24 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from burnish.core.effects import Call, Effects, Receipt
-from burnish.core.money import NOTHING, Spend
+from burnish.core.money import Spend, total
 
 T = TypeVar("T")
 
 
 class DirectEffects:
-    """Performs every effect every time, and adds up what was spent."""
+    """Performs every effect every time, and remembers what was used."""
 
     def __init__(self) -> None:
-        self.spent: Spend = NOTHING
+        self.used: dict[str, Spend] = {}
+
+    @property
+    def spent(self) -> Spend:
+        """What it all cost."""
+        return total(self.used.values())
 
     async def once(self, call: Call[T], perform: Callable[[Effects], Awaitable[Receipt[T]]]) -> T:
         """The result, straight from `perform`."""
-        del call
         receipt = await perform(self)
-        self.spent += receipt.spend
+        self.used[call.key] = self.used.get(call.key, Spend()) + receipt.spend
         return receipt.value

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from burnish.core.evaluations import mean
-from burnish.reports.reading import RunRecord
+from burnish.reports.reading import RunRecord, result_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +32,7 @@ def compare_cases(left: RunRecord, right: RunRecord, split: str) -> list[CaseDel
 
 
 def _case_means(run: RunRecord, split: str) -> dict[str, float]:
-    best = run.best
-    found = None if best is None else (best.trial.train if split == "train" else best.trial.holdout)
+    found = result_of(run.best, split)
     if found is None:
         return {}
     means: dict[str, float] = {}

@@ -127,7 +127,9 @@ def _beginning(data: Mapping[str, Json]) -> str:
 def _going_on(recorded: Json) -> str:
     trials = recorded - 1 if isinstance(recorded, int) else 0
     after = counted(trials, "recorded trial") if trials > 0 else "the baseline"
-    return f"going on {f'after {after}' if trials >= 0 else 'from the start'}; nothing is paid twice"
+    return (
+        f"going on {f'after {after}' if trials >= 0 else 'from the start'}; nothing is paid twice"
+    )
 
 
 def _rule(title: str, width: int) -> str:

@@ -1,12 +1,15 @@
 """A run as it lies on disk, read without disturbing whoever drives it."""
 
+import sqlite3
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from burnish.core.candidates import Candidate
 from burnish.core.codec import codec
+from burnish.core.errors import JournalTrouble
 from burnish.core.money import Spend, total
-from burnish.core.trials import TrialRow
+from burnish.core.trials import SplitResult, TrialRow
 from burnish.effects.journal_reader import JournalReader
 from burnish.runs.directory import LOCK, events, trial_rows
 from burnish.runs.driving import SealedResult
@@ -38,10 +41,21 @@ class RunRecord:
     @classmethod
     def read(cls, folder: Path) -> "RunRecord":
         """Read a run's folder."""
+        header = Header.read(folder)
+        try:
+            return cls._read(folder, header)
+        except (sqlite3.Error, zlib.error, ValueError) as error:
+            raise JournalTrouble(
+                f"the journal of {folder} is damaged: {error}",
+                remedy="restore it from a backup, or start a new run",
+            ) from error
+
+    @classmethod
+    def _read(cls, folder: Path, header: Header) -> "RunRecord":
         with JournalReader(folder) as journal:
             return cls(
                 folder=folder,
-                header=Header.read(folder),
+                header=header,
                 rows=tuple(trial_rows(journal)),
                 events=tuple(events(journal)),
                 billed=journal.billed,
@@ -68,7 +82,17 @@ class RunRecord:
         if self.ending is None:
             return ""
         code, words = self.ending.data.get("code"), self.ending.data.get("reason")
-        return f"{code}: {words}" if code else str(words)
+        return f"{code}: {words}" if code and code != self.status else str(words)
+
+    @property
+    def trials(self) -> int:
+        """How many trials were recorded, the baseline not counted."""
+        return sum(row.trial.phase != BASELINE for row in self.rows)
+
+    @property
+    def accepted(self) -> int:
+        """How many trials were accepted."""
+        return sum(row.trial.accepted for row in self.rows)
 
     @property
     def baseline(self) -> TrialRow | None:
@@ -106,3 +130,16 @@ class RunRecord:
             if event.kind in {"run_started", "run_resumed"}:
                 return None
         return None
+
+
+def result_of(row: TrialRow | None, split: str) -> SplitResult | None:
+    """A trial's result on `train` or `holdout`."""
+    if row is None:
+        return None
+    return row.trial.train if split == "train" else row.trial.holdout
+
+
+def loss_of(row: TrialRow | None, split: str) -> float | None:
+    """A trial's loss on `train` or `holdout`, where it was measured."""
+    result = result_of(row, split)
+    return None if result is None else result.measurement.loss

@@ -1,23 +1,28 @@
 """report.md: what a person reads to decide whether to adopt the result."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from burnish.core.candidates import diff
 from burnish.core.trials import SplitResult, TrialRow
-from burnish.reports.reading import RunRecord
-from burnish.reports.words import duration, number, sealed_words, shorten, sparkline, spending
+from burnish.reports.reading import RunRecord, loss_of, result_of
+from burnish.reports.words import (
+    counted,
+    duration,
+    number,
+    sealed_words,
+    shorten,
+    sparkline,
+    spending,
+    visible,
+)
 from burnish.runs.directory import BEST, CANDIDATES
+from burnish.runs.standing import BASELINE
 from burnish.system import write_atomic
 
 NAME = "report.md"
-
-_ADOPT = (
-    "",
-    "## How to adopt",
-    "",
-    f"The best candidate lies in `{CANDIDATES}/{BEST}/` of this folder, ready to copy.",
-)
+_SPLITS = ("train", "holdout")
 
 
 def write_report(folder: Path) -> Path:
@@ -31,12 +36,13 @@ def render(run: RunRecord) -> str:
     """The report as Markdown."""
     parts = (
         _headline(run),
+        _summary(run),
         _trajectory(run),
         _attribution(run),
         _metrics(run),
         _changes(run),
         _trials(run),
-        _ADOPT,
+        _adopt(run),
         _method(run),
     )
     return "\n".join(line for part in parts for line in part) + "\n"
@@ -45,61 +51,71 @@ def render(run: RunRecord) -> str:
 def _headline(run: RunRecord) -> Iterator[str]:
     yield f"# {run.header.id}"
     yield ""
+    flattered = "the numbers below chose the result, so they flatter it"
     if run.sealed is not None:
         yield f"**Sealed test, looked at once: {sealed_words(run.sealed)}**"
+    elif run.header.cases.get("test"):
+        yield f"**The sealed test was not read yet: {flattered}.**"
     else:
-        yield "**No sealed test was read: the numbers below chose the result and flatter it.**"
+        yield f"**There is no sealed test: {flattered}.**"
     yield ""
+
+
+def _summary(run: RunRecord) -> Iterator[str]:
     yield "| | |"
     yield "|---|---|"
-    yield f"| status | {run.status}{f' ({run.reason})' if run.reason else ''} |"
-    for name, split in (("train", "train"), ("holdout", "holdout")):
-        before, after = (_loss(row, split) for row in (run.baseline, run.best))
-        yield f"| {name} loss | {before} → {after} |"
-    accepted = sum(row.trial.accepted for row in run.rows)
-    yield f"| trials | {max(0, len(run.rows) - 1)}, {accepted} accepted |"
+    reason = f" ({_cell(run.reason, 160)})" if run.reason else ""
+    yield f"| status | {run.status}{reason} |"
+    for split in _SPLITS:
+        before, after = (number(loss_of(row, split)) for row in (run.baseline, run.best))
+        yield f"| {split} loss | {before} → {after} |"
+    yield f"| trials | {run.trials}, {run.accepted} accepted |"
+    if lost := _missing(run):
+        yield f"| missing | {counted(lost, 'case')} over all trials, in no mean and never a 0 |"
     yield f"| spent | {spending(run.spent)} |"
     if run.billed != run.spent:
-        yield f"| billed | {spending(run.billed)} (includes calls that were lost or not used) |"
+        yield f"| billed | {spending(run.billed)} (with calls that were lost or not used) |"
     yield f"| time | {duration(run.active_seconds)} |"
 
 
 def _trajectory(run: RunRecord) -> Iterator[str]:
     yield from ("", "## Trajectory", "", "```")
-    for split in ("train", "holdout"):
-        losses = [_split(row, split) for row in run.rows]
-        known = [None if loss is None else loss.measurement.loss for loss in losses]
-        yield f"{split:<8} {sparkline(known)}"
+    for split in _SPLITS:
+        yield f"{split:<8} {sparkline([loss_of(row, split) for row in run.rows])}".rstrip()
     marks = (row.trial.phase[:1] or " " for row in run.rows)
     yield f"{'phase':<8} {''.join(marks)}"
     ticks = "".join("✓" if row.trial.accepted else " " for row in run.rows)
     yield f"{'accepted':<8} {ticks}".rstrip()
     yield "```"
     yield ""
-    yield "Loss by trial, low is good; one column a trial."
+    yield "Loss by trial, low is good; one column a trial, the baseline first."
 
 
 def _attribution(run: RunRecord) -> Iterator[str]:
     yield from ("", "## Where the gain came from", "")
     yield "| cycle | phase | trials | accepted | loss removed on train |"
     yield "|---|---|---|---|---|"
+    gains = _gains(run)
     groups: dict[tuple[int, str], list[TrialRow]] = {}
-    for row in run.rows[1:]:
-        groups.setdefault((row.trial.cycle, row.trial.phase), []).append(row)
+    for row in run.rows:
+        if row.trial.phase != BASELINE:
+            groups.setdefault((row.trial.cycle, row.trial.phase), []).append(row)
     for (cycle, phase), rows in groups.items():
-        won = [row for row in rows if row.trial.accepted]
-        gain = sum(_gain(row) for row in won)
-        yield f"| {cycle} | {phase} | {len(rows)} | {len(won)} | {gain:.3f} |"
+        won = [gains[row.number] for row in rows if row.trial.accepted]
+        known = [gain for gain in won if gain is not None]
+        told = number(sum(known, 0.0)) if len(known) == len(won) else "—"
+        yield f"| {cycle} | {_cell(phase, 40)} | {len(rows)} | {len(won)} | {told} |"
 
 
 def _metrics(run: RunRecord) -> Iterator[str]:
     yield from ("", "## Metrics on train", "", "| metric | baseline | best |", "|---|---|---|")
-    before, after = (_components(row) for row in (run.baseline, run.best))
-    for metric in sorted(set(before) | set(after)):
-        yield f"| {metric} | {number(before.get(metric))} | {number(after.get(metric))} |"
-    rates = [None if (s := _split(row, "train")) is None else s.measurement.pass_rate
-             for row in (run.baseline, run.best)]  # fmt: skip
-    yield f"| cases that pass | {number(rates[0])} | {number(rates[1])} |"
+    results = [result_of(row, "train") for row in (run.baseline, run.best)]
+    before, after = map(_components, results)
+    for metric in sorted({*before, *after}):
+        values = f"{number(before.get(metric))} | {number(after.get(metric))}"
+        yield f"| {_cell(metric, 60)} | {values} |"
+    rates = [number(None if r is None else r.measurement.pass_rate) for r in results]
+    yield f"| share of cases that pass | {rates[0]} | {rates[1]} |"
 
 
 def _changes(run: RunRecord) -> Iterator[str]:
@@ -111,10 +127,11 @@ def _changes(run: RunRecord) -> Iterator[str]:
     if not changes:
         yield "Nothing: no candidate was better than the baseline."
         return
-    yield "```diff"
-    for change in changes:
-        yield from change.lines()
-    yield "```"
+    lines = [visible(line) for change in changes for line in change.lines()]
+    fence = _fence(lines)
+    yield f"{fence}diff"
+    yield from lines
+    yield fence
 
 
 def _trials(run: RunRecord) -> Iterator[str]:
@@ -128,46 +145,70 @@ def _trials(run: RunRecord) -> Iterator[str]:
             trial.decision.reason if trial.decision else "the start"
         )
         mark = "✓ " if trial.accepted else ""
+        losses = " | ".join(number(loss_of(row, split)) for split in _SPLITS)
         yield (
-            f"| {row.number} | {trial.phase} | {_cell(what, 40)} | {_loss(row, 'train')} | "
-            f"{_loss(row, 'holdout')} | {mark}{_cell(told, 160)} |"
+            f"| {row.number} | {_cell(trial.phase, 40)} | {_cell(what, 40)} | {losses} | "
+            f"{mark}{_cell(told, 160)} |"
         )
 
 
+def _adopt(run: RunRecord) -> Iterator[str]:
+    yield from ("", "## How to adopt", "")
+    if run.accepted:
+        yield f"The best candidate lies in `{CANDIDATES}/{BEST}/` of this folder, ready to copy."
+    else:
+        yield "There is nothing to adopt: what you have is the best that was found."
+
+
 def _method(run: RunRecord) -> Iterator[str]:
-    cases = ", ".join(f"{split} {n}" for split, n in run.header.cases.items())
-    yield from ("", "## Method", "")
     header = run.header
+    cases = ", ".join(f"{split} {n}" for split, n in header.cases.items())
+    decided = "holdout decided" if header.cases.get("holdout") else "no holdout: a training score"
+    yield from ("", "## Method", "")
     yield f"- strategy `{header.strategy}`, seed {header.seed}, burnish {header.burnish}"
-    yield f"- cases: {cases}; train fed the proposals, holdout decided"
-    if run.header.sealed_test == "spent":
-        yield "- **the sealed test was read before by the run this one was forked from: its score "
+    yield f"- cases: {cases}; train fed the proposals, {decided}"
+    if header.forked_from:
+        yield f"- forked from `{header.forked_from}`: what that run had paid for was not paid again"
+    if header.sealed_test == "spent":
+        yield "- **the sealed test was read before by the run this one was forked from: its score"
         yield "  may flatter this result**"
-    yield "- holdout and test should resemble what the agent meets in production; burnish cannot "
+    if run.sealed is not None and run.sealed.gain is not None:
+        yield f"- gain [low, high]: the mean over {run.sealed.gain.cases} test cases and its 95 %"
+        yield "  bootstrap interval"
+    yield "- holdout and test should resemble what the agent meets in production; burnish cannot"
     yield "  see whether they do"
     yield "- the decisions can be replayed from the journal; the agent's own answers vary"
 
 
-def _split(row: TrialRow | None, split: str) -> SplitResult | None:
-    if row is None:
-        return None
-    return row.trial.train if split == "train" else row.trial.holdout
+def _gains(run: RunRecord) -> dict[int, float | None]:
+    """How much loss on train each accepted trial removed: as its gate saw it, or as measured."""
+    gains: dict[int, float | None] = {}
+    leader = loss_of(run.baseline, "train")
+    for row in run.rows:
+        if not row.trial.accepted or row.trial.decision is None:
+            continue
+        loss = loss_of(row, "train")
+        fell = None if loss is None or leader is None else leader - loss
+        gains[row.number] = row.trial.decision.numbers.get("train_improvement", fell)
+        leader = loss
+    return gains
 
 
-def _loss(row: TrialRow | None, split: str) -> str:
-    found = _split(row, split)
-    return "—" if found is None else number(found.measurement.loss)
+def _components(result: SplitResult | None) -> Mapping[str, float]:
+    return {} if result is None else result.measurement.components
 
 
-def _components(row: TrialRow | None) -> dict[str, float]:
-    found = _split(row, "train")
-    return {} if found is None else dict(found.measurement.components)
+def _missing(run: RunRecord) -> int:
+    results = (result_of(row, split) for row in run.rows for split in _SPLITS)
+    return sum(len(result.measurement.missing_cases) for result in results if result is not None)
 
 
-def _gain(row: TrialRow) -> float:
-    decision = row.trial.decision
-    return 0.0 if decision is None else decision.numbers.get("train_improvement", 0.0)
+def _fence(lines: list[str]) -> str:
+    """A fence that no line of the text can close."""
+    longest = max((len(ticks) for line in lines for ticks in re.findall("`+", line)), default=0)
+    return "`" * max(3, longest + 1)
 
 
 def _cell(text: str, width: int) -> str:
-    return shorten(text, width).replace("|", "\\|")
+    """A text that cannot break out of its cell."""
+    return shorten(text, width).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")

@@ -5,11 +5,10 @@ from typing import Generic, TypeVar
 
 from burnish.core.codec import Codec
 from burnish.core.content import Json
-from burnish.core.effects import Call, Effects, Receipt
+from burnish.core.effects import Call, Effects, Receipt, Scope
 from burnish.core.errors import RoleFailed
 from burnish.core.money import NOTHING
 from burnish.core.protocols import Role
-from burnish.effects.once import Scope
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")

@@ -5,13 +5,13 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
 from burnish.core.codec import codec
 from burnish.core.content import Json
-from burnish.core.effects import Call, Effects, Receipt
+from burnish.core.effects import Call, Effects, Receipt, Scope
 from burnish.core.errors import BurnishError, NotJournalable
 from burnish.core.evaluations import CaseResult
 from burnish.core.money import NOTHING, Spend
@@ -19,8 +19,9 @@ from burnish.core.outcomes import Failure, FailureKind, Outcome
 from burnish.core.protocols import Executor, Metric, Target, WorkUnit
 from burnish.core.scores import Score
 from burnish.effects.failures import failure_of, is_infrastructure
-from burnish.effects.once import Scope
 from burnish.effects.retries import ONCE, RetryPolicy, retry
+
+_ONE_RUN = Spend(metric_calls=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,12 +133,12 @@ class Evaluator:
             },
             codec=codec(Outcome),
             draw=unit.draw,
-            estimate=self._estimate(unit.case) if self._target.leaf else NOTHING,
+            estimate=self._own_price(unit.case) + _ONE_RUN if self._target.leaf else NOTHING,
             otherwise=_invalid_output,
         )
 
-    def _estimate(self, case: Case) -> Spend:
-        return replace(self._target.estimate(case), metric_calls=1)
+    def _own_price(self, case: Case) -> Spend:
+        return self._target.estimate(case) if self._target.leaf else NOTHING
 
     async def _run(self, unit: WorkUnit, effects: Effects) -> Receipt[Outcome]:
         attempts = 0
@@ -161,10 +162,11 @@ class Evaluator:
             if limit.expired():
                 failure = _out_of_time(policy.time_limit)
             outcome = Outcome(failure=failure, seconds=time.perf_counter() - started)
-            receipt = Receipt(value=outcome, spend=self._estimate(unit.case))
-        return replace(
-            receipt,
-            spend=replace(receipt.spend, metric_calls=1),
+            # What a call cost that ended in an exception is not known: its estimate is.
+            receipt = Receipt(value=outcome, spend=self._own_price(unit.case))
+        return Receipt(
+            value=receipt.value,
+            spend=receipt.spend + _ONE_RUN,
             missing=receipt.value.missing,
         )
 
@@ -184,6 +186,7 @@ class Evaluator:
             request={"run": run_key, "metrics": self._grading},
             codec=codec(Scores),
             estimate=NOTHING,
+            computed=True,
         )
         kept = await scope.once(call, lambda effects: self._grade(case, outcome, effects))
         return kept.scores

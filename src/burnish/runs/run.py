@@ -10,7 +10,7 @@ from burnish.core.candidates import Candidate
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.codec import codec
 from burnish.core.content import Json
-from burnish.core.effects import Call, Effects, Receipt
+from burnish.core.effects import Call, Effects, Receipt, Scope
 from burnish.core.errors import HoldoutLeak, Problem, ReplayDiverged, RoleFailed, SealedTestRead
 from burnish.core.evaluations import Evaluation
 from burnish.core.leaks import LeakWatch
@@ -23,7 +23,7 @@ from burnish.core.stopping import Standing, StopReason
 from burnish.core.trials import Proposal, Trial, TrialRow
 from burnish.effects.budget import Budget, Meter
 from burnish.effects.executors import AsyncioExecutor
-from burnish.effects.once import Cache, JournaledEffects, Scope
+from burnish.effects.once import Cache, JournaledEffects
 from burnish.runs.asking import ask_once
 from burnish.runs.directory import RunDirectory
 from burnish.runs.evaluating import Evaluator
@@ -242,7 +242,7 @@ class Run:
             del effects
             return Receipt(value=compute())
 
-        call = Call(kind=kind, request=request, codec=codec(gives), estimate=NOTHING)
+        call = Call(kind=kind, request=request, codec=codec(gives), estimate=NOTHING, computed=True)
         return await self._scope().once(call, perform)
 
     # -- decisions -------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Self
 
 from pydantic import JsonValue
 
-from burnish.system.secret_shapes import MARKER, without_shapes, written_forms
+from burnish.system.secret_shapes import CUES, MARKER, without_shapes, written_forms
 
 _MINIMUM = 8
 _NAMES_A_SECRET = re.compile(
@@ -22,6 +22,10 @@ _KEY_OF_A_SECRET = re.compile(
     r"(.*(api[_-]?key|token|secret|passw(or)?d|passphrase|credentials?|(private|access)[_-]?key)"
     r"|(proxy-)?authorization|(set-)?cookie)",
     re.IGNORECASE,
+)
+_NAME_CUES = ("key", "token", "secret", "passw", "passphrase", "credential", "cookie")
+_SECRET_IN_JSON = re.compile(
+    r'(?:key|token|secret|passw|passphrase|credential|cookie)[^"]*"\s*:\s*"'
 )
 _REFERENCE = re.compile(r"\s*([a-z]+\s+)?\$\{[a-z_]\w*\}\s*", re.IGNORECASE)
 
@@ -53,6 +57,18 @@ class Redactor:
         while (redacted := without_shapes(self._without_known(value))) != value:
             value = redacted
         return value
+
+    def is_clean(self, document: str) -> bool:
+        """Whether a JSON document surely has nothing to redact; False is only a suspicion.
+
+        Much cheaper than `json` for the many documents that have nothing to hide.
+        """
+        lowered = document.lower()
+        return not (
+            any(form in document for form in self._forms)
+            or any(cue in lowered for cue in CUES)
+            or (any(n in lowered for n in _NAME_CUES) and _SECRET_IN_JSON.search(lowered))
+        )
 
     def json(self, value: JsonValue) -> JsonValue:
         """The same for every text in a JSON value, keys included."""

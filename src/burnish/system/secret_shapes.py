@@ -35,6 +35,8 @@ _SHAPES = tuple(
         ),
     )
 )
+CUES = (*dict.fromkeys(cue for cue, _ in _SHAPES), "basic")
+"""A text, in lower case, without any of these has no shape of a secret in it."""
 _BASIC = re.compile(r"(\bbasic\s+)([a-z0-9_+/-]{4,}={0,2})", re.IGNORECASE)
 
 

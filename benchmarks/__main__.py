@@ -1,0 +1,43 @@
+"""Print the table. Name a part to measure only that: `python -m benchmarks overhead`."""
+
+import os
+import sys
+import tempfile
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import overhead, peers, startup
+from benchmarks.figures import Figure
+
+PARTS = {
+    "overhead": overhead.figures,
+    "startup": startup.figures,
+    "peers": peers.figures,
+}
+
+
+def main() -> None:
+    """Measure, then print."""
+    wanted = sys.argv[1:] or list(PARTS)
+    unknown = [name for name in wanted if name not in PARTS]
+    if unknown:
+        sys.exit(f"no benchmark '{unknown[0]}'; there are: {', '.join(PARTS)}")
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["BURNISH_HOME"] = home
+        found = [figure for name in wanted for figure in PARTS[name]()]
+    Console().print(table(found))
+
+
+def table(figures: list[Figure]) -> Table:
+    """The figures as a table."""
+    shown = Table(title="burnish, measured here and now", box=None, pad_edge=False)
+    for column in ("what", "measured", "goal", ""):
+        shown.add_column(column, justify="right" if column in {"measured", "goal"} else "left")
+    for figure in figures:
+        shown.add_row(figure.what, figure.shown, figure.goal_shown, figure.mark)
+    return shown
+
+
+if __name__ == "__main__":
+    main()

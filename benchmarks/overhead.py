@@ -1,0 +1,152 @@
+"""Overhead per case, efficiency under concurrency, growth of memory."""
+
+import asyncio
+import resource
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import aclosing
+from pathlib import Path
+
+from benchmarks.figures import Figure
+from burnish.core.candidates import Candidate
+from burnish.core.cases import Case, Dataset, Split
+from burnish.core.errors import Problem
+from burnish.core.objectives import Objective
+from burnish.core.protocols import Target
+from burnish.core.surfaces import TextSurface
+from burnish.effects.executors import AsyncioExecutor
+from burnish.effects.passthrough import DirectEffects
+from burnish.runs.evaluating import CasePolicy, Evaluator
+from burnish.runs.opening import start
+from burnish.runs.run import Run
+from burnish.runs.setup import Setup
+from burnish.testing import ExpectedText, ScriptedTarget
+
+CASES = 10_000
+CONCURRENCY = 64
+
+
+def figures() -> list[Figure]:
+    """Everything this file measures."""
+    cases = make_cases(CASES)
+    direct = min(asyncio.run(_direct(cases)) for _ in range(3))
+    first, replay = asyncio.run(_journaled(cases))
+    return [
+        Figure(what=f"overhead a case, no journal ({CASES:,} cases)", value=direct * 1e6,
+               unit="µs", goal=150),
+        Figure(what=f"overhead a case, journaled ({CASES:,} cases)", value=first * 1e6,
+               unit="µs", goal=400),
+        Figure(what="overhead a case, replayed from the journal", value=replay * 1e6, unit="µs"),
+        Figure(what="efficiency, 1,000 cases × 50 ms, 64 at once",
+               value=100 * asyncio.run(_efficiency()), unit="%", goal=90, more=True),
+        Figure(what="memory growth over 100,000 journaled results",
+               value=asyncio.run(_growth()), unit="MB", goal=100),
+    ]  # fmt: skip
+
+
+def make_cases(n: int) -> tuple[Case, ...]:
+    """Cases that any answer passes."""
+    return tuple(Case.single(f"question {i}", "yes", name=f"case-{i}") for i in range(n))
+
+
+def instant(candidate: Candidate, case: Case, draw: int) -> str:
+    """An agent that takes no time."""
+    del candidate, case, draw
+    return "yes"
+
+
+def target(seconds: float = 0.0) -> ScriptedTarget:
+    """An agent that takes this long and does nothing."""
+    return ScriptedTarget(
+        respond=instant, surfaces=(TextSurface(id="text"),), values={"text": "x"}, seconds=seconds
+    )
+
+
+class Nothing:
+    """A strategy that leaves everything to the benchmark."""
+
+    name = "nothing"
+    fingerprint = "1"
+    roles = ()
+
+    def mismatch(self, target: Target) -> Sequence[Problem]:
+        """It needs nothing."""
+        del target
+        return ()
+
+    async def search(self, run: Run) -> None:
+        """It does nothing."""
+
+
+def setup(cases: tuple[Case, ...], *, seconds: float = 0.0) -> Setup:
+    """A run over these cases."""
+    return Setup(
+        target=target(seconds),
+        metrics=(ExpectedText(),),
+        objective=Objective(weights={"expected_text": 1.0}),
+        dataset=Dataset(train=cases),
+        strategy=Nothing(),
+        concurrency=CONCURRENCY,
+    )
+
+
+async def _direct(cases: tuple[Case, ...]) -> float:
+    agent = target()
+    evaluator = Evaluator(
+        target=agent,
+        metrics=(ExpectedText(),),
+        executor=AsyncioExecutor(CONCURRENCY),
+        policy=CasePolicy(),
+    )
+    units = evaluator.units(agent.baseline, cases, 1)
+    started = time.perf_counter()
+    blocks = evaluator.blocks(
+        units, scope=DirectEffects, size=len(units), look_ahead=0, seen=lambda _: None
+    )
+    async with aclosing(blocks) as parts:
+        done = sum([len(part) async for part in parts])
+    return (time.perf_counter() - started) / done
+
+
+async def _journaled(cases: tuple[Case, ...]) -> tuple[float, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        run = start(setup(cases), folder=Path(folder) / "run")
+        times: list[float] = []
+        for _ in range(2):
+            started = time.perf_counter()
+            await run.evaluate(run.target.baseline, split=Split.TRAIN)
+            times.append((time.perf_counter() - started) / len(cases))
+        await run.close()
+    return times[0], times[1]
+
+
+async def _efficiency() -> float:
+    cases = make_cases(1000)
+    with tempfile.TemporaryDirectory() as folder:
+        run = start(setup(cases, seconds=0.05), folder=Path(folder) / "run")
+        started = time.perf_counter()
+        await run.evaluate(run.target.baseline, split=Split.TRAIN)
+        took = time.perf_counter() - started
+        await run.close()
+    return (len(cases) * 0.05 / CONCURRENCY) / took
+
+
+async def _growth() -> float:
+    """Grown peak memory in MB over 100,000 results, after 10,000 to warm up."""
+    cases = make_cases(1000)
+    with tempfile.TemporaryDirectory() as folder:
+        run = start(setup(cases), folder=Path(folder) / "run")
+        for sweep in range(10):
+            await _sweep(run, cases, sweep)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for sweep in range(10, 110):
+            await _sweep(run, cases, sweep)
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        await run.close()
+    return (after - before) / 1024
+
+
+async def _sweep(run: Run, cases: tuple[Case, ...], sweep: int) -> None:
+    candidate = Candidate(values={"text": f"x{sweep}"})
+    await run.evaluate(candidate, split=Split.TRAIN, cases=cases)

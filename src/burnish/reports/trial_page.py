@@ -1,0 +1,56 @@
+"""One trial for people: what was asked and proposed, what it scored, and why it was decided so."""
+
+import json
+from collections.abc import Iterator
+
+from burnish.core.candidates import Candidate, diff
+from burnish.core.evaluations import mean
+from burnish.core.trials import SplitResult, TrialRow
+from burnish.reports.reading import RunRecord, result_of
+from burnish.reports.words import duration, number, shorten, spending, visible
+
+
+def trial_page(run: RunRecord, row: TrialRow, *, width: int) -> Iterator[str]:
+    """The lines of a page about one trial."""
+    trial = row.trial
+    note = shorten(trial.candidate.origin.note or "—", width)
+    yield f"trial {row.number} · cycle {trial.cycle} · {trial.phase} · {note}"
+    yield f"spent {spending(row.spend)} in {duration(row.seconds)}"
+    for proposal in trial.proposals:
+        said = proposal.error or json.dumps(proposal.answer, ensure_ascii=False)
+        yield shorten(f"{proposal.role} {'failed' if proposal.error else 'said'}: {said}", width)
+    yield from _changes(run, trial.candidate)
+    for problem in trial.problems:
+        yield f"turned away: {visible(str(problem))}"
+    for split in ("train", "holdout"):
+        result = result_of(row, split)
+        if result is not None:
+            yield from _scores(split, result, width)
+    if trial.decision is not None:
+        yield f"\n{trial.decision.verdict.value}: {trial.decision.reason}"
+
+
+def _changes(run: RunRecord, candidate: Candidate) -> Iterator[str]:
+    known = {row.trial.candidate.id: row.trial.candidate for row in run.rows}
+    parent = next((known[name] for name in candidate.parents if name in known), None)
+    if parent is None:
+        return
+    for change in diff(parent, candidate):
+        yield from (visible(line) for line in change.lines())
+
+
+def _scores(split: str, result: SplitResult, width: int) -> Iterator[str]:
+    measured = result.measurement
+    yield f"\n{split}: loss {number(measured.loss)} ±{number(measured.std)}"
+    for case, metrics in result.scores.items():
+        told = "  ".join(f"{metric} {_repeats(values)}" for metric, values in metrics.items())
+        error = result.errors.get(case)
+        line = shorten(f"{case}  {told}{f' ! {error}' if error else ''}", width - 2)
+        yield f"  {line}"
+
+
+def _repeats(values: list[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    shown = number(mean(known)) if known else "—"
+    lost = len(values) - len(known)
+    return f"{shown} ({lost} of {len(values)} missing)" if lost else shown

@@ -1,0 +1,76 @@
+"""The command line as a test uses it: in this process, or as a child of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SMALL = """\
+kind: toy
+world: {train: 6, holdout: 4, test: 4, counter: calls.txt}
+strategy: {max_cycles: 1, trials_per_phase: 2}
+"""
+SLOW = """\
+kind: toy
+world: {train: 6, holdout: 4, test: 4, call_seconds: 0.02}
+strategy: {max_cycles: 1, trials_per_phase: 2}
+concurrency: 4
+"""
+START = "from burnish.cli import main; main()"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """What a command said and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines on stdout."""
+        return self.out.splitlines()
+
+    @property
+    def json(self) -> Any:
+        """Stdout as one JSON value."""
+        return json.loads(self.out)
+
+    @property
+    def records(self) -> list[Any]:
+        """Stdout as lines of JSON."""
+        return [json.loads(line) for line in self.lines]
+
+
+def child(*args: str, cwd: Path, start: str = START, **env: str) -> "subprocess.Popen[str]":
+    """The command line in a process of its own, stdout and stderr piped."""
+    keep = {k: v for k, v in os.environ.items() if k not in {"PYTHONDONTWRITEBYTECODE", "COLUMNS"}}
+    return subprocess.Popen(
+        [sys.executable, "-c", start, *args],
+        cwd=cwd,
+        env={**keep, **env},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    )
+
+
+def finish(process: "subprocess.Popen[str]", *, seen: str = "") -> Said:
+    """Wait for a child; `seen` is what was read of its stdout already."""
+    out, err = process.communicate(timeout=30)
+    return Said(code=process.returncode, out=seen + out, err=err)
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, to see that nothing changed."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }

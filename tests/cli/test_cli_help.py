@@ -1,0 +1,61 @@
+"""Help: groups, width, and starting without delay."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.conftest import Burnish
+
+COMMANDS = (
+    (),
+    ("optimize",),
+    ("runs",),
+    *(("runs", name) for name in ("list", "show", "resume", "report", "compare", "rm")),
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_fits_eighty_columns(
+    burnish: Burnish, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    said = burnish(*command, "--help")
+    assert said.code == 0
+    assert "Usage: burnish" in said.out
+    assert max(map(len, said.lines)) <= 80
+    assert burnish(*command, "-h").out == said.out
+
+
+def test_the_commands_stand_in_groups(burnish: Burnish) -> None:
+    top, runs = burnish("--help").out, burnish("runs", "--help").out
+    for group in ("Make it better", "Look back"):
+        assert f"─ {group} ─" in top
+    for group in ("Look", "Go on", "Clean up"):
+        assert f"─ {group} ─" in runs
+
+
+def test_the_limits_and_the_output_have_groups_of_their_own(burnish: Burnish) -> None:
+    told = burnish("optimize", "--help").out
+    assert told.index("─ Limits ─") < told.index("--max-usd") < told.index("─ Output ─")
+    assert "BURNISH_MAX_TRIALS" in told
+
+
+def test_no_command_shows_the_help(burnish: Burnish) -> None:
+    assert "Make it better" in burnish().out
+
+
+def test_the_version(burnish: Burnish) -> None:
+    said = burnish("--version")
+    assert (said.code, said.out) == (0, "burnish 0.1.0\n")
+
+
+def test_help_loads_nothing_heavy() -> None:
+    heavy = "pydantic ruamel.yaml rich.live sqlite3 asyncio burnish.runs.run".split()
+    script = (
+        "import sys\nfrom burnish.cli import main\n"
+        "try: main(['runs', 'show', '--help'])\nexcept SystemExit: pass\n"
+        f"sys.exit(' '.join(name for name in {heavy} if name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert not done.stderr
