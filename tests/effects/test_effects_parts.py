@@ -111,9 +111,7 @@ async def test_rule_12_a_case_that_waits_for_its_endpoint_does_not_deadlock() ->
 
 async def test_calls_a_minute_are_paced() -> None:
     clock = Clock()
-    limits = Limits(
-        {"api": EndpointLimit(per_minute=30)}, clock=clock.read, sleep=clock.sleep
-    )
+    limits = Limits({"api": EndpointLimit(per_minute=30)}, clock=clock.read, sleep=clock.sleep)
     for _ in range(4):
         async with limits.place("api"):
             pass

@@ -185,9 +185,7 @@ async def test_law_8_concurrency_changes_nothing(tmp_path: Path, concurrency: in
 
 
 async def first_block(run: Run, *, look_ahead: int) -> Evaluation:
-    blocks = run.blocks(
-        run.target.baseline, split=Split.TRAIN, block_size=2, look_ahead=look_ahead
-    )
+    blocks = run.blocks(run.target.baseline, split=Split.TRAIN, block_size=2, look_ahead=look_ahead)
     async with aclosing(blocks) as parts:
         async for part in parts:
             return part

@@ -140,9 +140,7 @@ async def test_the_second_signal_stops_at_once_and_the_run_can_go_on(tmp_path: P
     with pytest.raises(Interrupted) as raised:
         await driven(small(steps=_signalling(2, signal.SIGINT)), tmp_path / "run")
     assert raised.value.exit_code == 2
-    ending = await driven(
-        small(steps=add_letters, budget=Budget(max_trials=1)), tmp_path / "run"
-    )
+    ending = await driven(small(steps=add_letters, budget=Budget(max_trials=1)), tmp_path / "run")
     assert ending.reason.code == "max_trials"
 
 

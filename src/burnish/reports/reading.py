@@ -2,6 +2,8 @@
 
 import sqlite3
 import zlib
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from burnish.core.errors import JournalTrouble
 from burnish.core.money import Spend, total
 from burnish.core.trials import SplitResult, TrialRow
 from burnish.effects.journal_reader import JournalReader
+from burnish.effects.schema import NAME as JOURNAL
 from burnish.runs.directory import LOCK, events, trial_rows
 from burnish.runs.driving import SealedResult
 from burnish.runs.events import Event
@@ -23,6 +26,19 @@ _ENDS = {
     "run_interrupted": "interrupted",
     "run_failed": "failed",
 }
+
+
+@contextmanager
+def opened_journal(folder: Path) -> Generator[JournalReader, None, None]:
+    """A run's journal for looking; one that is damaged inside is said to be."""
+    try:
+        with JournalReader(folder) as journal:
+            yield journal
+    except (sqlite3.Error, zlib.error, ValueError) as error:
+        raise JournalTrouble(
+            f"the journal {folder / JOURNAL} is damaged: {error}",
+            remedy="restore it from a backup, or start a new run",
+        ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,17 +58,7 @@ class RunRecord:
     def read(cls, folder: Path) -> "RunRecord":
         """Read a run's folder."""
         header = Header.read(folder)
-        try:
-            return cls._read(folder, header)
-        except (sqlite3.Error, zlib.error, ValueError) as error:
-            raise JournalTrouble(
-                f"the journal of {folder} is damaged: {error}",
-                remedy="restore it from a backup, or start a new run",
-            ) from error
-
-    @classmethod
-    def _read(cls, folder: Path, header: Header) -> "RunRecord":
-        with JournalReader(folder) as journal:
+        with opened_journal(folder) as journal:
             return cls(
                 folder=folder,
                 header=header,

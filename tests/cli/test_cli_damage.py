@@ -1,0 +1,125 @@
+"""Damaged run folders: one message, exit code 1, nothing changed; the others stay usable."""
+
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Burnish
+from tests.cli.console import tree
+from tests.cli.test_cli_bad_input import refused
+
+
+def noise(size: int) -> bytes:
+    return random.Random(7).randbytes(size)
+
+
+def newer_journal(folder: Path) -> None:
+    with sqlite3.connect(folder / "journal.db") as db:
+        db.execute("UPDATE meta SET value = '99' WHERE name = 'schema'")
+    db.close()
+
+
+def newer_header(folder: Path) -> None:
+    path = folder / "run.json"
+    path.write_text(path.read_text().replace('"schema": 1', '"schema": 99, "novel": []'))
+
+
+def without_row(folder: Path) -> None:
+    with sqlite3.connect(folder / "journal.db") as db:
+        db.execute("UPDATE trials SET body = x'00ff' WHERE number = 1")
+    db.close()
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "empty header": (lambda f: (f / "run.json").write_bytes(b""), "run.json"),
+    "cut header": (lambda f: (f / "run.json").write_bytes(b'{"id": "x'), "run.json"),
+    "random header": (lambda f: (f / "run.json").write_bytes(noise(200)), "run.json"),
+    "another header": (lambda f: (f / "run.json").write_bytes(b"[1]"), "run.json"),
+    "newer header": (newer_header, "newer burnish"),
+    "empty journal": (lambda f: (f / "journal.db").write_bytes(b""), "journal.db"),
+    "cut journal": (
+        lambda f: (f / "journal.db").write_bytes((f / "journal.db").read_bytes()[:9000]),
+        "journal.db",
+    ),
+    "random journal": (lambda f: (f / "journal.db").write_bytes(noise(20_000)), "journal.db"),
+    "newer journal": (newer_journal, "newer burnish"),
+    "no journal": (lambda f: (f / "journal.db").unlink(), "journal"),
+    "a damaged row": (without_row, "journal"),
+}
+LOOKING = (("show",), ("show", "--json"), ("show", "--trial", "1"), ("report",))
+
+
+def damage(folder: Path, how: str) -> None:
+    for leftover in ("journal.db-wal", "journal.db-shm"):
+        (folder / leftover).unlink(missing_ok=True)
+    DAMAGE[how][0](folder)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run to damage copies of."""
+    from burnish.projects import Overrides, launch, load_project
+    from burnish.runs.opening import start
+
+    home = tmp_path_factory.mktemp("whole")
+    (home / "toy.yaml").write_text("kind: toy\nworld: {train: 3, holdout: 2, test: 0}\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BURNISH_HOME", str(home))
+        project = load_project(home / "toy.yaml", Overrides(max_trials=2))
+        launch(lambda: start(project.setup, folder=home / "run"))
+    return home / "run"
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_run_is_refused_and_left_alone(
+    burnish: Burnish, tmp_path: Path, whole: Path, how: str
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder, symlinks=True)
+    damage(folder, how)
+    before = tree(folder)
+    for command in LOOKING:
+        refused(burnish("runs", command[0], "run", *command[1:]), DAMAGE[how][1])
+    refused(burnish("runs", "compare", str(whole), "run"), DAMAGE[how][1])
+    if how != "a damaged row":
+        refused(burnish("runs", "resume", "run"), DAMAGE[how][1])
+        refused(burnish("runs", "show", "run", "--calls"), DAMAGE[how][1])
+    after = tree(folder)
+    assert {k: v for k, v in after.items() if k in before} == before
+    assert set(after) - set(before) <= {"journal.db-wal", "journal.db-shm"}
+    assert burnish("runs", "rm", "-y", "run").code == 0
+    assert not folder.exists()
+
+
+def test_a_broken_run_does_not_break_the_list(
+    burnish: Burnish, toy: Path, _own_index: Path
+) -> None:
+    for name in ("good", "bad"):
+        assert burnish("optimize", str(toy), "-q", "-o", name, "--max-trials", "1").code == 0
+    damage(toy.parent / "bad", "random journal")
+    (_own_index / "runs" / "zzz.json").write_text("not an entry")
+    said = burnish("runs", "list")
+    assert said.code == 0
+    assert [line.split()[0] for line in said.lines] == ["run", "good"]
+    assert "bad" in said.err
+    listed = burnish("runs", "list", "--json")
+    assert [record["id"] for record in listed.records] == ["good"]
+
+
+def test_a_folder_of_the_user_is_never_removed(burnish: Burnish, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "run.json").write_text("{}")
+    (mine / "precious.txt").write_text("x")
+    refused(burnish("runs", "rm", "-y", "mine"), "not a run of burnish")
+    assert (mine / "precious.txt").exists()
+
+
+def test_damaged_overrides_in_the_header_are_named(burnish: Burnish, stopped: Path) -> None:
+    header = stopped / "run.json"
+    header.write_text(header.read_text().replace('"max_trials": 2', '"max_trials": -2'))
+    refused(burnish("runs", "resume", "part"), "run.json overrides max_trials", "at least 1")
