@@ -121,3 +121,21 @@ class TestCopiedAnswers:
         assert [p.message for p in found] == [
             "the text contains the answer to training case 'talk'"
         ]
+
+
+def test_a_candidate_that_leaves_a_surface_out_is_turned_away() -> None:
+    parent = Candidate(values={"text": "hello", "number": 1})
+    candidate = Candidate(values={"text": "hello there"})
+    surfaces: dict[str, Surface] = {
+        "text": TextSurface(id="text"),
+        "number": NumberSurface(id="number", low=0, high=2),
+    }
+    found = screen(candidate, parent=parent, surfaces=surfaces, seen=())
+    assert [str(problem) for problem in found] == ["number: the value is gone"]
+
+
+def test_a_value_that_has_no_json_form_is_turned_away() -> None:
+    parent = Candidate(values={"text": "hello"})
+    candidate = Candidate(values={"text": "half \ud83d"})
+    found = screen(candidate, parent=parent, surfaces={"text": TextSurface(id="text")}, seen=())
+    assert "cannot be kept as JSON" in str(found[0])

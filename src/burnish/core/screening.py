@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from burnish.core.candidates import Candidate
 from burnish.core.cases import Case, Turn, squeeze
-from burnish.core.errors import Problem
+from burnish.core.errors import NotJournalable, Problem
 from burnish.core.surfaces import Surface, TextSurface, Value, out_of_bounds
 
 TELLING_ANSWER = 16
@@ -22,11 +22,17 @@ def screen(
     training: Iterable[Case] = (),
 ) -> list[Problem]:
     """Every reason to turn this candidate away; none means it is worth paying for."""
+    try:
+        candidate.id  # noqa: B018 - a value that has no JSON form has no id either
+    except NotJournalable as error:
+        return [Problem(message=error.message)]
     if candidate.id == parent.id:
         return [Problem(message="the candidate changes nothing")]
     if candidate.id in seen:
         return [Problem(message=f"the same candidate ({candidate.id}) was tried before")]
-    found = out_of_bounds(candidate.values, surfaces)
+    gone = sorted(set(parent.values) - set(candidate.values))
+    found = [Problem(where=name, message="the value is gone") for name in gone]
+    found += out_of_bounds(candidate.values, surfaces)
     cases = tuple(training)
     for name, surface in surfaces.items():
         text, before = candidate.values.get(name), parent.values.get(name)
