@@ -1,14 +1,11 @@
 """Fixtures of the command line's tests."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from burnish.cli import main
-
-from tests.cli.console import SMALL, Said
-
-Burnish = Callable[..., Said]
+from tests.cli.console import SMALL, Burnish, Said
 
 
 @pytest.fixture

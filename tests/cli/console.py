@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ strategy: {max_cycles: 1, trials_per_phase: 2}
 """
 SLOW = """\
 kind: toy
-world: {train: 6, holdout: 4, test: 4, call_seconds: 0.02}
+world: {train: 6, holdout: 4, test: 4, call_seconds: 0.01}
 strategy: {max_cycles: 1, trials_per_phase: 2}
 concurrency: 4
 """
+Burnish = Callable[..., "Said"]
+"""The command line in this process: see the fixture `burnish`."""
 START = "from burnish.cli import main; main()"
 
 
@@ -44,6 +47,17 @@ class Said:
     def records(self) -> list[Any]:
         """Stdout as lines of JSON."""
         return [json.loads(line) for line in self.lines]
+
+
+def refused(said: Said, *words: str) -> None:
+    """It is one error message on stderr, with these words, and no traceback."""
+    assert said.code == 1, said
+    assert said.err.startswith("error: ")
+    assert said.err.count("error: ") == 1
+    assert "Traceback" not in said.err
+    assert said.out == ""
+    for word in words:
+        assert word in said.err
 
 
 def child(*args: str, cwd: Path, start: str = START, **env: str) -> "subprocess.Popen[str]":

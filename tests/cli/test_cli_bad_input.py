@@ -4,20 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Burnish
-from tests.cli.console import Said, tree
-
-
-def refused(said: Said, *words: str) -> None:
-    """It is one error message on stderr, with these words, and no traceback."""
-    assert said.code == 1, said
-    assert said.err.startswith("error: ")
-    assert said.err.count("error: ") == 1
-    assert "Traceback" not in said.err
-    assert said.out == ""
-    for word in words:
-        assert word in said.err
-
+from tests.cli.console import Burnish, refused, tree
 
 FILES = {
     "unknown key": ("kind: toy\nworl: {}\n", "bad.yaml:2 worl", "did you mean 'world'?"),

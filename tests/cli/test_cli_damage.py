@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Burnish
-from tests.cli.console import tree
-from tests.cli.test_cli_bad_input import refused
+from burnish.runs.index import index_folder
+from tests.cli.console import Burnish, refused, tree
 
 
 def noise(size: int) -> bytes:
@@ -95,13 +94,11 @@ def test_a_damaged_run_is_refused_and_left_alone(
     assert not folder.exists()
 
 
-def test_a_broken_run_does_not_break_the_list(
-    burnish: Burnish, toy: Path, _own_index: Path
-) -> None:
+def test_a_broken_run_does_not_break_the_list(burnish: Burnish, toy: Path) -> None:
     for name in ("good", "bad"):
         assert burnish("optimize", str(toy), "-q", "-o", name, "--max-trials", "1").code == 0
     damage(toy.parent / "bad", "random journal")
-    (_own_index / "runs" / "zzz.json").write_text("not an entry")
+    (index_folder() / "zzz.json").write_text("not an entry")
     said = burnish("runs", "list")
     assert said.code == 0
     assert [line.split()[0] for line in said.lines] == ["run", "good"]

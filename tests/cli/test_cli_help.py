@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.cli.conftest import Burnish
+from tests.cli.console import Burnish
 
 COMMANDS = (
     (),
@@ -51,7 +51,7 @@ def test_the_version(burnish: Burnish) -> None:
 
 
 def test_help_loads_nothing_heavy() -> None:
-    heavy = "ruamel.yaml rich.live sqlite3 asyncio burnish.runs.run".split()
+    heavy = ["ruamel.yaml", "rich.live", "sqlite3", "asyncio", "burnish.runs.run"]
     script = (
         "import sys\nfrom burnish.cli import main\n"
         "try: main(['runs', 'show', '--help'])\nexcept SystemExit: pass\n"

@@ -1,0 +1,144 @@
+"""The command line as a process: signals, a closed pipe, a full disk, what stands on stdout."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from burnish.testing.stories import story
+from tests.cli.console import SLOW, START, Burnish, Said, child, finish
+
+TINY_DISK = f"""
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
+del sys.argv[1]
+{START}
+"""
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Path:
+    """A project whose trials take a while."""
+    path = tmp_path / "slow.yaml"
+    path.write_text(SLOW, encoding="utf-8")
+    return path
+
+
+def started(slow: Path) -> tuple["subprocess.Popen[str]", str]:
+    """A child that has recorded its first trial, and what it said so far."""
+    args = ("optimize", slow.name, "-o", "run", "--progress", "json")
+    process = child(*args, cwd=slow.parent)
+    assert process.stdout is not None
+    seen = ""
+    for line in process.stdout:
+        seen += line
+        if '"kind":"trial_recorded"' in line and '"trial":1' in line:
+            return process, seen
+    raise AssertionError(finish(process).err)
+
+
+def ended_the_same(burnish: Burnish, slow: Path) -> None:
+    """After a resume the run tells what an uninterrupted one tells."""
+    assert burnish("runs", "resume", "run", "-q").code == 0
+    assert burnish("optimize", slow.name, "-q", "-o", "whole").code == 0
+    runs = (slow.parent / name / "trials.jsonl" for name in ("run", "whole"))
+    assert story(next(runs)) == story(next(runs))
+
+
+def kinds(said: Said) -> list[str]:
+    return [record["kind"] for record in said.records]
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_signal_finishes_the_trial_and_exits_with_two(
+    burnish: Burnish, slow: Path, number: signal.Signals
+) -> None:
+    process, seen = started(slow)
+    time.sleep(0.05)
+    process.send_signal(number)
+    said = finish(process, seen=seen)
+    assert said.code == 2
+    assert kinds(said)[-1] == "run_interrupted"
+    assert kinds(said).count("trial_recorded") == 3
+    assert "stopped  signal: " in said.err
+    assert said.err.endswith("go on    burnish runs resume run\n")
+    assert burnish("runs", "show", "run", "--json").json["status"] == "interrupted"
+    ended_the_same(burnish, slow)
+
+
+@pytest.mark.crash
+def test_a_second_signal_stops_at_once(burnish: Burnish, slow: Path) -> None:
+    slow.write_text(SLOW.replace("0.01", "0.6"), encoding="utf-8")
+    process = child("optimize", slow.name, "-o", "run", cwd=slow.parent)
+    assert process.stdout is not None
+    seen = process.stdout.readline()
+    time.sleep(0.3)
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+    asked = time.monotonic()
+    said = finish(process, seen=seen)
+    assert time.monotonic() - asked < 1.5
+    assert said.code == 2
+    assert "Traceback" not in said.err
+    assert said.err.endswith("go on    burnish runs resume run\n")
+    slow.write_text(SLOW, encoding="utf-8")
+    ended_the_same(burnish, slow)
+
+
+def test_stdout_is_pure_ndjson(slow: Path) -> None:
+    said = finish(child("optimize", slow.name, "--progress", "json", "-o", "run", cwd=slow.parent))
+    assert said.code == 0
+    events = [record for record in said.records if record["kind"] != "tick"]
+    kept = (slow.parent / "run" / "events.jsonl").read_text(encoding="utf-8").splitlines()
+    assert events == [json.loads(line) for line in kept]
+    ticks = [record["data"] for record in said.records if record["kind"] == "tick"]
+    assert {tick["split"] for tick in ticks} == {"train", "holdout", "test"}
+    assert all(tick["done"] <= tick["total"] for tick in ticks)
+    assert said.err.startswith("test     score ")
+
+
+@pytest.mark.crash
+def test_a_closed_pipe_shows_no_traceback_and_the_run_goes_on_later(
+    burnish: Burnish, slow: Path
+) -> None:
+    process = child("optimize", slow.name, "-o", "run", cwd=slow.parent)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    told = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(timeout=30) == 2
+    assert told == "nobody reads the output any more\ngo on    burnish runs resume run\n"
+    assert burnish("runs", "show", "run", "--json").json["status"] == "killed"
+    ended_the_same(burnish, slow)
+
+
+def test_looking_into_a_closed_pipe(burnish: Burnish, finished: Path) -> None:
+    process = child("runs", "show", "done", "--calls", "--json", cwd=finished.parent)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait(timeout=30) in (0, 1)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("size", [100_000, 150_000])
+def test_a_full_disk_is_one_message_and_the_run_goes_on_later(
+    burnish: Burnish, slow: Path, size: int
+) -> None:
+    args = (str(size), "optimize", slow.name, "-q", "-o", "run")
+    said = finish(child(*args, cwd=slow.parent, start=TINY_DISK))
+    assert said.code == 1
+    assert said.err.startswith("error: ")
+    assert "Traceback" not in said.err
+    assert said.err.endswith("go on    burnish runs resume run\n")
+    ended_the_same(burnish, slow)

@@ -1,0 +1,193 @@
+"""`burnish optimize`: exit codes, precedence, dry runs, forks, the stop file, locks."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from burnish.system import FileLock
+from burnish.testing.stories import story
+from tests.cli.console import SMALL, Burnish, refused
+
+
+def calls(toy: Path) -> int:
+    """How many calls the scripted agent and proposer really got."""
+    path = toy.parent / "calls.txt"
+    return len(path.read_text(encoding="utf-8").splitlines()) if path.exists() else 0
+
+
+def test_a_run_that_ends_says_where_everything_is(burnish: Burnish, toy: Path) -> None:
+    said = burnish("optimize", str(toy))
+    assert (said.code, said.err) == (0, "")
+    ending = {line[:9].strip(): line[9:] for line in said.lines[-6:]}
+    assert list(ending) == ["loss", "stopped", "spent", "report", "best", "look"]
+    assert (toy.parent / ending["report"]).is_file()
+    assert (toy.parent / ending["best"] / "candidate.json").is_file()
+    assert burnish(*ending["look"].split()[1:]).code == 0
+    assert ending["spent"].startswith(f"{calls(toy)} calls · ")
+
+
+def test_no_gain_is_a_success(burnish: Burnish, toy: Path) -> None:
+    toy.write_text(SMALL + "budget: {max_trials: 1}\nseed: 1\n", encoding="utf-8")
+    toy.write_text(toy.read_text().replace("max_cycles: 1", "max_cycles: 1, accept_sigma: 1000"))
+    said = burnish("optimize", str(toy), "-q", "-o", "r")
+    assert said.code == 0
+    assert "1 trial, 0 accepted" in said.out
+    assert "no candidate was better" in burnish("runs", "report", "r").out
+
+
+def test_a_run_that_could_not_even_measure_the_baseline(burnish: Burnish, toy: Path) -> None:
+    toy.write_text(SMALL.replace("test: 4", "test: 0"), encoding="utf-8")
+    said = burnish("optimize", str(toy), "-q", "-o", "r", "--max-calls", "1")
+    assert said.code == 0
+    assert "stopped  max_calls: 0 of 1 calls spent, and the next step needs 20" in said.out
+    assert "best " not in said.out
+    assert calls(toy) == 0
+    assert burnish("runs", "show", "r").code == 0
+    assert "Nothing was measured yet." in burnish("runs", "report", "r").out
+
+
+@pytest.mark.parametrize(
+    ("flag", "in_file", "variable", "expected"),
+    [
+        (None, None, None, None),
+        (None, None, "4", 4),
+        (None, 3, "4", 3),
+        (2, 3, "4", 2),
+        (2, None, None, 2),
+    ],
+)
+def test_flag_then_file_then_environment_then_default(
+    burnish: Burnish,
+    toy: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    flag: int | None,
+    in_file: int | None,
+    variable: str | None,
+    expected: int | None,
+) -> None:
+    if in_file is not None:
+        toy.write_text(f"{SMALL}budget: {{max_trials: {in_file}}}\n", encoding="utf-8")
+    if variable is not None:
+        monkeypatch.setenv("BURNISH_MAX_TRIALS", variable)
+    flags = [] if flag is None else ["--max-trials", str(flag)]
+    told = burnish("optimize", str(toy), "--dry-run", *flags).out
+    assert ("limits    none" if expected is None else f"max_trials {expected}") in told
+
+
+def test_a_dry_run_pays_nothing_and_leaves_nothing(burnish: Burnish, toy: Path) -> None:
+    before = sorted(toy.parent.iterdir())
+    said = burnish("optimize", str(toy), "--dry-run", "--seed", "7")
+    assert said.code == 0
+    assert "strategy  climb, seed 7" in said.out
+    assert "train     6 cases; once through: about 6 calls · 1,440 tokens · $0.0024" in said.out
+    assert "reserved  about 16 calls" in said.out
+    assert "nothing was paid" in said.out
+    assert sorted(toy.parent.iterdir()) == before
+    assert calls(toy) == 0
+
+
+def test_a_fork_of_what_is_unchanged_pays_nothing(burnish: Burnish, finished: Path) -> None:
+    toy = finished.parent / "toy.yaml"
+    paid = calls(toy)
+    assert burnish("optimize", str(toy), "-q", "--fork", "done", "-o", "again").code == 0
+    assert calls(toy) == paid
+    ours, theirs = (story(run / "trials.jsonl") for run in (finished, toy.parent / "again"))
+    assert [row["trial"] for row in ours] == [row["trial"] for row in theirs]
+    facts = burnish("runs", "show", "again", "--json").json
+    assert facts["billed"]["calls"] == facts["spent"]["calls"] == 0
+    told = burnish("runs", "report", "again").out
+    assert "forked from `done`" in told
+    assert "the sealed test was read before" in told
+
+
+def test_retry_missing_asks_again_only_for_what_is_missing(burnish: Burnish, toy: Path) -> None:
+    rough = SMALL.replace("test: 4", "test: 0, outage_rate: 0.2")
+    toy.write_text(rough, encoding="utf-8")
+    flags = ("-q", "--max-trials", "1")
+    assert burnish("optimize", str(toy), *flags, "-o", "first").code == 0
+    states = [row["state"] for row in burnish("runs", "show", "first", "--calls", "--json").records]
+    missing, paid = states.count("missing"), calls(toy)
+    assert missing
+    burnish("optimize", str(toy), *flags, "--fork", "first", "-o", "kept")
+    assert calls(toy) == paid
+    burnish("optimize", str(toy), *flags, "--fork", "first", "--retry-missing", "-o", "retried")
+    assert calls(toy) == paid + missing
+
+
+def test_resume_goes_on_to_the_same_story(burnish: Burnish, stopped: Path) -> None:
+    toy = stopped.parent / "toy.yaml"
+    paid = calls(toy)
+    assert burnish("optimize", str(toy), "-q", "-o", "whole").code == 0
+    whole = calls(toy) - paid
+    assert burnish("runs", "resume", "part", "-q", "--max-trials", "100").code == 0
+    assert calls(toy) == 2 * whole
+    assert story(stopped / "trials.jsonl") == story(stopped.parent / "whole" / "trials.jsonl")
+
+
+def test_resume_keeps_the_limits_it_was_started_with(burnish: Burnish, stopped: Path) -> None:
+    said = burnish("runs", "resume", "part", "-q")
+    assert said.code == 0
+    assert "max_trials: 2 of 2 trials" in said.out
+
+
+def test_optimize_with_resume_goes_on_too(burnish: Burnish, stopped: Path) -> None:
+    said = burnish("optimize", "toy.yaml", "--resume", "part", "--max-trials", "3")
+    assert said.code == 0
+    assert said.lines[1] == "going on after 2 recorded trials; nothing is paid twice"
+    assert "3 trials" in said.out
+
+
+def test_resume_is_refused_when_the_project_changed(burnish: Burnish, stopped: Path) -> None:
+    toy = stopped.parent / "toy.yaml"
+    toy.write_text(toy.read_text().replace("train: 6", "train: 5"), encoding="utf-8")
+    refused(burnish("runs", "resume", "part"), "another data", "--fork part")
+    toy.write_text(toy.read_text().replace("max_cycles: 1", "max_cycles: 2"), encoding="utf-8")
+    refused(burnish("runs", "resume", "part"), "data, strategy", "--fork part")
+    toy.unlink()
+    refused(burnish("runs", "resume", "part"), "toy.yaml, which is gone", "--resume part")
+
+
+def test_a_finished_run_with_its_test_read_is_not_searched_on(
+    burnish: Burnish, finished: Path
+) -> None:
+    refused(burnish("runs", "resume", "done"), "has read its sealed test", "--fork done")
+
+
+def test_a_run_of_a_program_says_so(burnish: Burnish, stopped: Path) -> None:
+    header = stopped / "run.json"
+    data = json.loads(header.read_text())
+    data["project"] = {"kind": "python", "file": "", "config": {}}
+    header.write_text(json.dumps(data))
+    refused(burnish("runs", "resume", "part"), "started from a Python program")
+
+
+def test_two_processes_cannot_drive_one_run(burnish: Burnish, stopped: Path) -> None:
+    with FileLock.acquire(stopped / "run.lock", holding="run part"):
+        refused(burnish("runs", "resume", "part", "--max-trials", "9"), "part is in use", "kill")
+        refused(burnish("runs", "rm", "part", "-y"), "being driven")
+        assert burnish("runs", "show", "part", "--json").json["status"] == "running"
+        assert burnish("runs", "list").lines[1].split()[2] == "running"
+    assert stopped.exists()
+
+
+def test_the_stop_file_ends_a_run_and_is_removed(burnish: Burnish, stopped: Path) -> None:
+    (stopped / "optimize.stop").touch()
+    said = burnish("runs", "resume", "part", "-q", "--max-trials", "9")
+    assert said.code == 0
+    assert "stopped  stop_file: " in said.out
+    assert not (stopped / "optimize.stop").exists()
+    again = burnish("runs", "resume", "part", "-q", "--max-trials", "9")
+    assert "stopped  the strategy had nothing left to try" in again.out
+    assert "6 trials" in again.out
+
+
+def test_runs_in_two_places_under_one_name_are_told_apart(burnish: Burnish, toy: Path) -> None:
+    for place in ("a", "b c"):
+        said = burnish("optimize", str(toy), "-q", "-o", f"{place}/run", "--max-trials", "1")
+        assert said.code == 0
+    assert said.lines[-1] in (
+        "look     burnish runs show run",
+        "look     burnish runs show 'b c/run'",
+    )
+    assert burnish("runs", "show", "a/run", "--json").json["folder"].endswith("/a/run")
