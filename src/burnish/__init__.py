@@ -9,20 +9,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from burnish.core.candidates import Candidate, Origin
     from burnish.core.cases import Case, Dataset, Split, Turn
+    from burnish.core.comparisons import Pair
     from burnish.core.effects import Call, Effects, Receipt
-    from burnish.core.errors import BurnishError, Problem
+    from burnish.core.errors import BurnishError, Problem, RoleFailed
     from burnish.core.evaluations import Evaluation
     from burnish.core.gates import improves_on_minibatch, min_gain, sigma, strict
     from burnish.core.money import Spend
     from burnish.core.objectives import Constraint, Objective, Penalties, TieBreaker
     from burnish.core.outcomes import Outcome
+    from burnish.core.protocols import Description, Metric, Role, Target
     from burnish.core.scores import Score
     from burnish.core.surfaces import (
         ChoiceSurface,
         DemosSurface,
         FileSurface,
         NumberSurface,
+        Surface,
         TextSurface,
+        Value,
     )
     from burnish.core.trials import SplitResult, Trial
     from burnish.effects.budget import Budget
@@ -31,24 +35,29 @@ if TYPE_CHECKING:
     from burnish.runs.evaluating import CasePolicy
     from burnish.runs.run import Run
     from burnish.runs.setup import Setup
+    from burnish.runs.strategy import Strategy
 
 _HOMES = {
     "core.candidates": ("Candidate", "Origin"),
     "core.cases": ("Case", "Dataset", "Split", "Turn"),
+    "core.comparisons": ("Pair",),
     "core.effects": ("Call", "Effects", "Receipt"),
-    "core.errors": ("BurnishError", "Problem"),
+    "core.errors": ("BurnishError", "Problem", "RoleFailed"),
     "core.evaluations": ("Evaluation",),
     "core.gates": ("improves_on_minibatch", "min_gain", "sigma", "strict"),
     "core.money": ("Spend",),
     "core.objectives": ("Constraint", "Objective", "Penalties", "TieBreaker"),
     "core.outcomes": ("Outcome",),
+    "core.protocols": ("Description", "Metric", "Role", "Target"),
     "core.scores": ("Score",),
     "core.surfaces": (
         "ChoiceSurface",
         "DemosSurface",
         "FileSurface",
         "NumberSurface",
+        "Surface",
         "TextSurface",
+        "Value",
     ),
     "core.trials": ("SplitResult", "Trial"),
     "effects.budget": ("Budget",),
@@ -57,6 +66,7 @@ _HOMES = {
     "runs.evaluating": ("CasePolicy",),
     "runs.run": ("Run",),
     "runs.setup": ("Setup",),
+    "runs.strategy": ("Strategy",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -71,27 +81,36 @@ __all__ = [
     "Constraint",
     "Dataset",
     "DemosSurface",
+    "Description",
     "Effects",
     "Ending",
     "Evaluation",
     "FileSurface",
+    "Metric",
     "NumberSurface",
     "Objective",
     "Origin",
     "Outcome",
+    "Pair",
     "Penalties",
     "Problem",
     "Receipt",
+    "Role",
+    "RoleFailed",
     "Run",
     "Score",
     "Setup",
     "Spend",
     "Split",
     "SplitResult",
+    "Strategy",
+    "Surface",
+    "Target",
     "TextSurface",
     "TieBreaker",
     "Trial",
     "Turn",
+    "Value",
     "improves_on_minibatch",
     "min_gain",
     "optimize",

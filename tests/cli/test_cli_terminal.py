@@ -21,12 +21,12 @@ def test_the_live_view_neither_wraps_nor_tears(tmp_path: Path, width: int) -> No
     plain = re.sub(r"\x1b\[[\d;]*m", "", written)
     for moving in ("starting · thinking", "cycle 1 · words · train", "best score ", "trials "):
         assert moving in plain
-    assert re.search(r"sealed test .*16/16", plain)
+    assert re.search(r"sealed test .*8/8", plain)
     screen = Screen(width)
-    running, ending = written.split("\r\nsealed test, looked at once", 1)
+    running, mark, ending = written.partition("loss     train")
     screen.feed(running)
     assert screen.wrapped == []
-    screen.feed(f"\r\nsealed test, looked at once{ending}")
+    screen.feed(mark + ending)
     shown = [line for line in screen.lines if line]
     assert not [line for line in shown if "thinking" in line or "best score" in line]
     assert sum(line.startswith("[c1/") for line in shown) == 6

@@ -40,8 +40,8 @@ def optimize(
 ) -> None:
     """Optimise what a project file describes.
 
-    A flag wins over the file, the file over a variable such as BURNISH_MAX_TRIALS. The first
-    limit that is reached ends the run; what the sealed test will cost is set aside.
+    A flag wins over the file, the file over BURNISH_MAX_TRIALS and the like.
+    The first limit that is reached ends the run.
     """
     from burnish.cli.estimating import show_estimate
     from burnish.cli.running import Way, run_project

@@ -28,9 +28,8 @@ def print_run(name: str, *, as_json: bool) -> None:
         return
     reason = f": {run.reason}" if run.reason else ""
     typer.echo(f"{run.header.id} · {run.status}{reason}")
-    counts: dict[str, int] = {}
     for event in run.events:
-        for line in describe(event, counts, _width()):
+        for line in describe(event, _width()):
             typer.echo(line)
     typer.echo(f"\nspent    {spending(run.spent)} in {duration(run.active_seconds)}")
     if run.billed != run.spent:

@@ -14,6 +14,7 @@ BurnishError
 ├── RoleFailed          a role gave no usable answer
 ├── HoldoutLeak         text of a holdout or test case was about to reach a proposer
 ├── TargetMismatch      the strategy needs something the target does not have
+├── StrategyMisbehaved  a strategy broke the rules that make resume work
 └── Interrupted         stopped by a signal; the run can be resumed
 """
 
@@ -109,6 +110,10 @@ class HoldoutLeak(BurnishError):
 
 class TargetMismatch(BurnishError):
     """The strategy needs something that the target does not have."""
+
+
+class StrategyMisbehaved(BurnishError):
+    """A strategy broke the rules that make resume work."""
 
 
 class Interrupted(BurnishError):

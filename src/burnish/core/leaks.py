@@ -6,7 +6,7 @@ from burnish.core.cases import Case, Dataset, squeeze
 from burnish.core.content import Json
 
 TELLING = 24
-"""Shorter inputs turn up anywhere by chance."""
+"""Shorter texts turn up anywhere by chance."""
 
 
 class LeakWatch:
@@ -30,7 +30,8 @@ class LeakWatch:
 
 
 def _texts(cases: Iterable[Case]) -> list[str]:
-    return [squeeze(turn.input) for case in cases for turn in case.turns]
+    turns = (turn for case in cases for turn in case.turns)
+    return [squeeze(text) for turn in turns for text in (turn.input, turn.expected or "")]
 
 
 def _strings(value: Json) -> Iterable[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from burnish.reports.report import write_report
 from burnish.runs.driving import Ending, drive
 from burnish.runs.events import Listener
+from burnish.runs.header import NAME as HEADER
 from burnish.runs.opening import resume, start
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
@@ -25,7 +26,8 @@ def optimize(setup: Setup, folder: Path, *, listeners: Sequence[Listener] = ()) 
     """
 
     def opened() -> Run:
-        return resume(setup, folder) if folder.exists() else start(setup, folder=folder)
+        is_run = (folder / HEADER).exists()
+        return resume(setup, folder) if is_run else start(setup, folder=folder)
 
     return launch(opened, listeners)
 

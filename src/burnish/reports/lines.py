@@ -1,5 +1,6 @@
 """Progress as plain lines: one a trial, for logs and terminals that are not interactive."""
 
+import textwrap
 from collections.abc import Callable, Mapping
 
 from rich.cells import cell_len
@@ -33,19 +34,18 @@ class LineView:
     ) -> None:
         self._write = write
         self._width = width
-        self._counts: dict[str, int] = {}
 
     def event(self, event: Event) -> None:
         """Print what an event means to a person, if anything."""
-        for line in describe(event, self._counts, self._width()):
+        for line in describe(event, self._width()):
             self._write(line)
 
     def tick(self, tick: Tick) -> None:
         """Cases are too many for lines."""
 
 
-def describe(event: Event, counts: dict[str, int], width: int) -> list[str]:
-    """The lines for an event. `counts` numbers the trials of each phase."""
+def describe(event: Event, width: int) -> list[str]:
+    """The lines for an event."""
     data = event.data
     match event.kind:
         case "run_started":
@@ -53,27 +53,26 @@ def describe(event: Event, counts: dict[str, int], width: int) -> list[str]:
         case "run_resumed":
             return [_beginning(data), _going_on(data.get("trials_recorded"))]
         case "phase_started":
-            counts.clear()
             return [_rule(f"cycle {data.get('cycle')} · {data.get('phase')}", width)]
         case "trial_recorded" if data.get("phase") == BASELINE:
             return [_baseline(data)]
         case "trial_recorded":
-            phase = str(data.get("phase"))
-            counts[phase] = counts.get(phase, 0) + 1
-            return [trial_line(data, counts[phase], width)]
+            return [trial_line(data, width)]
         case "sealed_test":
             sealed = codec(SealedResult).decode(dict(data))
-            return ["", f"sealed test, looked at once: {sealed_words(sealed)}"]
+            return ["", *_wrapped(f"sealed test, looked at once: {sealed_words(sealed)}", width)]
         case "warning":
-            return [f"! {visible(str(data.get('message')))}"]
+            return _wrapped(f"! {visible(str(data.get('message')))}", width)
         case _:
             return []
 
 
-def trial_line(data: Mapping[str, Json], index: int, width: int) -> str:
+def trial_line(data: Mapping[str, Json], width: int) -> str:
     """One trial in one line; what matters least is left out where there is no room."""
     phase = str(data.get("phase") or "trial")
-    label = f"[c{data.get('cycle')}/{phase[0]} {index:>2}]"
+    # Which of its phase it is; runs of an earlier burnish say only which of all.
+    index = data.get("index", data.get("trial"))
+    label = f"[c{data.get('cycle')}/{phase[0]} {index!s:>2}]"
     note = data.get("note") or ", ".join(map(str, _list(data.get("touched"))))
     name = f"{label} {padded(str(note), 17)}"
     accepted = data.get("accepted") is True
@@ -130,6 +129,10 @@ def _going_on(recorded: Json) -> str:
     return (
         f"going on {f'after {after}' if trials >= 0 else 'from the start'}; nothing is paid twice"
     )
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, max(20, width), subsequent_indent="  ")
 
 
 def _rule(title: str, width: int) -> str:

@@ -56,5 +56,6 @@ async def ask_once(
         codec=_ReplyCodec(role.answers),
         draw=draw,
         estimate=role.estimate(request) if role.leaf else NOTHING,
+        otherwise=lambda error: Reply(failure=error.message),
     )
     return await scope.once(call, perform)

@@ -84,8 +84,8 @@ class RunDirectory:
         """Write a candidate's files and make it the best; the same again changes nothing."""
         name = f"iter-{number:02d}"
         home = self.folder / CANDIDATES / name
-        for relative, content in sorted(files.items()):
-            path = home / relative
+        for relative, exported in sorted(files.items()):
+            path, content = home / relative, self._without_secrets(exported)
             if not path.exists() or path.read_bytes() != content:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_atomic(path, content)
@@ -93,6 +93,13 @@ class RunDirectory:
         if not link.is_symlink() or str(link.readlink()) != name:
             link_atomic(link, name)
         return home
+
+    def _without_secrets(self, content: bytes) -> bytes:
+        """The file without known secrets. What only looks like one may be a user's example."""
+        try:
+            return self.redactor.without_known(content.decode()).encode()
+        except UnicodeDecodeError:
+            return content
 
     def close(self) -> None:
         """Let go of the journal and the lock."""

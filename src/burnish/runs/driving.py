@@ -57,7 +57,7 @@ async def drive(run: Run) -> Ending:
     run.announce(kind, f"session:{session}", _beginning(run))
     try:
         reason = await _search(run)
-        sealed = None if reason.code == "signal" else await _sealed_test(run)
+        sealed = await _sealed_test(run) if _worth_testing(run, reason) else None
     except BurnishError as error:
         kind = "run_interrupted" if isinstance(error, Interrupted) else "run_failed"
         run.announce(kind, f"session:{session}:failed", {"reason": str(error)})
@@ -96,9 +96,15 @@ async def _search(run: Run) -> StopReason:
     return run.stopped or FINISHED
 
 
-async def _sealed_test(run: Run) -> SealedResult | None:
-    if not run.dataset.test:
-        return None
+def _worth_testing(run: Run, reason: StopReason) -> bool:
+    """Not before there is a baseline, not when the search will go on, not at unknown prices."""
+    unfit = {"signal", "price_unknown"}
+    return (
+        bool(run.dataset.test) and run.standing.tracked_candidates > 0 and reason.code not in unfit
+    )
+
+
+async def _sealed_test(run: Run) -> SealedResult:
     repeats = run.setup.test_repeats
     baseline = run.target.baseline
     before = await run.evaluate(baseline, split=Split.TEST, repeats=repeats)

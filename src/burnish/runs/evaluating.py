@@ -176,9 +176,11 @@ class Evaluator:
     async def _scores(
         self, case: Case, outcome: Outcome, run_key: str, scope: Scope
     ) -> tuple[Score, ...]:
+        if outcome.missing and outcome.failure is not None:
+            return self._no_scores(outcome.failure.message)
         if outcome.failure is not None:
-            make = Score.of_nothing if outcome.missing else Score.of_failure
-            return tuple(make(metric.name, outcome.failure.message) for metric in self._metrics)
+            reason = outcome.failure.message
+            return tuple(Score.of_failure(metric.name, reason) for metric in self._metrics)
         if not self._metrics:
             return ()
         call = Call(
@@ -187,9 +189,13 @@ class Evaluator:
             codec=codec(Scores),
             estimate=NOTHING,
             computed=True,
+            otherwise=lambda error: Scores(scores=self._no_scores(error.message)),
         )
         kept = await scope.once(call, lambda effects: self._grade(case, outcome, effects))
         return kept.scores
+
+    def _no_scores(self, reason: str) -> tuple[Score, ...]:
+        return tuple(Score.of_nothing(metric.name, reason) for metric in self._metrics)
 
     async def _grade(self, case: Case, outcome: Outcome, effects: Effects) -> Receipt[Scores]:
         scores: list[Score] = []

@@ -1,6 +1,8 @@
 """A Run: what a strategy sees of the world."""
 
+import json
 import random
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -9,9 +11,16 @@ from typing import TypeVar
 from burnish.core.candidates import Candidate
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.codec import codec
-from burnish.core.content import Json
+from burnish.core.content import Json, canonical
 from burnish.core.effects import Call, Effects, Receipt, Scope
-from burnish.core.errors import HoldoutLeak, Problem, ReplayDiverged, RoleFailed, SealedTestRead
+from burnish.core.errors import (
+    HoldoutLeak,
+    Problem,
+    ReplayDiverged,
+    RoleFailed,
+    SealedTestRead,
+    StrategyMisbehaved,
+)
 from burnish.core.evaluations import Evaluation
 from burnish.core.leaks import LeakWatch
 from burnish.core.money import NOTHING, Spend, total
@@ -19,7 +28,7 @@ from burnish.core.objectives import Objective
 from burnish.core.protocols import Role, Target
 from burnish.core.randomness import stream
 from burnish.core.screening import screen
-from burnish.core.stopping import Standing, StopReason
+from burnish.core.stopping import FINISHED, Standing, StopReason
 from burnish.core.trials import Proposal, Trial, TrialRow
 from burnish.effects.budget import Budget, Meter
 from burnish.effects.executors import AsyncioExecutor
@@ -78,6 +87,7 @@ class Run:
         self._trial = 0
         self._seen: set[str] = {setup.target.baseline.id}
         self._asked: list[Proposal] = []
+        self._in_phase = Counter[tuple[int, str]]()
         self._spent_before = NOTHING
         self._seconds_before = directory.journal.active_seconds
         self._teller = Teller(directory)
@@ -253,8 +263,18 @@ class Run:
         What the sealed test will cost is set aside from the start.
         """
         reason = self._stops.look(self.standing, need + self.reserve, replaying=self.replaying)
+        if not self.replaying:
+            reason = self._stopped_before() or reason
         self.stopped = self.stopped or reason
         return reason
+
+    def _stopped_before(self) -> StopReason | None:
+        """Why the search ended when the sealed test was begun and not read to the end."""
+        journal = self.directory.journal
+        begun = journal.mark("sealed_read")
+        if begun is None or journal.mark("sealed_done") is not None:
+            return None
+        return codec(StopReason).decode(json.loads(begun))
 
     @property
     def reserve(self) -> Spend:
@@ -272,6 +292,12 @@ class Run:
 
     def record(self, trial: Trial) -> TrialRow:
         """Put a trial on disk, accepted or not, before the next decision."""
+        if self.stopped is not None:
+            raise StrategyMisbehaved(
+                f"a trial was recorded after the run was told to stop ({self.stopped.code})",
+                remedy="once stop_reason gives a reason, a trial is finished or dropped whole: "
+                "a resume with more budget could not tell where it was cut",
+            )
         number, spent = self._trial, self._meter.spent
         journal = self.directory.journal
         row = TrialRow(
@@ -287,11 +313,21 @@ class Run:
         self._standing = after(self._standing, row.trial)
         self._seen.add(row.trial.candidate.id)
         self._trial += 1
-        self.announce("trial_recorded", f"trial:{number}", summary(row, self._standing))
+        self._in_phase[row.trial.cycle, row.trial.phase] += 1
+        index = self._in_phase[row.trial.cycle, row.trial.phase]
+        self.announce("trial_recorded", f"trial:{number}", summary(row, self._standing, index))
         return row
 
     def advance(self, candidate: Candidate) -> None:
-        """Make a candidate the incumbent, and write it where the user can adopt it."""
+        """Make a candidate the incumbent, and write it where the user can adopt it.
+
+        It belongs to the trial that was recorded last.
+        """
+        if not self._trial:
+            raise StrategyMisbehaved(
+                "a candidate was made the incumbent before any trial was recorded",
+                remedy="record the trial first: it says why",
+            )
         self.incumbent = candidate
         number = self._trial - 1
         home = self.directory.export(number, self.target.export(candidate))
@@ -338,7 +374,8 @@ class Run:
 
     def _read_sealed_test(self) -> None:
         if not self.directory.journal.sealed_read:
-            self.directory.journal.set_mark("sealed_read", now())
+            why = codec(StopReason).encode(self.stopped or FINISHED)
+            self.directory.journal.set_mark("sealed_read", canonical(why).decode())
 
     def _recorded(self, row: TrialRow) -> TrialRow:
         if self.directory.journal.sealed_read:

@@ -69,11 +69,12 @@ class Teller:
         return seen
 
 
-def summary(row: TrialRow, standing: Standing) -> dict[str, Json]:
-    """What a progress view says about a trial."""
+def summary(row: TrialRow, standing: Standing, index: int) -> dict[str, Json]:
+    """What a progress view says about a trial, which is the `index`-th of its phase."""
     trial, decision = row.trial, row.trial.decision
     return {
         "trial": row.number,
+        "index": index,
         "cycle": trial.cycle,
         "phase": trial.phase,
         "touched": list(trial.touched),

@@ -54,7 +54,7 @@ class Redactor:
         """The text without secrets; doing it again changes nothing."""
         # What is left after a replacement may have become a shape of its own. Each round takes
         # characters away and never touches a marker, so there is a last one.
-        while (redacted := without_shapes(self._without_known(value))) != value:
+        while (redacted := without_shapes(self.without_known(value))) != value:
             value = redacted
         return value
 
@@ -87,7 +87,8 @@ class Redactor:
             redacted[name] = MARKER if _is_kept_secret(key, value) else self.json(value)
         return redacted
 
-    def _without_known(self, text: str) -> str:
+    def without_known(self, text: str) -> str:
+        """The text without the secrets that are known by value, whatever else it looks like."""
         for form in self._forms:
             if form in text:
                 parts = text.split(MARKER)

@@ -37,6 +37,9 @@ def sigma(
     if holdout is None or not made.accepted:
         return settle(made, seen, turns=_train_turns(made, seen, accept_sigma))
     held = compare(holdout, objective, max_missing=max_missing, also=also)
+    broken = broken_constraint("sigma", objective, held.candidate)
+    if broken is not None:
+        return settle(broken, seen, held)
     passed, made = made, _on_holdout(made, held, accept_sigma)
     turns = _holdout_turns(made, held, accept_sigma)
     if made.accepted:
