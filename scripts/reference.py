@@ -24,7 +24,6 @@ import burnish
 import burnish.testing
 from burnish.cli.main import app
 from burnish.core import errors, protocols
-from burnish.runs import strategy
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / "docs" / "reference"
@@ -78,11 +77,6 @@ def _help(path: Sequence[str]) -> str:
 
 # -- Python --------------------------------------------------------------------------------
 
-_EXTENSIONS = (
-    *(getattr(protocols, name) for name in ("Target", "Metric", "Role", "Executor")),
-    strategy.Strategy,
-    protocols.Description,
-)
 
 
 def python() -> str:
@@ -90,14 +84,13 @@ def python() -> str:
     parts = [
         "# Python",
         "",
-        "Every name that `burnish` offers, then the protocols that extensions implement, then",
-        "`burnish.testing`. Data classes are frozen and take their fields by keyword only.",
+        "Every name that `burnish` offers, the protocols that extensions implement among them,",
+        "then `burnish.testing`. Data classes are frozen and take their fields by keyword only.",
     ]
     for name in burnish.__all__:
         parts += _described(name, getattr(burnish, name))
-    parts += ["", "# Protocols", "", "What a target, a metric, a role, a strategy must have."]
-    for kind in _EXTENSIONS:
-        parts += _described(kind.__name__, kind)
+    parts += ["", "# Executors", "", "What runs cases elsewhere than on this machine's loop."]
+    parts += _described("Executor", protocols.Executor)
     parts += ["", "# burnish.testing", "", "Doubles and contract tests."]
     for name in burnish.testing.__all__:
         parts += _described(name, getattr(burnish.testing, name))

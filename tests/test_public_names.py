@@ -17,18 +17,15 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_importing_burnish_loads_nothing_heavy() -> None:
-    code = (
-        "import burnish, sys; "
-        "print([m for m in ('pydantic', 'rich', 'typer', 'asyncio', 'sqlite3') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert loaded_by("import burnish", {"pydantic", "rich", "typer", "asyncio", "sqlite3"}) == []
 
 
 def test_help_loads_nothing_heavy() -> None:
-    code = (
-        "import sys, burnish.cli; "
-        "print([m for m in ('pydantic', 'ruamel', 'asyncio', 'sqlite3') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert loaded_by("import burnish.cli", {"pydantic", "ruamel", "asyncio", "sqlite3"}) == []
+
+
+def loaded_by(code: str, heavy: set[str]) -> list[str]:
+    """The heavy modules that a fresh Python has loaded after this code."""
+    told = f"{code}; import sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    return sorted(heavy.intersection(done.stdout.split()))

@@ -10,18 +10,19 @@ from burnish import (
     Evaluation,
     NumberSurface,
     Origin,
+    Pair,
     Problem,
+    Role,
     Run,
     Spend,
     Split,
     SplitResult,
+    Target,
     Trial,
     improves_on_minibatch,
     min_gain,
 )
-from burnish.core.comparisons import Pair
 from burnish.core.content import short_id
-from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import Surface, Value
 
 

@@ -11,6 +11,7 @@ from burnish import (
     Candidate,
     Case,
     ChoiceSurface,
+    Description,
     Effects,
     NumberSurface,
     Origin,
@@ -19,7 +20,6 @@ from burnish import (
     Receipt,
     Spend,
 )
-from burnish.core.protocols import Description
 from burnish.core.surfaces import Surface
 
 

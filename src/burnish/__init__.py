@@ -24,9 +24,7 @@ if TYPE_CHECKING:
         DemosSurface,
         FileSurface,
         NumberSurface,
-        Surface,
         TextSurface,
-        Value,
     )
     from burnish.core.trials import SplitResult, Trial
     from burnish.effects.budget import Budget
@@ -55,9 +53,7 @@ _HOMES = {
         "DemosSurface",
         "FileSurface",
         "NumberSurface",
-        "Surface",
         "TextSurface",
-        "Value",
     ),
     "core.trials": ("SplitResult", "Trial"),
     "effects.budget": ("Budget",),
@@ -104,13 +100,11 @@ __all__ = [
     "Split",
     "SplitResult",
     "Strategy",
-    "Surface",
     "Target",
     "TextSurface",
     "TieBreaker",
     "Trial",
     "Turn",
-    "Value",
     "improves_on_minibatch",
     "min_gain",
     "optimize",

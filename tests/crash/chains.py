@@ -18,6 +18,7 @@ from burnish.testing import CallCounter
 from burnish.testing.stories import story
 
 ROOT = Path(__file__).parents[2]
+CHILD = (sys.executable, "-m", "tests.crash.child")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +42,11 @@ class Chain:
     def attempt(self, *flags: str, concurrency: int = 4) -> Ended:
         """One process. Whatever was journaled before it must not be called by it."""
         known, before = self._journaled(), len(self.calls)
-        seed = random.randrange(2**32)
+        seed, home = random.randrange(2**32), self.folder.parent / "home"
         done = subprocess.run(
-            [sys.executable, "-m", "tests.crash.child", str(self.folder)]
-            + ["--concurrency", str(concurrency), *flags],
+            [*CHILD, str(self.folder), f"--concurrency={concurrency}", *flags],
             cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            env={**os.environ, "PYTHONHASHSEED": str(seed), "BURNISH_HOME": str(home)},
             capture_output=True,
             text=True,
             timeout=120,
@@ -57,7 +57,7 @@ class Chain:
         killed = done.returncode == -signal.SIGKILL
         self.kills += killed
         self.most_at_once = max(self.most_at_once, concurrency)
-        told = json.loads(done.stdout) if done.returncode == 0 else {}
+        told: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
         return Ended(killed=killed, told=told, errors=done.stderr, code=done.returncode)
 
     def until_it_ends(self, attempts: Iterable[tuple[str, ...]], *always: str) -> Ended:

@@ -76,3 +76,8 @@ def small_files(limit: int) -> Generator[None, None, None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def files_in(folder: Path) -> list[Path]:
+    """Every file below a folder."""
+    return [path for path in folder.rglob("*") if path.is_file()]

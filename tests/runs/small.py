@@ -96,7 +96,7 @@ def longer(candidate: Candidate) -> Candidate:
     return candidate.child({"text": text}, origin=Origin(by="test", note=text))
 
 
-def small(  # noqa: PLR0913
+def small(
     *,
     steps: Callable[[Run], Awaitable[None]] = nothing,
     agent: Callable[[Candidate, Case, int], Any] = answer,

@@ -68,7 +68,7 @@ async def test_nothing_leads_before_it_is_recorded(tmp_path: Path) -> None:
 
 async def test_a_role_that_answers_half_a_character_has_failed(tmp_path: Path) -> None:
     role = ScriptedRole(
-        name="critic", respond=lambda *_: "half \ud83d", request_type=str, answer_type=str
+        name="critic", respond=lambda _, __: "half \ud83d", request_type=str, answer_type=str
     )
 
     async def steps(run: Run) -> None:
@@ -80,7 +80,7 @@ async def test_a_role_that_answers_half_a_character_has_failed(tmp_path: Path) -
 
 async def test_law_3_long_answers_of_holdout_are_watched_too(tmp_path: Path) -> None:
     secret = Case.single("short?", "the answer nobody may give away", name="s1")
-    role = ScriptedRole(name="critic", respond=lambda *_: "", request_type=str, answer_type=str)
+    role = ScriptedRole(name="critic", respond=lambda _, __: "", request_type=str, answer_type=str)
 
     async def steps(run: Run) -> None:
         await run.ask(role, "I know The Answer nobody may  give away")

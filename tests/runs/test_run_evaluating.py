@@ -114,7 +114,9 @@ async def test_law_4_the_agents_own_timeout_error_is_not_the_time_limit(tmp_path
 
 
 async def test_law_4_output_that_is_no_text_is_the_agents_failure(tmp_path: Path) -> None:
-    found = await evaluated(small(agent=lambda *_: "half \ud83d of a pair"), tmp_path / "run")
+    found = await evaluated(
+        small(agent=lambda _, __, ___: "half \ud83d of a pair"), tmp_path / "run"
+    )
     result = only_result(found, "t0")
     assert result.outcome.failed
     assert "cannot be kept as JSON" in result.scores[0].reason

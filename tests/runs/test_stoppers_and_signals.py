@@ -3,7 +3,8 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -150,7 +151,7 @@ async def test_handlers_are_put_back(tmp_path: Path) -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def _signalling(times: int, number: signal.Signals) -> Callable[[Run], object]:
+def _signalling(times: int, number: signal.Signals) -> Callable[[Run], Awaitable[None]]:
     async def steps(run: Run) -> None:
         for _ in range(10):
             if run.stop_reason() is not None:
@@ -183,7 +184,7 @@ async def test_the_toy_strategy_keeps_the_contract_with_blocks_and_outages(tmp_p
     def rough() -> Setup:
         setup = toy(outage_rate=0.05, crash_rate=0.05)
         strategy = Climb(proposer=proposer(), max_cycles=2, trials_per_phase=2, block_size=3)
-        return Setup(**{**vars(setup), "strategy": strategy})
+        return replace(setup, strategy=strategy)
 
     await check_strategy(rough, tmp_path)
 

@@ -31,25 +31,27 @@ from burnish.testing import (
 from tests.runs.small import TRAIN, add_letters, small
 
 
-def good() -> ScriptedTarget:
-    return ScriptedTarget(
-        respond=lambda *_: "yes",
+def made(kind: type[ScriptedTarget], *, leaf: bool = True) -> ScriptedTarget:
+    return kind(
+        respond=lambda _, __, ___: "yes",
         surfaces=(TextSurface(id="text", max_chars=10),),
         values={"text": "hello"},
+        leaf=leaf,
     )
+
+
+def silent(candidate: Candidate, case: Case, draw: int) -> Outcome:
+    return Outcome(replies=())
+
+
+def good() -> ScriptedTarget:
+    return made(ScriptedTarget)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Escapes(ScriptedTarget):
     def export(self, candidate: Candidate) -> Mapping[str, bytes]:
         return {"../agent.yaml": b""}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Counts(ScriptedTarget):
-    """A composite that also bills itself."""
-
-    leaf: bool = False
 
 
 async def test_a_good_target_passes() -> None:
@@ -63,9 +65,9 @@ async def test_a_good_target_passes() -> None:
         (replace(good(), values={"text": "x" * 11}), "out of its own bounds"),
         (replace(good(), surfaces=(*good().surfaces, *good().surfaces)), "same id"),
         (replace(good(), price=NOTHING), "its run is a call"),
-        (replace(good(), respond=lambda *_: Outcome(replies=())), "one reply a turn"),
-        (Escapes(**vars(good())), "leaves the candidate's folder"),
-        (Counts(**{**vars(good()), "leaf": False}), "counts twice"),
+        (replace(good(), respond=silent), "one reply a turn"),
+        (made(Escapes), "leaves the candidate's folder"),
+        (made(ScriptedTarget, leaf=False), "counts twice"),
     ],
 )
 async def test_a_bad_target_is_caught(target: ScriptedTarget, sentence: str) -> None:

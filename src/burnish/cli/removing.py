@@ -31,7 +31,7 @@ def remove(name: str, *, yes: bool) -> None:
             f"cannot remove {error.filename or folder}: {error.strerror}",
             remedy="check who owns it and its mode: `ls -ld`",
         ) from error
-    forget_run(folder.name)
+    forget_run(folder)
     typer.echo(f"removed {folder}")
 
 

@@ -12,9 +12,10 @@ from burnish.core.codec import codec
 from burnish.core.errors import ConfigError, Problem
 from burnish.effects.journal_reader import EffectRow
 from burnish.reports.lines import WIDTH, describe
-from burnish.reports.reading import RunRecord, opened_journal
+from burnish.reports.reading import RunRecord
 from burnish.reports.trial_page import trial_page
 from burnish.reports.words import duration, shorten, spending
+from burnish.runs.directory import look_into
 from burnish.runs.header import Header
 from burnish.runs.index import find_run
 from burnish.runs.ledger import trial_line
@@ -59,7 +60,7 @@ def print_calls(name: str, *, trial: int | None, as_json: bool) -> None:
     """The journal: every call with its key, what it was made of, and what it cost."""
     folder = find_run(name)
     Header.read(folder)
-    with opened_journal(folder) as journal:
+    with look_into(folder) as journal:
         rows = (row for row in journal.effects() if trial is None or row.trial == trial)
         if as_json:
             for row in rows:

@@ -56,17 +56,18 @@ class Journal:
         self._wal = not is_network_file_system(folder)
         self._reader = self._connect()
         schema.prepare(self._reader, self.path)
-        for statement in _LOSE:
-            self._reader.execute(statement)
-        self._session = self._begin_session()
-        self.active_before = schema.one(
-            self._reader, "SELECT COALESCE(SUM(active), 0) FROM sessions"
-        )
-        self.trials_recorded = int(schema.one(self._reader, "SELECT COUNT(*) FROM trials"))
-        rows = self._reader.execute("SELECT label, number FROM checks")
-        self._continued = {str(label): int(number) for label, number in rows}
-        self.sealed_read = self.mark("sealed_read") is not None
-        self._billed = schema.billed(self._reader)
+        with schema.reading(self.path):
+            for statement in _LOSE:
+                self._reader.execute(statement)
+            self._session = self._begin_session()
+            self.active_before = schema.one(
+                self._reader, "SELECT COALESCE(SUM(active), 0) FROM sessions"
+            )
+            self.trials_recorded = int(schema.one(self._reader, "SELECT COUNT(*) FROM trials"))
+            rows = self._reader.execute("SELECT label, number FROM checks")
+            self._continued = {str(label): int(number) for label, number in rows}
+            self.sealed_read = self.mark("sealed_read") is not None
+            self._billed = schema.billed(self._reader)
         self._opened = time.monotonic()
         self._writer = Writer(self._connect, name=str(self.path))
         self._writer.before_commit = self._keep_time
@@ -75,12 +76,13 @@ class Journal:
 
     def find(self, key: str) -> Stored | None:
         """A completed effect, or None."""
-        row = self._reader.execute(
-            f"SELECT value, nested, missing, {AMOUNTS} FROM effects "
-            "WHERE key = ? AND value IS NOT NULL",
-            (bytes.fromhex(key),),
-        ).fetchone()
-        return None if row is None else self._stored(key, row)
+        with schema.reading(self.path):
+            row = self._reader.execute(
+                f"SELECT value, nested, missing, {AMOUNTS} FROM effects "
+                "WHERE key = ? AND value IS NOT NULL",
+                (bytes.fromhex(key),),
+            ).fetchone()
+            return None if row is None else self._stored(key, row)
 
     async def note(self, call: Call[Any], *, trial: int, request: bytes) -> None:
         """Say, on disk, that a paid effect starts."""
@@ -139,12 +141,16 @@ class Journal:
 
     def trial(self, number: int) -> bytes | None:
         """A recorded trial, or None."""
-        row = self._reader.execute("SELECT body FROM trials WHERE number = ?", (number,)).fetchone()
-        return None if row is None else self._packing.unpack(row[0])
+        sql = "SELECT body FROM trials WHERE number = ?"
+        with schema.reading(self.path):
+            row = self._reader.execute(sql, (number,)).fetchone()
+            return None if row is None else self._packing.unpack(row[0])
 
     def add_event(self, key: str, body: bytes) -> tuple[bool, bool]:
         """Keep an event under its stable key; whether it is new, and whether it was delivered."""
-        row = self._reader.execute("SELECT delivered FROM events WHERE key = ?", (key,)).fetchone()
+        sql = "SELECT delivered FROM events WHERE key = ?"
+        with schema.reading(self.path):
+            row = self._reader.execute(sql, (key,)).fetchone()
         if row is not None:
             return False, bool(row[0])
         self._writer.write("INSERT INTO events (key, body) VALUES (?, ?)", (key, body))
@@ -168,8 +174,9 @@ class Journal:
 
     def mark(self, name: str) -> str | None:
         """A mark that was set, or None."""
-        row = self._reader.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-        return None if row is None else str(row[0])
+        with schema.reading(self.path):
+            row = self._reader.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+            return None if row is None else str(row[0])
 
     def set_mark(self, name: str, value: str) -> None:
         """Set a mark; on disk when this returns."""

@@ -5,10 +5,9 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from burnish.core.content import Json
-from burnish.core.errors import JournalTrouble
 from burnish.core.money import Spend
 from burnish.effects import schema
 from burnish.effects.packing import Packing
@@ -34,14 +33,21 @@ class JournalReader:
 
     def __init__(self, folder: Path) -> None:
         self._packing = Packing(folder / "blobs")
-        path = folder / schema.NAME
-        if not path.exists():
-            raise JournalTrouble(f"there is no journal at {path}")
-        try:
-            self._db = sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True)
-            schema.check_schema(self._db, path)
-        except sqlite3.Error as error:
-            raise schema.unreadable(path, error) from error
+        self.path = folder / schema.NAME
+        with schema.reading(self.path):
+            self._db = self._open()
+            schema.check_schema(self._db, self.path)
+
+    def _open(self) -> sqlite3.Connection:
+        """The journal; an empty one where the run was killed before it had any tables."""
+        if self.path.exists():
+            db = sqlite3.connect(f"file:{_quoted(self.path)}?mode=ro", uri=True)
+            if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'sessions'").fetchone():
+                return db
+            db.close()
+        db = sqlite3.connect(":memory:")
+        schema.prepare(db, self.path)
+        return db
 
     def __enter__(self) -> "JournalReader":
         return self
@@ -51,53 +57,62 @@ class JournalReader:
 
     def find(self, key: str) -> tuple[bytes, bool] | None:
         """A completed effect's value and whether it is missing, or None."""
-        row = self._db.execute(
-            "SELECT value, missing FROM effects WHERE key = ? AND value IS NOT NULL",
-            (bytes.fromhex(key),),
-        ).fetchone()
-        return None if row is None else (self._packing.unpack(row[0]), bool(row[1]))
+        sql = "SELECT value, missing FROM effects WHERE key = ? AND value IS NOT NULL"
+        with schema.reading(self.path):
+            row = self._db.execute(sql, (bytes.fromhex(key),)).fetchone()
+            return None if row is None else (self._packing.unpack(row[0]), bool(row[1]))
 
     def effects(self) -> Iterator[EffectRow]:
         """Every effect, in the order in which they were started."""
-        rows = self._db.execute(
+        sql = (
             "SELECT key, kind, trial, draw, request, value IS NULL, missing, imported, "
             f"{AMOUNTS} FROM effects ORDER BY id"
         )
-        for key, kind, trial, draw, request, unfinished, missing, imported, *amounts in rows:
-            states = (("in flight", unfinished), ("missing", missing), ("imported", imported))
-            yield EffectRow(
-                key=cast("bytes", key).hex(),
-                kind=kind,
-                trial=trial,
-                draw=draw,
-                request=json.loads(self._packing.unpack(request)) if request else None,
-                spend=Spend.of(amounts),
-                state=next((name for name, holds in states if holds), "done"),
-            )
+        with schema.reading(self.path):
+            for row in self._db.execute(sql):
+                yield self._effect(*row)
+
+    def _effect(self, *row: Any) -> EffectRow:
+        key, kind, trial, draw, request, unfinished, missing, imported, *amounts = row
+        states = (("in flight", unfinished), ("missing", missing), ("imported", imported))
+        return EffectRow(
+            key=cast("bytes", key).hex(),
+            kind=kind,
+            trial=trial,
+            draw=draw,
+            request=json.loads(self._packing.unpack(request)) if request else None,
+            spend=Spend.of(amounts),
+            state=next((name for name, holds in states if holds), "done"),
+        )
 
     def trials(self) -> Iterator[bytes]:
         """Every trial, in order."""
-        for (body,) in self._db.execute("SELECT body FROM trials ORDER BY number"):
-            yield self._packing.unpack(body)
+        with schema.reading(self.path):
+            for (body,) in self._db.execute("SELECT body FROM trials ORDER BY number"):
+                yield self._packing.unpack(body)
 
     def events(self) -> Iterator[bytes]:
         """Every event, in order."""
-        for (body,) in self._db.execute("SELECT body FROM events ORDER BY id"):
-            yield cast("bytes", body)
+        with schema.reading(self.path):
+            for (body,) in self._db.execute("SELECT body FROM events ORDER BY id"):
+                yield cast("bytes", body)
 
     def marks(self) -> dict[str, str]:
         """Every mark."""
-        return {str(k): str(v) for k, v in self._db.execute("SELECT name, value FROM meta")}
+        with schema.reading(self.path):
+            return {str(k): str(v) for k, v in self._db.execute("SELECT name, value FROM meta")}
 
     @property
     def billed(self) -> Spend:
         """Everything that was started."""
-        return schema.billed(self._db)
+        with schema.reading(self.path):
+            return schema.billed(self._db)
 
     @property
     def active_seconds(self) -> float:
         """The time the run was driven."""
-        return schema.one(self._db, "SELECT COALESCE(SUM(active), 0) FROM sessions")
+        with schema.reading(self.path):
+            return schema.one(self._db, "SELECT COALESCE(SUM(active), 0) FROM sessions")
 
 
 def _quoted(path: Path) -> str:

@@ -11,6 +11,7 @@ from burnish.core.errors import NotJournalable, ReplayDiverged, SealedTestRead
 from burnish.core.money import NOTHING, Spend
 from burnish.effects.journal import Journal, Stored
 from burnish.effects.journal_reader import JournalReader
+from burnish.effects.schema import reading
 from burnish.system import Redactor
 
 T = TypeVar("T")
@@ -135,6 +136,8 @@ class JournaledEffects:
     ) -> Stored:
         """Take a result from the earlier run: it was paid there, so it costs nothing here."""
         value, missing = earlier
+        with reading(self.journal.path):
+            data = json.loads(value)
         await self.journal.complete(
             call,
             trial=scope.trial,
@@ -145,7 +148,7 @@ class JournaledEffects:
             missing=missing,
             imported=True,
         )
-        return Stored(value=json.loads(value), spends={call.key: NOTHING}, missing=missing)
+        return Stored(value=data, spends={call.key: NOTHING}, missing=missing)
 
 
 class JournalScope:
@@ -161,4 +164,5 @@ class JournalScope:
         """The result of `call`, as the journal keeps it, also the first time."""
         stored = await self._effects.result(call, perform, self)
         self.used.update(stored.spends)
-        return call.codec.decode(stored.value)
+        with reading(self._effects.journal.path):
+            return call.codec.decode(stored.value)

@@ -6,6 +6,8 @@ complete are moved to `lost`. So *billed* is the sum over both tables, at any in
 """
 
 import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from burnish.core.errors import FileTrouble, JournalTrouble
@@ -63,8 +65,9 @@ def prepare(db: sqlite3.Connection, path: Path) -> None:
 
 def check_schema(db: sqlite3.Connection, path: Path) -> None:
     """Refuse a journal that a newer burnish wrote."""
-    row = db.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
-    found = 0 if row is None else int(row[0])
+    with reading(path):
+        row = db.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
+        found = 0 if row is None else int(row[0])
     if found > SCHEMA:
         raise JournalTrouble(
             f"{path} was written by a newer burnish "
@@ -73,7 +76,16 @@ def check_schema(db: sqlite3.Connection, path: Path) -> None:
         )
 
 
-def unreadable(path: Path, error: sqlite3.Error) -> FileTrouble | JournalTrouble:
+@contextmanager
+def reading(path: Path) -> Generator[None, None, None]:
+    """Whatever a damaged journal makes Python raise becomes one clear error."""
+    try:
+        yield
+    except (sqlite3.Error, ValueError, TypeError, AttributeError) as error:
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: Exception) -> FileTrouble | JournalTrouble:
     """The error for a journal that cannot be opened or is none."""
     if isinstance(error, sqlite3.OperationalError):
         return FileTrouble(
@@ -81,9 +93,13 @@ def unreadable(path: Path, error: sqlite3.Error) -> FileTrouble | JournalTrouble
             remedy="check that the folder exists, is writable and has space left",
         )
     return JournalTrouble(
-        f"{path} is not a journal: {error}",
+        f"{path} is damaged, or not a journal: {_first_line(error)}",
         remedy="restore it from a backup, or start a new run",
     )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def one(db: sqlite3.Connection, sql: str) -> float:

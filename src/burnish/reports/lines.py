@@ -61,6 +61,8 @@ def describe(event: Event, width: int) -> list[str]:
         case "sealed_test":
             sealed = codec(SealedResult).decode(dict(data))
             return ["", *_wrapped(f"sealed test, looked at once: {sealed_words(sealed)}", width)]
+        case "stopping":
+            return _wrapped("stopping when this trial is done; once more stops at once", width)
         case "warning":
             return _wrapped(f"! {visible(str(data.get('message')))}", width)
         case _:

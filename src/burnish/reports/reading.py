@@ -1,20 +1,13 @@
 """A run as it lies on disk, read without disturbing whoever drives it."""
 
-import sqlite3
-import zlib
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from burnish.core.candidates import Candidate
 from burnish.core.codec import codec
-from burnish.core.errors import JournalTrouble
 from burnish.core.money import Spend, total
 from burnish.core.trials import SplitResult, TrialRow
-from burnish.effects.journal_reader import JournalReader
-from burnish.effects.schema import NAME as JOURNAL
-from burnish.runs.directory import LOCK, events, trial_rows
+from burnish.runs.directory import LOCK, events, look_into, trial_rows
 from burnish.runs.driving import SealedResult
 from burnish.runs.events import Event
 from burnish.runs.header import Header
@@ -26,19 +19,6 @@ _ENDS = {
     "run_interrupted": "interrupted",
     "run_failed": "failed",
 }
-
-
-@contextmanager
-def opened_journal(folder: Path) -> Generator[JournalReader, None, None]:
-    """A run's journal for looking; one that is damaged inside is said to be."""
-    try:
-        with JournalReader(folder) as journal:
-            yield journal
-    except (sqlite3.Error, zlib.error, ValueError) as error:
-        raise JournalTrouble(
-            f"the journal {folder / JOURNAL} is damaged: {error}",
-            remedy="restore it from a backup, or start a new run",
-        ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +38,7 @@ class RunRecord:
     def read(cls, folder: Path) -> "RunRecord":
         """Read a run's folder."""
         header = Header.read(folder)
-        with opened_journal(folder) as journal:
+        with look_into(folder) as journal:
             return cls(
                 folder=folder,
                 header=header,

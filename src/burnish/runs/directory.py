@@ -6,12 +6,15 @@ from pathlib import Path
 
 from burnish.core.codec import codec
 from burnish.core.content import canonical
+from burnish.core.errors import JournalTrouble
 from burnish.core.trials import TrialRow
 from burnish.effects.journal import Journal
 from burnish.effects.journal_reader import JournalReader
+from burnish.effects.schema import NAME as JOURNAL
+from burnish.effects.schema import reading
 from burnish.runs.events import Event
 from burnish.runs.header import Header
-from burnish.runs.ledger import Ledger, event_line
+from burnish.runs.ledger import TRIALS, Ledger, event_line
 from burnish.system import (
     ChildProcesses,
     FileLock,
@@ -33,6 +36,7 @@ class RunDirectory:
         self.header = Header.read(folder)
         self._lock = FileLock.acquire(folder / LOCK, holding=f"run {self.header.id}")
         try:
+            _require_journal(folder)
             self._take_over()
             self.redactor = redactor
             self.journal = Journal(folder)
@@ -41,7 +45,7 @@ class RunDirectory:
             raise
         self.children = ChildProcesses(folder=folder / PROCESSES)
         self._ledger = Ledger(folder)
-        with JournalReader(folder) as reader:
+        with look_into(folder) as reader:
             self._ledger.rebuild(trial_rows(reader), events(reader))
 
     def _take_over(self) -> None:
@@ -54,7 +58,8 @@ class RunDirectory:
     def trial(self, number: int) -> TrialRow | None:
         """A recorded trial."""
         body = self.journal.trial(number)
-        return None if body is None else codec(TrialRow).decode(json.loads(body))
+        with reading(self.journal.path):
+            return None if body is None else codec(TrialRow).decode(json.loads(body))
 
     def add_trial(self, row: TrialRow) -> TrialRow:
         """Record a trial, on disk when this returns; the row as it is kept."""
@@ -107,11 +112,33 @@ class RunDirectory:
         self._lock.release()
 
 
+def look_into(folder: Path) -> JournalReader:
+    """A run's journal, looked at from outside."""
+    _require_journal(folder)
+    return JournalReader(folder)
+
+
+def _require_journal(folder: Path) -> None:
+    """Refuse a run that has trials and has lost its journal: going on would pay for them again."""
+    journal, trials = folder / JOURNAL, folder / TRIALS
+    lost = not journal.exists() or journal.stat().st_size == 0
+    if lost and trials.exists() and trials.stat().st_size:
+        raise JournalTrouble(
+            f"the journal of this run is gone: {journal}",
+            remedy="restore it from a backup, or start a new run; trials.jsonl still tells "
+            "what was tried",
+        )
+
+
 def trial_rows(reader: JournalReader) -> Iterator[TrialRow]:
     """The recorded trials of a journal."""
-    return (codec(TrialRow).decode(json.loads(body)) for body in reader.trials())
+    with reading(reader.path):
+        for body in reader.trials():
+            yield codec(TrialRow).decode(json.loads(body))
 
 
 def events(reader: JournalReader) -> Iterator[Event]:
     """The events of a journal."""
-    return (codec(Event).decode(json.loads(body)) for body in reader.events())
+    with reading(reader.path):
+        for body in reader.events():
+            yield codec(Event).decode(json.loads(body))

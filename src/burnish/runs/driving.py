@@ -56,8 +56,7 @@ async def drive(run: Run) -> Ending:
     kind = "run_started" if session == 1 else "run_resumed"
     run.announce(kind, f"session:{session}", _beginning(run))
     try:
-        reason = await _search(run)
-        sealed = await _sealed_test(run) if _worth_testing(run, reason) else None
+        reason, sealed = await _watched(run)
     except BurnishError as error:
         kind = "run_interrupted" if isinstance(error, Interrupted) else "run_failed"
         run.announce(kind, f"session:{session}:failed", {"reason": str(error)})
@@ -74,26 +73,34 @@ async def drive(run: Run) -> Ending:
     return ending
 
 
-async def _search(run: Run) -> StopReason:
+async def _watched(run: Run) -> tuple[StopReason, SealedResult | None]:
+    """Do the work; a first signal asks it to stop, a second stops it."""
     loop = asyncio.get_running_loop()
-    search = asyncio.create_task(run.setup.strategy.search(run))
+    work = asyncio.create_task(_work(run))
+
+    def ask() -> None:
+        loop.call_soon_threadsafe(run.ask_to_stop, "asked to stop by a signal")
 
     def insist() -> None:
-        loop.call_soon_threadsafe(search.cancel)
+        loop.call_soon_threadsafe(work.cancel)
 
-    with Signals(ask=lambda: run.ask_to_stop("asked to stop by a signal"), insist=insist) as seen:
+    with Signals(ask=ask, insist=insist) as seen:
         try:
-            await search
+            return await work
         except asyncio.CancelledError:
             if seen.count < 2:
-                search.cancel()
                 raise
             raise Interrupted(
                 "stopped at once", remedy="everything journaled is kept; resume the run to go on"
             ) from None
-    if run.stopped is not None and run.stopped.code == "stop_file":
+
+
+async def _work(run: Run) -> tuple[StopReason, SealedResult | None]:
+    await run.setup.strategy.search(run)
+    reason = run.stopped or FINISHED
+    if reason.code == "stop_file":
         (run.directory.folder / STOP_FILE).unlink(missing_ok=True)
-    return run.stopped or FINISHED
+    return reason, await _sealed_test(run) if _worth_testing(run, reason) else None
 
 
 def _worth_testing(run: Run, reason: StopReason) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.core.errors import JournalTrouble, ResumeRefused
-from burnish.system import Redactor, read_text, write_atomic
+from burnish.system import Redactor, read_bytes, write_atomic
 
 NAME = "run.json"
 SCHEMA = 1
@@ -56,14 +56,14 @@ class Header:
     def read(cls, folder: Path) -> "Header":
         """Read run.json; files of earlier schemas are read too."""
         try:
-            header = codec(Header).decode(json.loads(read_text(folder / NAME)))
+            header = codec(Header).decode(json.loads(read_bytes(folder / NAME)))
             if header.schema > SCHEMA:
                 raise JournalTrouble(
                     f"{folder / NAME} was written by a newer burnish", remedy="upgrade burnish"
                 )
         except ValueError as error:
             raise JournalTrouble(
-                f"{folder / NAME} is not a run header: {error}",
+                f"{folder / NAME} is damaged, or not the header of a run",
                 remedy="restore it from a backup, or start a new run",
             ) from error
         return header

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from burnish.core.content import short_id
 from burnish.core.errors import FileTrouble, RunNotFound
 from burnish.runs.header import NAME
 from burnish.system import write_atomic
@@ -20,19 +21,23 @@ def index_folder(environ: Mapping[str, str] | None = None) -> Path:
     return Path(state) / "burnish" / "runs"
 
 
-def remember_run(run_id: str, folder: Path) -> None:
+def remember_run(folder: Path) -> None:
     """Enter a run into the index. A run works without it, so trouble here is not fatal."""
     with suppress(FileTrouble, OSError):
-        home = index_folder()
-        home.mkdir(parents=True, exist_ok=True)
-        entry = json.dumps({"id": run_id, "folder": str(folder.resolve())})
-        write_atomic(home / f"{run_id}.json", entry, durable=False)
+        index_folder().mkdir(parents=True, exist_ok=True)
+        entry = json.dumps({"id": folder.name, "folder": str(folder.resolve())})
+        write_atomic(_entry(folder), entry, durable=False)
 
 
-def forget_run(run_id: str) -> None:
+def forget_run(folder: Path) -> None:
     """Take a run out of the index."""
     with suppress(OSError):
-        (index_folder() / f"{run_id}.json").unlink()
+        _entry(folder).unlink()
+
+
+def _entry(folder: Path) -> Path:
+    """Two runs may have one name in two places, so the place is part of the entry's name."""
+    return index_folder() / f"{folder.name}.{short_id(str(folder.resolve()))}.json"
 
 
 def known_runs() -> Iterator[Path]:

@@ -7,9 +7,8 @@ from pathlib import Path
 from burnish.core.cases import Split
 from burnish.core.content import short_id
 from burnish.core.errors import FileTrouble, SealedTestRead
-from burnish.effects.journal_reader import JournalReader
 from burnish.effects.once import Cache
-from burnish.runs.directory import RunDirectory
+from burnish.runs.directory import RunDirectory, look_into
 from burnish.runs.header import Header
 from burnish.runs.index import remember_run
 from burnish.runs.run import Run
@@ -45,7 +44,7 @@ def fork(
     """A new run that takes from an earlier one's journal what it would pay for again."""
     setup.check()
     before = Header.read(parent)
-    reader = JournalReader(parent)
+    reader = look_into(parent)
     spent = "sealed_read" in reader.marks() or before.sealed_test == "spent"
     return _begin(
         setup,
@@ -59,7 +58,7 @@ def fork(
 
 def refuse_spent_test(folder: Path) -> None:
     """Refuse to search on in a run whose sealed test was read to the end."""
-    with JournalReader(folder) as reader:
+    with look_into(folder) as reader:
         if "sealed_done" in reader.marks():
             raise SealedTestRead(
                 f"run {Header.read(folder).id} has read its sealed test and is finished",
@@ -94,7 +93,7 @@ def _begin(
     ).redacted(redactor)
     name = f"{started:%Y-%m-%dT%H-%M-%S}_{short_id(dict(inputs))[:8]}"
     home = _make_home(header, root / name if folder is None else folder, exactly=folder is not None)
-    remember_run(home.name, home)
+    remember_run(home)
     return Run(setup, RunDirectory(home, redactor=redactor), cache=cache)
 
 

@@ -315,7 +315,7 @@ class Run:
         self._trial += 1
         self._in_phase[row.trial.cycle, row.trial.phase] += 1
         index = self._in_phase[row.trial.cycle, row.trial.phase]
-        self.announce("trial_recorded", f"trial:{number}", summary(row, self._standing, index))
+        self.announce("trial_recorded", f"trial:{number}", summary(row, self.standing, index))
         return row
 
     def advance(self, candidate: Candidate) -> None:
@@ -349,6 +349,8 @@ class Run:
     def ask_to_stop(self, why: str) -> None:
         """Finish the trial in flight, then stop."""
         self._signal = why
+        session = self.directory.journal.session
+        self.announce("stopping", f"session:{session}:stopping", {"reason": why})
 
     async def close(self) -> None:
         """Leave nothing running and let go of the directory."""

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from burnish.core.candidates import Candidate
 from burnish.core.cases import Split
+from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.core.money import Spend
 from burnish.core.stopping import Standing
@@ -90,5 +91,6 @@ def summary(row: TrialRow, standing: Standing, index: int) -> dict[str, Json]:
         "usd": row.spend.usd,
         "calls": row.spend.calls,
         "seconds": round(row.seconds, 3),
+        "spent": codec(Spend).encode(standing.spent),
         "best_score": standing.best_score,
     }
