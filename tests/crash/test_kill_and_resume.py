@@ -41,7 +41,7 @@ def test_killed_at_any_time(reference: Reference, tmp_path: Path) -> None:
     chain = Chain(tmp_path / "run")
     times = random.Random(5)
     ended = chain.until_it_ends(
-        ("--seconds", f"{times.uniform(0.001, 0.15):.4f}") for _ in range(25)
+        ("--seconds", f"{times.uniform(0.001, 0.06):.4f}") for _ in range(30)
     )
     assert chain.kills >= 12
     chain.check(ended, *reference)

@@ -1,12 +1,13 @@
 """Effects: anything paid, done once. The whole secret of resume, caching and exact budgets."""
 
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
 from burnish.core.codec import Codec
-from burnish.core.content import Json, digest
+from burnish.core.content import Json, canonical
 from burnish.core.errors import NotJournalable
 from burnish.core.money import NOTHING, Spend
 
@@ -34,9 +35,15 @@ class Call(Generic[T]):
     """What to keep instead of a value that cannot be kept; without it that is an error."""
 
     @cached_property
+    def spelled(self) -> bytes:
+        """The request in its one spelling."""
+        return canonical(self.request)
+
+    @cached_property
     def key(self) -> str:
         """A hash of all that makes this effect this effect."""
-        return digest([KEY_SCHEMA, self.kind, self.request, self.draw])
+        head = canonical([KEY_SCHEMA, self.kind, self.draw])
+        return hashlib.sha256(head + self.spelled).hexdigest()
 
     @property
     def paid(self) -> bool:

@@ -8,6 +8,9 @@ from typing import Generic, TypeVar
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
 
+SPREAD = 0.0005
+"""Seconds between the first units: what starts together ends together, and then queues for
+everything at once."""
 WINDOW = 8
 """Finished results may wait for a slow one before them: this many for each place."""
 
@@ -29,7 +32,7 @@ class AsyncioExecutor:
         Close the iterator (`contextlib.aclosing`) to leave nothing running.
         """
         lane = _Lane(iter(units), work, self._places, room=WINDOW * self.concurrency)
-        workers = [asyncio.create_task(lane.work()) for _ in range(self.concurrency)]
+        workers = [asyncio.create_task(lane.work(n * SPREAD)) for n in range(self.concurrency)]
         try:
             async for result in lane.results():
                 yield result
@@ -66,8 +69,9 @@ class _Lane(Generic[Unit, Result]):
         self._news = asyncio.Event()
         self._space = asyncio.Event()
 
-    async def work(self) -> None:
+    async def work(self, delay: float) -> None:
         """Take units until there are none."""
+        await asyncio.sleep(delay)
         while not self._ended:
             while self._taken - self._given >= self._room:
                 self._space.clear()

@@ -1,9 +1,11 @@
 """The journal: every effect once, trials, events and checks, in one SQLite file."""
 
 import json
+import math
 import os
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,12 +14,16 @@ from typing import Any
 
 from burnish.core.content import Json
 from burnish.core.effects import Call
+from burnish.core.errors import FileTrouble
 from burnish.core.money import Spend
 from burnish.effects import schema
 from burnish.effects.packing import Packing
 from burnish.effects.schema import AMOUNTS
 from burnish.effects.writer import Writer
 from burnish.system import is_network_file_system
+
+KEEP_TIME_EVERY = 0.5
+"""Seconds of active time that a killed process may forget."""
 
 _NOTE = (
     f"INSERT INTO effects (key, kind, trial, draw, request, at, {AMOUNTS}) "
@@ -68,7 +74,11 @@ class Journal:
             self._continued = {str(label): int(number) for label, number in rows}
             self.sealed_read = self.mark("sealed_read") is not None
             self._billed = schema.billed(self._reader)
+            # Most look-ups are of effects that are not there: 32 bytes each save asking the disk.
+            keys = self._reader.execute("SELECT key FROM effects WHERE value IS NOT NULL")
+            self._known = {key for (key,) in keys}
         self._opened = time.monotonic()
+        self._time_kept = 0.0
         self._writer = Writer(self._connect, name=str(self.path))
         self._writer.before_commit = self._keep_time
 
@@ -76,6 +86,8 @@ class Journal:
 
     def find(self, key: str) -> Stored | None:
         """A completed effect, or None."""
+        if bytes.fromhex(key) not in self._known:
+            return None
         with schema.reading(self.path):
             row = self._reader.execute(
                 f"SELECT value, nested, missing, {AMOUNTS} FROM effects "
@@ -120,6 +132,7 @@ class Journal:
             self._writer.put(_COMPLETE, row)
         else:
             await self._writer.commit(_COMPLETE, row)
+        self._known.add(row[0])
 
     def lose(self, call: Call[Any]) -> None:
         """A noted effect will not be completed: billed, not spent."""
@@ -197,6 +210,9 @@ class Journal:
 
     def close(self) -> None:
         """Write what is queued and let go of the file."""
+        self._time_kept = -math.inf
+        with suppress(FileTrouble):
+            self._writer.put("SELECT 1")
         self._writer.close()
         self._reader.close()
 
@@ -208,8 +224,11 @@ class Journal:
         )
         return int(cursor.lastrowid or 0)
 
-    def _keep_time(self) -> tuple[str, tuple[float, int]]:
+    def _keep_time(self) -> tuple[str, tuple[float, int]] | None:
         active = time.monotonic() - self._opened
+        if active < self._time_kept + KEEP_TIME_EVERY:
+            return None
+        self._time_kept = active
         return "UPDATE sessions SET active = ? WHERE id = ?", (active, self._session)
 
     def _connect(self) -> Connection:

@@ -57,6 +57,8 @@ class JournaledEffects:
             if stored is not None:
                 return stored
             self._guard(call, scope)
+            if call.computed:
+                return await self._perform(call, perform, scope)
             task = asyncio.create_task(self._perform(call, perform, scope))
             self._in_flight[key] = task
             task.add_done_callback(lambda ended: self._landed(key, ended))
@@ -91,7 +93,7 @@ class JournaledEffects:
             )
 
     async def _perform(self, call: Call[T], perform: Perform[T], scope: "JournalScope") -> Stored:
-        request = self._redacted(call.request)
+        request = self._redacted(call.spelled, call.request)
         earlier = self._cache.find(call.key) if self._cache else None
         if earlier is not None:
             return await self._import(call, scope, request, earlier)
@@ -119,16 +121,17 @@ class JournaledEffects:
 
     def _keepable(self, call: Call[T], value: T) -> bytes:
         try:
-            return self._redacted(call.codec.encode(value))
+            encoded = call.codec.encode(value)
+            return self._redacted(canonical(encoded), encoded)
         except NotJournalable as error:
             if call.otherwise is None:
                 raise
-            return self._redacted(call.codec.encode(call.otherwise(error)))
+            encoded = call.codec.encode(call.otherwise(error))
+            return self._redacted(canonical(encoded), encoded)
 
-    def _redacted(self, value: Json) -> bytes:
-        plain = canonical(value)
-        if self._redactor.is_clean(plain.decode()):
-            return plain
+    def _redacted(self, spelled: bytes, value: Json) -> bytes:
+        if self._redactor.is_clean(spelled.decode()):
+            return spelled
         return canonical(self._redactor.json(value))
 
     async def _import(

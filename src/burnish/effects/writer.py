@@ -27,8 +27,8 @@ class Writer:
         self._wake = threading.Condition()
         self._closing = False
         self._broken: FileTrouble | None = None
-        self.before_commit: Callable[[], Statement] | None = None
-        """A statement added to every commit."""
+        self.before_commit: Callable[[], Statement | None] = lambda: None
+        """A statement to add to a commit, now and then."""
         self._thread = threading.Thread(target=self._work, name="burnish-journal", daemon=True)
         self._thread.start()
 
@@ -91,8 +91,8 @@ class Writer:
             connection.execute("BEGIN IMMEDIATE")
             for sql, parameters in statements:
                 connection.execute(sql, parameters)
-            if self.before_commit is not None:
-                connection.execute(*self.before_commit())
+            if (more := self.before_commit()) is not None:
+                connection.execute(*more)
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             if connection.in_transaction:

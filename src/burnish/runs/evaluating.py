@@ -3,8 +3,8 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 
 from burnish.core.candidates import Candidate
@@ -51,6 +51,35 @@ class Done:
     spends: Mapping[str, Spend] = field(default_factory=dict[str, Spend])
 
 
+class Place:
+    """A place for one run of the agent, given back as soon as the run ends.
+
+    What follows, keeping the result and judging it, does not keep the agent waiting. Whoever
+    asked for the run may leave; the run keeps its place until it ends.
+    """
+
+    def __init__(self, places: asyncio.Semaphore) -> None:
+        self._places = places
+        self._used = False
+
+    async def __aenter__(self) -> "Place":
+        await self._places.acquire()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if not self._used:
+            self._places.release()
+
+    @contextmanager
+    def taken(self) -> Generator[None, None, None]:
+        """The run itself."""
+        self._used = True
+        try:
+            yield
+        finally:
+            self._places.release()
+
+
 class Evaluator:
     """Runs and scores units of work."""
 
@@ -61,11 +90,13 @@ class Evaluator:
         metrics: Sequence[Metric],
         executor: Executor,
         policy: CasePolicy,
+        concurrency: int,
     ) -> None:
         self._target = target
         self._metrics = tuple(metrics)
         self._executor = executor
         self._policy = policy
+        self._places = asyncio.Semaphore(concurrency)
         self._grading: list[Json] = [[metric.name, metric.fingerprint] for metric in self._metrics]
 
     def units(self, candidate: Candidate, cases: Collection[Case], repeats: int) -> list[WorkUnit]:
@@ -116,7 +147,8 @@ class Evaluator:
     async def case(self, unit: WorkUnit, scope: Scope) -> Done:
         """Run one case and score what it gave."""
         call = self._run_call(unit)
-        outcome = await scope.once(call, lambda effects: self._run(unit, effects))
+        async with Place(self._places) as place:
+            outcome = await scope.once(call, lambda effects: self._run_at(place, unit, effects))
         scores = await self._scores(unit.case, outcome, call.key, scope)
         result = CaseResult(case=unit.case.id, draw=unit.draw, outcome=outcome, scores=scores)
         return Done(result=result, spends=scope.used)
@@ -139,6 +171,10 @@ class Evaluator:
 
     def _own_price(self, case: Case) -> Spend:
         return self._target.estimate(case) if self._target.leaf else NOTHING
+
+    async def _run_at(self, place: Place, unit: WorkUnit, effects: Effects) -> Receipt[Outcome]:
+        with place.taken():
+            return await self._run(unit, effects)
 
     async def _run(self, unit: WorkUnit, effects: Effects) -> Receipt[Outcome]:
         attempts = 0

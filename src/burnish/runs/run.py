@@ -75,8 +75,10 @@ class Run:
         self._evaluator = Evaluator(
             target=setup.target,
             metrics=setup.metrics,
-            executor=AsyncioExecutor(setup.concurrency),
+            # Twice as many cases are open as agents run: the others are being kept and judged.
+            executor=AsyncioExecutor(2 * setup.concurrency),
             policy=setup.case_policy,
+            concurrency=setup.concurrency,
         )
         self._surfaces = {surface.id: surface for surface in setup.target.surfaces}
         self._leaks = LeakWatch(setup.dataset)
