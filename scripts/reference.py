@@ -78,7 +78,6 @@ def _help(path: Sequence[str]) -> str:
 # -- Python --------------------------------------------------------------------------------
 
 
-
 def python() -> str:
     """The public names, the protocols to implement, and the doubles."""
     parts = [
