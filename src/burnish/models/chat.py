@@ -1,0 +1,66 @@
+"""What is said to a model and what it says, as data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias
+
+from burnish.core.content import Json
+from burnish.core.outcomes import Usage
+from burnish.models.references import ModelRef
+
+Speaker: TypeAlias = Literal["system", "user", "assistant"]
+Finish: TypeAlias = Literal["stop", "length", "content_filter", "other"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """One thing said."""
+
+    role: Speaker
+    content: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatRequest:
+    """A conversation up to where the model answers."""
+
+    messages: tuple[Message, ...]
+    schema: Mapping[str, Json] | None = None
+    """The JSON schema that the answer must keep, where it is to be JSON."""
+    schema_name: str = "answer"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatReply:
+    """What a model answered, once."""
+
+    text: str
+    finish: Finish = "stop"
+    """`length`: cut off, so never to be adopted as it is."""
+    usage: Usage = field(default_factory=Usage)
+    model: str = ""
+    """What the endpoint says it is."""
+    seconds: float = 0.0
+
+
+class Backend(Protocol):
+    """Reaches the models of some providers.
+
+    Raises ModelUnavailable (try again), ModelRejected (this request will never do) or
+    ModelRefused (nothing will do until the user changes something).
+    """
+
+    async def complete(self, ref: ModelRef, request: ChatRequest, *, draw: int) -> ChatReply:
+        """One attempt at one answer. `draw` names the sample: equal draws may be equal answers."""
+        ...
+
+    def check(self, ref: ModelRef) -> None:
+        """Raise ModelRefused when this model cannot be asked: extra, key, file, setting missing.
+
+        Costs nothing and calls nobody.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections and memory."""
+        ...

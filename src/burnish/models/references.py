@@ -1,0 +1,96 @@
+"""References to models: `openai:gpt-4o`, `local:smollm2`, any endpoint by its address."""
+
+import difflib
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+from burnish.core.content import Json, short_id
+from burnish.core.errors import ConfigError, Problem
+
+PROVIDERS = {
+    "openai": "OPENAI_API_KEY",
+    "azure": "AZURE_OPENAI_API_KEY",
+    "anthropic": "ANTHROPIC_API_KEY",
+    "google": "GOOGLE_API_KEY",
+    "ollama": "",
+    "local": "",
+}
+"""The providers, and the variable that holds each one's key; none needs no key."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """How a model is asked. None leaves it to the model."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    timeout: float | None = 120.0
+    """Seconds for one attempt; past it the endpoint has failed, not the agent."""
+
+    def sent(self) -> dict[str, Any]:
+        """The settings that go to the model: those that are set, the timeout excepted."""
+        found = {name: value for name, value in asdict(self).items() if name != "timeout"}
+        return {name: value for name, value in found.items() if value not in (None, ())}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRef:
+    """One model, where it is, and how it is asked. Secrets stay `${VAR}`."""
+
+    provider: str
+    name: str
+    base_url: str = ""
+    """The address of an OpenAI-compatible endpoint, of Ollama or of Azure."""
+    api_key: str = ""
+    """A `${VAR}`; empty takes the provider's usual variable."""
+    api_version: str = ""
+    settings: ModelSettings = field(default_factory=ModelSettings)
+
+    @classmethod
+    def parse(cls, text: str, **more: Any) -> "ModelRef":
+        """`provider:name`; what is wrong is said with the nearest known provider."""
+        provider, colon, name = text.partition(":")
+        if colon and name.strip() and provider in PROVIDERS:
+            return cls(provider=provider, name=name.strip(), **more)
+        raise ConfigError([_unknown(text, provider, named=bool(colon and name.strip()))])
+
+    @property
+    def endpoint(self) -> str:
+        """Where calls go, for limits: one place an address, one a provider without one."""
+        return self.base_url or self.provider
+
+    @property
+    def label(self) -> str:
+        """The reference as it is written."""
+        return f"{self.provider}:{self.name}"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of model and settings; part of every journal key. The key's name is not."""
+        data: Json = [
+            self.provider,
+            self.name,
+            self.base_url,
+            self.api_version,
+            {name: _plain(value) for name, value in self.settings.sent().items()},
+        ]
+        return short_id(data)
+
+
+def _plain(value: Any) -> Json:
+    return list(value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
+def _unknown(text: str, provider: str, *, named: bool) -> Problem:
+    known = ", ".join(f"{name}:…" for name in PROVIDERS)
+    near = difflib.get_close_matches(provider, PROVIDERS, n=1)
+    if provider in PROVIDERS and not named:
+        return Problem(where=text, message="the model has no name", remedy=f"such as {provider}:…")
+    hint = (
+        f"did you mean '{near[0]}:{text.partition(':')[2] or '…'}'?" if near else f"known: {known}"
+    )
+    return Problem(where=text, message="not a reference to a model", remedy=hint)
