@@ -51,7 +51,7 @@ def test_everything_wrong_is_said_at_once(burnish: Burnish, tmp_path: Path) -> N
 
 def test_json_is_read_and_its_errors_have_a_place(burnish: Burnish, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"kind": "toy",}', encoding="utf-8")
-    refused(burnish("optimize", "a.json"), "a.json:1:16", "not valid JSON")
+    refused(burnish("optimize", "a.json"), "a.json:1:1", "not valid JSON")
     (tmp_path / "a.json").write_text('{"kind": "toy", "kind": "toy"}', encoding="utf-8")
     refused(burnish("optimize", "a.json"), "a.json:1", "appears twice")
     (tmp_path / "a.json").write_text('{"kind": "toy", "worl": 1}', encoding="utf-8")

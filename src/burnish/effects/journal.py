@@ -61,6 +61,15 @@ class Journal:
         self._packing = Packing(folder / "blobs")
         self._wal = not is_network_file_system(folder)
         self._reader = self._connect()
+        with schema.closed_on_error(self._reader):
+            self._read()
+        self._opened = time.monotonic()
+        self._time_kept = 0.0
+        self._writer = Writer(self._connect, name=str(self.path))
+        self._writer.before_commit = self._keep_time
+
+    def _read(self) -> None:
+        """Take over where the last session ended."""
         schema.prepare(self._reader, self.path)
         with schema.reading(self.path):
             for statement in _LOSE:
@@ -77,10 +86,6 @@ class Journal:
             # Most look-ups are of effects that are not there: 32 bytes each save asking the disk.
             keys = self._reader.execute("SELECT key FROM effects WHERE value IS NOT NULL")
             self._known = {key for (key,) in keys}
-        self._opened = time.monotonic()
-        self._time_kept = 0.0
-        self._writer = Writer(self._connect, name=str(self.path))
-        self._writer.before_commit = self._keep_time
 
     # -- effects ---------------------------------------------------------------------------
 

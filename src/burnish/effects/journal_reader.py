@@ -36,14 +36,16 @@ class JournalReader:
         self.path = folder / schema.NAME
         with schema.reading(self.path):
             self._db = self._open()
-            schema.check_schema(self._db, self.path)
+            with schema.closed_on_error(self._db):
+                schema.check_schema(self._db, self.path)
 
     def _open(self) -> sqlite3.Connection:
         """The journal; an empty one where the run was killed before it had any tables."""
         if self.path.exists():
             db = sqlite3.connect(f"file:{_quoted(self.path)}?mode=ro", uri=True)
-            if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'sessions'").fetchone():
-                return db
+            with schema.closed_on_error(db):
+                if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'sessions'").fetchone():
+                    return db
             db.close()
         db = sqlite3.connect(":memory:")
         schema.prepare(db, self.path)
@@ -53,6 +55,10 @@ class JournalReader:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
         self._db.close()
 
     def find(self, key: str) -> tuple[bytes, bool] | None:

@@ -25,6 +25,10 @@ class Cache:
         self._reader = reader
         self._retry_missing = retry_missing
 
+    def close(self) -> None:
+        """Let go of the earlier journal."""
+        self._reader.close()
+
     def find(self, key: str) -> tuple[bytes, bool] | None:
         """An earlier result and whether it is missing."""
         found = self._reader.find(key)

@@ -44,13 +44,22 @@ def connect(path: Path, *, wal: bool) -> sqlite3.Connection:
     WAL needs shared memory, which network file systems do not give: there the old
     rollback journal is used.
     """
-    try:
+    with reading(path):
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
-        db.execute(f"PRAGMA journal_mode = {'WAL' if wal else 'DELETE'}")
-        db.execute("PRAGMA synchronous = FULL")
-    except sqlite3.Error as error:
-        raise unreadable(path, error) from error
+        with closed_on_error(db):
+            db.execute(f"PRAGMA journal_mode = {'WAL' if wal else 'DELETE'}")
+            db.execute("PRAGMA synchronous = FULL")
     return db
+
+
+@contextmanager
+def closed_on_error(db: sqlite3.Connection) -> Generator[None, None, None]:
+    """Do not leave a connection open that nobody will be given."""
+    try:
+        yield
+    except BaseException:
+        db.close()
+        raise
 
 
 def prepare(db: sqlite3.Connection, path: Path) -> None:

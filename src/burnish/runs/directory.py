@@ -34,19 +34,27 @@ class RunDirectory:
     def __init__(self, folder: Path, *, redactor: Redactor) -> None:
         self.folder = folder
         self.header = Header.read(folder)
+        self.redactor = redactor
+        self.children = ChildProcesses(folder=folder / PROCESSES)
+        self._ledger = Ledger(folder)
         self._lock = FileLock.acquire(folder / LOCK, holding=f"run {self.header.id}")
         try:
-            _require_journal(folder)
-            self._take_over()
-            self.redactor = redactor
-            self.journal = Journal(folder)
+            self.journal = self._opened_journal()
         except BaseException:
             self._lock.release()
             raise
-        self.children = ChildProcesses(folder=folder / PROCESSES)
-        self._ledger = Ledger(folder)
-        with look_into(folder) as reader:
-            self._ledger.rebuild(trial_rows(reader), events(reader))
+
+    def _opened_journal(self) -> Journal:
+        _require_journal(self.folder)
+        self._take_over()
+        journal = Journal(self.folder)
+        try:
+            with look_into(self.folder) as reader:
+                self._ledger.rebuild(trial_rows(reader), events(reader))
+        except BaseException:
+            journal.close()
+            raise
+        return journal
 
     def _take_over(self) -> None:
         """Clean up after whoever drove this run and was killed."""

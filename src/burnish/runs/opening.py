@@ -45,15 +45,19 @@ def fork(
     setup.check()
     before = Header.read(parent)
     reader = look_into(parent)
-    spent = "sealed_read" in reader.marks() or before.sealed_test == "spent"
-    return _begin(
-        setup,
-        root=root,
-        folder=folder,
-        forked_from=before.id,
-        sealed_test="spent" if spent else "unread",
-        cache=Cache(reader, retry_missing=retry_missing),
-    )
+    try:
+        spent = "sealed_read" in reader.marks() or before.sealed_test == "spent"
+        return _begin(
+            setup,
+            root=root,
+            folder=folder,
+            forked_from=before.id,
+            sealed_test="spent" if spent else "unread",
+            cache=Cache(reader, retry_missing=retry_missing),
+        )
+    except BaseException:
+        reader.close()
+        raise
 
 
 def refuse_spent_test(folder: Path) -> None:

@@ -66,6 +66,7 @@ class Run:
     ) -> None:
         self.setup = setup
         self.directory = directory
+        self._cache = cache
         self.incumbent: Candidate = setup.target.baseline
         self.stopped: StopReason | None = None
         """The first reason to stop that the strategy was given."""
@@ -357,6 +358,8 @@ class Run:
     async def close(self) -> None:
         """Leave nothing running and let go of the directory."""
         await self._effects.cancel_all()
+        if self._cache is not None:
+            self._cache.close()
         self.directory.close()
 
     def _impure_stoppers(self) -> list[ImpureStopper]:
