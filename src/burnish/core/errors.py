@@ -97,11 +97,17 @@ class PriceUnknown(BurnishError):
 
 
 class RoleFailed(BurnishError):
-    """A role gave no usable answer; `spend` is what trying cost."""
+    """A role gave no usable answer; `spend` is what trying cost.
 
-    def __init__(self, message: str, *, remedy: str = "", spend: Spend = NOTHING) -> None:
+    `missing` says that nobody could be reached, so that asking again later may help.
+    """
+
+    def __init__(
+        self, message: str, *, remedy: str = "", spend: Spend = NOTHING, missing: bool = False
+    ) -> None:
         super().__init__(message, remedy=remedy)
         self.spend = spend
+        self.missing = missing
 
 
 class HoldoutLeak(BurnishError):

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from pydantic import BaseModel
 
 from burnish.core.errors import ConfigError, Problem, ResumeRefused
+from burnish.models.keys import load_dotenv
 from burnish.projects.overrides import Overrides
 from burnish.runs.header import NAME as HEADER
 from burnish.runs.header import Header, Project
@@ -51,6 +52,7 @@ def load_project(
     path: Path, flags: Overrides, *, environ: Mapping[str, str] | None = None
 ) -> LoadedProject:
     """Read a project file; everything that is wrong with it is said at once."""
+    load_dotenv(path.resolve().parent, os.environ)
     tree = read_tree(path)
     loaders = _loaders()
     kind = _kind(tree, path, loaders)

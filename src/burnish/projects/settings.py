@@ -6,6 +6,7 @@ from pydantic import Field
 
 from burnish.effects.budget import Budget
 from burnish.projects.limits import AboveZero, AtLeastOne, Limits, Places, Settings
+from burnish.projects.model_settings import ModelsBlock
 from burnish.projects.overrides import Overrides
 
 DEFAULT_SEED = 42
@@ -39,3 +40,5 @@ class ProjectFile(Settings):
     time_limit: AboveZero | None = None
     """Seconds a case may take."""
     budget: BudgetSettings = Field(default_factory=BudgetSettings)
+    models: ModelsBlock = Field(default_factory=ModelsBlock)
+    """How models are called: prices, limits, attempts."""

@@ -47,7 +47,8 @@ async def ask_once(
         try:
             receipt = await role.answer(request, draw=draw, effects=effects)
         except RoleFailed as error:
-            return Receipt(value=Reply(failure=error.message), spend=error.spend)
+            failed: Reply[Answer] = Reply(failure=error.message)
+            return Receipt(value=failed, spend=error.spend, missing=error.missing)
         return Receipt(value=Reply(answer=receipt.value), spend=receipt.spend)
 
     call = Call(

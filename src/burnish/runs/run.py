@@ -361,6 +361,8 @@ class Run:
         if self._cache is not None:
             self._cache.close()
         self.directory.close()
+        for resource in self.setup.resources:
+            await resource.close()
 
     def _impure_stoppers(self) -> list[ImpureStopper]:
         journal, minutes = self.directory.journal, self.setup.budget.max_minutes

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from burnish.core.cases import Dataset, Split
 from burnish.core.codec import codec
@@ -15,6 +16,14 @@ from burnish.runs.evaluating import CasePolicy
 from burnish.runs.header import Project
 from burnish.runs.strategy import Strategy
 from burnish.version import VERSION
+
+
+class Closable(Protocol):
+    """Something that is held open for a run."""
+
+    async def close(self) -> None:
+        """Let go of it."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +45,8 @@ class Setup:
     )
     """User callables by label; one that gives True stops the run."""
     project: Project = field(default_factory=Project)
+    resources: tuple[Closable, ...] = ()
+    """What is let go of when the run is closed: connections, engines."""
 
     def inputs(self) -> dict[str, str]:
         """Hashes of everything that decides what happens; budgets and concurrency do not."""

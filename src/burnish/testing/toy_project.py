@@ -6,15 +6,23 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from burnish.core.objectives import Objective
+from burnish.core.protocols import Role
 from burnish.projects.limits import Settings, Share
 from burnish.projects.loading import Given
+from burnish.projects.model_settings import ModelBlock
 from burnish.projects.settings import DEFAULT_CONCURRENCY, DEFAULT_SEED, ProjectFile
 from burnish.runs.evaluating import CasePolicy
 from burnish.runs.setup import Setup
 from burnish.system import validate_config
 from burnish.testing import toy_world
 from burnish.testing.doubles import CallCounter
-from burnish.testing.toy_strategy import Climb, proposer
+from burnish.testing.toy_strategy import (
+    Climb,
+    Complaints,
+    Rewrite,
+    model_proposer,
+    proposer,
+)
 
 Amount = Annotated[float, Field(ge=0, le=1000)]
 Count = Annotated[int, Field(ge=1, le=100_000)]
@@ -48,6 +56,8 @@ class ClimbSettings(Settings):
     block_size: Count | None = None
     look_ahead: CountOrNone = 0
     version: str = "1"
+    proposer: ModelBlock | None = None
+    """A model that proposes; without one a script does."""
 
 
 class ToyFile(ProjectFile):
@@ -68,16 +78,22 @@ def setup(file: ToyFile, *, folder: Path, given: Given) -> Setup:
     flags, environment = given.flags, given.environment
     world = toy_world.World(**file.world.model_dump(exclude={"counter"}))
     counter = CallCounter(path=folder / file.world.counter) if file.world.counter else None
-    role = proposer(seconds=world.call_seconds, counter=counter)
+    role: Role[Complaints, Rewrite] = proposer(seconds=world.call_seconds, counter=counter)
+    models = file.models.models()
+    if file.strategy.proposer is not None:
+        client = models.client(file.strategy.proposer.reference())
+        client.check()
+        role = model_proposer(client)
     return Setup(
         target=toy_world.target(world, counter=counter),
         metrics=(toy_world.RulesKept(),),
         objective=Objective(weights={"rules_kept": 1.0}),
         dataset=toy_world.dataset(world),
-        strategy=Climb(proposer=role, **file.strategy.model_dump(exclude={"name"})),
+        strategy=Climb(proposer=role, **file.strategy.model_dump(exclude={"name", "proposer"})),
         seed=flags.choose("seed", file.seed, environment, DEFAULT_SEED),
         budget=file.budget.budget(flags, environment),
         concurrency=flags.choose("concurrency", file.concurrency, environment, DEFAULT_CONCURRENCY),
         case_policy=CasePolicy(time_limit=file.time_limit),
         test_repeats=file.strategy.repeats,
+        resources=(models,),
     )

@@ -10,6 +10,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
+
 from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Split
 from burnish.core.comparisons import Pair
@@ -22,6 +24,9 @@ from burnish.core.money import Spend
 from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, TextSurface, Value
 from burnish.core.trials import SplitResult, Trial
+from burnish.models.calling import ModelClient
+from burnish.models.prompts import RolePrompt
+from burnish.models.roles import ModelRole
 from burnish.runs.run import Run
 from burnish.testing.doubles import CallCounter, ScriptedRole
 from burnish.testing.toy_world import RULES
@@ -29,17 +34,19 @@ from burnish.testing.toy_world import RULES
 PHASES = ("words", "numbers", "choices")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Complaints:
+class Complaints(BaseModel):
     """What the proposer is told: the text, and what train cases failed for."""
+
+    model_config = ConfigDict(frozen=True)
 
     text: str
     reasons: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rewrite:
+class Rewrite(BaseModel):
     """What the proposer answers."""
+
+    model_config = ConfigDict(frozen=True)
 
     text: str
     why: str
@@ -55,6 +62,24 @@ def proposer(*, seconds: float = 0.0, counter: CallCounter | None = None) -> Any
         price=Spend(calls=1, tokens_in=900, tokens_out=120, nano_usd=2_000_000),
         seconds=seconds,
         counter=counter,
+    )
+
+
+def model_proposer(client: ModelClient) -> Role[Complaints, Rewrite]:
+    """A real model in the proposer's place."""
+    prompt = RolePrompt(
+        name="proposer",
+        system="You improve the instructions of a support agent. You answer with JSON.",
+        user="The instructions:\n{{ text }}\n\nWhat its answers lacked:\n{{ reasons }}\n\n"
+        "Give the whole improved instructions as `text`, every placeholder in braces kept, "
+        "and in a few words the reason as `why`.",
+    )
+    return ModelRole(
+        name="proposer",
+        request_type=Complaints,
+        answer_type=Rewrite,
+        prompt=prompt,
+        client=client,
     )
 
 

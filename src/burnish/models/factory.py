@@ -1,0 +1,73 @@
+"""Making clients: which backend reaches which model, with shared limits and prices."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from burnish.effects.limits import Limits
+from burnish.effects.retries import RetryPolicy
+from burnish.models.calling import RETRIES, ModelClient
+from burnish.models.chat import Backend
+from burnish.models.prices import Prices
+from burnish.models.references import ModelRef, ModelSettings
+
+
+class Models:
+    """The models of one project. Backends are made when they are first needed.
+
+    `backends` by provider replaces the real ones: scripted doubles come in here.
+    """
+
+    def __init__(
+        self,
+        *,
+        prices: Prices | None = None,
+        limits: Limits | None = None,
+        retries: RetryPolicy = RETRIES,
+        backends: Mapping[str, Backend] | None = None,
+    ) -> None:
+        self.prices = prices or Prices()
+        self._limits = limits or Limits()
+        self._retries = retries
+        self._given = dict(backends or {})
+        self._made: dict[str, Backend] = {}
+
+    def client(self, ref: ModelRef, settings: ModelSettings | None = None) -> ModelClient:
+        """A client for a model; `settings` fill in what the reference leaves open."""
+        return ModelClient(
+            ref=ref if settings is None else replace(ref, settings=_over(ref.settings, settings)),
+            backend=self._backend(ref.provider),
+            prices=self.prices,
+            limits=self._limits,
+            retries=self._retries,
+        )
+
+    async def close(self) -> None:
+        """Let go of connections and memory."""
+        for backend in self._made.values():
+            await backend.close()
+        self._made.clear()
+
+    def _backend(self, provider: str) -> Backend:
+        if provider in self._given:
+            return self._given[provider]
+        kind = "local" if provider == "local" else "wire"
+        if kind not in self._made:
+            self._made[kind] = _embedded() if kind == "local" else _wire()
+        return self._made[kind]
+
+
+def _over(strong: ModelSettings, weak: ModelSettings) -> ModelSettings:
+    known = strong.sent()
+    return replace(strong, **{k: v for k, v in weak.sent().items() if k not in known})
+
+
+def _embedded() -> Backend:
+    from burnish.models.embedded import EmbeddedBackend
+
+    return EmbeddedBackend()
+
+
+def _wire() -> Backend:
+    from burnish.models.wire import WireBackend
+
+    return WireBackend()

@@ -1,0 +1,140 @@
+"""What calls of models cost, in whole nano-dollars; an unknown price is None, never 0."""
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from urllib.parse import urlsplit
+
+from burnish.core.errors import ConfigError, Problem
+from burnish.core.money import to_nano
+from burnish.core.outcomes import Usage
+from burnish.models.references import ModelRef
+from burnish.system import expand_variables
+
+_MILLION = 1_000_000
+_ONE = Usage(requests=1, input_tokens=1, output_tokens=1)
+_LOOPBACK = re.compile(r"localhost|127(\.\d+){3}|::1")
+_OWN_HOSTS = {
+    "openai": ("api.openai.com",),
+    "anthropic": ("api.anthropic.com",),
+    "google": ("googleapis.com",),
+    "azure": (
+        "openai.azure.com",
+        "azure-api.net",
+        "cognitiveservices.azure.com",
+        "services.ai.azure.com",
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Price:
+    """US dollars for a million tokens each way."""
+
+    input_per_million: float
+    output_per_million: float
+
+    def __post_init__(self) -> None:
+        for name, usd in vars(self).items():
+            if not (math.isfinite(usd) and usd >= 0):
+                raise ConfigError([Problem(where=name, message="expected US dollars, 0 or more")])
+
+    def of(self, usage: Usage) -> Decimal:
+        """US dollars, exactly: a float is taken for the digits it is written with."""
+        written = map(str, (self.input_per_million, self.output_per_million))
+        return _cost(usage, *map(Decimal, written))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prices:
+    """The prices of a run: its own table first, then what genai-prices knows offline."""
+
+    overrides: Mapping[str, Price] = field(default_factory=dict[str, Price])
+    """By reference, such as `openai:gpt-4o`."""
+    warnings: list[str] = field(default_factory=list[str], compare=False)
+    """One sentence for each model whose price is unknown."""
+
+    def __post_init__(self) -> None:
+        for reference in self.overrides:
+            ModelRef.parse(reference)
+
+    def nano_usd(self, ref: ModelRef, usage: Usage, model: str = "") -> int | None:
+        """What this usage cost.
+
+        `model` is what the endpoint says it is: the name of an Azure deployment says nothing of
+        a price.
+        """
+        usd = self._usd(ref, usage, model)
+        if usd is not None:
+            return to_nano(usd)
+        warning = _unknown(ref)
+        if warning not in self.warnings:
+            self.warnings.append(warning)
+        return None
+
+    def known(self, ref: ModelRef) -> bool:
+        """Whether the price is known before anything is asked."""
+        return self._usd(ref, _ONE, "") is not None
+
+    def _usd(self, ref: ModelRef, usage: Usage, model: str) -> Decimal | None:
+        if own := self.overrides.get(ref.label):
+            return own.of(usage)
+        if ref.provider in {"local", "ollama"}:
+            return Decimal(0) if _is_here(ref) else None
+        if not _is_the_providers_own(ref):
+            return None
+        found = (_listed(ref.provider, name, usage) for name in (model, ref.name) if name)
+        return next((usd for usd in found if usd is not None), None)
+
+
+def _listed(provider: str, name: str, usage: Usage) -> Decimal | None:
+    """By the data that genai-prices carries; it is never fetched anew."""
+    from genai_prices import Usage as Tokens
+    from genai_prices.data_snapshot import get_snapshot
+
+    try:
+        home, model = get_snapshot().find_provider_model(name, None, provider, None)
+    except LookupError:
+        return None
+    now = datetime.now(tz=UTC)
+    price = model.get_prices(now)
+    if price.input_mtok is None or price.output_mtok is None:
+        return None  # it would be added up as 0
+    if isinstance(price.input_mtok, Decimal) and isinstance(price.output_mtok, Decimal):
+        return _cost(usage, price.input_mtok, price.output_mtok)
+    tokens = Tokens(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
+    return model.calc_price(tokens, home, genai_request_timestamp=now).total_price
+
+
+def _cost(usage: Usage, input_price: Decimal, output_price: Decimal) -> Decimal:
+    return (usage.input_tokens * input_price + usage.output_tokens * output_price) / _MILLION
+
+
+def _is_here(ref: ModelRef) -> bool:
+    return ref.provider == "local" or not ref.base_url or bool(_LOOPBACK.fullmatch(_host(ref)))
+
+
+def _is_the_providers_own(ref: ModelRef) -> bool:
+    """Another endpoint may speak the same protocol under the same names, at prices of its own."""
+    own = _OWN_HOSTS.get(ref.provider, ())
+    host = _host(ref)
+    return not ref.base_url or any(host == name or host.endswith(f".{name}") for name in own)
+
+
+def _host(ref: ModelRef) -> str:
+    try:
+        address = expand_variables(ref.base_url, os.environ)
+        return urlsplit(address if "://" in address else f"//{address}").hostname or ""
+    except (ConfigError, ValueError):
+        return ""
+
+
+def _unknown(ref: ModelRef) -> str:
+    return (
+        f"the price of {ref.label} is unknown: what it costs is not among the US dollars, "
+        "unless you give it a price"
+    )
