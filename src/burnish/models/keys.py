@@ -11,7 +11,7 @@ from burnish.models.troubles import ModelRefused
 from burnish.system import read_text
 
 DOTENV = ".env"
-WHERE = f"in the environment or in a {DOTENV} file"
+WHERE = f"in the environment or in {DOTENV}"
 
 _ALSO = {"google": ("GEMINI_API_KEY",)}
 _REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*)\}", re.ASCII)

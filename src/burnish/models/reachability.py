@@ -10,7 +10,16 @@ from http.client import HTTPException
 from socket import gaierror
 from typing import Any, cast
 from urllib.error import HTTPError, URLError
-from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
+from urllib.request import (
+    HTTPDefaultErrorHandler,
+    HTTPErrorProcessor,
+    HTTPHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+    UnknownHandler,
+)
 
 _MOST_BYTES = 1_000_000
 
@@ -78,15 +87,19 @@ def _note(probe: Probe, heard: dict[str, Heard]) -> None:
     heard[probe.name] = ask(probe)
 
 
-class _Stay(HTTPRedirectHandler):
-    """A redirect is not followed: it would take the key along."""
-
-    def redirect_request(self, *_: object) -> None:
-        return None
-
-
 def _opener(probe: Probe) -> OpenerDirector:
-    return build_opener(_Stay) if probe.proxied else build_opener(_Stay, ProxyHandler({}))
+    """One that follows no redirect: the key would go along."""
+    opener = OpenerDirector()
+    for handler in (
+        ProxyHandler(None if probe.proxied else {}),
+        HTTPHandler(),
+        HTTPSHandler(),
+        HTTPErrorProcessor(),
+        HTTPDefaultErrorHandler(),
+        UnknownHandler(),
+    ):
+        opener.add_handler(handler)
+    return opener
 
 
 def _trouble(error: OSError | HTTPException, seconds: float) -> str:
@@ -95,7 +108,7 @@ def _trouble(error: OSError | HTTPException, seconds: float) -> str:
         return f"no answer within {seconds:g} s"
     if isinstance(cause, gaierror):
         return "its name is not known here; is there a network?"
-    if isinstance(cause, ssl.SSLError):
+    if isinstance(cause, ssl.SSLCertVerificationError):
         return "its certificate is not trusted here"
     if isinstance(cause, ConnectionRefusedError):
         return "nobody listens there"

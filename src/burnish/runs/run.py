@@ -2,7 +2,6 @@
 
 import json
 import random
-from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -16,9 +15,7 @@ from burnish.core.effects import Call, Effects, Receipt, Scope
 from burnish.core.errors import (
     HoldoutLeak,
     Problem,
-    ReplayDiverged,
     RoleFailed,
-    SealedTestRead,
     StrategyMisbehaved,
 )
 from burnish.core.evaluations import Evaluation
@@ -29,7 +26,7 @@ from burnish.core.protocols import Role, Target
 from burnish.core.randomness import stream
 from burnish.core.screening import screen
 from burnish.core.stopping import FINISHED, Standing, StopReason
-from burnish.core.trials import Proposal, Trial, TrialRow
+from burnish.core.trials import Trial, TrialRow
 from burnish.effects.budget import Budget, Meter
 from burnish.effects.executors import AsyncioExecutor
 from burnish.effects.once import Cache, JournaledEffects
@@ -37,10 +34,10 @@ from burnish.runs.asking import ask_once
 from burnish.runs.directory import RunDirectory
 from burnish.runs.evaluating import Evaluator
 from burnish.runs.events import Listener
+from burnish.runs.recording import Recorder
 from burnish.runs.setup import Setup
-from burnish.runs.standing import after, with_spend
 from burnish.runs.stoppers import ImpureStopper, Stops, asked_by, out_of_time, stop_file
-from burnish.runs.telling import Teller, now, summary
+from burnish.runs.telling import Teller, summary
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
@@ -86,13 +83,7 @@ class Run:
         self._meter = Meter()
         self._stops = Stops(setup.budget, directory.journal, impure=self._impure_stoppers())
         self._signal: str = ""
-        self._standing = Standing()
-        self._trial = 0
-        self._seen: set[str] = {setup.target.baseline.id}
-        self._asked: list[Proposal] = []
-        self._in_phase = Counter[tuple[int, str]]()
-        self._spent_before = NOTHING
-        self._seconds_before = directory.journal.active_seconds
+        self._recorder = Recorder(directory, baseline=setup.target.baseline)
         self._teller = Teller(directory)
 
     # -- what the strategy works on --------------------------------------------------------
@@ -120,12 +111,12 @@ class Run:
     @property
     def trial(self) -> int:
         """The number of the trial under way."""
-        return self._trial
+        return self._recorder.trial
 
     @property
     def replaying(self) -> bool:
         """Whether the trial under way is recorded already."""
-        return self._effects.replays(self._trial)
+        return self._effects.replays(self.trial)
 
     @property
     def spent(self) -> Spend:
@@ -140,7 +131,7 @@ class Run:
     @property
     def standing(self) -> Standing:
         """What the recorded trials add up to."""
-        return with_spend(self._standing, self._meter.spent)
+        return replace(self._recorder.standing, spent=self._meter.spent)
 
     def rng(self, *names: str | int) -> random.Random:
         """A fresh generator for this purpose: the same names give the same numbers, always."""
@@ -212,16 +203,14 @@ class Run:
                 "which no proposer may see",
                 remedy="build requests from train cases only",
             )
-        place = len(self._asked)
-        self._asked.append(Proposal(role=role.name, request=seen))
+        place = self._recorder.asking(role.name, seen)
         scope = self._scope()
         reply = await ask_once(role, request, draw=draw, scope=scope)
         self._meter.use(scope.used)
         if reply.answer is None:
-            self._asked[place] = replace(self._asked[place], error=reply.failure)
+            self._recorder.answered(place, error=reply.failure)
             raise RoleFailed(reply.failure)
-        said = role.answers.encode(reply.answer)
-        self._asked[place] = replace(self._asked[place], answer=said)
+        self._recorder.answered(place, answer=role.answers.encode(reply.answer))
         return reply.answer
 
     async def check(self, candidate: Candidate, *, parent: Candidate) -> list[Problem]:
@@ -230,7 +219,7 @@ class Run:
             candidate,
             parent=parent,
             surfaces=self._surfaces,
-            seen=self._seen,
+            seen=self._recorder.seen,
             training=self.dataset.train,
         )
         if problems:
@@ -301,24 +290,9 @@ class Run:
                 remedy="once stop_reason gives a reason, a trial is finished or dropped whole: "
                 "a resume with more budget could not tell where it was cut",
             )
-        number, spent = self._trial, self._meter.spent
-        journal = self.directory.journal
-        row = TrialRow(
-            number=number,
-            trial=replace(trial, proposals=(*trial.proposals, *self._asked)),
-            spend=spent.minus(self._spent_before),
-            at=now(),
-            seconds=journal.active_seconds - self._seconds_before,
-        )
-        row = self._replayed(row) if self.replaying else self._recorded(row)
-        self._asked = []
-        self._spent_before, self._seconds_before = spent, journal.active_seconds
-        self._standing = after(self._standing, row.trial)
-        self._seen.add(row.trial.candidate.id)
-        self._trial += 1
-        self._in_phase[row.trial.cycle, row.trial.phase] += 1
-        index = self._in_phase[row.trial.cycle, row.trial.phase]
-        self.announce("trial_recorded", f"trial:{number}", summary(row, self.standing, index))
+        row, index = self._recorder.record(trial, spent=self._meter.spent, replaying=self.replaying)
+        data = summary(row, self.standing, index)
+        self.announce("trial_recorded", f"trial:{row.number}", data)
         return row
 
     def advance(self, candidate: Candidate) -> None:
@@ -326,13 +300,13 @@ class Run:
 
         It belongs to the trial that was recorded last.
         """
-        if not self._trial:
+        if not self.trial:
             raise StrategyMisbehaved(
                 "a candidate was made the incumbent before any trial was recorded",
                 remedy="record the trial first: it says why",
             )
         self.incumbent = candidate
-        number = self._trial - 1
+        number = self.trial - 1
         home = self.directory.export(number, self.target.export(candidate))
         data: dict[str, Json] = {"trial": number, "candidate": candidate.id, "files": home.name}
         self.announce("advanced", f"advanced:{number}", data)
@@ -379,27 +353,9 @@ class Run:
         return StopReason(code="signal", detail=self._signal) if self._signal else None
 
     def _scope(self, *, sealed: bool = False) -> Scope:
-        return self._effects.scope(trial=self._trial, sealed=sealed)
+        return self._effects.scope(trial=self.trial, sealed=sealed)
 
     def _read_sealed_test(self) -> None:
         if not self.directory.journal.sealed_read:
             why = codec(StopReason).encode(self.stopped or FINISHED)
             self.directory.journal.set_mark("sealed_read", canonical(why).decode())
-
-    def _recorded(self, row: TrialRow) -> TrialRow:
-        if self.directory.journal.sealed_read:
-            raise SealedTestRead(
-                "the sealed test of this run was read, so no trial may follow",
-                remedy="fork it with --fork: the new run marks its test as spent",
-            )
-        return self.directory.add_trial(row)
-
-    def _replayed(self, row: TrialRow) -> TrialRow:
-        kept = self.directory.trial(row.number)
-        if kept is None or not kept.same_story(self.directory.redacted(row)):
-            raise ReplayDiverged(
-                f"trial {row.number} came out differently from what is recorded",
-                remedy="the strategy, the target or the data behave differently from when this "
-                "run was made; nothing was paid. Start a new run, or fork this one with --fork",
-            )
-        return kept

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from burnish.core.money import NOTHING, Spend
 from burnish.core.stopping import Standing
 from burnish.core.trials import Trial
 
@@ -30,8 +29,3 @@ def after(standing: Standing, trial: Trial) -> Standing:
         best_metrics=decisive.measurement.components,
         best_passing=decisive.passing,
     )
-
-
-def with_spend(standing: Standing, spent: Spend = NOTHING) -> Standing:
-    """The standing with what is spent by now."""
-    return replace(standing, spent=spent)

@@ -1,0 +1,66 @@
+"""What the doctor found, on the terminal or for programs."""
+
+import json
+import os
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+
+import typer
+
+from burnish.models.findings import Finding, Place
+from burnish.models.health import examine, is_healthy
+from burnish.runs.index import index_folder
+
+_WIDTH = 80
+_MARKS = {"ok": "✓", "absent": "–", "wrong": "✗"}
+
+
+def print_diagnosis(*, online: bool, as_json: bool) -> bool:
+    """Look at everything and say it; whether the demo can run."""
+    place = Place.of(Path.cwd(), index_folder().parent, os.environ)
+    found = examine(place, ask_providers=online)
+    healthy = is_healthy(found)
+    if as_json:
+        facts = {"healthy": healthy, "findings": [asdict(finding) for finding in found]}
+        typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
+    else:
+        typer.echo("\n".join(_page(found, healthy=healthy, online=online)))
+    return healthy
+
+
+def _page(found: Sequence[Finding], *, healthy: bool, online: bool) -> Iterator[str]:
+    width = max(len(finding.name) for finding in found)
+    for area, findings in groupby(found, lambda finding: finding.area):
+        yield area
+        for finding in findings:
+            yield from _entry(finding, width)
+    yield ""
+    yield from _verdict(found, healthy=healthy)
+    if not online:
+        yield "`burnish doctor --online` also asks the providers whose keys are there"
+
+
+def _entry(finding: Finding, width: int) -> Iterator[str]:
+    head = f"  {_MARKS[finding.state]} {finding.name:{width}}  "
+    indent = " " * len(head)
+    yield from _folded(finding.told, head, indent)
+    if finding.remedy:
+        yield from _folded(finding.remedy, f"{indent}→ ", f"{indent}  ")
+
+
+def _folded(text: str, first: str, rest: str) -> list[str]:
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+    )
+
+
+def _verdict(found: Sequence[Finding], *, healthy: bool) -> Iterator[str]:
+    if healthy:
+        yield "all that the offline demo needs is there"
+        return
+    missing = (finding.name for finding in found if finding.needed and finding.state != "ok")
+    told = f"the offline demo cannot run before this is mended: {', '.join(missing)}"
+    yield from textwrap.wrap(told, _WIDTH)

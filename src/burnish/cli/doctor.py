@@ -1,0 +1,25 @@
+"""`burnish doctor`."""
+
+from typing import Annotated
+
+import typer
+
+from burnish.cli import options
+
+
+def doctor(
+    *,
+    online: Annotated[
+        bool,
+        typer.Option("--online", help="Ask the providers whose keys are there; costs nothing."),
+    ] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """What is installed, which keys and models are there, and what to do about the rest.
+
+    Keys are named, never shown. Exit code 1 when not even the offline demo can run.
+    """
+    from burnish.cli.diagnosis import print_diagnosis
+
+    if not print_diagnosis(online=online, as_json=as_json):
+        raise typer.Exit(1)

@@ -1,0 +1,78 @@
+"""`burnish models list`."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import typer
+
+from burnish.cli.tables import Columns
+from burnish.core.errors import BurnishError
+from burnish.models.embedded_engine import require_engine
+from burnish.models.embedded_files import KNOWN, find_model, models_folder
+from burnish.models.factory import Models
+from burnish.models.references import PROVIDERS, ModelRef
+from burnish.models.troubles import ModelRefused
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One kind of model, or one file."""
+
+    model: str
+    ready: bool
+    told: str
+    remedy: str = ""
+
+
+def print_models(*, as_json: bool) -> None:
+    """Everything that can be asked, or could be."""
+    entries = list(found_models(Models()))
+    if as_json:
+        typer.echo(json.dumps([asdict(entry) for entry in entries], ensure_ascii=False, indent=2))
+        return
+    table = Columns(
+        "model", "", "what is here", "what to do", folded=("what is here", "what to do")
+    )
+    for entry in entries:
+        table.add(entry.model, "✓" if entry.ready else "–", entry.told, entry.remedy)
+    table.show()
+
+
+def found_models(models: Models) -> Iterator[Entry]:
+    """The embedded ones with their files, then a line for each way to reach others."""
+    for name, carried in KNOWN.items():
+        path = find_model(name)
+        yield _entry(models, ModelRef(provider="local", name=name), carried.told, path)
+    for path in _other_files():
+        yield _entry(models, ModelRef(provider="local", name=str(path)), "", path)
+    yield _any_file()
+    for provider in (name for name in PROVIDERS if name != "local"):
+        yield _entry(models, ModelRef(provider=provider, name="…"), "can be asked; `burnish doctor` tells whether it answers")
+    own = ModelRef(provider="openai", name="…", base_url="http://localhost")
+    told = "for any OpenAI-compatible endpoint"
+    yield replace(_entry(models, own, told), model="openai:… + base_url")
+
+
+def _entry(models: Models, ref: ModelRef, told: str, path: Path | None = None) -> Entry:
+    try:
+        models.client(ref).check()
+    except BurnishError as error:
+        return Entry(model=ref.label, ready=False, told=error.message, remedy=error.remedy)
+    where = told if path is None else f"{path.stat().st_size / 1e6:,.0f} MB, {path}"
+    return Entry(model=ref.label, ready=True, told=where)
+
+
+def _any_file() -> Entry:
+    name = "local:FILE.gguf"
+    try:
+        require_engine()
+    except ModelRefused as error:
+        return Entry(model=name, ready=False, told=error.message, remedy=error.remedy)
+    return Entry(model=name, ready=True, told="for any GGUF file, by its path")
+
+
+def _other_files() -> list[Path]:
+    known = {carried.file for carried in KNOWN.values()}
+    return [path for path in sorted(models_folder().glob("*.gguf")) if path.name not in known]

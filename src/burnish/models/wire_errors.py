@@ -1,0 +1,158 @@
+"""What an endpoint's failure means: try again, this request is bad, or the user has to act."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from burnish.models.references import PROVIDERS, ModelRef
+from burnish.models.troubles import ModelRefused, ModelRejected, ModelUnavailable
+from burnish.models.wire_places import Place
+from burnish.system import Redactor
+
+if TYPE_CHECKING:
+    from pydantic_ai.exceptions import ModelHTTPError
+
+Trouble: TypeAlias = ModelUnavailable | ModelRejected | ModelRefused
+
+_AGAIN = {408, 409, 425, 429}
+_THE_REQUEST = {400, 413, 422}
+_NOT_FOR_THIS_MODEL = {"unknown_parameter", "unsupported_parameter", "unsupported_value"}
+_LONGEST_WORDS = 300
+_DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """What an SDK may raise when an endpoint fails.
+
+    The plain ones come from answers that are JSON and yet no answer: a list, a null, no choices.
+    """
+    import httpx2
+    from pydantic_ai.exceptions import AgentRunError, UserError
+
+    plain = (AssertionError, AttributeError, LookupError, OSError, TypeError, ValueError)
+    return (AgentRunError, UserError, httpx2.HTTPError, *plain)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blame:
+    """Makes the errors of one model at one place; no key gets into their words."""
+
+    ref: ModelRef
+    place: Place
+
+    def timed_out(self) -> ModelUnavailable:
+        """No answer in time."""
+        limit = self.ref.settings.timeout
+        within = "in time" if limit is None else f"within {limit:g} s"
+        return ModelUnavailable(self._told(f"did not answer {within}"))
+
+    def unfinished(self) -> ModelUnavailable:
+        """An answer whose end never came."""
+        return ModelUnavailable(self._told("gave an answer without an end"))
+
+    def filtered(self) -> ModelRejected:
+        """The endpoint would not read the request."""
+        return ModelRejected(self._told("turned the request away: its content filter"))
+
+    def of(self, error: Exception) -> Trouble:
+        """What a failure means."""
+        import httpx2
+        from pydantic_ai.exceptions import ModelConnectionError, ModelHTTPError, UserError
+
+        unopened = (httpx2.ConnectError, httpx2.ConnectTimeout)
+        if _redirects(error):
+            remedy = "give the address it leads to as base_url"
+            return self._refused("answered with a redirect, which no key follows", remedy)
+        if isinstance(error, ModelHTTPError):
+            return self._of_status(error)
+        if isinstance(error, UserError):
+            return ModelRefused(self._told(f"cannot be asked this: {error.message}"))
+        if isinstance(error, UnicodeEncodeError):
+            return ModelRejected(self._told("cannot be sent text that is not Unicode"))
+        if isinstance(error, (ModelConnectionError, OSError, httpx2.TransportError)):
+            unreached = isinstance(error, unopened) or getattr(error, "phase", "") == "connect"
+            what = "could not be reached" if unreached else "broke the connection"
+            return ModelUnavailable(self._told(f"{what}: {_root(error)}"))
+        hint = "gave something that is no answer of a model; is the base_url right?"
+        return ModelUnavailable(self._told(hint))
+
+    def _of_status(self, error: "ModelHTTPError") -> Trouble:
+        from pydantic_ai.exceptions import ModelAuthenticationError, ModelQuotaExceededError
+
+        status = error.status_code
+        if isinstance(error, ModelAuthenticationError):
+            return self._refused(f"refused the key (HTTP {status})", _about_the_key(self.ref))
+        said = self._told(f"answered HTTP {status}{_words(error.body)}")
+        if isinstance(error, ModelQuotaExceededError):
+            return ModelRefused(said, remedy="the account is out of credit or over its quota")
+        if status in _AGAIN or status >= 500:
+            return ModelUnavailable(said, retry_after=_wait(error))
+        if error.provider_error_code in _NOT_FOR_THIS_MODEL:
+            return ModelRefused(said, remedy="change the model's settings, or take another model")
+        if status in _THE_REQUEST or _is_about_the_request(error):
+            return ModelRejected(said)
+        return ModelRefused(said, remedy="check the model's name and its base_url")
+
+    def _refused(self, what: str, remedy: str) -> ModelRefused:
+        return ModelRefused(self._told(what), remedy=remedy)
+
+    def _told(self, what: str) -> str:
+        """One line: who, where, what."""
+        line = " ".join(f"{self.ref.label} at {self.place.address} {what}".split())
+        return Redactor.from_environment(extra=self.place.secrets).text(line)
+
+
+def _about_the_key(ref: ModelRef) -> str:
+    named = ref.api_key.strip("${}") or PROVIDERS[ref.provider]
+    return f"check the key in {named}" if named else "give the model an api_key: ${NAME}"
+
+
+def _is_about_the_request(error: "ModelHTTPError") -> bool:
+    """Such as input that a gateway's moderation turned away with a 403."""
+    from pydantic_ai.exceptions import ModelNotFoundError, ModelRequestRejectedError
+
+    rejected = isinstance(error, ModelRequestRejectedError)
+    return rejected and not isinstance(error, ModelNotFoundError)
+
+
+def _redirects(error: BaseException) -> bool:
+    response = getattr(error.__cause__, "response", None)
+    return 300 <= getattr(response, "status_code", 0) < 400
+
+
+def _words(body: object) -> str:
+    """What the endpoint says about it, where it says it in words."""
+    inner = _inside(body)
+    message = inner.get("message") if isinstance(inner, Mapping) else inner
+    if not isinstance(message, str) or not message.strip() or "<" in message[:20]:
+        return ""
+    return f": {' '.join(message.split())[:_LONGEST_WORDS]}"
+
+
+def _inside(body: object) -> object:
+    if not isinstance(body, Mapping):
+        return body
+    fields = cast("Mapping[str, object]", body)
+    return fields.get("error", fields)
+
+
+def _wait(error: "ModelHTTPError") -> float | None:
+    """Seconds the endpoint asks for, in a header or, with Google, in the body."""
+    if error.retry_after is not None:
+        return error.retry_after
+    told = (error.headers or {}).get("retry-after", "")
+    if re.fullmatch(r"\d+(\.\d+)?", told):
+        return float(told)
+    inner = _inside(error.body)
+    details: Any = inner.get("details") if isinstance(inner, Mapping) else None
+    delays = [each.get("retryDelay") for each in details or () if isinstance(each, dict)]
+    found = next((_DELAY.fullmatch(each) for each in delays if isinstance(each, str)), None)
+    return float(found[1]) if found else None
+
+
+def _root(error: BaseException) -> str:
+    """The words of the first failure: the SDKs' own say only that there was one."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return str(error) or type(error).__name__

@@ -1,0 +1,121 @@
+"""pydantic-ai's models for each provider: one HTTP client a place, no retries of their own."""
+
+from typing import TYPE_CHECKING, Any
+
+from burnish.models.references import ModelRef
+from burnish.models.wire_places import ADDRESSES, Place
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncBaseTransport, AsyncClient
+    from openai import AsyncOpenAI
+    from pydantic_ai.models import Model
+    from pydantic_ai.providers import Provider
+
+CONNECTING = 15.0
+"""Seconds for opening a connection; everything else is under the call's own timeout."""
+
+
+def http_client(transport: "AsyncBaseTransport | None" = None) -> "AsyncClient":
+    """An HTTP client with room for many calls at once. Redirects are not followed: a key is
+    for one host."""
+    import httpx2
+
+    limits = httpx2.Limits(max_connections=1000, max_keepalive_connections=256)
+    timeout = httpx2.Timeout(None, connect=CONNECTING)
+    return httpx2.AsyncClient(limits=limits, timeout=timeout, transport=transport)
+
+
+def build_model(ref: ModelRef, place: Place, client: "AsyncClient") -> "Model[Any]":
+    """The model that a reference names, over this HTTP client."""
+    if ref.provider == "anthropic":
+        return _anthropic(ref, place, client)
+    if ref.provider == "google":
+        return _google(ref, place, client)
+    return _openai(ref, place, client)
+
+
+def _openai(ref: ModelRef, place: Place, client: "AsyncClient") -> "Model[Any]":
+    from pydantic_ai.models.ollama import OllamaModel
+    from pydantic_ai.models.openai import OpenAIChatModel
+
+    from burnish.models.wire_openai import post_directly
+
+    provider = _openai_provider(ref, place, client)
+    provider.client.max_retries = 0
+    if ref.provider != "azure":  # Its SDK client makes an address of the model's name.
+        post_directly(provider.client, client)
+    kind = OllamaModel if ref.provider == "ollama" else OpenAIChatModel
+    model = kind(ref.name, provider=provider)
+    if _knows_old_name_only(ref, place, reasons=_reasons(model)):
+        return kind(ref.name, provider=provider, profile=_old_name(model))
+    return model
+
+
+def _openai_provider(
+    ref: ModelRef, place: Place, client: "AsyncClient"
+) -> "Provider[AsyncOpenAI]":
+    from pydantic_ai.providers.azure import AzureProvider
+    from pydantic_ai.providers.ollama import OllamaProvider
+    from pydantic_ai.providers.openai import OpenAIProvider
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+    if ref.provider == "azure":
+        return AzureProvider(
+            azure_endpoint=place.address,
+            api_version=ref.api_version or None,
+            api_key=place.key,
+            http_client=client,
+        )
+    if ref.provider == "ollama":
+        return OllamaProvider(base_url=place.address, api_key=place.key, http_client=client)
+    if place.address == ADDRESSES["openai"]:
+        return OpenAIProvider(base_url=place.address, api_key=place.key, http_client=client)
+    return OpenAICompatibleProvider(
+        "openai-compatible", base_url=place.address, api_key=place.key, http_client=client
+    )
+
+
+def _reasons(model: "Model[Any]") -> bool:
+    return bool(model.profile.get("openai_supports_reasoning", False))
+
+
+def _knows_old_name_only(ref: ModelRef, place: Place, *, reasons: bool) -> bool:
+    """Whether the endpoint may not know `max_completion_tokens`, and ignore it in silence.
+
+    Ollama and many compatible servers do; OpenAI's own reasoning models, behind whatever
+    address, take nothing else.
+    """
+    if ref.provider == "ollama":
+        return True
+    return ref.provider == "openai" and place.address != ADDRESSES["openai"] and not reasons
+
+
+def _old_name(model: "Model[Any]") -> Any:
+    from pydantic_ai.profiles import merge_profile
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
+
+    override = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
+    return merge_profile(model.profile, override)
+
+
+def _anthropic(ref: ModelRef, place: Place, client: "AsyncClient") -> "Model[Any]":
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+
+    provider = AnthropicProvider(base_url=place.address, api_key=place.key, http_client=client)
+    provider.client.max_retries = 0
+    return AnthropicModel(ref.name, provider=provider)
+
+
+def _google(ref: ModelRef, place: Place, client: "AsyncClient") -> "Model[Any]":
+    from google.genai.types import HttpRetryOptions
+    from pydantic_ai.models.google import GoogleModel
+    from pydantic_ai.providers.google import GoogleProvider
+
+    provider = GoogleProvider(
+        base_url=place.address,
+        api_key=place.key,
+        http_client=client,
+        retry_options=HttpRetryOptions(attempts=1),
+    )
+    return GoogleModel(ref.name, provider=provider)

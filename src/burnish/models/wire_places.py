@@ -1,0 +1,121 @@
+"""Where a model is reached: the extra it needs, its address and its key, checked for free."""
+
+import importlib.util
+import os
+from dataclasses import dataclass, field
+from urllib.parse import SplitResult, urlsplit
+
+from burnish.core.errors import ConfigError
+from burnish.models.keys import key_for, missing_key
+from burnish.models.references import ModelRef
+from burnish.models.troubles import ModelRefused
+from burnish.system import expand_variables
+
+EXTRAS = {
+    "openai": ("openai", "openai"),
+    "azure": ("openai", "openai"),
+    "ollama": ("openai", "openai"),
+    "anthropic": ("anthropic", "anthropic"),
+    "google": ("google", "google.genai"),
+}
+"""The extra of burnish that a provider needs, and the module that it installs."""
+
+ADDRESSES = {
+    "openai": "https://api.openai.com/v1",
+    "anthropic": "https://api.anthropic.com",
+    "google": "https://generativelanguage.googleapis.com",
+    "ollama": "http://localhost:11434/v1",
+}
+"""Where a model is without a `base_url`. The SDKs' own variables are not looked at: what a
+reference says is what a journal key says."""
+
+NO_KEY = "no-key-needed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """An address and the key for it."""
+
+    address: str
+    key: str = field(repr=False)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not be shown."""
+        return () if self.key == NO_KEY else (self.key,)
+
+
+def place_of(ref: ModelRef) -> Place:
+    """Where the model is, or ModelRefused with what is missing."""
+    _require_extra(ref)
+    address = _address(ref)
+    try:
+        key = key_for(ref)
+    except ConfigError as error:
+        raise ModelRefused(error.message, remedy=error.remedy) from None
+    if key is None and not _does_without(ref):
+        raise missing_key(ref)
+    return Place(address=address, key=key or NO_KEY)
+
+
+def _does_without(ref: ModelRef) -> bool:
+    return ref.provider == "ollama" or (ref.provider == "openai" and bool(ref.base_url))
+
+
+def _require_extra(ref: ModelRef) -> None:
+    extra, module = EXTRAS[ref.provider]
+    for needed in ("pydantic_ai", module):
+        if not _importable(needed):
+            message = f"{ref.label} needs the package {needed}, which is not installed"
+            raise ModelRefused(message, remedy=f"pip install 'burnish[{extra}]'")
+
+
+def _importable(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _address(ref: ModelRef) -> str:
+    try:
+        written = expand_variables(ref.base_url, os.environ) or ADDRESSES.get(ref.provider, "")
+    except ConfigError as error:
+        raise ModelRefused(f"the base_url of {ref.label}: {error.message}") from None
+    if not written:
+        raise _refused(ref, "has no base_url", "give the address of your Azure resource")
+    parts = _parts(ref, written.strip().rstrip("/"))
+    if ref.provider == "azure":
+        _require_version(ref, parts)
+    if ref.provider == "ollama" and not parts.path:
+        parts = parts._replace(path="/v1")
+    return parts.geturl()
+
+
+def _parts(ref: ModelRef, written: str) -> SplitResult:
+    try:
+        parts = urlsplit(written)
+        sane = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        raise _not_an_address(ref) from None
+    if not sane:
+        raise _not_an_address(ref)
+    return parts
+
+
+def _not_an_address(ref: ModelRef) -> ModelRefused:
+    remedy = "write it as https://host/v1 or http://host:port/v1"
+    return _refused(ref, "has a base_url that is not an address", remedy)
+
+
+def _require_version(ref: ModelRef, parts: SplitResult) -> None:
+    """The v1 API of Azure takes no version, every other address needs one."""
+    versionless = parts.path.endswith("/v1")
+    if versionless and ref.api_version:
+        raise _refused(ref, "has an api_version that its address does not take", "remove it")
+    if not versionless and not ref.api_version:
+        raise _refused(ref, "has no api_version", "give one, such as api_version: 2024-10-21")
+
+
+def _refused(ref: ModelRef, what: str, remedy: str) -> ModelRefused:
+    return ModelRefused(f"the model {ref.label} {what}", remedy=remedy)
