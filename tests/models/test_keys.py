@@ -25,7 +25,7 @@ LINES = {
     "a hash first": ("KEY=#value", "#value"),
     "an equals sign inside": ("KEY=a=b==", "a=b=="),
     "spaces inside": ("KEY=two words", "two words"),
-    "quotes inside": ("KEY=it's \"so\"", "it's \"so\""),
+    "quotes inside": ('KEY=it\'s "so"', 'it\'s "so"'),
     "single quotes": ("KEY='a # b \\n $X'", "a # b \\n $X"),
     "single quotes and a comment": ("KEY='a' # b", "a"),
     "double quotes": ('KEY="a # b"', "a # b"),

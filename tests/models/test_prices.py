@@ -62,9 +62,7 @@ def test_the_price_is_that_of_the_library(text: str, into: int, out: int) -> Non
 
 @given(into=MANY, out=MANY)
 def test_an_override_adds_up_without_drift(into: int, out: int) -> None:
-    prices = Prices(
-        overrides={"openai:mine": Price(input_per_million=0.1, output_per_million=0.7)}
-    )
+    prices = Prices(overrides={"openai:mine": Price(input_per_million=0.1, output_per_million=0.7)})
     assert prices.nano_usd(_ref("openai:mine"), _usage(into, out)) == 100 * into + 700 * out
 
 
@@ -130,7 +128,7 @@ def test_one_warning_a_model() -> None:
             settings = ModelSettings(temperature=temperature)
             ref = ModelRef.parse(f"openai:{name}", settings=settings)
             assert prices.nano_usd(ref, _usage(), model=f"{name}-{temperature}") is None
-    assert [warning.split()[4] for warning in prices.warnings] == ["openai:one", "openai:two"]
+    assert [warning.split()[3] for warning in prices.warnings] == ["openai:one", "openai:two"]
     assert Prices().warnings == []
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-from burnish.models.findings import Finding, Place
+from burnish.models.findings import Finding, Site
 from burnish.models.health import examine, is_healthy
 from burnish.runs.index import index_folder
 
@@ -20,8 +20,8 @@ _MARKS = {"ok": "✓", "absent": "–", "wrong": "✗"}
 
 def print_diagnosis(*, online: bool, as_json: bool) -> bool:
     """Look at everything and say it; whether the demo can run."""
-    place = Place.of(Path.cwd(), index_folder().parent, os.environ)
-    found = examine(place, ask_providers=online)
+    site = Site.of(Path.cwd(), index_folder().parent, os.environ)
+    found = examine(site, ask_providers=online)
     healthy = is_healthy(found)
     if as_json:
         facts = {"healthy": healthy, "findings": [asdict(finding) for finding in found]}

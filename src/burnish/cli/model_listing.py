@@ -49,7 +49,11 @@ def found_models(models: Models) -> Iterator[Entry]:
         yield _entry(models, ModelRef(provider="local", name=str(path)), "", path)
     yield _any_file()
     for provider in (name for name in PROVIDERS if name != "local"):
-        yield _entry(models, ModelRef(provider=provider, name="…"), "can be asked; `burnish doctor` tells whether it answers")
+        yield _entry(
+            models,
+            ModelRef(provider=provider, name="…"),
+            "can be asked; `burnish doctor` tells whether it answers",
+        )
     own = ModelRef(provider="openai", name="…", base_url="http://localhost")
     told = "for any OpenAI-compatible endpoint"
     yield replace(_entry(models, own, told), model="openai:… + base_url")

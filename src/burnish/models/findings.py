@@ -1,4 +1,4 @@
-"""One thing that the doctor found, and the place it looked at."""
+"""One thing that the doctor found, and where it looked."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class Site:
     """Where burnish is used: a folder, the user's own state, and the variables in force."""
 
     folder: Path
@@ -42,7 +42,7 @@ class Place:
     """Where each provider is."""
 
     @classmethod
-    def of(cls, folder: Path, home: Path, environ: Mapping[str, str]) -> "Place":
+    def of(cls, folder: Path, home: Path, environ: Mapping[str, str]) -> "Site":
         """With what `.env` adds; the environment goes before it."""
         path = find_dotenv(folder)
         values: dict[str, str] = {}

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from burnish.core.errors import BurnishError
 from burnish.effects.schema import connect, prepare
-from burnish.models.findings import Finding, Place
+from burnish.models.findings import Finding, Site
 from burnish.models.keys import WHERE, variables
 from burnish.models.references import PROVIDERS
 from burnish.models.services import embedded, ollama, online
@@ -31,16 +31,16 @@ _EXTRAS = {
 _LEAST_FREE = 200 * 2**20
 
 
-def examine(place: Place, *, ask_providers: bool = False) -> list[Finding]:
+def examine(site: Site, *, ask_providers: bool = False) -> list[Finding]:
     """Everything, in a few seconds at most. No finding holds a key, or says how long one is."""
-    redactor = Redactor.from_environment(place.environ)
+    redactor = Redactor.from_environment(site.environ)
     found = [
         *_machine(),
-        *_storage(place),
+        *_storage(site),
         *_libraries(),
-        *_keys(place),
-        embedded(place),
-        *(online(place) if ask_providers else (ollama(place),)),
+        *_keys(site),
+        embedded(site),
+        *(online(site) if ask_providers else (ollama(site),)),
     ]
     return [_redacted(finding, redactor) for finding in found]
 
@@ -56,10 +56,10 @@ def _machine() -> Iterator[Finding]:
     yield Finding(area="machine", name="Python", told=system, needed=True)
 
 
-def _storage(place: Place) -> Iterator[Finding]:
-    yield _journal(place.folder)
-    yield _space(place.folder)
-    yield _home(place.home)
+def _storage(site: Site) -> Iterator[Finding]:
+    yield _journal(site.folder)
+    yield _space(site.folder)
+    yield _home(site.home)
 
 
 def _journal(folder: Path) -> Finding:
@@ -87,7 +87,10 @@ def _journal_mode(folder: Path, *, wal: bool) -> str:
 
 
 def _space(folder: Path) -> Finding:
-    free = shutil.disk_usage(folder).free
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:
+        free = 0
     finding = Finding(area="storage", name="disk", told=f"{free / 2**30:.1f} GB free here")
     if free >= _LEAST_FREE:
         return finding
@@ -123,14 +126,14 @@ def _extra(extra: str, name: str, purpose: str) -> Finding:
     return replace(finding, state="absent", told="not installed", remedy=remedy)
 
 
-def _keys(place: Place) -> Iterator[Finding]:
-    if place.dotenv is not None:
-        yield _dotenv(place, place.dotenv)
+def _keys(site: Site) -> Iterator[Finding]:
+    if site.dotenv is not None:
+        yield _dotenv(site, site.dotenv)
     for provider in PROVIDERS:
         names = variables(provider)
-        held = [name for name in names if place.environ.get(name, "").strip()]
+        held = [name for name in names if site.environ.get(name, "").strip()]
         for name in held:
-            yield Finding(area="keys", name=name, told=f"set, from {place.source(name)}")
+            yield Finding(area="keys", name=name, told=f"set, from {site.source(name)}")
         if names and not held:
             also = f" (or {', '.join(names[1:])})" if names[1:] else ""
             remedy = f"for {provider}:… models, set it{also} {WHERE}"
@@ -138,9 +141,9 @@ def _keys(place: Place) -> Iterator[Finding]:
             yield replace(absent, state="absent")
 
 
-def _dotenv(place: Place, path: Path) -> Finding:
-    if place.dotenv_trouble:
-        return Finding(area="keys", name=".env", state="wrong", told=place.dotenv_trouble)
+def _dotenv(site: Site, path: Path) -> Finding:
+    if site.dotenv_trouble:
+        return Finding(area="keys", name=".env", state="wrong", told=site.dotenv_trouble)
     return Finding(area="keys", name=".env", told=_short(path))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 
 from burnish.core.errors import ConfigError, Problem
+from burnish.models.hosts import is_here, is_providers_own
 from burnish.models.references import PROVIDERS, ModelRef
 from burnish.models.troubles import ModelRefused
 from burnish.system import read_text
@@ -65,10 +66,16 @@ def variables(provider: str) -> tuple[str, ...]:
 
 
 def key_for(ref: ModelRef, environ: Mapping[str, str] | None = None) -> str | None:
-    """The key of a model, or None when there is none."""
+    """The key of a model, or None when there is none.
+
+    The provider's usual key goes to the provider's own hosts and to this machine only: another
+    endpoint gets a key when the configuration names one.
+    """
     env = os.environ if environ is None else environ
     if ref.api_key:
         return _referred(ref, env)
+    if not (is_providers_own(ref) or is_here(ref)):
+        return None
     values = (env.get(name, "").strip() for name in variables(ref.provider))
     return next(filter(None, values), None)
 

@@ -1,34 +1,19 @@
 """What calls of models cost, in whole nano-dollars; an unknown price is None, never 0."""
 
 import math
-import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from urllib.parse import urlsplit
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.money import to_nano
 from burnish.core.outcomes import Usage
+from burnish.models.hosts import is_here, is_providers_own
 from burnish.models.references import ModelRef
-from burnish.system import expand_variables
 
 _MILLION = 1_000_000
 _ONE = Usage(requests=1, input_tokens=1, output_tokens=1)
-_LOOPBACK = re.compile(r"localhost|127(\.\d+){3}|::1")
-_OWN_HOSTS = {
-    "openai": ("api.openai.com",),
-    "anthropic": ("api.anthropic.com",),
-    "google": ("googleapis.com",),
-    "azure": (
-        "openai.azure.com",
-        "azure-api.net",
-        "cognitiveservices.azure.com",
-        "services.ai.azure.com",
-    ),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +69,8 @@ class Prices:
         if own := self.overrides.get(ref.label):
             return own.of(usage)
         if ref.provider in {"local", "ollama"}:
-            return Decimal(0) if _is_here(ref) else None
-        if not _is_the_providers_own(ref):
+            return Decimal(0) if is_here(ref) else None
+        if not is_providers_own(ref):
             return None
         found = (_listed(ref.provider, name, usage) for name in (model, ref.name) if name)
         return next((usd for usd in found if usd is not None), None)
@@ -112,25 +97,6 @@ def _listed(provider: str, name: str, usage: Usage) -> Decimal | None:
 
 def _cost(usage: Usage, input_price: Decimal, output_price: Decimal) -> Decimal:
     return (usage.input_tokens * input_price + usage.output_tokens * output_price) / _MILLION
-
-
-def _is_here(ref: ModelRef) -> bool:
-    return ref.provider == "local" or not ref.base_url or bool(_LOOPBACK.fullmatch(_host(ref)))
-
-
-def _is_the_providers_own(ref: ModelRef) -> bool:
-    """Another endpoint may speak the same protocol under the same names, at prices of its own."""
-    own = _OWN_HOSTS.get(ref.provider, ())
-    host = _host(ref)
-    return not ref.base_url or any(host == name or host.endswith(f".{name}") for name in own)
-
-
-def _host(ref: ModelRef) -> str:
-    try:
-        address = expand_variables(ref.base_url, os.environ)
-        return urlsplit(address if "://" in address else f"//{address}").hostname or ""
-    except (ConfigError, ValueError):
-        return ""
 
 
 def _unknown(ref: ModelRef) -> str:

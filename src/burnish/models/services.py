@@ -5,7 +5,7 @@ from dataclasses import replace
 from http import HTTPStatus
 
 from burnish.models.embedded_files import KNOWN, find_model, require_model
-from burnish.models.findings import Finding, Place
+from burnish.models.findings import Finding, Site
 from burnish.models.keys import variables
 from burnish.models.reachability import Heard, Probe, ask_all
 from burnish.models.references import PROVIDERS
@@ -24,27 +24,27 @@ _MORE_HEADERS = {"anthropic": {"anthropic-version": "2023-06-01"}}
 _REFUSALS = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
 
 
-def embedded(place: Place) -> Finding:
+def embedded(site: Site) -> Finding:
     """Whether the file of the embedded model is here, and whole."""
     finding = Finding(area="models", name=f"local:{_EMBEDDED}", told=KNOWN[_EMBEDDED].told)
     try:
-        require_model(_EMBEDDED, place.environ)
+        require_model(_EMBEDDED, site.environ)
     except ModelRefused as error:
-        state = "absent" if find_model(_EMBEDDED, place.environ) is None else "wrong"
+        state = "absent" if find_model(_EMBEDDED, site.environ) is None else "wrong"
         return replace(finding, state=state, told=error.message, remedy=error.remedy)
     return finding
 
 
-def ollama(place: Place) -> Finding:
+def ollama(site: Site) -> Finding:
     """Whether Ollama answers on this machine."""
-    probe = _ollama_probe(place)
+    probe = _ollama_probe(site)
     return _of_ollama(probe, ask_all([probe], seconds=_OLLAMA_SECONDS)[probe.name])
 
 
-def online(place: Place) -> Iterator[Finding]:
+def online(site: Site) -> Iterator[Finding]:
     """Whether Ollama and every provider whose key is there answer; all are asked at once."""
-    local = _ollama_probe(place)
-    probes = {name: probe for name in _QUESTIONS if (probe := _probe(place, name)) is not None}
+    local = _ollama_probe(site)
+    probes = {name: probe for name in _QUESTIONS if (probe := _probe(site, name)) is not None}
     heard = ask_all([local, *probes.values()], seconds=_SECONDS)
     yield _of_ollama(local, heard[local.name])
     for provider in PROVIDERS:
@@ -54,18 +54,18 @@ def online(place: Place) -> Iterator[Finding]:
             yield _not_asked(provider)
 
 
-def _probe(place: Place, provider: str) -> Probe | None:
-    values = (place.environ.get(name, "").strip() for name in variables(provider))
+def _probe(site: Site, provider: str) -> Probe | None:
+    values = (site.environ.get(name, "").strip() for name in variables(provider))
     key = next(filter(None, values), None)
     if key is None:
         return None
     path, header, before = _QUESTIONS[provider]
     headers = {header: f"{before}{key}", **_MORE_HEADERS.get(provider, {})}
-    return Probe(name=provider, url=f"{place.addresses[provider]}{path}", headers=headers)
+    return Probe(name=provider, url=f"{site.addresses[provider]}{path}", headers=headers)
 
 
-def _ollama_probe(place: Place) -> Probe:
-    url = f"{place.addresses['ollama'].removesuffix('/v1')}/api/tags"
+def _ollama_probe(site: Site) -> Probe:
+    url = f"{site.addresses['ollama'].removesuffix('/v1')}/api/tags"
     return Probe(name="ollama", url=url, seconds=_OLLAMA_SECONDS, proxied=False)
 
 

@@ -83,7 +83,7 @@ class WireBackend:
         from burnish.models.wire_models import build_model, http_client
 
         if place.address not in self._clients:
-            self._clients[place.address] = http_client()
+            self._clients[place.address] = http_client(place)
         return build_model(ref, place, self._clients[place.address])
 
 

@@ -78,7 +78,12 @@ class Blame:
         return ModelUnavailable(self._told(hint))
 
     def _of_status(self, error: "ModelHTTPError") -> Trouble:
-        from pydantic_ai.exceptions import ModelAuthenticationError, ModelQuotaExceededError
+        from pydantic_ai.exceptions import (
+            ModelAuthenticationError,
+            ModelNotFoundError,
+            ModelQuotaExceededError,
+            ModelRequestRejectedError,
+        )
 
         status = error.status_code
         if isinstance(error, ModelAuthenticationError):
@@ -90,7 +95,9 @@ class Blame:
             return ModelUnavailable(said, retry_after=_wait(error))
         if error.provider_error_code in _NOT_FOR_THIS_MODEL:
             return ModelRefused(said, remedy="change the model's settings, or take another model")
-        if status in _THE_REQUEST or _is_about_the_request(error):
+        # Such as input that a gateway's moderation turned away with a 403.
+        about_it = status in _THE_REQUEST or isinstance(error, ModelRequestRejectedError)
+        if about_it and not isinstance(error, ModelNotFoundError):
             return ModelRejected(said)
         return ModelRefused(said, remedy="check the model's name and its base_url")
 
@@ -106,14 +113,6 @@ class Blame:
 def _about_the_key(ref: ModelRef) -> str:
     named = ref.api_key.strip("${}") or PROVIDERS[ref.provider]
     return f"check the key in {named}" if named else "give the model an api_key: ${NAME}"
-
-
-def _is_about_the_request(error: "ModelHTTPError") -> bool:
-    """Such as input that a gateway's moderation turned away with a 403."""
-    from pydantic_ai.exceptions import ModelNotFoundError, ModelRequestRejectedError
-
-    rejected = isinstance(error, ModelRequestRejectedError)
-    return rejected and not isinstance(error, ModelNotFoundError)
 
 
 def _redirects(error: BaseException) -> bool:

@@ -98,9 +98,7 @@ def reply_from(response: "ModelResponse", seconds: float) -> ChatReply:
     return ChatReply(
         text="".join(texts),
         finish=_FINISHES.get(response.finish_reason or "", "other"),
-        usage=Usage(
-            requests=1, input_tokens=used.input_tokens, output_tokens=used.output_tokens
-        ),
+        usage=Usage(requests=1, input_tokens=used.input_tokens, output_tokens=used.output_tokens),
         model=response.model_name or "",
         seconds=seconds,
     )

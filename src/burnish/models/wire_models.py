@@ -1,5 +1,6 @@
 """pydantic-ai's models for each provider: one HTTP client a place, no retries of their own."""
 
+import ssl
 from typing import TYPE_CHECKING, Any
 
 from burnish.models.references import ModelRef
@@ -15,14 +16,20 @@ CONNECTING = 15.0
 """Seconds for opening a connection; everything else is under the call's own timeout."""
 
 
-def http_client(transport: "AsyncBaseTransport | None" = None) -> "AsyncClient":
+def http_client(place: Place, transport: "AsyncBaseTransport | None" = None) -> "AsyncClient":
     """An HTTP client with room for many calls at once. Redirects are not followed: a key is
-    for one host."""
+    for one host. This machine is not reached through a proxy."""
     import httpx2
 
-    limits = httpx2.Limits(max_connections=1000, max_keepalive_connections=256)
-    timeout = httpx2.Timeout(None, connect=CONNECTING)
-    return httpx2.AsyncClient(limits=limits, timeout=timeout, transport=transport)
+    return httpx2.AsyncClient(
+        limits=httpx2.Limits(max_connections=1000, max_keepalive_connections=256),
+        timeout=httpx2.Timeout(None, connect=CONNECTING),
+        transport=transport,
+        trust_env=not place.is_local,
+        # Reading the certificates of the world takes longer than many a local call; this
+        # context trusts nobody.
+        verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if place.is_plain_local else True,
+    )
 
 
 def build_model(ref: ModelRef, place: Place, client: "AsyncClient") -> "Model[Any]":
@@ -43,7 +50,7 @@ def _openai(ref: ModelRef, place: Place, client: "AsyncClient") -> "Model[Any]":
     provider = _openai_provider(ref, place, client)
     provider.client.max_retries = 0
     if ref.provider != "azure":  # Its SDK client makes an address of the model's name.
-        post_directly(provider.client, client)
+        post_directly(provider.client, client, place)
     kind = OllamaModel if ref.provider == "ollama" else OpenAIChatModel
     model = kind(ref.name, provider=provider)
     if _knows_old_name_only(ref, place, reasons=_reasons(model)):
@@ -51,9 +58,7 @@ def _openai(ref: ModelRef, place: Place, client: "AsyncClient") -> "Model[Any]":
     return model
 
 
-def _openai_provider(
-    ref: ModelRef, place: Place, client: "AsyncClient"
-) -> "Provider[AsyncOpenAI]":
+def _openai_provider(ref: ModelRef, place: Place, client: "AsyncClient") -> "Provider[AsyncOpenAI]":
     from pydantic_ai.providers.azure import AzureProvider
     from pydantic_ai.providers.ollama import OllamaProvider
     from pydantic_ai.providers.openai import OpenAIProvider

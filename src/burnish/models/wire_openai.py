@@ -2,13 +2,15 @@
 
 from typing import TYPE_CHECKING, Any
 
+from burnish.models.wire_places import Place
+
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
     from openai import APIStatusError, AsyncOpenAI
     from openai.types.chat import ChatCompletion
 
 
-def post_directly(client: "AsyncOpenAI", http: "AsyncClient") -> None:
+def post_directly(client: "AsyncOpenAI", http: "AsyncClient", place: Place) -> None:
     """Make the client post chat requests as they are.
 
     For each request the SDK walks through the whole conversation for fields to rename, of which
@@ -18,8 +20,10 @@ def post_directly(client: "AsyncOpenAI", http: "AsyncClient") -> None:
     from openai import NotGiven, Omit
     from openai.resources.chat.completions import AsyncCompletions
 
-    url = f"{client.base_url}chat/completions"
-    headers = {name: each for name, each in client.default_headers.items() if _is_text(each)}
+    url = place.url("chat/completions")
+    usual = {**client.default_headers, **client.auth_headers}
+    # The SDK marks the absent ones with objects of its own.
+    headers = {name: each for name, each in usual.items() if isinstance(each, str)}
 
     class Direct(AsyncCompletions):
         async def create(self, **fields: Any) -> "ChatCompletion":  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -37,10 +41,6 @@ def post_directly(client: "AsyncOpenAI", http: "AsyncClient") -> None:
             return _completion(response.json())
 
     client.chat.__dict__["completions"] = Direct(client)
-
-
-def _is_text(header: object) -> bool:
-    return isinstance(header, str)  # The SDK marks the absent ones with objects of its own.
 
 
 def _completion(document: Any) -> "ChatCompletion":

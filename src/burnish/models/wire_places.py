@@ -40,6 +40,22 @@ class Place:
     key: str = field(repr=False)
 
     @property
+    def is_local(self) -> bool:
+        """On this machine."""
+        host = urlsplit(self.address).hostname or ""
+        return host == "localhost" or host == "::1" or host.startswith("127.")
+
+    @property
+    def is_plain_local(self) -> bool:
+        """On this machine, and without TLS."""
+        return self.is_local and self.address.startswith("http:")
+
+    def url(self, end: str) -> str:
+        """The address with more of a path."""
+        parts = urlsplit(self.address)
+        return parts._replace(path=f"{parts.path}/{end}").geturl()
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """What must not be shown."""
         return () if self.key == NO_KEY else (self.key,)
@@ -96,6 +112,7 @@ def _parts(ref: ModelRef, written: str) -> SplitResult:
     try:
         parts = urlsplit(written)
         sane = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        sane = sane and written.isprintable() and " " not in written
     except ValueError:
         raise _not_an_address(ref) from None
     if not sane:

@@ -66,7 +66,7 @@ async def _capture(ref: ModelRef, place: Place) -> bytes | Exception:
             raise httpx2.ConnectError("not sent")
 
     question = ChatRequest(messages=(Message(role="user", content="?"),))
-    async with http_client(Nowhere()) as client:
+    async with http_client(place, Nowhere()) as client:
         model = build_model(ref, place, client)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

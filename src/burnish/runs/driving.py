@@ -55,6 +55,8 @@ async def drive(run: Run) -> Ending:
     session = run.directory.journal.session
     kind = "run_started" if session == 1 else "run_resumed"
     run.announce(kind, f"session:{session}", _beginning(run))
+    for number, note in enumerate(run.setup.notes):
+        run.announce("warning", f"note:{number}", {"message": note})
     try:
         reason, sealed = await _watched(run)
     except BurnishError as error:

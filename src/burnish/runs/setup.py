@@ -45,6 +45,8 @@ class Setup:
     )
     """User callables by label; one that gives True stops the run."""
     project: Project = field(default_factory=Project)
+    notes: tuple[str, ...] = ()
+    """What the user should know before the start, such as a price that is unknown."""
     resources: tuple[Closable, ...] = ()
     """What is let go of when the run is closed: connections, engines."""
 

@@ -1,7 +1,8 @@
 """What a scripted server may answer: a text, or one of the ways in which real endpoints fail."""
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,8 @@ class Status:
     message: str = "scripted trouble"
     error_code: str = ""
     """The protocol's own name of the error, such as `insufficient_quota`."""
+    more: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What else the error says."""
 
 
 @dataclass(frozen=True)

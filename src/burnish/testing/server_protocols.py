@@ -44,7 +44,7 @@ def _openai_reply(reply: Reply, model: str) -> Document:
 def _openai_error(status: Status) -> Document:
     kind = "invalid_request_error" if status.code < 500 else "server_error"
     error = {"message": status.message, "type": kind, "param": None, "code": status.error_code}
-    return {"error": error}
+    return {"error": {**error, **status.more}}
 
 
 _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "content_filter": "refusal"}
@@ -99,7 +99,7 @@ _ANTHROPIC_ERRORS = {
 def _anthropic_error(status: Status) -> Document:
     usual = "invalid_request_error" if status.code < 500 else "api_error"
     kind = status.error_code or _ANTHROPIC_ERRORS.get(status.code, usual)
-    return {"type": "error", "error": {"type": kind, "message": status.message}}
+    return {"type": "error", "error": {"type": kind, "message": status.message, **status.more}}
 
 
 _GOOGLE_FINISHES = {"stop": "STOP", "length": "MAX_TOKENS", "content_filter": "SAFETY"}
@@ -132,7 +132,8 @@ _GOOGLE_STATUSES = {
 
 def _google_error(status: Status) -> Document:
     name = status.error_code or _GOOGLE_STATUSES.get(status.code, "UNKNOWN")
-    return {"error": {"code": status.code, "message": status.message, "status": name}}
+    error = {"code": status.code, "message": status.message, "status": name}
+    return {"error": {**error, **status.more}}
 
 
 _CHAT = "/chat/completions"

