@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import TypeAlias
 
@@ -47,18 +47,20 @@ asyncio.run(main())
 
 
 @asynccontextmanager
-async def wire(base_url: str) -> AsyncIterator[Caller]:
+async def wire(base_url: str) -> AsyncGenerator[Caller]:
     """Calls through the backend alone."""
     from burnish.models.wire import WireBackend
 
     backend = WireBackend()
     ref = reference(base_url)
-    yield lambda number: backend.complete(ref, REQUEST, draw=number)
-    await backend.close()
+    try:
+        yield lambda number: backend.complete(ref, REQUEST, draw=number)
+    finally:
+        await backend.close()
 
 
 @asynccontextmanager
-async def bare(base_url: str) -> AsyncIterator[Caller]:
+async def bare(base_url: str) -> AsyncGenerator[Caller]:
     """The same requests by the HTTP library alone."""
     import httpx2
 
@@ -105,7 +107,7 @@ def figures(ours: Opener = wire, named: str = "wire") -> list[Figure]:
 
 
 @contextmanager
-def endpoint() -> Iterator[str]:
+def endpoint() -> Generator[str]:
     """An instant endpoint in a process of its own; its address."""
     with subprocess.Popen(
         [sys.executable, "-c", _ENDPOINT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

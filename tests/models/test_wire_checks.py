@@ -88,7 +88,7 @@ def test_a_missing_key_is_named(label: str, variable: str, monkeypatch: pytest.M
     monkeypatch.delenv(variable)
     monkeypatch.delenv("GEMINI_API_KEY", raising=False)
     with pytest.raises(ModelRefused) as caught:
-        check(label, **(AZURE if label.startswith("azure") else {}))
+        check(label, None, **(AZURE if label.startswith("azure") else {}))
     assert variable in caught.value.remedy
 
 
@@ -137,7 +137,7 @@ def test_an_address_with_an_unset_variable() -> None:
 )
 def test_azure_needs_an_address_and_a_version(more: dict[str, str], missing: str) -> None:
     with pytest.raises(ModelRefused, match=missing):
-        check("azure:gpt-4o", **more)
+        check("azure:gpt-4o", None, **more)
 
 
 @pytest.mark.parametrize(

@@ -33,13 +33,11 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return KINDS[request.param]
 
 
-async def troubles(
-    kind: Kind, answers: Sequence[Answer], *, timeout: float = 5.0
-) -> list[Exception]:
+async def troubles(kind: Kind, answers: Sequence[Answer], *, limit: float = 5.0) -> list[Exception]:
     """What calls to an endpoint that answers so raise, one call an answer."""
     backend, found = WireBackend(), list[Exception]()
     async with ScriptedServer(protocol=kind.protocol, answers=answers) as server:
-        ref = kind.ref(server, timeout=timeout)
+        ref = kind.ref(server, timeout=limit)
         for number in range(len(answers)):
             with pytest.raises((ModelUnavailable, ModelRejected, ModelRefused)) as caught:
                 await backend.complete(ref, HELLO, draw=0)
@@ -53,9 +51,9 @@ async def troubles(
     return found
 
 
-async def trouble(kind: Kind, answer: Answer, *, timeout: float = 5.0) -> Exception:
+async def trouble(kind: Kind, answer: Answer, *, limit: float = 5.0) -> Exception:
     """The same for one answer."""
-    return (await troubles(kind, [answer], timeout=timeout))[0]
+    return (await troubles(kind, [answer], limit=limit))[0]
 
 
 async def test_a_busy_or_broken_endpoint_is_tried_again(kind: Kind) -> None:
@@ -170,7 +168,7 @@ async def test_a_connection_that_breaks(kind: Kind) -> None:
 
 
 async def test_an_answer_that_takes_too_long(kind: Kind) -> None:
-    error = await trouble(kind, Slow(30), timeout=0.1)
+    error = await trouble(kind, Slow(30), limit=0.1)
     assert isinstance(error, ModelUnavailable)
     assert str(error).endswith("did not answer within 0.1 s")
 

@@ -24,7 +24,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - the server is no double of ours to signal
             await asyncio.sleep(0.005)
 
 

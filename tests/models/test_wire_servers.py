@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from burnish.testing.servers import Asked, Answer, ScriptedServer, Status
+from burnish.testing.servers import Answer, Asked, ScriptedServer, Status
 
 
 async def exchange(server: ScriptedServer, request: bytes) -> bytes:

@@ -1,6 +1,6 @@
 """What the tests of the wire share: every provider beside the protocol that it speaks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -30,7 +30,7 @@ class Kind:
             name=self.name,
             base_url=server.address if self.provider == "azure" else server.base_url,
             api_version=self.api_version,
-            settings=ModelSettings(**{"timeout": 5.0, **settings}),
+            settings=replace(ModelSettings(timeout=5.0), **settings),
         )
 
 

@@ -35,7 +35,7 @@ class EngineShape:
     context: int = 4096
     """Tokens of a prompt and its answer together."""
     slots: int = 1
-    """Answers at the same time."""
+    """Answers at the same time. With more than one, equal requests may get unequal answers."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,13 +1,12 @@
 """What an endpoint's failure means: try again, this request is bad, or the user has to act."""
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 from burnish.models.references import PROVIDERS, ModelRef
 from burnish.models.troubles import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.wire_places import Place
+from burnish.models.wire_words import root_of, wait_of, words_of
 from burnish.system import Redactor
 
 if TYPE_CHECKING:
@@ -18,8 +17,6 @@ Trouble: TypeAlias = ModelUnavailable | ModelRejected | ModelRefused
 _AGAIN = {408, 409, 425, 429}
 _THE_REQUEST = {400, 413, 422}
 _NOT_FOR_THIS_MODEL = {"unknown_parameter", "unsupported_parameter", "unsupported_value"}
-_LONGEST_WORDS = 300
-_DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
 def failures() -> tuple[type[Exception], ...]:
@@ -61,9 +58,9 @@ class Blame:
         from pydantic_ai.exceptions import ModelConnectionError, ModelHTTPError, UserError
 
         unopened = (httpx2.ConnectError, httpx2.ConnectTimeout)
-        if _redirects(error):
+        if status := _redirect(error):
             remedy = "give the address it leads to as base_url"
-            return self._refused("answered with a redirect, which no key follows", remedy)
+            return self._refused(f"answered HTTP {status}: no key follows a redirect", remedy)
         if isinstance(error, ModelHTTPError):
             return self._of_status(error)
         if isinstance(error, UserError):
@@ -73,7 +70,7 @@ class Blame:
         if isinstance(error, (ModelConnectionError, OSError, httpx2.TransportError)):
             unreached = isinstance(error, unopened) or getattr(error, "phase", "") == "connect"
             what = "could not be reached" if unreached else "broke the connection"
-            return ModelUnavailable(self._told(f"{what}: {_root(error)}"))
+            return ModelUnavailable(self._told(f"{what}: {root_of(error)}"))
         hint = "gave something that is no answer of a model; is the base_url right?"
         return ModelUnavailable(self._told(hint))
 
@@ -88,11 +85,15 @@ class Blame:
         status = error.status_code
         if isinstance(error, ModelAuthenticationError):
             return self._refused(f"refused the key (HTTP {status})", _about_the_key(self.ref))
-        said = self._told(f"answered HTTP {status}{_words(error.body)}")
+        said = self._told(
+            ": ".join(filter(None, [f"answered HTTP {status}", words_of(error.body)]))
+        )
         if isinstance(error, ModelQuotaExceededError):
             return ModelRefused(said, remedy="the account is out of credit or over its quota")
         if status in _AGAIN or status >= 500:
-            return ModelUnavailable(said, retry_after=_wait(error))
+            known = error.retry_after
+            wait = wait_of(error.headers, error.body) if known is None else known
+            return ModelUnavailable(said, retry_after=wait)
         if error.provider_error_code in _NOT_FOR_THIS_MODEL:
             return ModelRefused(said, remedy="change the model's settings, or take another model")
         # Such as input that a gateway's moderation turned away with a 403.
@@ -115,43 +116,8 @@ def _about_the_key(ref: ModelRef) -> str:
     return f"check the key in {named}" if named else "give the model an api_key: ${NAME}"
 
 
-def _redirects(error: BaseException) -> bool:
+def _redirect(error: BaseException) -> int:
+    """The status of a redirect; 0 where it is none."""
     response = getattr(error.__cause__, "response", None)
-    return 300 <= getattr(response, "status_code", 0) < 400
-
-
-def _words(body: object) -> str:
-    """What the endpoint says about it, where it says it in words."""
-    inner = _inside(body)
-    message = inner.get("message") if isinstance(inner, Mapping) else inner
-    if not isinstance(message, str) or not message.strip() or "<" in message[:20]:
-        return ""
-    return f": {' '.join(message.split())[:_LONGEST_WORDS]}"
-
-
-def _inside(body: object) -> object:
-    if not isinstance(body, Mapping):
-        return body
-    fields = cast("Mapping[str, object]", body)
-    return fields.get("error", fields)
-
-
-def _wait(error: "ModelHTTPError") -> float | None:
-    """Seconds the endpoint asks for, in a header or, with Google, in the body."""
-    if error.retry_after is not None:
-        return error.retry_after
-    told = (error.headers or {}).get("retry-after", "")
-    if re.fullmatch(r"\d+(\.\d+)?", told):
-        return float(told)
-    inner = _inside(error.body)
-    details: Any = inner.get("details") if isinstance(inner, Mapping) else None
-    delays = [each.get("retryDelay") for each in details or () if isinstance(each, dict)]
-    found = next((_DELAY.fullmatch(each) for each in delays if isinstance(each, str)), None)
-    return float(found[1]) if found else None
-
-
-def _root(error: BaseException) -> str:
-    """The words of the first failure: the SDKs' own say only that there was one."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return str(error) or type(error).__name__
+    status = getattr(response, "status_code", 0)
+    return status if 300 <= status < 400 else 0

@@ -65,11 +65,9 @@ def parameters_for(model: "Model[Any]", request: ChatRequest) -> "ModelRequestPa
     if request.schema is None:
         return ModelRequestParameters()
     schema = cast("dict[str, Any]", request.schema)
+    shape = OutputObjectDefinition(json_schema=schema, name=request.schema_name)
     mode = "native" if _enforces(model, request.schema) else "prompted"
-    return ModelRequestParameters(
-        output_mode=mode,
-        output_object=OutputObjectDefinition(json_schema=schema, name=request.schema_name),
-    )
+    return ModelRequestParameters(output_mode=mode, output_object=shape)
 
 
 def _enforces(model: "Model[Any]", schema: Mapping[str, Json]) -> bool:

@@ -1,8 +1,10 @@
 """Chat completions without the OpenAI SDK's detours: one POST, its types, its errors."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from burnish.models.wire_places import Place
+from burnish.models.wire_words import inside
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
@@ -17,25 +19,31 @@ def post_directly(client: "AsyncOpenAI", http: "AsyncClient", place: Place) -> N
     chat requests have none, builds its headers anew and its answer field by field: together
     more than twice the work of the HTTP itself.
     """
+    from httpx2 import URL
     from openai import NotGiven, Omit
     from openai.resources.chat.completions import AsyncCompletions
 
-    url = place.url("chat/completions")
+    url = URL(place.url("chat/completions"))
     usual = {**client.default_headers, **client.auth_headers}
-    # The SDK marks the absent ones with objects of its own.
+    absent = (NotGiven, Omit)  # How the SDK marks what is not to be sent.
     headers = {name: each for name, each in usual.items() if isinstance(each, str)}
 
     class Direct(AsyncCompletions):
-        async def create(self, **fields: Any) -> "ChatCompletion":  # pyright: ignore[reportIncompatibleMethodOverride]
-            # No setting of ours is sent in these; the time is kept outside.
-            apart = {"extra_body", "extra_headers", "timeout"}
-            absent = (NotGiven, Omit)
-            body = {
-                name: each
-                for name, each in fields.items()
-                if name not in apart and not isinstance(each, absent)
-            }
-            response = await http.post(url, json=body, headers=headers)
+        async def create(  # pyright: ignore[reportIncompatibleMethodOverride]
+            self,
+            *,
+            extra_headers: Mapping[str, str] | None = None,
+            extra_body: Mapping[str, Any] | None = None,
+            timeout: object = None,  # noqa: ASYNC109 - the SDK's; the time is kept outside.
+            **fields: Any,
+        ) -> "ChatCompletion":
+            del timeout
+            sent = {name: each for name, each in fields.items() if not isinstance(each, absent)}
+            response = await http.post(
+                url,
+                json={**sent, **(extra_body or {})},
+                headers={**headers, **(extra_headers or {})},
+            )
             if not response.is_success:
                 raise _failure(response)
             return _completion(response.json())
@@ -58,8 +66,8 @@ def _failure(response: "Response") -> "APIStatusError":
     from openai import APIStatusError
 
     try:
-        document: Any = response.json()
+        document = cast("object", response.json())
     except ValueError:
         document = response.text
-    body = document.get("error", document) if isinstance(document, dict) else document  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return APIStatusError(f"HTTP {response.status_code}", response=response, body=body)  # pyright: ignore[reportUnknownArgumentType]
+    body = inside(document)
+    return APIStatusError(f"HTTP {response.status_code}", response=response, body=body)

@@ -21,8 +21,9 @@ from burnish.testing.server_answers import (
     Status,
     Truncated,
 )
-from burnish.testing.server_http import Asked, NotHttp, head, read_request
-from burnish.testing.server_protocols import PROTOCOLS, ProtocolName, as_events, listed_models
+from burnish.testing.server_http import Asked, NotHttp, read_request
+from burnish.testing.server_protocols import PROTOCOLS, ProtocolName, listed_models
+from burnish.testing.server_responses import response_to
 
 __all__ = [
     "Answer",
@@ -121,10 +122,9 @@ class ScriptedServer:
                 if answer.reset:
                     writer.transport.abort()
                 return
-            response = self._response(asked, answer)
-            writer.write(response[: len(response) - 9] if _is_cut(answer) else response)
+            writer.write(response_to(asked, answer, self._words))
             await writer.drain()
-            if _is_cut(answer):
+            if isinstance(answer, Truncated):
                 return
 
     def _answer(self, asked: Asked) -> Answer:
@@ -134,46 +134,12 @@ class ScriptedServer:
             return Status(404, message=f"nothing here: {asked.path}")
         return self._script(asked)
 
-    def _response(self, asked: Asked, answer: Answer) -> bytes:
-        if isinstance(answer, Malformed):
-            return head(200, len(answer.body), kind=answer.content_type) + answer.body
-        if isinstance(answer, Status):
-            wait = answer.retry_after
-            more = {} if wait is None else {"Retry-After": f"{wait}"}
-            body = json.dumps(self._words.error(answer)).encode()
-            return head(answer.code, len(body), more=more) + body
-        document = self._words.reply(_as_reply(answer), _model_of(asked, answer))
-        if self._words.events is not None and asked.json and asked.json.get("stream"):
-            body = as_events(self._words.events(document))
-            return head(200, len(body), kind="text/event-stream") + body
-        body = json.dumps(document).encode()
-        return head(200, len(body)) + body
-
 
 def _in_order(answers: Sequence[Answer]) -> Callable[[Asked], Answer]:
     left = deque(answers)
     if not left:
         raise ValueError("a scripted server needs at least one answer")
     return lambda _: left.popleft() if len(left) > 1 else left[0]
-
-
-def _is_cut(answer: Answer) -> bool:
-    return isinstance(answer, Truncated)
-
-
-def _as_reply(answer: Answer) -> Reply:
-    if isinstance(answer, Reply):
-        return answer
-    if isinstance(answer, CutOff):
-        return Reply(text=answer.text, finish="length")
-    return Reply(text=answer.text if isinstance(answer, Truncated) else str(answer))
-
-
-def _model_of(asked: Asked, answer: Answer) -> str:
-    if isinstance(answer, Reply) and answer.model:
-        return answer.model
-    named = asked.json.get("model") if isinstance(asked.json, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return str(named or asked.path.rpartition("/")[2].partition(":")[0])  # pyright: ignore[reportUnknownArgumentType]
 
 
 async def _client_left(reader: asyncio.StreamReader, seconds: float) -> bool:

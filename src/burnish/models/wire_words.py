@@ -1,0 +1,52 @@
+"""What endpoints say about a failure: in words, and how long to wait."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+LONGEST = 300
+
+_SECONDS = re.compile(r"\d+(?:\.\d+)?")
+_DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
+
+
+def inside(body: object) -> object:
+    """The error itself, which most protocols wrap in `error`."""
+    if not isinstance(body, Mapping):
+        return body
+    fields = cast("Mapping[str, object]", body)
+    return fields.get("error", fields)
+
+
+def words_of(body: object) -> str:
+    """The endpoint's own words, in one line; nothing where it sent a page."""
+    message = _field(inside(body), "message")
+    if not isinstance(message, str) or "<" in message[:20]:
+        return ""
+    return " ".join(message.split())[:LONGEST]
+
+
+def wait_of(headers: Mapping[str, str] | None, body: object) -> float | None:
+    """Seconds to wait: parts of a second in the header, or Google's `retryDelay` in the body."""
+    told = (headers or {}).get("retry-after", "")
+    if _SECONDS.fullmatch(told):
+        return float(told)
+    details = _field(inside(body), "details")
+    if not isinstance(details, Sequence):
+        return None
+    delays = [_field(each, "retryDelay") for each in cast("Sequence[object]", details)]
+    found = [_DELAY.fullmatch(each) for each in delays if isinstance(each, str)]
+    return next((float(each[1]) for each in found if each), None)
+
+
+def root_of(error: BaseException) -> str:
+    """The words of the first failure: the SDKs' own say only that there was one."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return str(error) or type(error).__name__
+
+
+def _field(value: object, name: str) -> object:
+    if not isinstance(value, Mapping):
+        return value if name == "message" else None
+    return cast("Mapping[str, object]", value).get(name)
