@@ -7,12 +7,14 @@ import tempfile
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import overhead, peers, startup
+from benchmarks import embedded, models, overhead, peers, startup
 from benchmarks.figures import Figure
 
 PARTS = {
     "overhead": overhead.figures,
     "startup": startup.figures,
+    "models": models.figures,
+    "embedded": embedded.figures,
     "peers": peers.figures,
 }
 

@@ -1,17 +1,25 @@
 """Calling a model: time to the first answer, and calls per second beside a bare HTTP loop."""
 
 import asyncio
+import itertools
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import TypeAlias
 
 from benchmarks.figures import Figure
+from burnish.effects.journal import Journal
+from burnish.effects.limits import EndpointLimit, Limits
+from burnish.effects.once import JournaledEffects
 from burnish.models.chat import ChatRequest, Message
+from burnish.models.factory import Models
 from burnish.models.references import ModelRef, ModelSettings
+from burnish.system import Redactor
 
 Caller: TypeAlias = Callable[[int], Awaitable[object]]
 """Makes one call; its number tells it from the others."""
@@ -36,14 +44,30 @@ asyncio.run(main())
 
 _FIRST_CALL = """
 import asyncio, sys
-from benchmarks.models import wire
+from benchmarks.models import stack
 
 async def main():
-    async with wire(sys.argv[1]) as call:
+    async with stack(sys.argv[1]) as call:
         await call(0)
 
 asyncio.run(main())
 """
+
+
+@asynccontextmanager
+async def stack(base_url: str) -> AsyncGenerator[Caller]:
+    """Calls through everything: journal, limits, retries, prices, backend."""
+    numbers = itertools.count()
+    models = Models(limits=Limits(default=EndpointLimit(concurrency=1000)))
+    client = models.client(reference(base_url))
+    with tempfile.TemporaryDirectory() as folder:
+        effects = JournaledEffects(Journal(Path(folder)), redactor=Redactor(secrets=()))
+        try:
+            # Each call is a draw of its own: the journal would answer a second one by itself.
+            yield lambda _: client.ask(REQUEST, draw=next(numbers), effects=effects.scope(trial=0))
+        finally:
+            effects.journal.close()
+            await models.close()
 
 
 @asynccontextmanager
@@ -93,11 +117,12 @@ def reference(base_url: str) -> ModelRef:
     return ModelRef(provider="openai", name="any", base_url=base_url, settings=settings)
 
 
-def figures(ours: Opener = wire, named: str = "wire") -> list[Figure]:
-    """Everything this file measures; `ours` is the way of calling that is measured."""
+def figures() -> list[Figure]:
+    """Everything this file measures."""
+    named = "whole stack"
     with endpoint() as base_url:
         first = min(_first_call(base_url) for _ in range(3))
-        rates = asyncio.run(_rates(base_url, {named: ours, "bare httpx2": bare}))
+        rates = asyncio.run(_rates(base_url, {named: stack, "wire": wire, "bare httpx2": bare}))
     found = [Figure(what="time to first call, imports included", value=first, unit="s")]
     for (way, at_once), rate in sorted(rates.items(), key=lambda item: item[0][1]):
         found.append(Figure(what=f"calls, {way}, {at_once} at once", value=rate, unit="/s"))

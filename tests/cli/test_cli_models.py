@@ -7,7 +7,8 @@ import signal
 import socket
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -27,6 +28,8 @@ from burnish.testing.backends import ScriptedBackend
 from tests.cli.console import Burnish, child, finish, refused
 from tests.models.gguf_files import SMOLLM2, gguf, wheel
 from tests.models.smollm2 import HERE, needs_smollm2
+
+KEY = "canary-key-123"
 
 
 @pytest.fixture(autouse=True)
@@ -200,11 +203,11 @@ def test_chat_with_the_embedded_model(burnish: Burnish) -> None:
     assert "$0.00" in said.err
 
 
-@pytest.fixture
-def served(here: Path, tmp_path: Path) -> Iterator[str]:
-    """The address of the embedded model, served by a process of its own; a key is needed."""
-    env = {"THE_KEY": "canary-key-123", "BURNISH_HOME": str(here.parent.parent)}
-    process = child("models", "serve", "--api-key-env", "THE_KEY", cwd=tmp_path, **env)
+@contextmanager
+def served(home: Path, cwd: Path) -> Generator[str, None, None]:
+    """The address of the embedded model, served with a key until Ctrl-C."""
+    env = {"THE_KEY": KEY, "BURNISH_HOME": str(home)}
+    process = child("models", "serve", "--api-key-env", "THE_KEY", cwd=cwd, **env)
     assert process.stdout is not None
     line = process.stdout.readline()
     assert " at " in line, finish(process, seen=line)
@@ -212,26 +215,32 @@ def served(here: Path, tmp_path: Path) -> Iterator[str]:
     process.send_signal(signal.SIGINT)
     said = finish(process, seen=line)
     assert (said.code, said.err) == (0, "")
-    assert "canary" not in said.out
+    assert KEY not in said.out
 
 
 @pytest.mark.model
 @needs_smollm2
-def test_serve_answers_like_openai_and_ends_with_ctrl_c(served: str) -> None:
+def test_serve_answers_like_openai_and_ends_with_ctrl_c(here: Path, tmp_path: Path) -> None:
     body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3, "temperature": 0}
-    said = ask(f"{served}/chat/completions", "canary-key-123", body)
-    assert said["choices"][0]["finish_reason"] == "length"
-    assert said["usage"]["completion_tokens"] == 3
-    assert ask(f"{served}/models", "canary-key-123")["data"][0]["id"] == "smollm2"
-    with pytest.raises(HTTPError, match="401") as error:
-        ask(f"{served}/models", "wrong")
-    error.value.close()
+    with served(here.parent.parent, tmp_path) as address:
+        with asked(f"{address}/chat/completions", body) as response:
+            said = json.load(response)
+        assert said["choices"][0]["finish_reason"] == "length"
+        assert said["usage"]["completion_tokens"] == 3
+        with asked(f"{address}/models") as response:
+            assert json.load(response)["data"][0]["id"] == "smollm2"
+        with pytest.raises(HTTPError, match="401") as error:
+            asked(f"{address}/models", key="wrong")
+        error.value.close()
+        # An answer that is still being written does not keep it from ending.
+        endless = asked(f"{address}/chat/completions", {**body, "max_tokens": 3000, "stream": True})
+        assert endless.readline()
+    endless.close()
 
 
-def ask(url: str, key: str, body: dict[str, Any] | None = None) -> Any:
-    """The JSON that an endpoint answers."""
+def asked(url: str, body: dict[str, Any] | None = None, *, key: str = KEY) -> Any:
+    """The response of an endpoint."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data=data, headers=headers)
-    with urllib.request.urlopen(request, timeout=20) as response:
-        return json.load(response)
+    return urllib.request.urlopen(request, timeout=20)

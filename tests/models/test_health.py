@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from burnish.models.findings import Finding, Site
 from burnish.models.health import examine, is_healthy
+from burnish.models.health.findings import Finding, Site
 
 KEYS = {
     "OPENAI_API_KEY": "sk-canary-openai-0123456789",

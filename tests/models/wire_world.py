@@ -8,8 +8,8 @@ import pytest
 from burnish.models.chat import ChatReply, ChatRequest, Message
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.models.wire import WireBackend
-from burnish.testing.server_protocols import ProtocolName
 from burnish.testing.servers import Asked, ScriptedServer
+from burnish.testing.servers.protocols import ProtocolName
 
 CANARY = "canary-5f1e77ab90"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import typer
 
-from burnish.models.findings import Finding, Site
 from burnish.models.health import examine, is_healthy
+from burnish.models.health.findings import Finding, Site
 from burnish.runs.index import index_folder
 
 _WIDTH = 80

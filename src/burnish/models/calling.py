@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 from burnish.core.codec import codec
@@ -48,7 +49,7 @@ class ModelClient:
     limits: Limits = field(default_factory=Limits)
     retries: RetryPolicy = RETRIES
 
-    @property
+    @cached_property
     def priced(self) -> bool:
         """Whether the price of a call is known."""
         return self.prices.known(self.ref)

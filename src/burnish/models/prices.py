@@ -42,6 +42,9 @@ class Prices:
     """By reference, such as `openai:gpt-4o`."""
     warnings: list[str] = field(default_factory=list[str], compare=False)
     """One sentence for each model whose price is unknown."""
+    _unlisted: set[tuple[str, str, str]] = field(
+        default_factory=set[tuple[str, str, str]], compare=False, repr=False
+    )
 
     def __post_init__(self) -> None:
         for reference in self.overrides:
@@ -53,9 +56,13 @@ class Prices:
         `model` is what the endpoint says it is: the name of an Azure deployment says nothing of
         a price.
         """
+        asked = (ref.label, ref.base_url, model)
+        if asked in self._unlisted:
+            return None
         usd = self._usd(ref, usage, model)
         if usd is not None:
             return to_nano(usd)
+        self._unlisted.add(asked)
         warning = _unknown(ref)
         if warning not in self.warnings:
             self.warnings.append(warning)

@@ -6,6 +6,8 @@ import signal
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.embedded_engine import EngineShape, Listening, start_server
@@ -26,8 +28,12 @@ class Endpoint:
     key: str | None = field(default=None, repr=False)
 
 
-def serve(endpoint: Endpoint, started: Callable[[str], None]) -> None:
-    """Answer until Ctrl-C or a SIGTERM; `started` is told the address."""
+def serve(
+    endpoint: Endpoint,
+    started: Callable[[str], None],
+    leave: Callable[[int], None] = os._exit,  # pyright: ignore[reportPrivateUsage]
+) -> None:
+    """Answer until Ctrl-C or a SIGTERM, then end the process; `started` is told the address."""
     _require_local(endpoint.model)
     _require_safe(endpoint)
     path = require_model(endpoint.model.name)
@@ -35,14 +41,19 @@ def serve(endpoint: Endpoint, started: Callable[[str], None]) -> None:
     # Blocked before the engine's threads begin, so that none of them takes the signal.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
     try:
-        listening = Listening(host=endpoint.host, port=endpoint.port, key=endpoint.key)
-        name = path.stem if is_path(endpoint.model.name) else endpoint.model.name
-        server = start_server(path, EngineShape(), listening, name)
+        server = _start(endpoint, path)
         started(f"{server.listening_address}/v1")
         signal.sigwait(_STOPS)
-        del server
+        # The engine's own end waits for open answers that never come. It has nothing to save.
+        leave(0)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _start(endpoint: Endpoint, path: Path) -> Any:
+    listening = Listening(host=endpoint.host, port=endpoint.port, key=endpoint.key)
+    name = path.stem if is_path(endpoint.model.name) else endpoint.model.name
+    return start_server(path, EngineShape(), listening, name)
 
 
 def key_in(variable: str, environ: Mapping[str, str] | None = None) -> str:

@@ -4,7 +4,7 @@ import ssl
 from typing import TYPE_CHECKING, Any
 
 from burnish.models.references import ModelRef
-from burnish.models.wire_places import ADDRESSES, Place
+from burnish.models.wire.places import ADDRESSES, Place
 
 if TYPE_CHECKING:
     from httpx2 import AsyncBaseTransport, AsyncClient
@@ -45,7 +45,7 @@ def _openai(ref: ModelRef, place: Place, client: "AsyncClient") -> "Model[Any]":
     from pydantic_ai.models.ollama import OllamaModel
     from pydantic_ai.models.openai import OpenAIChatModel
 
-    from burnish.models.wire_openai import post_directly
+    from burnish.models.wire.openai import post_directly
 
     provider = _openai_provider(ref, place, client)
     provider.client.max_retries = 0

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from burnish.models.wire_places import Place
-from burnish.models.wire_words import inside
+from burnish.models.wire.places import Place
+from burnish.models.wire.words import inside
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response

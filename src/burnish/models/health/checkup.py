@@ -13,10 +13,10 @@ from tempfile import TemporaryDirectory
 
 from burnish.core.errors import BurnishError
 from burnish.effects.schema import connect, prepare
-from burnish.models.findings import Finding, Site
+from burnish.models.health.findings import Finding, Site
+from burnish.models.health.services import embedded, ollama, online
 from burnish.models.keys import WHERE, variables
 from burnish.models.references import PROVIDERS
-from burnish.models.services import embedded, ollama, online
 from burnish.system import Redactor, file_system_of, is_network_file_system
 from burnish.version import VERSION
 

@@ -3,9 +3,9 @@
 import json
 from typing import Any, cast
 
-from burnish.testing.server_answers import Answer, CutOff, Dropped, Malformed, Reply, Slow, Status
-from burnish.testing.server_http import Asked, head
-from burnish.testing.server_protocols import Document, Protocol
+from burnish.testing.servers.answers import Answer, CutOff, Dropped, Malformed, Reply, Slow, Status
+from burnish.testing.servers.http import Asked, head
+from burnish.testing.servers.protocols import Document, Protocol
 
 _CUT = 9
 """How many bytes a truncated answer lacks."""

@@ -5,9 +5,9 @@ from dataclasses import replace
 from http import HTTPStatus
 
 from burnish.models.embedded_files import KNOWN, find_model, require_model
-from burnish.models.findings import Finding, Site
+from burnish.models.health.findings import Finding, Site
+from burnish.models.health.reachability import Heard, Probe, ask_all
 from burnish.models.keys import variables
-from burnish.models.reachability import Heard, Probe, ask_all
 from burnish.models.references import PROVIDERS
 from burnish.models.troubles import ModelRefused
 

@@ -6,16 +6,18 @@ retries underneath ours, no setting dropped in silence, and three kinds of failu
 
 import asyncio
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.references import ModelRef
 from burnish.models.troubles import ModelRejected, ModelUnavailable
-from burnish.models.wire_errors import Blame, Trouble, failures
-from burnish.models.wire_messages import messages_for, parameters_for, reply_from, settings_for
-from burnish.models.wire_places import Place, place_of
-from burnish.models.wire_settings import require_settings
+from burnish.models.wire.errors import Blame, Trouble, failures
+from burnish.models.wire.messages import messages_for, parameters_for, reply_from, settings_for
+from burnish.models.wire.places import Place, place_of
+from burnish.models.wire.settings import require_settings
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
@@ -31,20 +33,30 @@ class _Line:
     blame: Blame
 
 
+LANE = 8
+"""Calls that share a connection pool: a pool looks at all its connections for every call."""
+
+
 class WireBackend:
-    """Reaches models over HTTP. Used inside one event loop; `close` it there."""
+    """Reaches models over HTTP. Used inside one event loop; `close` it there.
+
+    The first calls under way at an address share one connection pool, the next ones another,
+    and so on: with few calls there is one, with many none is crowded.
+    """
 
     def __init__(self) -> None:
-        self._clients: dict[str, AsyncClient] = {}
-        self._models: dict[tuple[str, ...], Model[Any]] = {}
-        self._lines: dict[ModelRef, _Line] = {}
+        self._clients: dict[tuple[str, int], AsyncClient] = {}
+        self._models: dict[tuple[Any, ...], Model[Any]] = {}
+        self._lines: dict[tuple[ModelRef, int], _Line] = {}
         self._checked: set[tuple[Any, ...]] = set()
+        self._under_way: dict[str, list[int]] = {}
 
     async def complete(self, ref: ModelRef, request: ChatRequest, *, draw: int) -> ChatReply:
         """One attempt at one answer."""
-        line = self._lines.get(ref) or self._open(ref)
         started = time.perf_counter()
-        outcome = await _attempt(line, ref, request, draw)
+        with self._lane(ref.endpoint) as lane:
+            line = self._lines.get((ref, lane)) or self._open(ref, lane)
+            outcome = await _attempt(line, ref, request, draw)
         # Raised here, not where it was caught: the SDK's error may carry the key along.
         if isinstance(outcome, Exception):
             raise outcome
@@ -62,6 +74,19 @@ class WireBackend:
         for client in clients:
             await client.aclose()
 
+    @contextmanager
+    def _lane(self, endpoint: str) -> Generator[int, None, None]:
+        """The first lane that is not full; a new one when all are."""
+        lanes = self._under_way.setdefault(endpoint, [])
+        lane = next((n for n, calls in enumerate(lanes) if calls < LANE), len(lanes))
+        if lane == len(lanes):
+            lanes.append(0)
+        lanes[lane] += 1
+        try:
+            yield lane
+        finally:
+            lanes[lane] -= 1
+
     def _check(self, ref: ModelRef) -> Place:
         place = place_of(ref)
         seen = (*_identity(ref, place), *ref.settings.sent())
@@ -70,21 +95,21 @@ class WireBackend:
             self._checked.add(seen)
         return place
 
-    def _open(self, ref: ModelRef) -> _Line:
+    def _open(self, ref: ModelRef, lane: int) -> _Line:
         place = self._check(ref)
-        identity = _identity(ref, place)
+        identity = (*_identity(ref, place), lane)
         if identity not in self._models:
-            self._models[identity] = self._build(ref, place)
+            self._models[identity] = self._build(ref, place, lane)
         line = _Line(model=self._models[identity], blame=Blame(ref=ref, place=place))
-        self._lines[ref] = line
+        self._lines[ref, lane] = line
         return line
 
-    def _build(self, ref: ModelRef, place: Place) -> "Model[Any]":
-        from burnish.models.wire_models import build_model, http_client
+    def _build(self, ref: ModelRef, place: Place, lane: int) -> "Model[Any]":
+        from burnish.models.wire.models import build_model, http_client
 
-        if place.address not in self._clients:
-            self._clients[place.address] = http_client(place)
-        return build_model(ref, place, self._clients[place.address])
+        if (place.address, lane) not in self._clients:
+            self._clients[place.address, lane] = http_client(place)
+        return build_model(ref, place, self._clients[place.address, lane])
 
 
 def _identity(ref: ModelRef, place: Place) -> tuple[str, ...]:

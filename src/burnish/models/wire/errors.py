@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from burnish.models.references import PROVIDERS, ModelRef
 from burnish.models.troubles import ModelRefused, ModelRejected, ModelUnavailable
-from burnish.models.wire_places import Place
-from burnish.models.wire_words import root_of, wait_of, words_of
+from burnish.models.wire.places import Place
+from burnish.models.wire.words import root_of, wait_of, words_of
 from burnish.system import Redactor
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from burnish.testing.server_answers import Reply, Status
-from burnish.testing.server_bodies import (
+from burnish.testing.servers.answers import Reply, Status
+from burnish.testing.servers.bodies import (
     Document,
     anthropic_error,
     anthropic_events,

@@ -2,7 +2,7 @@
 
 from typing import Any, TypeAlias
 
-from burnish.testing.server_answers import Reply, Status
+from burnish.testing.servers.answers import Reply, Status
 
 Document: TypeAlias = dict[str, Any]
 

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from burnish.core.errors import BurnishError
 from burnish.models.keys import find_dotenv, read_dotenv
-from burnish.models.wire_places import ADDRESSES
+from burnish.models.wire.places import ADDRESSES
 
 State: TypeAlias = Literal["ok", "absent", "wrong"]
 """`absent` is fine where nobody needs it."""

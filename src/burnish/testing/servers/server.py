@@ -11,32 +11,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Self
 
-from burnish.testing.server_answers import (
+from burnish.testing.servers.answers import (
     Answer,
-    CutOff,
     Dropped,
     Malformed,
-    Reply,
     Slow,
     Status,
     Truncated,
 )
-from burnish.testing.server_http import Asked, NotHttp, read_request
-from burnish.testing.server_protocols import PROTOCOLS, ProtocolName, listed_models
-from burnish.testing.server_responses import response_to
-
-__all__ = [
-    "Answer",
-    "Asked",
-    "CutOff",
-    "Dropped",
-    "Malformed",
-    "Reply",
-    "ScriptedServer",
-    "Slow",
-    "Status",
-    "Truncated",
-]
+from burnish.testing.servers.http import Asked, NotHttp, read_request
+from burnish.testing.servers.protocols import PROTOCOLS, ProtocolName, listed_models
+from burnish.testing.servers.responses import response_to
 
 MOST_REQUESTS_KEPT = 10_000
 MOST_CONNECTIONS = 1024

@@ -14,9 +14,9 @@ from typing import Any, cast
 from burnish.models.chat import ChatRequest, Message
 from burnish.models.references import ModelRef
 from burnish.models.troubles import ModelRefused
-from burnish.models.wire_errors import Blame, failures
-from burnish.models.wire_messages import messages_for, parameters_for, settings_for
-from burnish.models.wire_places import Place
+from burnish.models.wire.errors import Blame, failures
+from burnish.models.wire.messages import messages_for, parameters_for, settings_for
+from burnish.models.wire.places import Place
 
 _FIELDS = {
     "temperature": ("temperature",),
@@ -56,7 +56,7 @@ def sent_for(ref: ModelRef, place: Place) -> Mapping[str, Any]:
 async def _capture(ref: ModelRef, place: Place) -> bytes | Exception:
     import httpx2
 
-    from burnish.models.wire_models import build_model, http_client
+    from burnish.models.wire.models import build_model, http_client
 
     bodies: list[bytes] = []
 
