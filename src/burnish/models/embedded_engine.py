@@ -1,50 +1,19 @@
-"""The engine of embedded models: one model file in memory, behind threads of its own.
-
-Everything that touches xllamacpp is here. It has no types, so its objects are Any.
-"""
+"""The engine of embedded models: one model file in memory, behind threads of its own."""
 
 import asyncio
-import importlib
-import os
-import platform
-import secrets
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from burnish.models.embedded_files import KNOWN
-from burnish.models.troubles import ModelRefused, ModelRejected
+from burnish.models.embedded_server import EngineShape
+from burnish.models.troubles import ModelRejected
 
 Chunk: TypeAlias = dict[str, Any]
 """A piece of an answer, as an OpenAI-compatible endpoint streams it."""
-
-_SMALL_MACHINE = 4
-_BATCH = 64
-"""Tokens of a prompt between two looks at whether anybody still waits for the answer."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EngineShape:
-    """How much of the machine an engine takes."""
-
-    threads: int = field(default_factory=lambda: default_threads(_cores()))
-    context: int = 4096
-    """Tokens of a prompt and its answer together."""
-    slots: int = 1
-    """Answers at the same time. With more than one, equal requests may get unequal answers."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Listening:
-    """Where the engine's own HTTP server listens. It always does; by default nobody has the key."""
-
-    host: str = "127.0.0.1"
-    port: int = 0
-    key: str | None = field(default_factory=lambda: secrets.token_hex(32), repr=False)
 
 
 class Server(Protocol):
@@ -114,79 +83,3 @@ class Engine:
     def _free(self) -> None:
         self._threads.shutdown(cancel_futures=True)
         self._server = None
-
-
-def require_engine() -> Any:
-    """The module xllamacpp, or which extra brings it."""
-    try:
-        return importlib.import_module("xllamacpp")
-    except ImportError as error:
-        raise ModelRefused(
-            "local models need xllamacpp, which is not installed",
-            remedy="install it: pip install 'burnish[local]'",
-        ) from error
-
-
-def start_server(
-    path: Path, shape: EngineShape, listening: Listening | None = None, name: str = ""
-) -> Any:
-    """Load a model. The file was looked at before: what fails here is of the engine's knowledge."""
-    engine = require_engine()
-    params = _params(engine, path, shape)
-    _listen(params, listening or Listening())
-    params.model_alias = {name or path.stem}
-    try:
-        return engine.Server(params)
-    except (RuntimeError, ValueError) as error:
-        raise ModelRefused(
-            f"the engine cannot load {path}",
-            remedy="it is damaged, of a kind that this xllamacpp does not know, or larger than "
-            "the free memory; try another file, or upgrade xllamacpp",
-        ) from error
-
-
-def default_threads(cores: int) -> int:
-    """One on a small machine: two that share a busy machine wait for each other at every step."""
-    return 1 if cores <= _SMALL_MACHINE else min(8, cores // 2)
-
-
-def _cores() -> int:
-    """Those that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _params(engine: Any, path: Path, shape: EngineShape) -> Any:
-    params = engine.CommonParams()
-    params.model.path = str(path)
-    params.n_parallel = shape.slots
-    params.n_ctx = shape.context * shape.slots
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = shape.threads
-    params.n_batch = params.n_ubatch = _BATCH
-    params.verbosity = -1
-    params.warmup = params.fit_params = params.cache_idle_slots = False
-    params.cache_ram_mib = params.n_ctx_checkpoints = 0
-    params.cache_prompt = _is_repeatable(path)
-    # With flash attention, what is left of an earlier prompt changes the next answer.
-    params.flash_attn_type = engine.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
-    return params
-
-
-def _is_repeatable(path: Path) -> bool:
-    """Whether a prompt's beginning may be kept for the next without changing its answer.
-
-    It may where the arithmetic of a token does not depend on how many are computed together:
-    measured for the known models on x86, bit by bit. Elsewhere sameness is worth the time.
-    """
-    known = {carried.file for carried in KNOWN.values()}
-    return path.name in known and platform.machine().lower() in {"x86_64", "amd64"}
-
-
-def _listen(params: Any, listening: Listening) -> None:
-    """Pages of other sites, other people's prompts and a web page of its own stay out."""
-    params.hostnames = [listening.host]
-    params.port = listening.port
-    params.api_keys = [listening.key] if listening.key else []
-    params.cors_origins = "localhost"
-    params.ui = params.endpoint_slots = False
