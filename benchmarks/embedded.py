@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.figures import Figure
 from burnish.models.chat import ChatReply, ChatRequest, Message
 from burnish.models.embedded import EmbeddedBackend
-from burnish.models.embedded_files import find_model
+from burnish.models.embedded.files import find_model
 from burnish.models.references import ModelRef, ModelSettings
 
 _MODEL = find_model("smollm2")

@@ -12,6 +12,11 @@ COMMANDS = (
     ("optimize",),
     ("runs",),
     *(("runs", name) for name in ("list", "show", "resume", "report", "compare", "rm")),
+    ("models",),
+    *(("models", name) for name in ("list", "pull", "chat", "serve")),
+    ("roles",),
+    *(("roles", name) for name in ("list", "show", "install")),
+    ("doctor",),
 )
 
 

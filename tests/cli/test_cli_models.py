@@ -20,7 +20,7 @@ from burnish.cli.chatting import Conversation, talk
 from burnish.core.errors import BurnishError
 from burnish.effects.retries import ONCE
 from burnish.models.chat import ChatReply, ChatRequest
-from burnish.models.embedded_files import models_folder
+from burnish.models.embedded.files import models_folder
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.models.troubles import ModelRejected, ModelUnavailable

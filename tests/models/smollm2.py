@@ -2,7 +2,7 @@
 
 import pytest
 
-from burnish.models.embedded_files import find_model
+from burnish.models.embedded.files import find_model
 
 HERE = find_model("smollm2")
 """Looked up when the tests are collected: each test then has a BURNISH_HOME of its own."""

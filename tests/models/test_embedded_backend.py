@@ -14,8 +14,8 @@ import pytest
 from burnish.core.outcomes import Usage
 from burnish.models.chat import Backend, ChatRequest, Message
 from burnish.models.embedded import EmbeddedBackend
-from burnish.models.embedded_engine import Chunk
-from burnish.models.embedded_server import EngineShape, default_threads
+from burnish.models.embedded.engine import Chunk
+from burnish.models.embedded.server import EngineShape, default_threads
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.models.troubles import ModelRefused, ModelRejected, ModelUnavailable
 from tests.models.gguf_files import gguf

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.models.embedded_files import find_model, locate, models_folder, require_model
-from burnish.models.embedded_gguf import require_gguf
+from burnish.models.embedded.files import find_model, locate, models_folder, require_model
+from burnish.models.embedded.gguf import require_gguf
 from burnish.models.troubles import ModelRefused
 from tests.models.gguf_files import SMOLLM2, gguf
 

@@ -9,8 +9,8 @@ import typer
 
 from burnish.cli.tables import Columns
 from burnish.core.errors import BurnishError
-from burnish.models.embedded_files import KNOWN, find_model, models_folder
-from burnish.models.embedded_server import require_engine
+from burnish.models.embedded.files import KNOWN, find_model, models_folder
+from burnish.models.embedded.server import require_engine
 from burnish.models.factory import Models
 from burnish.models.references import PROVIDERS, ModelRef
 from burnish.models.troubles import ModelRefused

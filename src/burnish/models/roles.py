@@ -37,9 +37,7 @@ class ModelRole(Generic[Request, Answer]):
     @property
     def fingerprint(self) -> str:
         """A hash of prompt, model, settings and the answer's schema."""
-        return short_id(
-            [self.name, self.prompt.fingerprint, self.client.ref.fingerprint, self._schema]
-        )
+        return short_id([self.name, self.prompt.fingerprint, self.client.fingerprint, self._schema])
 
     @property
     def answers(self) -> Codec[Answer]:

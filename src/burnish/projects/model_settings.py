@@ -9,7 +9,7 @@ from burnish.effects.limits import EndpointLimit
 from burnish.effects.limits import Limits as EndpointLimits
 from burnish.effects.retries import RetryPolicy
 from burnish.models.calling import RETRIES
-from burnish.models.factory import Models
+from burnish.models.factory import DEFAULT_LIMITS, Models
 from burnish.models.keys import require_reference
 from burnish.models.prices import Price, Prices
 from burnish.models.references import ModelRef, ModelSettings
@@ -84,7 +84,7 @@ class ModelsBlock(Settings):
         prices = {name: Price(**block.model_dump()) for name, block in self.prices.items()}
         return Models(
             prices=Prices(overrides=prices),
-            limits=EndpointLimits(_limits(self.limits)),
+            limits=EndpointLimits(DEFAULT_LIMITS | _limits(self.limits)),
             retries=RetryPolicy(
                 attempts=self.attempts,
                 first_wait=RETRIES.first_wait,

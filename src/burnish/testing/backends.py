@@ -37,5 +37,10 @@ class ScriptedBackend:
         """A script can always be asked."""
         del ref
 
+    def identity(self, ref: ModelRef) -> str:
+        """A script is its reference."""
+        del ref
+        return ""
+
     async def close(self) -> None:
         """There is nothing to let go of."""

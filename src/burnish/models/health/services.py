@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from http import HTTPStatus
 
-from burnish.models.embedded_files import KNOWN, find_model, require_model
+from burnish.models.embedded.files import KNOWN, find_model, require_model
 from burnish.models.health.findings import Finding, Site
 from burnish.models.health.reachability import Heard, Probe, ask_all
 from burnish.models.keys import variables

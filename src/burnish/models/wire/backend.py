@@ -66,6 +66,11 @@ class WireBackend:
         """Extra, key, address and settings; calls nobody."""
         self._check(ref)
 
+    def identity(self, ref: ModelRef) -> str:
+        """What runs behind an address is not known beyond its name."""
+        del ref
+        return ""
+
     async def close(self) -> None:
         """Close every connection."""
         clients = list(self._clients.values())

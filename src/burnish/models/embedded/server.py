@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from burnish.models.embedded_files import KNOWN
+from burnish.models.embedded.files import KNOWN
 from burnish.models.troubles import ModelRefused
 
 _SMALL_MACHINE = 4

@@ -4,11 +4,11 @@ from pathlib import Path
 
 from burnish.core.randomness import stream
 from burnish.models.chat import ChatReply, ChatRequest
-from burnish.models.embedded_answers import read_reply
-from burnish.models.embedded_engine import Chunk, Engine, Start
-from burnish.models.embedded_files import locate, require_model
-from burnish.models.embedded_gguf import require_gguf
-from burnish.models.embedded_server import EngineShape, require_engine, start_server
+from burnish.models.embedded.answers import read_reply
+from burnish.models.embedded.engine import Chunk, Engine, Start
+from burnish.models.embedded.files import content_mark, locate, require_model
+from burnish.models.embedded.gguf import require_gguf
+from burnish.models.embedded.server import EngineShape, require_engine, start_server
 from burnish.models.references import ModelRef
 from burnish.models.troubles import ModelRefused
 
@@ -35,6 +35,10 @@ class EmbeddedBackend:
         _require_settings(ref)
         require_model(ref.name)
         require_engine()
+
+    def identity(self, ref: ModelRef) -> str:
+        """The file's content, so that another file under the same name is another model."""
+        return content_mark(require_model(ref.name))
 
     async def close(self) -> None:
         """Free the memory of every model."""

@@ -1,13 +1,14 @@
 """Where the files of embedded models are: in a package, in burnish's own folder, or anywhere."""
 
 import difflib
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from burnish.models.embedded_gguf import require_gguf
+from burnish.models.embedded.gguf import require_gguf
 from burnish.models.troubles import ModelRefused
 
 
@@ -31,6 +32,9 @@ KNOWN = {
     ),
 }
 """The models that go by a name of their own."""
+
+
+_END = 1024 * 1024
 
 
 def models_folder(environ: Mapping[str, str] | None = None) -> Path:
@@ -87,3 +91,14 @@ def _in_package(carried: Carried) -> Path | None:
     """Found without importing the package: its code needs an engine of its own."""
     spec = find_spec(carried.module)
     return Path(spec.origin).parent / carried.file if spec and spec.origin else None
+
+
+def content_mark(path: Path) -> str:
+    """The size and both ends of a file: what tells two models apart without reading them whole."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        ends = file.read(_END)
+        file.seek(max(0, size - _END))
+        ends += file.read(_END)
+    return f"{size}:{hashlib.sha256(ends).hexdigest()}"

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TypeAlias
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
-from burnish.models.embedded_files import Carried, find_model, known_model, models_folder
-from burnish.models.embedded_gguf import require_gguf
+from burnish.models.embedded.files import Carried, find_model, known_model, models_folder
+from burnish.models.embedded.gguf import require_gguf
 from burnish.models.troubles import ModelRefused
 from burnish.system import Redactor, remove_stale_temporaries
 from burnish.system.file_trouble import file_trouble

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from burnish.models.embedded_server import EngineShape
+from burnish.models.embedded.server import EngineShape
 from burnish.models.troubles import ModelRejected
 
 Chunk: TypeAlias = dict[str, Any]

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from burnish.core.errors import ConfigError, Problem
-from burnish.models.embedded_files import is_path, require_model
-from burnish.models.embedded_server import EngineShape, Listening, start_server
+from burnish.models.embedded.files import is_path, require_model
+from burnish.models.embedded.server import EngineShape, Listening, start_server
 from burnish.models.references import ModelRef
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)

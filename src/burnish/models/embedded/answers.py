@@ -7,7 +7,7 @@ from pydantic import BaseModel, ValidationError
 
 from burnish.core.outcomes import Usage
 from burnish.models.chat import ChatReply, Finish
-from burnish.models.embedded_engine import Chunk, Heard
+from burnish.models.embedded.engine import Chunk, Heard
 from burnish.models.references import ModelRef
 from burnish.models.troubles import ModelRejected, ModelUnavailable
 
