@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -71,12 +72,14 @@ def test_what_is_not_a_file_is_refused(tmp_path: Path) -> None:
             require_gguf(tmp_path / name)
 
 
-def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "mine.gguf"
-    path.write_bytes(WHOLE)
-    path.chmod(0)
-    with as_nobody(), pytest.raises(ModelRefused, match="cannot read"):
-        require_gguf(path)
+def test_a_file_that_may_not_be_read_is_refused() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        path = Path(folder) / "mine.gguf"
+        path.write_bytes(WHOLE)
+        path.chmod(0)
+        with as_nobody(), pytest.raises(ModelRefused, match="cannot read"):
+            require_gguf(path)
 
 
 @contextmanager
