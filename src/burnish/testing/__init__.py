@@ -3,6 +3,7 @@
 No room imports this one. Nothing here needs a network, a key or a clock.
 """
 
+from burnish.testing.backends import ScriptedBackend
 from burnish.testing.contracts import (
     check_executor,
     check_metric,
@@ -14,6 +15,7 @@ from burnish.testing.doubles import CallCounter, ExpectedText, ScriptedRole, Scr
 __all__ = [
     "CallCounter",
     "ExpectedText",
+    "ScriptedBackend",
     "ScriptedRole",
     "ScriptedTarget",
     "check_executor",
