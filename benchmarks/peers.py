@@ -1,6 +1,8 @@
 """The same overhead for gepa, where it is installed (`pip install gepa`), in the same process."""
 
+import io
 import time
+from contextlib import redirect_stdout
 from importlib.util import find_spec
 from typing import Any
 
@@ -13,7 +15,8 @@ def figures() -> list[Figure]:
     """gepa's overhead a metric call with an instant adapter; nothing where it is absent."""
     if find_spec("gepa") is None:
         return []
-    took, calls = _gepa()
+    with redirect_stdout(io.StringIO()):  # it prints every iteration
+        took, calls = _gepa()
     return [
         Figure(
             what=f"gepa: overhead a metric call, instant adapter ({calls:,} calls)",
