@@ -12,7 +12,6 @@ import pytest
 from burnish.core.errors import FileTrouble
 from burnish.system import (
     append_line,
-    cut_torn_tail,
     link_atomic,
     read_bytes,
     read_text,
@@ -202,29 +201,6 @@ def test_lines_are_appended_whole_by_many_writers(tmp_path: Path) -> None:
     assert sorted(read_text(path).splitlines()) == sorted(
         c * 5000 for c in "abcd" for _ in range(50)
     )
-
-
-@pytest.mark.parametrize(
-    ("content", "kept"),
-    [
-        (b"", b""),
-        (b"one\n", b"one\n"),
-        (b"one\ntw", b"one\n"),
-        (b"torn", b""),
-        (b"one\n" + b"x" * 200_000, b"one\n"),
-        (b"x" * 70_000 + b"\n" + b"y" * 65_536, b"x" * 70_000 + b"\n"),
-        (b"x" * 200_000, b""),
-    ],
-)
-def test_a_torn_last_line_is_cut_off(tmp_path: Path, content: bytes, kept: bytes) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(content)
-    assert cut_torn_tail(path) == len(content) - len(kept)
-    assert path.read_bytes() == kept
-
-
-def test_a_missing_file_has_no_torn_line(tmp_path: Path) -> None:
-    assert cut_torn_tail(tmp_path / "a") == 0
 
 
 def test_text_that_is_not_utf8_is_refused_with_its_byte(tmp_path: Path) -> None:

@@ -31,7 +31,6 @@ class Standing:
     """Trials since the last accept."""
     best_score: float | None = None
     """The incumbent's score, where a trial told one."""
-    best_metrics: Mapping[str, float] = field(default_factory=dict[str, float])
     best_passing: Mapping[str, bool] = field(default_factory=dict[str, bool])
     """Whether the incumbent passes each metric on every case."""
     tracked_candidates: int = 0

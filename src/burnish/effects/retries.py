@@ -40,7 +40,7 @@ async def retry(
 ) -> T:
     """Call `attempt(1)`, `attempt(2)`, … until one succeeds or `again` says no.
 
-    The last error carries the number of attempts as its `attempts`.
+    The last error is raised as it is. Whichever error it was, `again` has seen it.
     """
     number = 1
     while True:

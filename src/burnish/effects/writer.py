@@ -136,8 +136,9 @@ class Writer:
 
     def _break(self, error: sqlite3.Error) -> None:
         """Take nothing more: a later write would leave a hole where this one belongs."""
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
+        with suppress(sqlite3.Error):  # where nothing can be written, even this may fail
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
         self._broken = FileTrouble(
             f"the journal {self._name} cannot be written: {error}",
             remedy="free some space or make the folder writable, then resume the run",

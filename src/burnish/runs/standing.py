@@ -26,6 +26,5 @@ def after(standing: Standing, trial: Trial) -> Standing:
     return replace(
         counted,
         best_score=decisive.measurement.score,
-        best_metrics=decisive.measurement.components,
         best_passing=decisive.passing,
     )

@@ -8,7 +8,6 @@ once with its line, and no child process outlives its run.
 from burnish.system.config import expand_variables, load_config, validate_config
 from burnish.system.files import (
     append_line,
-    cut_torn_tail,
     link_atomic,
     read_bytes,
     read_text,
@@ -29,7 +28,6 @@ __all__ = [
     "Redactor",
     "YamlTree",
     "append_line",
-    "cut_torn_tail",
     "end_leftovers",
     "expand_variables",
     "file_system_of",

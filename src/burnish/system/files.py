@@ -5,13 +5,10 @@ import os
 import shutil
 import stat
 from pathlib import Path
-from typing import BinaryIO
 
 from burnish.core.errors import FileTrouble
 from burnish.system.file_trouble import file_trouble
 from burnish.system.temporaries import is_abandoned, put_in_place
-
-_CHUNK = 64 * 1024
 
 
 def write_atomic(
@@ -42,7 +39,7 @@ def link_atomic(link: Path, to: str) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add one line; a crash leaves at most one torn line at the end, for `cut_torn_tail`."""
+    """Add one line; a crash leaves at most one torn line at the end."""
     assert "\n" not in line
     remaining = _encode(path, line + "\n")
     try:
@@ -53,22 +50,6 @@ def append_line(path: Path, line: str) -> None:
                 remaining = remaining[os.write(descriptor, remaining) :]
     except OSError as error:
         raise file_trouble("append to", path, error) from error
-
-
-def cut_torn_tail(path: Path) -> int:
-    """Cut off a last line that has no newline; how many bytes went."""
-    try:
-        with path.open("r+b") as file:
-            size = file.seek(0, os.SEEK_END)
-            whole = _end_of_last_line(file, size)
-            if whole < size:
-                file.truncate(whole)
-                os.fsync(file.fileno())
-            return size - whole
-    except FileNotFoundError:
-        return 0
-    except OSError as error:
-        raise file_trouble("mend", path, error) from error
 
 
 def read_bytes(path: Path) -> bytes:
@@ -105,18 +86,6 @@ def remove_stale_temporaries(folder: Path, *, shared: bool = False) -> None:
                 entry.unlink(missing_ok=True)
     except OSError as error:
         raise file_trouble("clean", folder, error) from error
-
-
-def _end_of_last_line(file: BinaryIO, size: int) -> int:
-    end = size
-    while end:
-        start = max(0, end - _CHUNK)
-        file.seek(start)
-        newline = file.read(end - start).rfind(b"\n")
-        if newline >= 0:
-            return start + newline + 1
-        end = start
-    return 0
 
 
 def _write_new(path: Path, payload: bytes, *, durable: bool, mode: int | None) -> None:
