@@ -5,7 +5,8 @@ import time
 from pathlib import Path
 
 from benchmarks.figures import Figure
-from burnish.models.chat import ChatReply, ChatRequest, Message
+from burnish.core.messages import Message
+from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.embedded import EmbeddedBackend
 from burnish.models.embedded.files import find_model
 from burnish.models.references import ModelRef, ModelSettings

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TypeAlias
 
 from benchmarks.figures import Figure
+from burnish.core.messages import Message
 from burnish.effects.journal import Journal
 from burnish.effects.limits import EndpointLimit, Limits
 from burnish.effects.once import JournaledEffects
-from burnish.models.chat import ChatRequest, Message
+from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.system import Redactor

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from burnish.core.messages import Message
 from burnish.core.outcomes import Usage
-from burnish.models.chat import Backend, ChatRequest, Message
+from burnish.models.chat import Backend, ChatRequest
 from burnish.models.embedded import EmbeddedBackend
 from burnish.models.embedded.engine import Chunk
 from burnish.models.embedded.server import EngineShape, default_threads

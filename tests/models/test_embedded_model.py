@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from burnish.models.chat import ChatReply, ChatRequest, Message
+from burnish.core.messages import Message
+from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.embedded import EmbeddedBackend
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.models.troubles import ModelRefused, ModelRejected

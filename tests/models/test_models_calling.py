@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from burnish.core.errors import BurnishError
+from burnish.core.messages import Message
 from burnish.core.outcomes import FailureKind, Usage
 from burnish.effects.failures import failure_of
 from burnish.effects.limits import EndpointLimit, Limits
 from burnish.effects.passthrough import DirectEffects
 from burnish.effects.retries import RetryPolicy
 from burnish.models.calling import ModelClient
-from burnish.models.chat import ChatReply, ChatRequest, Message
+from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
 from burnish.models.prices import Price, Prices
 from burnish.models.references import ModelRef, ModelSettings

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from burnish.core.content import Json
-from burnish.models.chat import ChatRequest, Message
+from burnish.core.messages import Message
+from burnish.models.chat import ChatRequest
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.models.troubles import ModelRefused
 from burnish.models.wire import WireBackend

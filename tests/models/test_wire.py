@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from burnish.core.content import Json
+from burnish.core.messages import Message
 from burnish.core.outcomes import Usage
-from burnish.models.chat import ChatRequest, Message
+from burnish.models.chat import ChatRequest
 from burnish.models.references import ModelRef
 from burnish.models.wire import WireBackend
 from burnish.testing.servers import Answer, CutOff, Reply, ScriptedServer

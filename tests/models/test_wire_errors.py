@@ -7,7 +7,8 @@ from email.utils import format_datetime
 
 import pytest
 
-from burnish.models.chat import ChatRequest, Message
+from burnish.core.messages import Message
+from burnish.models.chat import ChatRequest
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.models.troubles import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.wire import WireBackend

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from burnish.models.chat import ChatReply, ChatRequest, Message
+from burnish.core.messages import Message
+from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.models.wire import WireBackend
 from burnish.testing.servers import Asked, ScriptedServer

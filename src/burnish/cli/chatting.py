@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import typer
 
 from burnish.core.errors import BurnishError
+from burnish.core.messages import Message
 from burnish.core.money import to_usd
 from burnish.effects.passthrough import DirectEffects
 from burnish.effects.retries import RetryPolicy
 from burnish.models.calling import Priced
-from burnish.models.chat import ChatRequest, Message
+from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.models.troubles import ModelRejected, ModelUnavailable

@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
+from burnish.core.codec import codec
 from burnish.core.content import Json, short_id
 from burnish.core.errors import Problem
+from burnish.core.messages import Message
+from burnish.core.outcomes import Outcome, ToolCall
 
 
 class Split(StrEnum):
@@ -19,6 +22,54 @@ class Split(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExpectedTool:
+    """A tool that should be used in a turn, with which arguments, and how often at least."""
+
+    name: str
+    """Part of the tool's name is enough."""
+    arguments: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """A value each, or `{fuzzy: text}`, or `{regex: pattern}`."""
+    count: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attachment:
+    """A file that goes to the agent with what is said."""
+
+    kind: str
+    """image, pdf, text, excel, word, powerpoint or csv."""
+    path: str = ""
+    url: str = ""
+    description: str = ""
+    options: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """Which part of it: pages, sheet, range, cache."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rubric:
+    """One thing that an answer must fulfil, which a judge can say yes or no to."""
+
+    id: str
+    text: str
+    description: str = ""
+    """For people: a judge is not shown it."""
+    kind: str = ""
+    metric: str = ""
+    """The metric it adds to, where it belongs to a case; empty for every rubric metric."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """A conversation whose user is played by a model."""
+
+    plan: str
+    """What the user wants, holds back, and is content with."""
+    stop_signal: str = ""
+    """What the played user says when the talk is over; empty takes the usual one."""
+    max_turns: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Turn:
     """One thing said to the agent, and what is expected back."""
 
@@ -26,8 +77,16 @@ class Turn:
     expected: str | None = None
     context: tuple[str, ...] = ()
     """Passages the answer should rest on."""
+    expected_tools: tuple[ExpectedTool, ...] = ()
+    expected_calls: tuple[ToolCall, ...] = ()
+    """The calls of a model trajectory, in order, to be compared one by one."""
+    attachments: tuple[Attachment, ...] = ()
+    metrics: tuple[str, ...] = ()
+    """The metrics that look at this turn; empty means all of them."""
+    settings: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """What graders are told about this turn."""
     extras: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """What only some metrics read: expected tools, grader settings."""
+    """What a file says beyond all this, kept so that it can be written again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +96,15 @@ class Case:
     turns: tuple[Turn, ...]
     name: str = ""
     labels: tuple[str, ...] = ()
+    history: tuple[Message, ...] = ()
+    """What was said before the first turn."""
+    rubrics: tuple[Rubric, ...] = ()
+    scenario: Scenario | None = None
+    """The rest of the talk is made up from here; the first turn opens it."""
+    recorded: Outcome | None = None
+    """What the agent gave once: such a case is scored as it stands, never run."""
+    extras: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """What a file says beyond all this, kept so that it can be written again."""
 
     @property
     def input(self) -> str:
@@ -56,9 +124,9 @@ class Case:
     @cached_property
     def content_id(self) -> str:
         """A hash of everything an agent or a metric can see of this case."""
-        return short_id(
-            [[t.input, t.expected, list(t.context), dict(t.extras)] for t in self.turns]
-        )
+        data = codec(Case).encode(self)
+        assert isinstance(data, dict)
+        return short_id({key: value for key, value in data.items() if key not in _ABOUT})
 
     @cached_property
     def question_id(self) -> str:
@@ -67,12 +135,21 @@ class Case:
         Two cases that ask the same are the same case when splits are compared, whatever
         they are called and whatever answer they expect.
         """
-        return short_id([squeeze(turn.input) for turn in self.turns])
+        asked: list[Json] = [squeeze(turn.input) for turn in self.turns]
+        files: list[Json] = [[a.path, a.url] for turn in self.turns for a in turn.attachments]
+        said: list[Json] = [squeeze(message.content) for message in self.history]
+        plan = squeeze(self.scenario.plan) if self.scenario else ""
+        more: list[Json] = [files, said, plan] if files or said or plan else []
+        return short_id([*asked, *more])
 
     @classmethod
     def single(cls, input: str, expected: str | None = None, *, name: str = "") -> "Case":  # noqa: A002
         """A case of one turn."""
         return cls(name=name, turns=(Turn(input=input, expected=expected),))
+
+
+_ABOUT = ("name", "labels")
+"""What is said about a case, rather than in it."""
 
 
 def squeeze(text: str) -> str:

@@ -31,6 +31,10 @@ class ToolCall:
     arguments: Mapping[str, Json] = field(default_factory=dict[str, Json])
     result: Json = None
     error: str = ""
+    id: str = ""
+    """What the model called this use, where it did."""
+    passages: tuple[str, ...] = ()
+    """What a tool that retrieves brought back, passage by passage."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +43,8 @@ class Step:
 
     id: str
     node: str
+    turn: int = 0
+    """The turn of the case in which it happened."""
     predecessors: tuple[str, ...] = ()
     surfaces: tuple[str, ...] = ()
     """The surfaces whose values were in force here."""
@@ -83,6 +89,8 @@ class Outcome:
 
     replies: tuple[str, ...] = ()
     """What the agent said, one reply a turn."""
+    asked: tuple[str, ...] = ()
+    """What was said to the agent, one a turn, where somebody made it up as the talk went on."""
     data: Json = None
     """The structured answer, where the agent gives one."""
     measures: Mapping[str, float] = field(default_factory=dict[str, float])

@@ -1,9 +1,17 @@
 """Running many units of work at once on asyncio, with results in a fixed order."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+)
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
@@ -13,6 +21,17 @@ SPREAD = 0.0005
 everything at once."""
 WINDOW = 8
 """Finished results may wait for a slow one before them: this many for each place."""
+
+
+async def together(work: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
+    """All of it at once, for a handful of calls: results, and the first error, in order."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        return [await task for task in tasks]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class AsyncioExecutor:

@@ -5,19 +5,11 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from burnish.core.content import Json
+from burnish.core.messages import Message
 from burnish.core.outcomes import Usage
 from burnish.models.references import ModelRef
 
-Speaker: TypeAlias = Literal["system", "user", "assistant"]
 Finish: TypeAlias = Literal["stop", "length", "content_filter", "other"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Message:
-    """One thing said."""
-
-    role: Speaker
-    content: str
 
 
 @dataclass(frozen=True, kw_only=True)

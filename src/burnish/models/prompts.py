@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from burnish.core.content import Json, canonical, short_id
 from burnish.core.errors import ConfigError, Problem
-from burnish.models.chat import Message
+from burnish.core.messages import Message
 from burnish.models.references import ModelSettings
 from burnish.system import load_config
 

@@ -1,5 +1,6 @@
 """Roles played by a model: a prompt, a typed request, a validated answer, one repair."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic, TypeVar, cast
@@ -10,9 +11,10 @@ from burnish.core.codec import Codec, codec
 from burnish.core.content import Json, short_id
 from burnish.core.effects import Effects, Receipt
 from burnish.core.errors import RoleFailed
+from burnish.core.messages import Message
 from burnish.core.money import Spend
 from burnish.models.calling import ModelClient
-from burnish.models.chat import ChatReply, ChatRequest, Message
+from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.prompts import RolePrompt
 from burnish.models.troubles import ModelRejected, ModelUnavailable
 
@@ -29,6 +31,8 @@ class ModelRole(Generic[Request, Answer]):
     answer_type: type[Answer]
     prompt: RolePrompt
     client: ModelClient
+    check: Callable[[Request, Answer], str] | None = None
+    """What is wrong with an answer that keeps its schema, in words that help to mend it once."""
     leaf: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -64,12 +68,12 @@ class ModelRole(Generic[Request, Answer]):
         messages = self._messages(request)
         reply = await self._ask(messages, draw=draw, effects=effects)
         try:
-            return Receipt(value=self._validated(reply))
+            return Receipt(value=self._validated(reply, request))
         except _Invalid as invalid:
             messages = (*messages, *_repair(reply, invalid))
         reply = await self._ask(messages, draw=draw, effects=effects)
         try:
-            return Receipt(value=self._validated(reply))
+            return Receipt(value=self._validated(reply, request))
         except _Invalid as invalid:
             raise RoleFailed(
                 f"{self.name} answered twice without a valid answer: {invalid}"
@@ -95,11 +99,15 @@ class ModelRole(Generic[Request, Answer]):
     def _messages(self, request: Request) -> tuple[Message, ...]:
         return self.prompt.messages(cast("dict[str, Json]", request.model_dump(mode="json")))
 
-    def _validated(self, reply: ChatReply) -> Answer:
+    def _validated(self, reply: ChatReply, request: Request) -> Answer:
         try:
-            return self.answer_type.model_validate_json(_without_fence(reply.text))
+            answer = self.answer_type.model_validate_json(_without_fence(reply.text))
         except ValidationError as error:
             raise _Invalid(_faults(error)) from None
+        fault = self.check(request, answer) if self.check else ""
+        if fault:
+            raise _Invalid(fault)
+        return answer
 
     @cached_property
     def _schema(self) -> dict[str, Json]:

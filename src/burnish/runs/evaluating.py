@@ -3,9 +3,18 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Collection,
+    Coroutine,
+    Generator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
@@ -18,6 +27,7 @@ from burnish.core.money import NOTHING, Spend
 from burnish.core.outcomes import Failure, FailureKind, Outcome
 from burnish.core.protocols import Executor, Metric, Target, WorkUnit
 from burnish.core.scores import Score
+from burnish.effects.executors import together
 from burnish.effects.failures import failure_of, is_infrastructure
 from burnish.effects.retries import ONCE, RetryPolicy, retry
 
@@ -147,8 +157,10 @@ class Evaluator:
     async def case(self, unit: WorkUnit, scope: Scope) -> Done:
         """Run one case and score what it gave."""
         call = self._run_call(unit)
-        async with Place(self._places) as place:
-            outcome = await scope.once(call, lambda effects: self._run_at(place, unit, effects))
+        outcome = unit.case.recorded
+        if outcome is None:
+            async with Place(self._places) as place:
+                outcome = await scope.once(call, lambda effects: self._run_at(place, unit, effects))
         scores = await self._scores(unit.case, outcome, call.key, scope)
         result = CaseResult(case=unit.case.id, draw=unit.draw, outcome=outcome, scores=scores)
         return Done(result=result, spends=scope.used)
@@ -234,12 +246,16 @@ class Evaluator:
         return tuple(Score.of_nothing(metric.name, reason) for metric in self._metrics)
 
     async def _grade(self, case: Case, outcome: Outcome, effects: Effects) -> Receipt[Scores]:
-        scores: list[Score] = []
-        for metric in self._metrics:
-            scores += await _score(metric, case, outcome, effects)
-        return Receipt(
-            value=Scores(scores=tuple(scores)), missing=any(score.missing for score in scores)
-        )
+        def score(metric: Metric) -> Coroutine[Any, Any, Sequence[Score]]:
+            return _score(metric, case, outcome, effects)
+
+        # Judges take their time, so several are asked at once; tasks for arithmetic do not pay.
+        if sum(metric.estimate(case) != NOTHING for metric in self._metrics) > 1:
+            found = await together(map(score, self._metrics))
+        else:
+            found = [await score(metric) for metric in self._metrics]
+        scores = tuple(score for given in found for score in given)
+        return Receipt(value=Scores(scores=scores), missing=any(score.missing for score in scores))
 
 
 async def _score(metric: Metric, case: Case, outcome: Outcome, effects: Effects) -> Sequence[Score]:

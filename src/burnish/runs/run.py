@@ -276,11 +276,15 @@ class Run:
     def estimate(self, split: Split, *, repeats: int = 1) -> Spend:
         """What evaluating one candidate on a split is expected to cost."""
         spends = (
-            replace(self.target.estimate(case), metric_calls=1)
-            + total(metric.estimate(case) for metric in self.setup.metrics)
+            self._estimate_run(case) + total(metric.estimate(case) for metric in self.setup.metrics)
             for case in self.dataset.cases(split)
         )
         return total(spends).times(repeats)
+
+    def _estimate_run(self, case: Case) -> Spend:
+        if case.recorded is not None:
+            return NOTHING
+        return replace(self.target.estimate(case), metric_calls=1)
 
     def record(self, trial: Trial) -> TrialRow:
         """Put a trial on disk, accepted or not, before the next decision."""

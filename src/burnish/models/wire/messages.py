@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from burnish.core.content import Json
+from burnish.core.messages import Message
 from burnish.core.outcomes import Usage
-from burnish.models.chat import ChatReply, ChatRequest, Finish, Message
+from burnish.models.chat import ChatReply, ChatRequest, Finish
 from burnish.models.references import ModelRef
 
 if TYPE_CHECKING:

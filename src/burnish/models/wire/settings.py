@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
-from burnish.models.chat import ChatRequest, Message
+from burnish.core.messages import Message
+from burnish.models.chat import ChatRequest
 from burnish.models.references import ModelRef
 from burnish.models.troubles import ModelRefused
 from burnish.models.wire.errors import Blame, failures

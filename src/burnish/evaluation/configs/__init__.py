@@ -1,0 +1,1 @@
+"""Metrics as files say them: the shapes of agent files, EvalSets and PromptIter."""

@@ -1,0 +1,144 @@
+"""Panels: several judges, several samples of each, and how their verdicts become one.
+
+A judge that could not be asked leaves a hole. Where the hole cannot change the outcome, the
+outcome stands; where it could, the score is missing: never 0, and never a guess.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from burnish.core.cases import Case
+from burnish.core.content import Json, short_id
+from burnish.core.evaluations import mean
+from burnish.core.money import Spend, total
+from burnish.evaluation.turn_metric import EPSILON, Verdict
+from burnish.models.calling import ModelClient
+
+
+class PanelRule(StrEnum):
+    """How the verdicts of several judges become one."""
+
+    ALL_PASS = "all_pass"  # noqa: S105 - no password
+    ANY_PASS = "any_pass"  # noqa: S105 - no password
+    MAJORITY_PASS = "majority_pass"  # noqa: S105 - no password
+    AVG = "avg"
+    WEIGHTED_AVG = "weighted_avg"
+    WEIGHTED_MAJORITY = "weighted_majority"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judge:
+    """One model that judges, how often it is asked, and how much its word weighs."""
+
+    client: ModelClient
+    samples: int = 1
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """The judges of one metric."""
+
+    judges: tuple[Judge, ...]
+    rule: PanelRule = PanelRule.ALL_PASS
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the models, samples, weights and rule."""
+        judges: list[Json] = [[j.client.fingerprint, j.samples, j.weight] for j in self.judges]
+        return short_id([judges, self.rule.value])
+
+    def estimate(self, case: Case, *, calls: int = 1) -> Spend:
+        """What judging every turn of a case costs, at `calls` a sample."""
+        turns = (case.scenario.max_turns or 1) if case.scenario else len(case.turns)
+        once = (judge.client.estimate().times(judge.samples) for judge in self.judges)
+        return total(once).times(turns * calls)
+
+
+def of_samples(samples: Sequence[Verdict]) -> Verdict:
+    """The majority's first sample; a tie is a fail. Every sample says whether it passed."""
+    known = [sample for sample in samples if sample.value is not None]
+    held = [sample for sample in known if sample.passed]
+    fell = [sample for sample in known if not sample.passed]
+    if 2 * len(held) > len(samples):
+        return held[0]
+    if 2 * len(fell) >= len(samples):
+        return fell[0]
+    gone = next(sample.reason for sample in samples if sample.value is None)
+    return Verdict.missing(gone)
+
+
+def of_judges(
+    verdicts: Sequence[Verdict],
+    *,
+    names: Sequence[str],
+    weights: Sequence[float],
+    rule: PanelRule,
+    threshold: float,
+) -> Verdict:
+    """One verdict of several; each judge says whether it passed."""
+    if len(verdicts) == 1:
+        return verdicts[0]
+    told = "; ".join(
+        f"{name}: {_word(verdict)}{f' ({verdict.reason})' if verdict.reason else ''}"
+        for name, verdict in zip(names, verdicts, strict=True)
+    )
+    details: dict[str, Json] = {
+        "judges": [
+            {
+                "judge": name,
+                "value": verdict.value,
+                "passed": verdict.passed,
+                "reason": verdict.reason,
+                **({"details": dict(verdict.details)} if verdict.details else {}),
+            }
+            for name, verdict in zip(names, verdicts, strict=True)
+        ]
+    }
+    settled = _settle(verdicts, weights=weights, rule=rule, threshold=threshold)
+    if settled is None:
+        return Verdict(value=None, reason=told, details=details)
+    value, passed = settled
+    reason = "" if passed and all(v.passed for v in verdicts) else f"{rule.value}: {told}"
+    return Verdict(value=value, passed=passed, reason=reason, details=details)
+
+
+def _settle(
+    verdicts: Sequence[Verdict], *, weights: Sequence[float], rule: PanelRule, threshold: float
+) -> tuple[float, bool] | None:
+    """The value and whether it passes; None where a hole could change it."""
+    given = zip(verdicts, weights, strict=True)
+    known = [(v.value, bool(v.passed), weight) for v, weight in given if v.value is not None]
+    whole = len(known) == len(verdicts)
+    values = [value for value, _, _ in known]
+    if rule is PanelRule.ALL_PASS:
+        if 0.0 in values:
+            return 0.0, False
+        return (min(values), all(passed for _, passed, _ in known)) if whole else None
+    if rule is PanelRule.ANY_PASS:
+        if 1.0 in values:
+            return 1.0, True
+        return (max(values), any(passed for _, passed, _ in known)) if whole else None
+    if not whole:
+        return None
+    equal = rule in (PanelRule.AVG, PanelRule.MAJORITY_PASS)
+    shares = [1.0 if equal else weight for _, _, weight in known]
+    if rule in (PanelRule.AVG, PanelRule.WEIGHTED_AVG):
+        value = _weighted(values, shares)
+        return value, value >= threshold - EPSILON
+    share = _weighted([float(passed) for _, passed, _ in known], shares)
+    return share, share > 0.5 + EPSILON
+
+
+def _weighted(values: Sequence[float], weights: Sequence[float]) -> float:
+    if len(set(weights)) == 1:
+        return mean(values)
+    parts = [value * weight for value, weight in zip(values, weights, strict=True)]
+    return min(1.0, mean(parts) / mean(weights))
+
+
+def _word(verdict: Verdict) -> str:
+    if verdict.value is None:
+        return "no verdict"
+    return f"{'pass' if verdict.passed else 'fail'} at {verdict.value:.3g}"

@@ -1,0 +1,1 @@
+"""Comparing values: texts, numbers, JSON trees, XML, tool calls. Pure functions with reasons."""

@@ -1,0 +1,1 @@
+"""Metrics that compute their score from what was said and done."""
