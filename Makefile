@@ -62,6 +62,7 @@ $(VENV)/.burnish: $(VENV)/.created pyproject.toml constraints.txt
 
 $(VENV)/.burnish-dev: $(VENV)/.burnish
 	@echo "installing the development tools (pinned in constraints.txt)"
+	@$(PIP) install -c constraints.txt setuptools wheel # rouge-score is built on the spot
 	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[all,dev]'
 	@$(BIN)/burnish models pull smollm2 || echo "the tests of the embedded model will be skipped"
 	@touch $@
