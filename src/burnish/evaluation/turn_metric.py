@@ -48,6 +48,8 @@ class TurnMetric(ABC):
     name: str
     threshold: float | None = None
     """From here on a score passes; without one the metric's own opinion counts, else above 0."""
+    explicit: bool = False
+    """Look only at turns that ask for this metric by name."""
 
     version: ClassVar[int] = 1
     """Raised when the same settings come to mean something else."""
@@ -69,11 +71,17 @@ class TurnMetric(ABC):
 
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
         """A score for every turn that this metric has something to say about."""
-        seen = [e for e in exchanges(case, outcome) if self.looks_at(e)]
+        return await self.score_turns(exchanges(case, outcome), effects=effects)
+
+    async def score_turns(
+        self, turns: Sequence[Exchange], *, effects: Effects, several: bool | None = None
+    ) -> list[Score]:
+        """The same for some turns of a case; `several` says whether it has more than one."""
+        seen = [exchange for exchange in turns if self.looks_at(exchange)]
         verdicts = await self.verdicts(seen, effects=effects)
-        several = len(case.turns) > 1 or len(outcome.asked) > 1
+        named = len(turns) > 1 if several is None else several
         return [
-            self._score(verdict, exchange.index if several else None)
+            self._score(verdict, exchange.index if named else None)
             for exchange, verdict in zip(seen, verdicts, strict=True)
             if verdict is not None
         ]
@@ -86,7 +94,8 @@ class TurnMetric(ABC):
 
     def looks_at(self, exchange: Exchange) -> bool:
         """Whether the turn asks for this metric, or for none in particular."""
-        return not exchange.turn.metrics or self.name in exchange.turn.metrics
+        named = exchange.turn.metrics
+        return self.name in named or not (named or self.explicit)
 
     def passes(self, verdict: Verdict) -> bool | None:
         """The threshold decides, else the metric's own opinion, else any score above 0."""

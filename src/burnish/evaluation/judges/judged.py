@@ -2,19 +2,21 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import ClassVar, Generic, TypeVar, cast
 
 from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from burnish.core.cases import Case
 from burnish.core.content import Json, short_id
 from burnish.core.effects import Effects
-from burnish.core.errors import RoleFailed
+from burnish.core.errors import ConfigError, Problem, RoleFailed
 from burnish.core.money import Spend
 from burnish.effects.executors import together
 from burnish.evaluation.exchanges import Exchange
+from burnish.evaluation.judges.evidence import sealed, tags_in
 from burnish.evaluation.judges.panel import Judge, Panel, of_judges, of_samples
 from burnish.evaluation.turn_metric import EPSILON, TurnMetric, Verdict
 from burnish.models.prompts import RolePrompt
@@ -25,6 +27,8 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 PASSES_AT = 0.5
 """Where a judged metric without a threshold passes."""
+_APART = ("name", "threshold", "panel", "prompt")
+"""Fields that the fingerprint knows by themselves."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +42,23 @@ class JudgedMetric(TurnMetric, Generic[Request, Answer]):
     panel: Panel
     prompt: RolePrompt
 
+    role: ClassVar[str]
+    """The shipped prompt it is made for."""
     request_type: ClassVar[type[BaseModel]]
     answer_type: ClassVar[type[BaseModel]]
 
+    def __post_init__(self) -> None:
+        problems = self.problems()
+        if problems:
+            raise ConfigError(problems)
+        self.prompt.require_fields(self.request_type.model_fields)
+
     @abstractmethod
-    def request(self, exchange: Exchange) -> Request | None:
-        """What to ask about a turn; None where there is nothing to judge."""
+    def request(self, exchange: Exchange) -> Request | Verdict | None:
+        """What to ask about a turn; a verdict where that is clear without asking.
+
+        None where the metric does not apply.
+        """
 
     @abstractmethod
     def read(self, request: Request, answer: Answer) -> Verdict:
@@ -54,10 +69,26 @@ class JudgedMetric(TurnMetric, Generic[Request, Answer]):
         del request, answer
         return ""
 
+    def answers(self) -> type[Answer]:
+        """The form of an answer."""
+        return cast("type[Answer]", self.answer_type)
+
+    def problems(self) -> list[Problem]:
+        """What is wrong with the settings."""
+        if self.threshold is None or 0 <= self.threshold <= 1:
+            return []
+        return [
+            Problem(
+                where=f"{self.name}.threshold",
+                message=f"a threshold is from 0 to 1, found {self.threshold:g}",
+            )
+        ]
+
     @property
     def settings(self) -> Json:
         """What tells this metric from another with the same prompt and panel."""
-        return None
+        own = (each.name for each in fields(self) if each.name not in _APART)
+        return {name: _plain(getattr(self, name)) for name in own}
 
     @property
     def fingerprint(self) -> str:
@@ -85,13 +116,20 @@ class JudgedMetric(TurnMetric, Generic[Request, Answer]):
         return await together(self.verdict(exchange, effects=effects) for exchange in seen)
 
     async def verdict(self, exchange: Exchange, *, effects: Effects) -> Verdict | None:
-        """Ask the panel about one turn."""
+        """Ask the panel about one turn, where there is something to ask."""
         request = self.request(exchange)
         if request is None:
             return None
+        if isinstance(request, Verdict):
+            return self._opined(request)
+        return await self.settle(request, effects=effects)
+
+    async def settle(self, request: Request, *, effects: Effects) -> Verdict:
+        """Ask the panel, and make one verdict of what it says."""
+        shown = sealed(request, tags_in(self.prompt.system, self.prompt.user))
         judges = self.panel.judges
         found = await together(
-            self._judge(judge, role, request, effects)
+            self._judge(judge, role, shown, effects)
             for judge, role in zip(judges, self._roles, strict=True)
         )
         return of_judges(
@@ -102,21 +140,21 @@ class JudgedMetric(TurnMetric, Generic[Request, Answer]):
             threshold=self.bar,
         )
 
+    async def sample(
+        self, role: ModelRole[Request, Answer], request: Request, *, draw: int, effects: Effects
+    ) -> Verdict:
+        """One judge's verdict, once."""
+        answer = await ask(role, request, draw=draw, effects=effects)
+        return answer if isinstance(answer, Verdict) else self.read(request, answer)
+
     async def _judge(
         self, judge: Judge, role: ModelRole[Request, Answer], request: Request, effects: Effects
     ) -> Verdict:
-        samples = range(judge.samples)
-        asked = (self._sample(role, request, draw, effects) for draw in samples)
-        return of_samples(await together(asked))
+        draws = range(judge.samples)
+        asked = (self.sample(role, request, draw=draw, effects=effects) for draw in draws)
+        return of_samples([self._opined(verdict) for verdict in await together(asked)])
 
-    async def _sample(
-        self, role: ModelRole[Request, Answer], request: Request, draw: int, effects: Effects
-    ) -> Verdict:
-        try:
-            receipt = await role.answer(request, draw=draw, effects=effects)
-        except RoleFailed as error:
-            return Verdict.missing(error.message)
-        verdict = self.read(request, receipt.value)
+    def _opined(self, verdict: Verdict) -> Verdict:
         if verdict.value is None or verdict.passed is not None:
             return verdict
         return replace(verdict, passed=verdict.value >= self.bar - EPSILON)
@@ -127,10 +165,28 @@ class JudgedMetric(TurnMetric, Generic[Request, Answer]):
             ModelRole(
                 name=self.prompt.name,
                 request_type=cast("type[Request]", self.request_type),
-                answer_type=cast("type[Answer]", self.answer_type),
+                answer_type=self.answers(),
                 prompt=self.prompt,
                 client=judge.client,
                 check=self.check,
             )
             for judge in self.panel.judges
         )
+
+
+async def ask(
+    role: ModelRole[Request, Answer], request: Request, *, draw: int, effects: Effects
+) -> Answer | Verdict:
+    """The answer of a role; where there is none, a missing verdict that says why."""
+    try:
+        receipt = await role.answer(request, draw=draw, effects=effects)
+    except RoleFailed as error:
+        return Verdict.missing(
+            f"{error.message}: {error.remedy}" if error.remedy else error.message
+        )
+    return receipt.value
+
+
+def _plain(value: object) -> Json:
+    # Where a prompt lies does not matter, and its path would be in its plain form.
+    return value.fingerprint if isinstance(value, RolePrompt) else to_jsonable_python(value)

@@ -4,14 +4,17 @@ A judge that could not be asked leaves a hole. Where the hole cannot change the 
 outcome stands; where it could, the score is missing: never 0, and never a guess.
 """
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from burnish.core.cases import Case
 from burnish.core.content import Json, short_id
+from burnish.core.errors import ConfigError, Problem
 from burnish.core.evaluations import mean
 from burnish.core.money import Spend, total
+from burnish.evaluation.simulation import DEFAULT_TURNS
 from burnish.evaluation.turn_metric import EPSILON, Verdict
 from burnish.models.calling import ModelClient
 
@@ -35,6 +38,13 @@ class Judge:
     samples: int = 1
     weight: float = 1.0
 
+    def __post_init__(self) -> None:
+        name = self.client.ref.label
+        if self.samples < 1:
+            raise _bad(name, f"a judge is asked at least once, found samples {self.samples}")
+        if not 0 < self.weight < math.inf:
+            raise _bad(name, f"a weight is a number above 0, found {self.weight:g}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
@@ -42,6 +52,10 @@ class Panel:
 
     judges: tuple[Judge, ...]
     rule: PanelRule = PanelRule.ALL_PASS
+
+    def __post_init__(self) -> None:
+        if not self.judges:
+            raise _bad("judges", "there is no judge: name at least one model")
 
     @property
     def fingerprint(self) -> str:
@@ -51,22 +65,24 @@ class Panel:
 
     def estimate(self, case: Case, *, calls: int = 1) -> Spend:
         """What judging every turn of a case costs, at `calls` a sample."""
-        turns = (case.scenario.max_turns or 1) if case.scenario else len(case.turns)
+        turns = (case.scenario.max_turns or DEFAULT_TURNS) if case.scenario else len(case.turns)
         once = (judge.client.estimate().times(judge.samples) for judge in self.judges)
         return total(once).times(turns * calls)
 
 
 def of_samples(samples: Sequence[Verdict]) -> Verdict:
     """The majority's first sample; a tie is a fail. Every sample says whether it passed."""
-    known = [sample for sample in samples if sample.value is not None]
-    held = [sample for sample in known if sample.passed]
-    fell = [sample for sample in known if not sample.passed]
+    if len(samples) == 1:
+        return samples[0]
+    told: dict[str, Json] = {"samples": [_record(sample) for sample in samples]}
+    held = [sample for sample in samples if sample.passed]
+    fell = [sample for sample in samples if sample.passed is False]
     if 2 * len(held) > len(samples):
-        return held[0]
+        return _with(held[0], told)
     if 2 * len(fell) >= len(samples):
-        return fell[0]
-    gone = next(sample.reason for sample in samples if sample.value is None)
-    return Verdict.missing(gone)
+        return _with(fell[0], told)
+    gone = next(sample for sample in samples if sample.value is None)
+    return _with(gone, told)
 
 
 def of_judges(
@@ -86,13 +102,7 @@ def of_judges(
     )
     details: dict[str, Json] = {
         "judges": [
-            {
-                "judge": name,
-                "value": verdict.value,
-                "passed": verdict.passed,
-                "reason": verdict.reason,
-                **({"details": dict(verdict.details)} if verdict.details else {}),
-            }
+            {"judge": name, **_record(verdict)}
             for name, verdict in zip(names, verdicts, strict=True)
         ]
     }
@@ -100,7 +110,9 @@ def of_judges(
     if settled is None:
         return Verdict(value=None, reason=told, details=details)
     value, passed = settled
-    reason = "" if passed and all(v.passed for v in verdicts) else f"{rule.value}: {told}"
+    agreed = passed and all(verdict.passed for verdict in verdicts)
+    word = f"{rule.value} {'passed' if passed else 'failed'} at {value:.3g}"
+    reason = "" if agreed else f"{word}: {told}"
     return Verdict(value=value, passed=passed, reason=reason, details=details)
 
 
@@ -112,14 +124,10 @@ def _settle(
     known = [(v.value, bool(v.passed), weight) for v, weight in given if v.value is not None]
     whole = len(known) == len(verdicts)
     values = [value for value, _, _ in known]
-    if rule is PanelRule.ALL_PASS:
-        if 0.0 in values:
-            return 0.0, False
-        return (min(values), all(passed for _, passed, _ in known)) if whole else None
-    if rule is PanelRule.ANY_PASS:
-        if 1.0 in values:
-            return 1.0, True
-        return (max(values), any(passed for _, passed, _ in known)) if whole else None
+    if rule is PanelRule.ALL_PASS and (whole or 0.0 in values):
+        return min(values), all(passed for _, passed, _ in known)
+    if rule is PanelRule.ANY_PASS and (whole or 1.0 in values):
+        return max(values), any(passed for _, passed, _ in known)
     if not whole:
         return None
     equal = rule in (PanelRule.AVG, PanelRule.MAJORITY_PASS)
@@ -142,3 +150,21 @@ def _word(verdict: Verdict) -> str:
     if verdict.value is None:
         return "no verdict"
     return f"{'pass' if verdict.passed else 'fail'} at {verdict.value:.3g}"
+
+
+def _record(verdict: Verdict) -> dict[str, Json]:
+    """What is kept of one verdict among several."""
+    kept: dict[str, Json] = {
+        "value": verdict.value,
+        "passed": verdict.passed,
+        "reason": verdict.reason,
+    }
+    return {**kept, "details": dict(verdict.details)} if verdict.details else kept
+
+
+def _with(verdict: Verdict, more: dict[str, Json]) -> Verdict:
+    return replace(verdict, details={**verdict.details, **more})
+
+
+def _bad(where: str, message: str) -> ConfigError:
+    return ConfigError([Problem(where=where, message=message)])

@@ -1,0 +1,123 @@
+"""Agent test cases as YAML: what a person would write, Unicode and long texts left readable."""
+
+import io
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from ruamel.yaml import YAML
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
+
+from burnish.core.cases import Case, Turn
+from burnish.core.content import Json
+from burnish.core.errors import ConfigError, FileTrouble, Problem
+from burnish.evaluation.datasets.agent_cases import (
+    AS_TURNS,
+    CASES,
+    CASES_FILE,
+    WRAPPED,
+    case_of,
+)
+from burnish.evaluation.datasets.case_files import CaseFile
+from burnish.evaluation.datasets.case_writing import (
+    files_written,
+    present,
+    rubrics_written,
+    tools_written,
+)
+from burnish.evaluation.datasets.complaints import Complaints, mapped
+from burnish.system.yaml_tree import read_tree
+
+_LOOKS_LIKE_A_VALUE = re.compile(r"(?i)[-+.]?\d.*|y|n|yes|no|on|off|true|false|null|~|\.(inf|nan)")
+"""What some YAML readers take for a number, a date or a truth where there are no quotes."""
+_ODD = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\xa0\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+"""Characters that a block of lines would not give back."""
+
+
+def agent_case_written(case: Case) -> dict[str, Json]:
+    """One case as plain data: one turn stands in the case itself, several under `turns`."""
+    first = case.turns[0]
+    alone = len(case.turns) == 1 and not first.settings and "evaluations" not in first.extras
+    turns: list[Json] = [_turn_written(turn) for turn in case.turns]
+    body = _turn_written(first) if alone and AS_TURNS not in case.extras else {"turns": turns}
+    return {
+        **present(name=case.name or None),
+        **body,
+        **_evaluations(case.extras),
+        **present(
+            labels=[*case.labels],
+            rubrics=rubrics_written(case.rubrics),
+        ),
+    }
+
+
+def write_test_cases(file: CaseFile) -> str:
+    """The file as YAML text."""
+    cases = [_readable(agent_case_written(case)) for case in file.cases]
+    yaml = cast("Any", YAML(typ="rt"))
+    yaml.width = 2**20
+    yaml.allow_unicode = True
+    stream = io.StringIO()
+    yaml.dump({CASES: cases} if file.extras.get(WRAPPED) else cases, stream)
+    return stream.getvalue()
+
+
+def agent_case_again(case: Case) -> Case:
+    """What the case is once it was written as a test case and read again."""
+    complaints = Complaints(source=f"case {case.id!r}")
+    again = case_of(agent_case_written(case), complaints)
+    complaints.settle()
+    assert again is not None
+    return again
+
+
+def refuse_agent_file(path: Path) -> None:
+    """Refuse to write cases over an agent's own file, which says more than its cases."""
+    try:
+        held = mapped(read_tree(path).data if path.is_file() else None)
+    except (ConfigError, FileTrouble):
+        return
+    if set(held) - {CASES} and (CASES in held or CASES_FILE in held or "instructions" in held):
+        message = "this is an agent's file: writing cases here would drop the rest of it"
+        remedy = f"write to a file of its own, and name it there as {CASES_FILE!r}"
+        raise ConfigError([Problem(message=message, where=path.name, remedy=remedy)])
+
+
+def _turn_written(turn: Turn) -> dict[str, Json]:
+    return {
+        "input": turn.input,
+        **({} if turn.expected is None else {"ground_truth": turn.expected}),
+        **present(
+            expected_tools=tools_written(turn.expected_tools),
+            files=files_written(turn.attachments),
+            retrieval_context=[*turn.context],
+            turn_config=dict(turn.settings),
+        ),
+        **_evaluations(turn.extras),
+    }
+
+
+def _evaluations(extras: Mapping[str, Json]) -> dict[str, Json]:
+    """An empty list says that nothing is measured here, so it stays."""
+    return {key: value for key, value in extras.items() if key == "evaluations"}
+
+
+def _readable(value: Json) -> object:
+    """The value with texts marked for blocks where they have lines, for quotes where in doubt."""
+    if isinstance(value, Mapping):
+        return {key: _readable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_readable(item) for item in value]
+    if not isinstance(value, str):
+        return value
+    if "\n" in value and _is_plain(value):
+        return LiteralScalarString(value)
+    return DoubleQuotedScalarString(value) if _LOOKS_LIKE_A_VALUE.fullmatch(value) else value
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a block of lines says exactly this text: no odd characters, no loose spaces."""
+    lines = text.removesuffix("\n").split("\n")
+    firm = all(line == line.rstrip() for line in lines) and lines[0] == lines[0].lstrip()
+    return firm and bool(lines[0]) and bool(lines[-1]) and not _ODD.search(text)

@@ -1,0 +1,99 @@
+"""The formats of case files, by name: how each is read and written, and what it can hold."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from burnish.core.cases import Case
+from burnish.core.errors import ConfigError, Problem
+from burnish.evaluation.datasets.agent_cases import WRAPPED, read_test_cases
+from burnish.evaluation.datasets.agent_cases_writing import agent_case_again, write_test_cases
+from burnish.evaluation.datasets.case_files import CaseFile
+from burnish.evaluation.datasets.csv_rows import COLUMNS, csv_again, read_csv, write_csv
+from burnish.evaluation.datasets.evalset_reading import SPELLING, read_evalset
+from burnish.evaluation.datasets.evalsets import evalset_again, write_evalset
+from burnish.evaluation.datasets.json_files import read_json, write_json
+from burnish.evaluation.datasets.rows import NAMES, read_jsonl
+from burnish.evaluation.datasets.rows_writing import write_jsonl
+from burnish.system.config_words import nearest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """A way to keep cases in a file."""
+
+    suffixes: tuple[str, ...]
+    read: Callable[[Path], CaseFile]
+    write: Callable[[CaseFile, Path], str]
+    again: Callable[[Case], Case] | None = None
+    """What a case is once it was written and read; None where that changes nothing."""
+    extras: tuple[str, ...] = ()
+    """The extras of a file that mean something in this format."""
+    names_sets: bool = False
+    """Whether the set as a whole can have an id, a name and a description."""
+
+
+FORMATS: Mapping[str, Format] = {
+    "evalset": Format(
+        suffixes=(".evalset.json", ".test.json"),
+        read=read_evalset,
+        write=write_evalset,
+        again=lambda case: evalset_again(case, "evalset"),
+        extras=(SPELLING,),
+        names_sets=True,
+    ),
+    "promptiter": Format(
+        suffixes=(".evalset.json", ".test.json"),
+        read=read_evalset,
+        write=write_evalset,
+        again=lambda case: evalset_again(case, "promptiter"),
+        names_sets=True,
+    ),
+    "test_cases": Format(
+        suffixes=(".yaml", ".yml"),
+        read=read_test_cases,
+        write=lambda file, _: write_test_cases(file),
+        again=agent_case_again,
+        extras=(WRAPPED,),
+    ),
+    "jsonl": Format(
+        suffixes=(".jsonl", ".ndjson"),
+        read=read_jsonl,
+        write=lambda file, _: write_jsonl(file),
+        extras=(NAMES,),
+    ),
+    "json": Format(
+        suffixes=(".json",),
+        read=read_json,
+        write=lambda file, _: write_json(file),
+        extras=(NAMES, WRAPPED),
+    ),
+    "csv": Format(
+        suffixes=(".csv",),
+        read=read_csv,
+        write=lambda file, _: write_csv(file),
+        again=csv_again,
+        extras=(COLUMNS,),
+    ),
+}
+
+
+def format_of(path: Path) -> str:
+    """The format that the name of a file stands for."""
+    name = path.name.lower()
+    found = next((key for key, held in FORMATS.items() if name.endswith(held.suffixes)), None)
+    if found is None:
+        endings = ", ".join(dict.fromkeys(s for held in FORMATS.values() for s in held.suffixes))
+        message = f"no format of cases is known by the name {path.name!r}"
+        remedy = f"name a file that ends in {endings}, or a format: {', '.join(FORMATS)}"
+        raise ConfigError([Problem(message=message, remedy=remedy)])
+    return found
+
+
+def known_format(format: str) -> str:  # noqa: A002
+    """The name of a format, if there is one of that name."""
+    if format in FORMATS:
+        return format
+    likely = nearest(format, list(FORMATS))
+    remedy = f"did you mean {likely!r}?" if likely else f"known formats: {', '.join(FORMATS)}"
+    raise ConfigError([Problem(message=f"unknown format {format!r}", remedy=remedy)])

@@ -1,0 +1,98 @@
+"""Losses: what of a case another format cannot hold, found by comparing it with what comes back."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields
+
+from burnish.core.cases import Case, Turn
+from burnish.core.content import Json
+from burnish.evaluation.datasets.agent_cases import AS_TURNS
+from burnish.evaluation.datasets.case_files import AS_WRITTEN, CaseFile
+
+_WORDS = {
+    "input": "inputs",
+    "expected": "expected answers",
+    "context": "context",
+    "expected_tools": "expected tools",
+    "expected_calls": "expected tool calls",
+    "attachments": "files",
+    "metrics": "the choice of metrics",
+    "settings": "settings for graders",
+    "labels": "labels",
+    "history": "what was said before",
+    "rubrics": "rubrics",
+    "scenario": "the played user",
+    "recorded": "the recorded run",
+}
+_EXTRA_WORDS = {
+    "user_content": "messages that are more than one text",
+    "final_response": "messages that are more than one text",
+    "context_messages": "messages that are more than one text",
+    "intermediate_data": "what happened before a reply",
+    "intermediate_responses": "what happened before a reply",
+    "recorded_turns": "details of the recorded run",
+}
+_SPELLINGS = (AS_WRITTEN, AS_TURNS, "tools")
+"""Extras that say nothing but how something stood in its file."""
+_ABOUT_SETS = ("eval_set_id", "app_name", "name", "description", "creation_timestamp")
+_SHOWN = 3
+
+
+def lost_parts(case: Case, again: Case) -> Iterator[str]:
+    """The parts that are not what they were, in words."""
+    if case.name and case.name != again.name:
+        yield "names"
+    if len(case.turns) != len(again.turns):
+        yield "turns after the first"
+    yield from _changed(case, again, without=("name", "turns"))
+    yield from _lost_extras(case.extras, again.extras)
+    for turn, other in zip(case.turns, again.turns, strict=False):
+        yield from _changed(turn, other)
+        yield from _lost_extras(turn.extras, other.extras)
+
+
+def loss_notes(pairs: Iterable[tuple[Case, Case]], format: str) -> list[str]:  # noqa: A002
+    """One sentence for each part that is lost, with the cases that lose it."""
+    losers: dict[str, list[str]] = {}
+    for case, again in pairs:
+        for part in dict.fromkeys(lost_parts(case, again)):
+            losers.setdefault(part, []).append(case.id)
+    return [f"{format} cannot hold {part}: lost in {_named(ids)}" for part, ids in losers.items()]
+
+
+def set_loss_notes(file: CaseFile, format: str) -> list[str]:  # noqa: A002
+    """One sentence for what is said of the set as a whole, where that is lost."""
+    said = [name for name in _EXTRA_WORDS = {
+    "user_content": "messages that are more than one text",
+    "final_response": "messages that are more than one text",
+    "context_messages": "messages that are more than one text",
+    "intermediate_data": "what happened before a reply",
+    "intermediate_responses": "what happened before a reply",
+    "recorded_turns": "details of the recorded run",
+}
+_SPELLINGS = (AS_WRITTEN, AS_TURNS, "tools")
+"""Extras that say nothing but how something stood in its file."""
+_ABOUT_SETS if getattr(file, name)]
+    return [f"{format} cannot hold what the set says: {', '.join(said)}"] if said else []
+
+
+def _changed(
+    before: Case | Turn, after: Case | Turn, without: tuple[str, ...] = ()
+) -> Iterator[str]:
+    for part in fields(before):
+        if part.name in (*without, "extras"):
+            continue
+        default = part.default if part.default_factory is MISSING else part.default_factory()
+        held, left = getattr(before, part.name), getattr(after, part.name)
+        if held not in (default, left):
+            yield _WORDS[part.name] if left == default else f"all of {_WORDS[part.name]}"
+
+
+def _lost_extras(before: Mapping[str, Json], after: Mapping[str, Json]) -> Iterator[str]:
+    lost = [k for k, v in before.items() if k not in _SPELLINGS and after.get(k) != v]
+    yield from (_EXTRA_WORDS.get(key, repr(key)) for key in lost)
+
+
+def _named(ids: list[str]) -> str:
+    shown = ", ".join(map(repr, ids[:_SHOWN]))
+    more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
+    return f"{'case' if len(ids) == 1 else 'cases'} {shown}{more}"

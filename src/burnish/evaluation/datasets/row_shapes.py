@@ -1,0 +1,215 @@
+"""The shape of a row: one case as a JSON object, with the names that people give its parts.
+
+A row holds any case. What it may say, with other names that are understood:
+
+    name            id
+    input           question, prompt, query
+    expected        ground_truth, answer, reference, output, expected_output
+    context         retrieval_context: a list of passages, or one
+    labels          label: a list, or one
+    expected_tools  names, or {name, args, count}
+    files           {type, path or url, description, pages, sheet, range, cache, options}
+    expected_calls  {name, arguments, result, error, id, passages}
+    metrics         the metrics that look at it
+    settings        turn_config: what graders are told
+    turns           for several turns: a list of mappings with all of the above, name and
+                    labels aside, and `extras`
+    history         {role, content}: what was said before
+    rubrics         texts, or {id, text, description, kind, metric}
+    scenario        {plan, stop_signal, max_turns}: a model plays the user from here on
+    recorded        an outcome, where the case is scored as it stands
+    evaluations     metrics of this case alone, kept as they are
+    extras          what a file says beyond all this
+
+Any other column is a setting, since graders are who may want it.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, StrictInt
+
+from burnish.core.cases import Attachment, Scenario
+from burnish.core.content import Json
+from burnish.core.messages import Message
+from burnish.core.outcomes import Outcome, ToolCall
+from burnish.evaluation.datasets.case_shapes import FILE_OPTIONS, Rubrics, Shape, Tools
+from burnish.evaluation.datasets.complaints import listed, mapped
+from burnish.system.config_faults import Fault
+
+ALIASES: Mapping[str, tuple[str, ...]] = {
+    "name": ("name", "id"),
+    "input": ("input", "question", "prompt", "query"),
+    "expected": (
+        "expected",
+        "ground_truth",
+        "answer",
+        "reference",
+        "output",
+        "expected_output",
+    ),
+    "context": ("context", "retrieval_context"),
+    "labels": ("labels", "label"),
+    "settings": ("settings", "turn_config"),
+}
+"""The names of a part of a row; the first that a row has is the one that counts."""
+
+
+def _number_as_text(value: object) -> object:
+    """Numbers are common as ids and answers in rows that programs write."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _one_as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+RowText = Annotated[str, BeforeValidator(_number_as_text)]
+Texts = Annotated[list[str], BeforeValidator(_one_as_list)]
+
+
+class RowFileShape(Shape):
+    """A file that goes with what is said, of any kind."""
+
+    type: str
+    path: str = ""
+    url: str = ""
+    description: str = ""
+    pages: Json = None
+    sheet: Json = None
+    range: Json = None
+    cache: Json = None
+    options: dict[str, Json] | None = None
+
+    def attachment(self) -> Attachment:
+        """The file as a case holds it."""
+        named = self.model_dump(include=set(FILE_OPTIONS), exclude_none=True)
+        return Attachment(
+            kind=self.type,
+            path=self.path,
+            url=self.url,
+            description=self.description,
+            options={**(self.options or {}), **named},
+        )
+
+
+class CallShape(Shape):
+    """One use of a tool."""
+
+    name: str
+    arguments: dict[str, Json] | None = None
+    result: Json = None
+    error: str = ""
+    id: str = ""
+    passages: list[str] | None = None
+
+    def call(self) -> ToolCall:
+        """The call as a case holds it."""
+        return ToolCall(
+            name=self.name,
+            arguments=self.arguments or {},
+            result=self.result,
+            error=self.error,
+            id=self.id,
+            passages=tuple(self.passages or ()),
+        )
+
+
+class SaidShape(Shape):
+    """One thing said before the first turn."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+    def message(self) -> Message:
+        """It as a case holds it."""
+        return Message(role=self.role, content=self.content)
+
+
+class PlayedShape(Shape):
+    """A conversation whose user is played."""
+
+    plan: str
+    stop_signal: str = ""
+    max_turns: StrictInt | None = None
+
+    def scenario(self) -> Scenario:
+        """It as a case holds it."""
+        return Scenario(plan=self.plan, stop_signal=self.stop_signal, max_turns=self.max_turns)
+
+
+class RowTurnShape(Shape):
+    """One turn, in a row or in its `turns`."""
+
+    input: RowText
+    expected: RowText | None = None
+    context: Texts | None = None
+    expected_tools: Tools | None = None
+    files: list[RowFileShape] | None = None
+    expected_calls: list[CallShape] | None = None
+    metrics: Texts | None = None
+    settings: dict[str, Json] | None = None
+    extras: dict[str, Json] | None = None
+
+
+class RowShape(Shape):
+    """What a row says of its case, beside the one turn that it may hold itself."""
+
+    name: RowText = ""
+    labels: Texts | None = None
+    turns: list[RowTurnShape] = Field(min_length=1)
+    history: list[SaidShape] | None = None
+    rubrics: Rubrics | None = None
+    scenario: PlayedShape | None = None
+    recorded: Outcome | None = None
+    evaluations: list[Json] | None = None
+    extras: dict[str, Json] | None = None
+
+
+OF_THE_TURN = frozenset(RowTurnShape.model_fields) - {"extras"}
+PARTS = frozenset(RowShape.model_fields) | OF_THE_TURN
+KNOWN = PARTS.union(*ALIASES.values())
+"""Every name that means something in a row; any other is a column for graders."""
+
+
+def name_in(row: Mapping[str, Json], name: str) -> str:
+    """The name that a part has in this row: its first name where it is not there."""
+    return next((alias for alias in ALIASES.get(name, ()) if row.get(alias) is not None), name)
+
+
+def plainly_named(row: Mapping[str, Json], parts: Collection[str] = PARTS) -> dict[str, Json]:
+    """The row with its parts under their first names, without those that are nothing."""
+    first = {name_in(row, name): name for name in ALIASES if name in parts}
+    named = ((first.get(key, key), value) for key, value in row.items())
+    return {name: value for name, value in named if value is not None or name not in parts}
+
+
+def names_used(rows: Iterable[Mapping[str, Json]]) -> dict[str, Json]:
+    """The other names that all rows use for a part, where they agree on one."""
+    used: dict[str, set[str]] = {name: set() for name in ALIASES}
+    for row in rows:
+        for name, names in used.items():
+            alias = name_in(row, name)
+            if row.get(alias) not in (None, "", [], {}):
+                names.add(alias)
+    return {
+        name: alias
+        for name, names in used.items()
+        for alias in names
+        if names != {name} and len(names) == 1
+    }
+
+
+def as_named(fault: Fault, row: Mapping[str, Json]) -> Fault:
+    """The fault at the place as the row names it; a lone turn stands in the row itself."""
+    turn, path = fault.path[:2], fault.path[2:]
+    many = row.get("turns") is not None
+    if turn[:1] != ("turns",) or (many and not path):
+        turn, path, holder = (), fault.path, row
+    elif many:
+        holder = mapped(listed(row["turns"])[int(turn[1])])
+    else:
+        turn, holder = (), row
+    named = (name_in(holder, str(path[0])), *path[1:]) if path else ()
+    return replace(fault, path=(*turn, *named))

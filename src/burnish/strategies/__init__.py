@@ -1,0 +1,1 @@
+"""How candidates are proposed and pursued: plain async code over a Run."""

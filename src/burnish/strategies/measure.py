@@ -1,0 +1,52 @@
+"""The strategy `measure`: evaluate what is there, propose nothing."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from burnish.core.cases import Split
+from burnish.core.content import short_id
+from burnish.core.errors import Problem
+from burnish.core.evaluations import Evaluation
+from burnish.core.protocols import Role, Target
+from burnish.core.trials import SplitResult, Trial
+from burnish.runs.run import Run
+
+
+class Measure:
+    """One trial: the baseline over all cases, as often as asked.
+
+    A measurement is a run like any other, so it is journaled, limited and resumed like one.
+    """
+
+    name = "measure"
+
+    def __init__(self, *, repeats: int = 1) -> None:
+        self.repeats = repeats
+        self.evaluation: Evaluation | None = None
+        """What was measured, once the search is over."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of its settings."""
+        return short_id(["measure", 1, self.repeats])
+
+    @property
+    def roles(self) -> Sequence[Role[Any, Any]]:
+        """It asks nobody."""
+        return ()
+
+    def mismatch(self, target: Target) -> Sequence[Problem]:
+        """Anything can be measured."""
+        del target
+        return ()
+
+    async def search(self, run: Run) -> None:
+        """Measure the baseline."""
+        if run.stop_reason(run.estimate(Split.TRAIN, repeats=self.repeats)) is not None:
+            return
+        start = run.target.baseline
+        found = await run.evaluate(start, split=Split.TRAIN, repeats=self.repeats)
+        self.evaluation = found
+        measured = SplitResult.of(found, run.objective)
+        run.record(Trial(candidate=start, phase="baseline", train=measured))
+        run.advance(start)
