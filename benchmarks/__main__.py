@@ -7,11 +7,12 @@ import tempfile
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import embedded, models, overhead, peers, startup
+from benchmarks import embedded, metrics, models, overhead, peers, startup
 from benchmarks.figures import Figure
 
 PARTS = {
     "overhead": overhead.figures,
+    "metrics": metrics.figures,
     "startup": startup.figures,
     "models": models.figures,
     "embedded": embedded.figures,

@@ -183,7 +183,10 @@ def _geval(judges: Panel) -> GEval:
 def _template(judges: Panel) -> TemplateJudge:
     bound = Binding(variable="reply", scope=Scope.ACTUAL, field=Source.FINAL_RESPONSE)
     return TemplateJudge(
-        panel=judges, prompt=prompt("judge_template"), template="Rate {{ reply }}", bindings=(bound,)
+        panel=judges,
+        prompt=prompt("judge_template"),
+        template="Rate {{ reply }}",
+        bindings=(bound,),
     )
 
 

@@ -1,6 +1,7 @@
 """Panels: every rule in a table, samples by majority, and holes that are never filled in."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -8,12 +9,12 @@ from hypothesis import strategies as st
 
 from burnish.core.cases import Case, Scenario, Turn
 from burnish.core.errors import ConfigError
-from burnish.evaluation.judges import Coherence, Judge, JudgedMetric, Panel, PanelRule
+from burnish.evaluation.judges import Coherence, Judge, Panel, PanelRule
 from burnish.evaluation.judges.panel import of_judges, of_samples
 from burnish.evaluation.turn_metric import Verdict
 from burnish.models.chat import ChatRequest
 from burnish.models.troubles import ModelUnavailable
-from tests.evaluation.judge_bench import CASE, panel, prompt, said, score
+from tests.evaluation.judge_bench import CASE, KINDS, panel, prompt, said, score
 
 R = PanelRule
 
@@ -21,7 +22,9 @@ R = PanelRule
 def verdicts(values: Sequence[float | None], threshold: float) -> list[Verdict]:
     """What judges say who score these values."""
     return [
-        Verdict.missing("down") if v is None else Verdict(value=v, passed=v >= threshold, reason="x")
+        Verdict.missing("down")
+        if v is None
+        else Verdict(value=v, passed=v >= threshold, reason="x")
         for v in values
     ]
 
@@ -150,12 +153,12 @@ def test_samples_go_by_majority_and_a_tie_fails(
     assert [each["value"] for each in kept if isinstance(each, dict)] == list(values)
 
 
-def coherence(*judges: Callable[[ChatRequest, int], str] | str, **more: object) -> Coherence:
-    rule, samples = more.pop("rule", R.ALL_PASS), more.pop("samples", 1)
-    assert isinstance(rule, PanelRule)
-    assert isinstance(samples, int)
-    threshold = more.pop("threshold", None)
-    assert threshold is None or isinstance(threshold, float)
+def coherence(
+    *judges: Callable[[ChatRequest, int], str] | str,
+    rule: PanelRule = R.ALL_PASS,
+    samples: int = 1,
+    threshold: float | None = None,
+) -> Coherence:
     asked = panel(*judges, rule=rule, samples=samples)
     return Coherence(panel=asked, prompt=prompt("judge_coherence"), threshold=threshold)
 
@@ -245,10 +248,6 @@ def test_a_panel_is_known_by_models_samples_weights_and_rule() -> None:
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.5, float("nan")])
 def test_a_threshold_must_be_a_share(threshold: float) -> None:
-    from tests.evaluation.judge_bench import KINDS
-
-    metric: JudgedMetric[object, object] = KINDS["geval"].make(panel("x"))  # pyright: ignore
-    from dataclasses import replace
-
+    metric = KINDS["geval"].make(panel("x"))
     with pytest.raises(ConfigError, match=r"geval\.threshold: a threshold is from 0 to 1"):
         replace(metric, threshold=threshold)

@@ -1,8 +1,11 @@
 """Metrics of overlap: their scores, when they apply, and what they say."""
 
+from dataclasses import replace
+
 import pytest
 
 from burnish.core.cases import Case, Turn
+from burnish.core.codec import codec
 from burnish.core.errors import ConfigError
 from burnish.core.outcomes import Outcome
 from burnish.core.scores import Score
@@ -16,6 +19,7 @@ from burnish.evaluation.metrics.overlap import (
     ResponseMatch,
     RougeMetric,
 )
+from burnish.testing.contracts import check_metric
 
 EVERY: list[OverlapMetric] = [Bleu(), Chrf(), RougeMetric(), ResponseMatch(), Meteor()]
 
@@ -30,7 +34,7 @@ async def scores(metric: OverlapMetric, case: Case, *replies: str) -> list[Score
 
 
 TABLE = [
-    (ResponseMatch(), "The totals are 42 and 43", "total is 42", 0.5),
+    (ResponseMatch(), "The totals are 42 and 43", "total is 42", 4 / 9),
     (RougeMetric(kind="rouge1"), "The totals are 42 and 43", "total is 42", 2 / 9),
     (RougeMetric(), "a b c d", "a c x", 4 / 7),
     (RougeMetric(measure="recall"), "a b c d", "a c x", 0.5),
@@ -72,7 +76,8 @@ class TestEvery:
 
     async def test_no_reply_scores_nothing(self, metric: OverlapMetric) -> None:
         found = await score(metric, "two words", "")
-        assert found.value == 0 and found.passed is False
+        assert found.value == 0
+        assert found.passed is False
         assert found.reason.startswith("none of the 2 expected words is there")
 
     async def test_what_is_missing_is_said(self, metric: OverlapMetric) -> None:
@@ -90,9 +95,19 @@ class TestEvery:
         )
 
     async def test_the_threshold_decides(self, metric: OverlapMetric) -> None:
-        strict = type(metric)(threshold=0.95)
+        strict = replace(metric, threshold=0.95)
         assert (await score(strict, "a b c d e f g h", "a b c d e f g h")).passed
         assert not (await score(strict, "a b c d e f g h", "a b c d")).passed
+
+    async def test_the_contract_of_metrics(self, metric: OverlapMetric) -> None:
+        turns = (Turn(input="?", expected="It is 42."), Turn(input="and?", expected="はい"))
+        outcomes = [Outcome(replies=("It is 42.", "はい")), Outcome(replies=("no " * 2000, "x"))]
+        for strict in (metric, replace(metric, threshold=1.0)):
+            await check_metric(strict, Case(turns=turns), outcomes)
+
+    def test_settings_survive_being_kept(self, metric: OverlapMetric) -> None:
+        kept = codec(type(metric))
+        assert kept.decode(kept.encode(metric)) == metric
 
 
 async def test_another_order_is_called_that() -> None:
@@ -113,6 +128,14 @@ async def test_runs_longer_than_the_reference_are_a_fault_of_the_metric() -> Non
     found = await score(RougeMetric(kind="rouge2"), "yes", "yes")
     assert found.value == 0
     assert found.reason.startswith("rouge2 counts longer runs of words than the reference has")
+
+
+async def test_meteor_asks_more_of_one_word_than_one_word_can_give() -> None:
+    found = await score(Meteor(threshold=0.7, synonyms=False), "yes", "yes")
+    assert found.reason.startswith(
+        "the words are the same, but METEOR gives so short a text 0.500 at most"
+    )
+    assert (await score(Meteor(threshold=0.5, synonyms=False), "yes", "yes")).reason == ""
 
 
 async def test_details_say_what_a_score_is_made_of() -> None:

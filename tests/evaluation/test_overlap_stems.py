@@ -48,7 +48,7 @@ def test_every_word_of_the_docs_has_the_stem_that_nltk_gives() -> None:
 
 
 def test_every_ending_has_the_stem_that_nltk_gives() -> None:
-    pairs = itertools.product(BEGINNINGS, ENDINGS, ("", "ly", "s", "ing", "ity"))
+    pairs = itertools.product(BEGINNINGS, ENDINGS, ("", "ly", "ing"))
     assert_as_nltk({"".join(parts) for parts in pairs})
 
 

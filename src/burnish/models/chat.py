@@ -5,11 +5,21 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from burnish.core.content import Json
-from burnish.core.messages import Message
+from burnish.core.messages import Message, ToolUse
 from burnish.core.outcomes import Usage
 from burnish.models.references import ModelRef
 
-Finish: TypeAlias = Literal["stop", "length", "content_filter", "other"]
+Finish: TypeAlias = Literal["stop", "length", "content_filter", "tool_call", "other"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolSpec:
+    """A tool as a model is told of it."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Json]
+    """A JSON schema of its arguments."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +30,8 @@ class ChatRequest:
     schema: Mapping[str, Json] | None = None
     """The JSON schema that the answer must keep, where it is to be JSON."""
     schema_name: str = "answer"
+    tools: tuple[ToolSpec, ...] = ()
+    """The tools the model may ask for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +39,21 @@ class ChatReply:
     """What a model answered, once."""
 
     text: str
+    uses: tuple[ToolUse, ...] = ()
+    """The tools it asks for, before it can answer."""
     finish: Finish = "stop"
     """`length`: cut off, so never to be adopted as it is."""
     usage: Usage = field(default_factory=Usage)
     model: str = ""
     """What the endpoint says it is."""
     seconds: float = 0.0
+    verbatim: Json = None
+    """The answer as its provider wants it back in the next request."""
+
+    @property
+    def message(self) -> Message:
+        """The answer as a message of the conversation."""
+        return Message(role="assistant", content=self.text, uses=self.uses, verbatim=self.verbatim)
 
 
 class Backend(Protocol):

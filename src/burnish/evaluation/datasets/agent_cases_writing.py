@@ -63,13 +63,12 @@ def write_test_cases(file: CaseFile) -> str:
     return stream.getvalue()
 
 
-def agent_case_again(case: Case) -> Case:
-    """What the case is once it was written as a test case and read again."""
-    complaints = Complaints(source=f"case {case.id!r}")
-    again = case_of(agent_case_written(case), complaints)
+def agent_cases_again(file: CaseFile) -> tuple[Case, ...]:
+    """What the cases are once they were written as test cases and read again."""
+    complaints = Complaints(source="written as a test case")
+    cases = [case_of(agent_case_written(case), complaints, (case.id,)) for case in file.cases]
     complaints.settle()
-    assert again is not None
-    return again
+    return tuple(case for case in cases if case)
 
 
 def refuse_agent_file(path: Path) -> None:

@@ -13,21 +13,21 @@ def convert(file: CaseFile, format: str) -> tuple[CaseFile, list[str]]:  # noqa:
     """The file in another format, and a sentence for everything that this loses."""
     if known_format(format) == file.format:
         return file, []
-    again = FORMATS[format].again
-    cases = file.cases if again is None else tuple(map(again, file.cases))
-    notes = loss_notes(zip(file.cases, cases, strict=True), format) + set_losses(file, format)
-    return in_format(replace(file, cases=cases), format), notes
+    converted, again = in_format(file, format), FORMATS[format].again
+    if again is not None:
+        converted = replace(converted, cases=again(converted))
+    return converted, _losses(file, converted)
 
 
 def losses(cases: Sequence[Case], format: str) -> list[str]:  # noqa: A002
     """What these cases lose in a format: a sentence for each part, with the cases."""
-    again = FORMATS[known_format(format)].again
-    return [] if again is None else loss_notes(((case, again(case)) for case in cases), format)
+    return losses_of(CaseFile(cases=tuple(cases), format=known_format(format)), format)
 
 
-def set_losses(file: CaseFile, format: str) -> list[str]:  # noqa: A002
-    """What the set as a whole loses in a format."""
-    return [] if FORMATS[format].names_sets else set_loss_notes(file, format)
+def losses_of(file: CaseFile, format: str) -> list[str]:  # noqa: A002
+    """What a file loses in a format, which may be the one that it says it has."""
+    written, again = in_format(file, format), FORMATS[format].again
+    return _losses(file, written if again is None else replace(written, cases=again(written)))
 
 
 def in_format(file: CaseFile, format: str) -> CaseFile:  # noqa: A002
@@ -39,3 +39,9 @@ def in_format(file: CaseFile, format: str) -> CaseFile:  # noqa: A002
     if known.names_sets:
         return replace(file, format=format, extras=extras)
     return CaseFile(cases=file.cases, format=format, extras=extras)
+
+
+def _losses(before: CaseFile, after: CaseFile) -> list[str]:
+    pairs = zip(before.cases, after.cases, strict=True)
+    about_set = [] if FORMATS[after.format].names_sets else set_loss_notes(before, after.format)
+    return loss_notes(pairs, after.format) + about_set

@@ -45,12 +45,12 @@ def write_csv(file: CaseFile) -> str:
     return "".join(",".join(map(_quoted, row)) + "\n" for row in rows)
 
 
-def csv_again(case: Case) -> Case:
-    """What the case is once it was written as CSV and read again."""
-    columns = _columns_for(CaseFile(cases=(case,), format="csv"))
-    names = _names_in(columns)
-    cells = {key: cell for key, cell in _cells(case, names).items() if cell}
-    return _case(cells, {column: part for part, column in names.items()})
+def csv_again(file: CaseFile) -> tuple[Case, ...]:
+    """What the cases are once they were written as CSV and read again."""
+    names = _names_in(_columns_for(file))
+    parts = {column: part for part, column in names.items()}
+    rows = (_cells(case, names) for case in file.cases)
+    return tuple(_case({key: cell for key, cell in row.items() if cell}, parts) for row in rows)
 
 
 def _records(text: str, complaints: Complaints) -> Iterator[tuple[int, list[str]]]:

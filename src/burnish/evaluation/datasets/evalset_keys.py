@@ -41,12 +41,12 @@ def spelled_twice(value: Json, model: type[BaseModel]) -> list[tuple[TreePath, s
 def as_spelled(fault: Fault, value: Json) -> Fault:
     """The fault at the place as the file spells it, with known keys in the file's spelling."""
     path: list[str | int] = []
-    camel = _is_camel(value)
+    spell = _camel if _is_camel(value) else str
     for step in fault.path:
-        key = _key_like(value, step)
-        path.append(step if key is None else key)
+        missing = step if isinstance(step, int) else spell(step)
+        path.append(_key_like(value, step) or missing)
         value = _below(value, path[-1])
-    known = tuple(map(_camel, fault.known_keys)) if camel else fault.known_keys
+    known = tuple(map(spell, fault.known_keys))
     return replace(fault, path=tuple(path), known_keys=known)
 
 
@@ -101,11 +101,7 @@ def _camel(key: str) -> str:
 
 
 def _is_camel(value: Json) -> bool:
-    if isinstance(value, list):
-        return any(map(_is_camel, value))
-    if not isinstance(value, dict):
-        return False
-    return any(key != key.lower() for key in value) or any(map(_is_camel, value.values()))
+    return isinstance(value, dict) and any(key != key.lower() for key in value)
 
 
 def _key_like(value: Json, step: str | int) -> str | None:

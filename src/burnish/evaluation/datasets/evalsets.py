@@ -27,13 +27,14 @@ def write_evalset(file: CaseFile, path: Path) -> str:
     return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 
 
-def evalset_again(case: Case, format: str) -> Case:  # noqa: A002
-    """What the case is once it was written in an EvalSet and read again."""
-    complaints = Complaints(source=f"case {case.id!r}")
-    shape = case_shape(_case(case, format, "snake"), complaints)
+def evalset_again(file: CaseFile) -> tuple[Case, ...]:
+    """What the cases are once they were written in an EvalSet and read again."""
+    complaints = Complaints(source=f"written as {file.format}")
+    shapes = [
+        case_shape(_case(case, file.format, "snake"), complaints, (case.id,)) for case in file.cases
+    ]
     complaints.settle()
-    assert shape is not None
-    return case_in(shape)
+    return tuple(case_in(shape) for shape in shapes if shape)
 
 
 def _spelling(file: CaseFile) -> str:

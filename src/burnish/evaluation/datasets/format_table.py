@@ -7,7 +7,7 @@ from pathlib import Path
 from burnish.core.cases import Case
 from burnish.core.errors import ConfigError, Problem
 from burnish.evaluation.datasets.agent_cases import WRAPPED, read_test_cases
-from burnish.evaluation.datasets.agent_cases_writing import agent_case_again, write_test_cases
+from burnish.evaluation.datasets.agent_cases_writing import agent_cases_again, write_test_cases
 from burnish.evaluation.datasets.case_files import CaseFile
 from burnish.evaluation.datasets.csv_rows import COLUMNS, csv_again, read_csv, write_csv
 from burnish.evaluation.datasets.evalset_reading import SPELLING, read_evalset
@@ -25,8 +25,8 @@ class Format:
     suffixes: tuple[str, ...]
     read: Callable[[Path], CaseFile]
     write: Callable[[CaseFile, Path], str]
-    again: Callable[[Case], Case] | None = None
-    """What a case is once it was written and read; None where that changes nothing."""
+    again: Callable[[CaseFile], tuple[Case, ...]] | None = None
+    """What its cases are once they were written and read; None where that changes nothing."""
     extras: tuple[str, ...] = ()
     """The extras of a file that mean something in this format."""
     names_sets: bool = False
@@ -38,7 +38,7 @@ FORMATS: Mapping[str, Format] = {
         suffixes=(".evalset.json", ".test.json"),
         read=read_evalset,
         write=write_evalset,
-        again=lambda case: evalset_again(case, "evalset"),
+        again=evalset_again,
         extras=(SPELLING,),
         names_sets=True,
     ),
@@ -46,14 +46,14 @@ FORMATS: Mapping[str, Format] = {
         suffixes=(".evalset.json", ".test.json"),
         read=read_evalset,
         write=write_evalset,
-        again=lambda case: evalset_again(case, "promptiter"),
+        again=evalset_again,
         names_sets=True,
     ),
     "test_cases": Format(
         suffixes=(".yaml", ".yml"),
         read=read_test_cases,
         write=lambda file, _: write_test_cases(file),
-        again=agent_case_again,
+        again=agent_cases_again,
         extras=(WRAPPED,),
     ),
     "jsonl": Format(

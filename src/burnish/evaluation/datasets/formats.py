@@ -8,7 +8,7 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.evaluation.datasets.agent_cases_writing import refuse_agent_file
 from burnish.evaluation.datasets.case_files import CaseFile
 from burnish.evaluation.datasets.complaints import Complaints
-from burnish.evaluation.datasets.converting import in_format, losses, set_losses
+from burnish.evaluation.datasets.converting import in_format, losses_of
 from burnish.evaluation.datasets.format_table import FORMATS, format_of, known_format
 from burnish.system.files import write_atomic
 
@@ -79,7 +79,6 @@ def _refuse_losses(path: Path, file: CaseFile, wanted: str) -> None:
     for case in file.cases:
         complaints.named(case.name)
     complaints.settle()
-    notes = losses(file.cases, wanted) + set_losses(file, wanted)
-    if notes:
+    if notes := losses_of(file, wanted):
         problems = [Problem(message=note, where=path.name) for note in notes]
         raise ConfigError(problems, remedy="Convert them first, or write JSONL, which holds all.")

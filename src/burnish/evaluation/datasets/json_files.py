@@ -10,7 +10,7 @@ from burnish.evaluation.datasets.case_files import CaseFile
 from burnish.evaluation.datasets.complaints import Complaints, listed, mapped
 from burnish.evaluation.datasets.evalset_keys import folded
 from burnish.evaluation.datasets.evalset_reading import evalset_in
-from burnish.evaluation.datasets.row_shapes import names_used
+from burnish.evaluation.datasets.row_shapes import layout_of, names_used
 from burnish.evaluation.datasets.rows import NAMES, case_of_row
 from burnish.evaluation.datasets.rows_writing import row_written
 from burnish.system.config_words import shown
@@ -49,7 +49,7 @@ def _rows_in(tree: YamlTree) -> CaseFile:
     rows = listed(held)
     cases = [case_of_row(row, complaints, at=(*at, index)) for index, row in enumerate(rows)]
     complaints.settle()
-    names = names_used(map(mapped, rows))
+    names = names_used(layout_of(mapped(row)) for row in rows)
     extras: dict[str, Json] = {NAMES: names, **({WRAPPED: True} if wrapped else {})}
     return CaseFile(cases=tuple(case for case in cases if case), format="json", extras=extras)
 

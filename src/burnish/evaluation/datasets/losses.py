@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields
+from functools import cache
 
 from burnish.core.cases import Case, Turn
 from burnish.core.content import Json
@@ -54,37 +55,34 @@ def loss_notes(pairs: Iterable[tuple[Case, Case]], format: str) -> list[str]:  #
     """One sentence for each part that is lost, with the cases that lose it."""
     losers: dict[str, list[str]] = {}
     for case, again in pairs:
-        for part in dict.fromkeys(lost_parts(case, again)):
+        for part in () if case is again else dict.fromkeys(lost_parts(case, again)):
             losers.setdefault(part, []).append(case.id)
     return [f"{format} cannot hold {part}: lost in {_named(ids)}" for part, ids in losers.items()]
 
 
 def set_loss_notes(file: CaseFile, format: str) -> list[str]:  # noqa: A002
     """One sentence for what is said of the set as a whole, where that is lost."""
-    said = [name for name in _EXTRA_WORDS = {
-    "user_content": "messages that are more than one text",
-    "final_response": "messages that are more than one text",
-    "context_messages": "messages that are more than one text",
-    "intermediate_data": "what happened before a reply",
-    "intermediate_responses": "what happened before a reply",
-    "recorded_turns": "details of the recorded run",
-}
-_SPELLINGS = (AS_WRITTEN, AS_TURNS, "tools")
-"""Extras that say nothing but how something stood in its file."""
-_ABOUT_SETS if getattr(file, name)]
+    said = [name for name in _ABOUT_SETS if getattr(file, name)]
     return [f"{format} cannot hold what the set says: {', '.join(said)}"] if said else []
 
 
 def _changed(
     before: Case | Turn, after: Case | Turn, without: tuple[str, ...] = ()
 ) -> Iterator[str]:
-    for part in fields(before):
-        if part.name in (*without, "extras"):
-            continue
-        default = part.default if part.default_factory is MISSING else part.default_factory()
-        held, left = getattr(before, part.name), getattr(after, part.name)
-        if held not in (default, left):
-            yield _WORDS[part.name] if left == default else f"all of {_WORDS[part.name]}"
+    for name, usual in _usual(type(before)).items():
+        held, left = getattr(before, name), getattr(after, name)
+        if name not in without and held != left and held != usual:
+            yield _WORDS[name] if left == usual else f"all of {_WORDS[name]}"
+
+
+@cache
+def _usual(kind: type[Case | Turn]) -> Mapping[str, object]:
+    """The parts of a case or a turn, extras aside, with what they are when nothing is said."""
+    return {
+        part.name: part.default if part.default_factory is MISSING else part.default_factory()
+        for part in fields(kind)
+        if part.name != "extras"
+    }
 
 
 def _lost_extras(before: Mapping[str, Json], after: Mapping[str, Json]) -> Iterator[str]:

@@ -1,15 +1,15 @@
 """Near-duplicates: cases that ask nearly the same, found by the words they share.
 
-Two cases are near-duplicates when
+Cases that ask the same (equal `question_id`) are always together. Others are near-duplicates
+when all of this holds:
 
-- they ask the same (equal `question_id`), or
-- the same numbers occur in both, in the same order: `the total of 12 and 5` and `the total of
-  12 and 6` come from one template and are two questions; and
-- the same files go with both; and
-- both have four words or more: less than that must be equal; and
-- of their words and pairs of neighbouring words, all put together, a share of `near` or more
-  is in both (Jaccard). What more than a quarter of all questions have is left out of this: it
-  is the text of a template, not of a question.
+- Numbers and operators are the same, in the same order. `The total of 12 and 5` and `the total
+  of 12 and 6` come from one template and are two questions; C is not C++, nor 3 + 4 3 - 4.
+- The same files go with both.
+- Both have four words or more: less than that must be equal.
+- Their words are the same in the same order; or of their words and pairs of neighbouring words,
+  all put together, a share of `near` or more is in both (Jaccard). What more than a quarter of
+  all questions have is left out of that share: it is the text of a template, not of a question.
 
 It holds across several steps: if a is near b and b is near c, all three are one group.
 """
@@ -31,9 +31,8 @@ _FEW_WORDS = 4
 _TEMPLATE_SHARE = 0.25
 _TEMPLATE_AT_LEAST = 4
 """In small sets a handful of questions may well be near-duplicates of each other."""
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-_SIGNS = re.compile(r"[^\w\s.,;:!?'\"’‘“”«»()\[\]…–—]|_")
-"""Signs that change a question: C is not C++, and 3 - 4 is not 3 + 4."""
+_EXACT = re.compile(r"\d+(?:[.,]\d+)*|[+=<>^%|~#@&/\\$€£¥×÷±]|(?<=[\d\s])[-−*](?=[\d\s])")
+"""Numbers, and signs that change a question; a hyphen inside a word does not."""
 
 Group: TypeAlias = tuple[int, ...]
 """Places in the list of cases, in order."""
@@ -50,7 +49,9 @@ def groups(
     union = _Union(len(cases))
     places = union.join_equal([case.question_id for case in cases])
     union.join_equal(together)
-    _join_alike(union, {place: _Asked.of(cases[place]) for place in places}, near)
+    asked = {place: _Asked.of(cases[place]) for place in places}
+    _join_equal_words(union, asked)
+    _join_alike(union, asked, near)
     return union.groups()
 
 
@@ -59,18 +60,20 @@ class _Asked:
     """What of a case is compared."""
 
     fixed: tuple[object, ...]
-    """What must be equal: the numbers, and the files."""
+    """What must be equal: numbers, operators, files."""
+    words: tuple[str, ...]
     shingles: frozenset[str]
     """Words and pairs of neighbours; none where there are few words."""
 
     @classmethod
     def of(cls, case: Case) -> "_Asked":
         text = squeeze("\n".join(_said(case)))
-        words = [*unicode_words(text), *_SIGNS.findall(text)]
+        words = unicode_words(text)
         pairs = (f"{one} {other}" for one, other in pairwise(words))
         files = [(a.path, a.url) for turn in case.turns for a in turn.attachments]
         return cls(
-            fixed=(*_NUMBER.findall(text), *files),
+            fixed=(*_EXACT.findall(text), *files),
+            words=tuple(words),
             shingles=frozenset([*words, *pairs]) if len(words) >= _FEW_WORDS else frozenset(),
         )
 
@@ -80,6 +83,13 @@ def _said(case: Case) -> Iterator[str]:
     yield from (turn.input for turn in case.turns)
     if case.scenario is not None:
         yield case.scenario.plan
+
+
+def _join_equal_words(union: "_Union", asked: Mapping[int, _Asked]) -> None:
+    firsts: dict[tuple[object, ...], int] = {}
+    for place, each in asked.items():
+        if each.shingles:
+            union.join(firsts.setdefault((each.fixed, each.words), place), place)
 
 
 def _join_alike(union: "_Union", asked: Mapping[int, _Asked], near: float) -> None:

@@ -25,7 +25,7 @@ def largest_remainder(total: int, shares: Mapping[Split, float]) -> dict[Split, 
 
 def place_groups(
     found: Sequence[Sequence[int]],
-    strata: Sequence[str],
+    strata: Mapping[int, str],
     *,
     shares: Mapping[Split, float],
     seed: int,

@@ -24,8 +24,9 @@ A row holds any case. What it may say, with other names that are understood:
 Any other column is a setting, since graders are who may want it.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, StrictInt
@@ -178,27 +179,38 @@ def name_in(row: Mapping[str, Json], name: str) -> str:
     return next((alias for alias in ALIASES.get(name, ()) if row.get(alias) is not None), name)
 
 
-def plainly_named(row: Mapping[str, Json], parts: Collection[str] = PARTS) -> dict[str, Json]:
+def plainly_named(row: Mapping[str, Json], parts: frozenset[str] = PARTS) -> dict[str, Json]:
     """The row with its parts under their first names, without those that are nothing."""
-    first = {name_in(row, name): name for name in ALIASES if name in parts}
+    first = _first_names(tuple(key for key, value in row.items() if value is not None), parts)
     named = ((first.get(key, key), value) for key, value in row.items())
     return {name: value for name, value in named if value is not None or name not in parts}
 
 
-def names_used(rows: Iterable[Mapping[str, Json]]) -> dict[str, Json]:
-    """The other names that all rows use for a part, where they agree on one."""
-    used: dict[str, set[str]] = {name: set() for name in ALIASES}
-    for row in rows:
-        for name, names in used.items():
-            alias = name_in(row, name)
-            if row.get(alias) not in (None, "", [], {}):
-                names.add(alias)
-    return {
-        name: alias
-        for name, names in used.items()
-        for alias in names
-        if names != {name} and len(names) == 1
+def names_used(layouts: Iterable[tuple[str, ...]]) -> dict[str, Json]:
+    """The other names that all rows have for a part, where they agree on one.
+
+    A layout holds the columns of a row in which something stands.
+    """
+    used: dict[str, set[str]] = {}
+    for layout in layouts:
+        for alias, name in _first_names(layout, PARTS).items():
+            used.setdefault(name, set()).add(alias)
+    return {name: alias for name, (alias, *others) in used.items() if not others and alias != name}
+
+
+def layout_of(row: Mapping[str, Json]) -> tuple[str, ...]:
+    """The columns of a row in which something stands."""
+    return tuple(key for key, value in row.items() if value not in (None, "", [], {}))
+
+
+@lru_cache(maxsize=1024)
+def _first_names(keys: tuple[str, ...], parts: frozenset[str]) -> Mapping[str, str]:
+    """The parts by the names they have among these keys; most rows of a file have the same."""
+    held = {
+        name: next((alias for alias in aliases if alias in keys), None)
+        for name, aliases in ALIASES.items()
     }
+    return {alias: name for name, alias in held.items() if alias and name in parts}
 
 
 def as_named(fault: Fault, row: Mapping[str, Json]) -> Fault:

@@ -15,6 +15,7 @@ from burnish.evaluation.datasets.row_shapes import (
     RowShape,
     RowTurnShape,
     as_named,
+    layout_of,
     name_in,
     names_used,
     plainly_named,
@@ -31,12 +32,15 @@ NAMES = "names"
 def read_jsonl(path: Path) -> CaseFile:
     """Read a file of JSON lines; empty lines are passed over."""
     complaints = Complaints(source=path.name)
-    rows = list(_objects(path, complaints))
-    cases = [case_of_row(row, complaints, line=line) for line, row in rows]
-    if not rows and not complaints.problems:
+    layouts: dict[tuple[str, ...], None] = {}
+    cases: list[Case | None] = []
+    for line, row in _objects(path, complaints):
+        layouts[layout_of(row)] = None
+        cases.append(case_of_row(row, complaints, line=line))
+    if not cases and not complaints.problems:
         complaints.add("it is empty", remedy="write one JSON object a line")
     complaints.settle()
-    extras: dict[str, Json] = {NAMES: names_used(row for _, row in rows)}
+    extras: dict[str, Json] = {NAMES: names_used(layouts)}
     return CaseFile(cases=tuple(case for case in cases if case), format="jsonl", extras=extras)
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from burnish.core.cases import Case, Dataset, Split
@@ -43,28 +43,28 @@ def split(
     _refuse(cases, shares, near)
     kept = _distinct(cases)
     ordered = [cases[place] for place in kept]
-    found = groups(ordered, near=near, together=_together(ordered, group_by))
-    sizes = largest_remainder(len(ordered), shares)
-    homes = place_groups(found, _strata(ordered), shares=shares, seed=seed)
-    by_place = {
-        kept[place]: home for group, home in zip(found, homes, strict=True) for place in group
-    }
-    placed = {
-        name: tuple(cases[place] for place in sorted(by_place) if by_place[place] is name)
-        for name in Split
-    }
-    dataset = Dataset(
-        train=placed[Split.TRAIN], holdout=placed[Split.HOLDOUT], test=placed[Split.TEST]
+    found = [
+        tuple(sorted(kept[index] for index in group))
+        for group in groups(ordered, near=near, together=_together(ordered, group_by))
+    ]
+    strata = dict(zip(kept, _strata(ordered), strict=True))
+    homes = place_groups(found, strata, shares=shares, seed=seed)
+    dataset = _dataset(cases, zip(found, homes, strict=True))
+    placed = Placed(
+        dataset=dataset,
+        sizes=largest_remainder(len(kept), shares),
+        groups=tuple(tuple(cases[place] for place in group) for group in found),
+        repeated=tuple(cases[place] for place in sorted(set(range(len(cases))) - set(kept))),
     )
-    told = notes(
-        Placed(
-            dataset=dataset,
-            sizes=sizes,
-            groups=tuple(tuple(ordered[place] for place in group) for group in found),
-            repeated=tuple(case for place, case in enumerate(cases) if place not in by_place),
-        )
+    return SplitCases(dataset=dataset, notes=notes(placed))
+
+
+def _dataset(cases: Sequence[Case], homes: Iterable[tuple[Sequence[int], Split]]) -> Dataset:
+    placed = sorted((place, home) for group, home in homes for place in group)
+    train, holdout, test = (
+        tuple(cases[place] for place, home in placed if home is name) for name in Split
     )
-    return SplitCases(dataset=dataset, notes=told)
+    return Dataset(train=train, holdout=holdout, test=test)
 
 
 def _strata(cases: Sequence[Case]) -> list[str]:

@@ -19,7 +19,7 @@ EXCERPT = 160
 REASON = 400
 """How much of a judge's own words goes into a reason."""
 
-_TAG = re.compile(r"</?\s*([A-Za-z_][\w-]*)\s*>")
+_TAG = re.compile(r"</?([A-Za-z_][\w-]*)>")
 _FILLER = r"[\s/\u200b-\u200d\u2060\ufeff]*"
 """What may stand between a bracket and a name without a model minding."""
 _SPEAKERS = {"assistant": "agent"}

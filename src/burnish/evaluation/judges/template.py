@@ -14,7 +14,7 @@ from burnish.evaluation.judges.answers import JudgeAnswer
 from burnish.evaluation.judges.evidence import guarded, tags_in
 from burnish.evaluation.judges.judged import JudgedMetric
 from burnish.evaluation.judges.rubric_lists import clash, rubric_problems, rubrics_for
-from burnish.evaluation.judges.template_bindings import Binding, CannotBind
+from burnish.evaluation.judges.template_bindings import Binding, CannotBind, Source
 from burnish.evaluation.judges.template_scorers import RubricScores, Scorer, SingleScore
 from burnish.evaluation.turn_metric import Verdict
 from burnish.models.prompts import RolePrompt
@@ -74,10 +74,11 @@ class TemplateJudge(JudgedMetric[TemplateRequest, JudgeAnswer]):
 
     def request(self, exchange: Exchange) -> TemplateRequest | Verdict | None:
         """The template filled in; missing where a variable has no value for this turn."""
-        rubrics = rubrics_for(self.rubrics, exchange.case, self.name)
         if exchange.expected is None and any(each.needs_reference for each in self.bindings):
             return None
-        if isinstance(self.scorer, RubricScores) and not rubrics:
+        by_rubrics = self._by_rubrics
+        rubrics = rubrics_for(self.rubrics, exchange.case, self.name) if by_rubrics else ()
+        if by_rubrics and not rubrics:
             return None
         fault = clash(exchange.case, rubrics)
         if fault:
@@ -87,7 +88,7 @@ class TemplateJudge(JudgedMetric[TemplateRequest, JudgeAnswer]):
         except CannotBind as error:
             return Verdict.missing(f"the template cannot be filled in: {error}")
         ids = tuple(rubric.id.strip() for rubric in rubrics)
-        return TemplateRequest(task=filled, answer_form=self.scorer.form, ids=ids)
+        return TemplateRequest(task=filled, answer_form=self.scorer.form(ids), ids=ids)
 
     def check(self, request: TemplateRequest, answer: JudgeAnswer) -> str:
         """As the scorer needs it."""
@@ -96,6 +97,11 @@ class TemplateJudge(JudgedMetric[TemplateRequest, JudgeAnswer]):
     def read(self, request: TemplateRequest, answer: JudgeAnswer) -> Verdict:
         """As the scorer reads it."""
         return self.scorer.read(answer, request.ids)
+
+    @property
+    def _by_rubrics(self) -> bool:
+        bound = any(each.field is Source.RUBRICS for each in self.bindings)
+        return bound or isinstance(self.scorer, RubricScores)
 
     def _filled(self, exchange: Exchange, rubrics: tuple[Rubric, ...]) -> str:
         tags = tags_in(self.template)

@@ -61,14 +61,13 @@ class Scorer(ABC, Generic[Answer]):
 
     answer_type: ClassVar[type[JudgeAnswer]]
 
-    @property
     @abstractmethod
-    def form(self) -> str:
-        """What the judge must answer, in words."""
+    def form(self, ids: Sequence[str]) -> str:
+        """What the judge must answer, in words; `ids` are those of the rubrics."""
 
     @abstractmethod
     def read(self, answer: Answer, ids: Sequence[str]) -> Verdict:
-        """What an answer is worth; `ids` are those of the rubrics."""
+        """What an answer is worth."""
 
     def check(self, answer: Answer, ids: Sequence[str]) -> str:
         """What is wrong with an answer that keeps its schema, in words that help to mend it."""
@@ -89,9 +88,9 @@ class SingleScore(Scorer[ScoreAnswer]):
 
     answer_type: ClassVar[type[JudgeAnswer]] = ScoreAnswer
 
-    @property
-    def form(self) -> str:
+    def form(self, ids: Sequence[str]) -> str:
         """A number and why."""
+        del ids
         return "- reason: why, in a few sentences\n- score: a number from 0 to 1"
 
     def read(self, answer: ScoreAnswer, ids: Sequence[str]) -> Verdict:
@@ -108,9 +107,9 @@ class BooleanScore(Scorer[BooleanAnswer]):
 
     answer_type: ClassVar[type[JudgeAnswer]] = BooleanAnswer
 
-    @property
-    def form(self) -> str:
+    def form(self, ids: Sequence[str]) -> str:
         """True or false, and why."""
+        del ids
         return "- reason: why, in a few sentences\n- passed: true or false"
 
     def read(self, answer: BooleanAnswer, ids: Sequence[str]) -> Verdict:
@@ -128,9 +127,9 @@ class CategoricalScore(Scorer[CategoryAnswer]):
 
     answer_type: ClassVar[type[JudgeAnswer]] = CategoryAnswer
 
-    @property
-    def form(self) -> str:
+    def form(self, ids: Sequence[str]) -> str:
         """A label and why."""
+        del ids
         return f"- reason: why, in a few sentences\n- category: one of: {self._known}"
 
     def problems(self, where: str) -> list[Problem]:
@@ -175,12 +174,13 @@ class RubricScores(Scorer[RubricScoresAnswer]):
 
     answer_type: ClassVar[type[JudgeAnswer]] = RubricScoresAnswer
 
-    @property
-    def form(self) -> str:
+    def form(self, ids: Sequence[str]) -> str:
         """A number for each rubric, and why."""
         return (
-            "- rubricScores: a list with one item for each rubric: its id as it is written, "
-            "the reason, and the score, a number from 0 to 1"
+            f"- rubricScores: a list with one item for each rubric ({', '.join(ids)})\n"
+            "  - id: the id of the rubric\n"
+            "  - reason: why, in a sentence or two\n"
+            "  - score: a number from 0 to 1"
         )
 
     def check(self, answer: RubricScoresAnswer, ids: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from decimal import Context, Decimal
 
-from burnish.evaluation.matching.excerpts import quoted
+from burnish.evaluation.matching.excerpts import cut, quoted
 
 ARITHMETIC = Context(prec=60, traps=[])
 """For all that is computed here: no setting of the user's may change what a number is."""
@@ -62,7 +62,7 @@ def _why_not(text: str) -> str:
         return f"{found}, which equals no number"
     inside = _WITHIN.findall(text)
     if len(inside) == 1:
-        return f"{found}: ask for a bare number, with nothing around the {inside[0]}"
+        return f"{found}: ask for a bare number, with nothing around the {cut(inside[0], 40)}"
     if inside:
         return f"{found}, which holds {len(inside)} numbers: ask for one bare number"
     return f"{found}, which holds no number: ask for a bare number"

@@ -39,15 +39,16 @@ class OverlapMetric(ComputedMetric):
         if not unicode_words(expected):
             return Verdict.of(held=squeeze(expected) == squeeze(reply), reason=told)
         value, details = self.measured(expected, reply)
-        gap = "" if value >= 1 - EPSILON else self.gap(expected, reply)
+        gap = "" if value >= 1 - EPSILON else self.gap(expected, reply, value)
         return Verdict(value=value, reason=f"{gap} ({told})" if gap else "", details=details)
 
     @abstractmethod
     def measured(self, expected: str, reply: str) -> tuple[float, Mapping[str, Json]]:
         """The score, and what it was made of."""
 
-    def gap(self, expected: str, reply: str) -> str:
-        """What the reply lacks, in words; nothing where no word can be blamed."""
+    def gap(self, expected: str, reply: str, value: float) -> str:
+        """What the reply lacks, in words."""
+        del value
         wanted, given = unicode_words(expected), unicode_words(reply)
         if wanted == given:
             return "the words are the same, but capital letters, punctuation or spacing differ"
@@ -116,8 +117,9 @@ class RougeMetric(OverlapMetric):
         numbers = {"precision": found.precision, "recall": found.recall, "f1": found.f1}
         return numbers[self.measure], {"kind": self.kind, **numbers}
 
-    def gap(self, expected: str, reply: str) -> str:
+    def gap(self, expected: str, reply: str, value: float) -> str:
         """What the reply lacks, counted as ROUGE counts words."""
+        del value
         find = words_by(expected, self.script)
         wanted, given = find(expected), find(reply)
         same = long_stem if self.stem else str
@@ -166,9 +168,12 @@ class Meteor(OverlapMetric):
             "chunks": found.chunks,
         }
 
-    def gap(self, expected: str, reply: str) -> str:
-        """What the reply lacks by stems; nothing for an equal text, which never scores 1 here."""
+    def gap(self, expected: str, reply: str, value: float) -> str:
+        """What the reply lacks by stems; an equal text, which never scores 1, lacks nothing."""
         wanted, given = unicode_words(expected), unicode_words(reply)
-        if [stem(word) for word in wanted] == [stem(word) for word in given]:
+        if [stem(word) for word in wanted] != [stem(word) for word in given]:
+            return difference_in_words(wanted, given, stem)
+        if self.threshold is None or value >= self.threshold - EPSILON:
             return ""
-        return difference_in_words(wanted, given, stem)
+        most = f"METEOR gives so short a text {value:.3f} at most"
+        return f"the words are the same, but {most}: lower the threshold"
