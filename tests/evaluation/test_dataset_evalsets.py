@@ -8,7 +8,7 @@ import pytest
 
 from burnish.core.cases import Scenario, Turn
 from burnish.core.content import Json
-from burnish.core.messages import Message
+from burnish.core.messages import Image, Message, ToolUse
 from burnish.core.outcomes import ToolCall
 from burnish.evaluation.datasets.formats import read_cases, write_cases
 from burnish.evaluation.exchanges import exchanges
@@ -165,14 +165,25 @@ class TestMessages:
         assert parts == [{"text": "new"}, picture]
 
     def test_context_messages_are_the_history(self, tmp_path: Path) -> None:
-        call: Json = {"role": "model", "parts": [{"function_call": {"name": "f", "args": {}}}]}
+        call: Json = {"function_call": {"id": "1", "name": "f", "args": {"x": 1}}}
+        back: Json = {"function_response": {"id": "1", "name": "f", "response": {"y": 2}}}
+        picture: Json = {"inline_data": {"mime_type": "image/png", "data": "aGk="}}
         case = {
             **conversation({"user_content": said("q")}),
-            "context_messages": [said("Be short."), said("I will.", "model"), call],
+            "context_messages": [
+                {"role": "user", "parts": [{"text": "Be short."}, picture]},
+                {"role": "model", "parts": [call]},
+                {"role": "user", "parts": [back]},
+                said("I will.", "model"),
+            ],
         }
         (read,) = check_evalset(tmp_path, evalset(case)).cases
+        use = ToolUse(id="1", name="f", arguments={"x": 1})
+        image = Image(media_type="image/png", base64="aGk=")
         assert read.history == (
-            Message(role="user", content="Be short."),
+            Message(role="user", content="Be short.", images=(image,)),
+            Message(role="assistant", content="", uses=(use,)),
+            Message(role="tool", content='{"y": 2}', answers="1", tool="f"),
             Message(role="assistant", content="I will."),
         )
 
@@ -341,7 +352,7 @@ def test_everything_is_said_at_once_with_its_line(tmp_path: Path) -> None:
   {"eval_id": "a", "conversation": [{"user_content": {"parts": [{"text": 5}]}}]},
   {"eval_id": "b"},
   {"eval_id": "b", "conversation": [
-     {"user_content": {"parts": [{"text": "q"}]}, "final": {}}]},
+     {"user_content": {"parts": [{"text": "q"}]}, "final_respnse": {}}]},
   {"eval_id": "b", "conversation": [{"user_content": {"parts": [{"text": "q"}]}}]}
  ]}"""
     assert problems(put(tmp_path, "bad.evalset.json", text)) == [
@@ -351,8 +362,8 @@ def test_everything_is_said_at_once_with_its_line(tmp_path: Path) -> None:
         " expected text, found 5",
         "bad.evalset.json:4 eval_cases[1]: there is neither conversation nor"
         " conversation_scenario — give one of them",
-        "bad.evalset.json:6 eval_cases[2].conversation[0].final: unknown key 'final'"
-        " — did you mean 'final_response'?",
+        "bad.evalset.json:6 eval_cases[2].conversation[0].final_respnse: unknown key"
+        " 'final_respnse' — did you mean 'final_response'?",
         "bad.evalset.json:7 eval_cases[3]: two cases are called 'b'; the first is at"
         " bad.evalset.json:4 eval_cases[1] — give each case a name of its own",
     ]

@@ -45,12 +45,15 @@ def without_verdicts(good: str) -> str:
 
 
 @EACH
-async def test_a_good_answer_is_a_score(name: str) -> None:
+async def test_a_good_answer_is_a_score_with_a_fence_around_it_too(name: str) -> None:
     kind = KINDS[name]
-    metric = kind.make(panel(kind.good))
-    found = await score(metric)
-    assert (found.metric, found.value, found.passed) == (name, pytest.approx(kind.value), True)
-    assert metric.estimate(CASE).calls == (2 if name == "llm_verifier_pairwise" else 1)
+    for answer in (kind.good, f"```json\n{kind.good}\n```"):
+        backend = scripted(answer)
+        metric = kind.make(panel(backend))
+        found = await score(metric)
+        assert (found.metric, found.value, found.passed) == (name, pytest.approx(kind.value), True)
+        calls = 2 if name == "llm_verifier_pairwise" else 1
+        assert len(backend.asked) == metric.estimate(CASE).calls == calls
 
 
 SPOILED: dict[str, Callable[[str], str]] = {
@@ -79,15 +82,6 @@ async def test_a_malformed_answer_is_mended_once_and_else_missing(name: str) -> 
         assert (gone.value, gone.passed) == (None, None), how
         assert f"{metric.role} answered twice without a valid answer" in gone.reason, how
         assert len(backend.asked) == 2 * metric.estimate(CASE).calls, how
-
-
-@EACH
-async def test_a_fence_is_no_fault(name: str) -> None:
-    kind = KINDS[name]
-    backend = scripted(f"```json\n{kind.good}\n```")
-    metric = kind.make(panel(backend))
-    assert (await score(metric)).value == pytest.approx(kind.value)
-    assert len(backend.asked) == metric.estimate(CASE).calls
 
 
 def raising(error: Exception) -> Callable[[ChatRequest, int], str]:
@@ -250,14 +244,9 @@ async def test_what_a_metric_needs_decides_whether_it_applies(name: str) -> None
     assert bool(await scores(metric, bare, no_passages)) == (name not in needs)
     applies = name not in PASSAGES_NEEDED
     assert bool(await scores(metric, with_reference, no_passages)) == applies
-
-
-@EACH
-async def test_nothing_is_asked_where_it_does_not_apply(name: str) -> None:
     backend = scripted("never")
-    metric = KINDS[name].make(panel(backend))
     other = Case(turns=(Turn(input="x", expected="y", metrics=("another",)),))
-    assert not await scores(metric, other, OUTCOME)
+    assert not await scores(KINDS[name].make(panel(backend)), other, OUTCOME)
     assert backend.asked == []
 
 

@@ -23,6 +23,7 @@ LOOSE = Equality(case_insensitive=True, strip_whitespace=True, strip_punctuation
         (Equality(strip_whitespace=True), "NewYork", "New York", 0, "found 'New York'"),
         (Equality(case_insensitive=True), "Straße", "STRASSE", 1, ""),
         (Equality(strip_punctuation=True), "Its 5 oclock", "It's 5 o'clock!", 1, ""),
+        (Equality(strip_punctuation=True), "5", "$5", 1, ""),
         (LOOSE, "que tal", "¿Que — tal?", 1, ""),
         (LOOSE, "yes", "No.", 0, "expected 'yes', found 'no'"),
         (LOOSE, "👍", " 👍! ", 1, ""),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import typer
 
-from burnish.cli import doctor, models, optimize, roles, runs
+from burnish.cli import data, doctor, models, optimize, roles, runs
 from burnish.core.errors import BurnishError, Interrupted
 from burnish.version import VERSION
 
@@ -32,6 +32,7 @@ def _top(version: bool = typer.Option(False, "--version", help="Print the versio
 
 
 app.command("optimize", rich_help_panel="Make it better")(optimize.optimize)
+app.add_typer(data.app, name="data", rich_help_panel="Measure it")
 app.add_typer(runs.app, name="runs", rich_help_panel="Look back")
 app.add_typer(models.app, name="models", rich_help_panel="Set up")
 app.add_typer(roles.app, name="roles", rich_help_panel="Set up")

@@ -63,7 +63,7 @@ class Way:
 
 def run_project(project: LoadedProject, way: Way, *, progress: str) -> None:
     """Drive a run to its end and say how it went; exit code 2 when it was interrupted."""
-    chosen = _progress(progress)
+    chosen = chosen_progress(progress)
     opened: list[Path] = []
 
     def open_run() -> Run:
@@ -71,7 +71,7 @@ def run_project(project: LoadedProject, way: Way, *, progress: str) -> None:
         opened.append(run.directory.folder)
         return run
 
-    with _resumable(opened), view(chosen, project.setup.budget) as listeners:
+    with resumable(opened), view(chosen, project.setup.budget) as listeners:
         ending = launch(open_run, listeners)
     last_words(ending, chosen)
     if ending.interrupted:
@@ -79,7 +79,7 @@ def run_project(project: LoadedProject, way: Way, *, progress: str) -> None:
 
 
 @contextmanager
-def _resumable(opened: list[Path]) -> Generator[None, None, None]:
+def resumable(opened: list[Path]) -> Generator[None, None, None]:
     """Whatever stops a run from outside, say how to go on with it."""
     try:
         yield
@@ -96,7 +96,8 @@ def _go_on(opened: list[Path]) -> str:
     return f"go on    burnish runs resume {run_name(opened[0])}" if opened else ""
 
 
-def _progress(name: str) -> Progress:
+def chosen_progress(name: str) -> Progress:
+    """The view that a flag names."""
     try:
         return Progress(name)
     except ValueError:

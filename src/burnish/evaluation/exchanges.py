@@ -23,6 +23,8 @@ class Exchange:
     """What happened in this turn."""
     earlier: tuple[tuple[str, str], ...] = ()
     """What was said before, and what the agent replied."""
+    earlier_steps: tuple[Step, ...] = ()
+    """What happened in the turns before."""
 
     @property
     def expected(self) -> str | None:
@@ -33,6 +35,11 @@ class Exchange:
     def tools(self) -> tuple[ToolCall, ...]:
         """The uses of tools in this turn, in order."""
         return tuple(tool for step in self.steps for tool in step.tools)
+
+    @cached_property
+    def tools_so_far(self) -> tuple[ToolCall, ...]:
+        """The uses of tools in this turn and the turns before, in order."""
+        return tuple(tool for step in self.earlier_steps for tool in step.tools) + self.tools
 
     @cached_property
     def passages(self) -> tuple[str, ...]:
@@ -59,6 +66,7 @@ def exchanges(case: Case, outcome: Outcome) -> tuple[Exchange, ...]:
             reply=replies[index],
             data=outcome.data if index == last else None,
             steps=tuple(step for step in outcome.trace.steps if step.turn == index),
+            earlier_steps=tuple(step for step in outcome.trace.steps if step.turn < index),
             earlier=tuple(zip(asked[:index], replies[:index], strict=True)),
         )
         for index, said in enumerate(asked)

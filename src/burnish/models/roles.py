@@ -1,9 +1,10 @@
 """Roles played by a model: a prompt, a typed request, a validated answer, one repair."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -100,10 +101,13 @@ class ModelRole(Generic[Request, Answer]):
         return self.prompt.messages(cast("dict[str, Json]", request.model_dump(mode="json")))
 
     def _validated(self, reply: ChatReply, request: Request) -> Answer:
+        text = _without_fence(reply.text)
         try:
-            answer = self.answer_type.model_validate_json(_without_fence(reply.text))
+            answer = self.answer_type.model_validate_json(text)
         except ValidationError as error:
             raise _Invalid(_faults(error)) from None
+        if twice := _repeated_key(text):
+            raise _Invalid(f"the key '{twice}' is there twice in one object")
         fault = self.check(request, answer) if self.check else ""
         if fault:
             raise _Invalid(fault)
@@ -135,6 +139,19 @@ def _without_fence(text: str) -> str:
     if inner.startswith("```") and inner.endswith("```"):
         inner = inner.strip("`").partition("\n")[2] or inner.strip("`")
     return inner.strip()
+
+
+def _repeated_key(text: str) -> str:
+    """A key that one object has twice: of two answers, none is the answer."""
+    found: list[str] = []
+
+    def look(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        found.extend(name for name in names if names.count(name) > 1)
+        return dict(pairs)
+
+    json.loads(text, object_pairs_hook=look)
+    return found[0] if found else ""
 
 
 def _faults(error: ValidationError) -> str:

@@ -49,4 +49,3 @@ class Measure:
         self.evaluation = found
         measured = SplitResult.of(found, run.objective)
         run.record(Trial(candidate=start, phase="baseline", train=measured))
-        run.advance(start)

@@ -80,7 +80,7 @@ def _standard(block: StandardBlock, making: MetricMaking) -> TurnMetric:
         keys = ("absolute_tolerance", "relative_tolerance", "accept_percent",
                 "accept_thousands_separators")  # fmt: skip
     elif block.metric in _OVERLAP:
-        return _OVERLAP[block.metric](**common)
+        return _OVERLAP[block.metric](**common, response_path=block.response_path or "")
     else:
         return _quality(block, making)
     kind = Equality if block.metric == "equality" else Numeric

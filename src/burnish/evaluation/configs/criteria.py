@@ -117,7 +117,7 @@ class RougeThreshold(Shape):
 class RougeCriterion(Shape):
     """How near two texts must be by ROUGE."""
 
-    rouge_type: str = Field(default="rouge1", pattern=r"^rouge(\d+|L|Lsum)$")
+    rouge_type: str = Field(default="rouge1", pattern=r"^rouge([1-9]\d*|L|Lsum)$")
     measure: Literal["f1", "precision", "recall"] = "f1"
     threshold: RougeThreshold = Field(default_factory=RougeThreshold)
     use_stemmer: bool = False

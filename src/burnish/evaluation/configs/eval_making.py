@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from burnish.core.errors import ConfigError, Problem
@@ -117,7 +118,9 @@ def _recall(item: MetricItem, making: MetricMaking) -> TurnMetric:
 
 
 def _pairwise(item: MetricItem, making: MetricMaking) -> TurnMetric:
-    return _judged(PairwiseVerifier, item, making, rubrics=_rubrics_of(item))
+    made = _judged(PairwiseVerifier, item, making, rubrics=_rubrics_of(item))
+    # The usual threshold of 1 would ask for the best grade beside the worst.
+    return made if "threshold" in item.model_fields_set else replace(made, threshold=None)
 
 
 def _template(item: MetricItem, making: MetricMaking) -> TurnMetric:

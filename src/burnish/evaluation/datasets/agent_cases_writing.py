@@ -105,14 +105,17 @@ def _evaluations(extras: Mapping[str, Json]) -> dict[str, Json]:
 def _readable(value: Json) -> object:
     """The value with texts marked for blocks where they have lines, for quotes where in doubt."""
     if isinstance(value, Mapping):
-        return {key: _readable(item) for key, item in value.items()}
+        return {_quoted(key): _readable(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_readable(item) for item in value]
-    if not isinstance(value, str):
-        return value
-    if "\n" in value and _is_plain(value):
+    if isinstance(value, str) and "\n" in value and _is_plain(value):
         return LiteralScalarString(value)
-    return DoubleQuotedScalarString(value) if _LOOKS_LIKE_A_VALUE.fullmatch(value) else value
+    return _quoted(value) if isinstance(value, str) else value
+
+
+def _quoted(text: str) -> str:
+    doubtful = "\n" in text or _ODD.search(text) or _LOOKS_LIKE_A_VALUE.fullmatch(text)
+    return DoubleQuotedScalarString(text) if doubtful else text
 
 
 def _is_plain(text: str) -> bool:

@@ -148,7 +148,7 @@ def _names_in(columns: Sequence[str]) -> dict[str, str]:
 def _columns_for(file: CaseFile) -> list[str]:
     """The columns of the file, then those that its cases need."""
     had = [str(column) for column in listed(file.extras.get(COLUMNS))]
-    settings = dict.fromkeys(key for case in file.cases for key in case.turns[0].settings)
+    settings = dict.fromkeys(key for case in file.cases for key in case.turns[0].settings if key)
     # A setting called like a part would be read as that part, unless the part is there too.
     free = {*had} - {*_names_in(had).values()}
     clashing = {part for part in _PARTS if set(ALIASES[part]) & (settings.keys() - free)}
@@ -170,7 +170,7 @@ def _has(case: Case, part: str) -> bool:
 def _cells(case: Case, names: Mapping[str, str]) -> dict[str, str]:
     turn = case.turns[0]
     return {
-        **{key: _cell(value) for key, value in turn.settings.items()},
+        **{key: _cell(value) for key, value in turn.settings.items() if key},
         names["name"]: case.name,
         names["input"]: turn.input,
         names["expected"]: turn.expected or "",

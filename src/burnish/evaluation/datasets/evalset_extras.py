@@ -7,7 +7,8 @@ from burnish.evaluation.datasets.evalset_calls import (
     intermediate_written,
     tools_written,
 )
-from burnish.evaluation.datasets.evalset_messages import kept_history, kept_message
+from burnish.evaluation.datasets.evalset_history import kept_history
+from burnish.evaluation.datasets.evalset_messages import kept_message
 from burnish.evaluation.datasets.evalset_shapes import EvalCaseShape, InvocationShape
 
 RECORDED_TURNS = "recorded_turns"

@@ -12,6 +12,7 @@ from burnish.evaluation.datasets.case_files import AS_WRITTEN, CaseFile
 from burnish.evaluation.datasets.complaints import Complaints, listed
 from burnish.evaluation.datasets.evalset_calls import calls_of
 from burnish.evaluation.datasets.evalset_extras import case_extras, invocation_extras
+from burnish.evaluation.datasets.evalset_history import history_of
 from burnish.evaluation.datasets.evalset_keys import (
     as_python,
     as_spelled,
@@ -21,7 +22,6 @@ from burnish.evaluation.datasets.evalset_keys import (
 from burnish.evaluation.datasets.evalset_messages import (
     EVALSET,
     PROMPTITER,
-    history_of,
     text_of,
 )
 from burnish.evaluation.datasets.evalset_rules import broken_rules, is_go_case

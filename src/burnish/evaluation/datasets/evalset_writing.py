@@ -8,8 +8,9 @@ from burnish.evaluation.datasets.case_writing import present
 from burnish.evaluation.datasets.complaints import listed, mapped
 from burnish.evaluation.datasets.evalset_calls import intermediate_written, tools_written
 from burnish.evaluation.datasets.evalset_extras import RECORDED_TURNS
+from burnish.evaluation.datasets.evalset_history import history_told
 from burnish.evaluation.datasets.evalset_keys import as_json
-from burnish.evaluation.datasets.evalset_messages import PROMPTITER, history_told, told
+from burnish.evaluation.datasets.evalset_messages import PROMPTITER, told
 from burnish.evaluation.datasets.evalset_shapes import EvalCaseShape, EvalSetShape
 
 

@@ -8,6 +8,7 @@ from burnish.core.cases import Case, Turn
 from burnish.core.content import Json
 from burnish.evaluation.datasets.agent_cases import AS_TURNS
 from burnish.evaluation.datasets.case_files import AS_WRITTEN, CaseFile
+from burnish.evaluation.datasets.remainders import OF_CASES, OF_TURNS, Remainder, remainder
 
 _WORDS = {
     "input": "inputs",
@@ -45,10 +46,10 @@ def lost_parts(case: Case, again: Case) -> Iterator[str]:
     if len(case.turns) != len(again.turns):
         yield "turns after the first"
     yield from _changed(case, again, without=("name", "turns"))
-    yield from _lost_extras(case.extras, again.extras)
+    yield from _lost_extras(case.extras, again.extras, OF_CASES)
     for turn, other in zip(case.turns, again.turns, strict=False):
         yield from _changed(turn, other)
-        yield from _lost_extras(turn.extras, other.extras)
+        yield from _lost_extras(turn.extras, other.extras, OF_TURNS)
 
 
 def loss_notes(pairs: Iterable[tuple[Case, Case]], format: str) -> list[str]:  # noqa: A002
@@ -85,9 +86,13 @@ def _usual(kind: type[Case | Turn]) -> Mapping[str, object]:
     }
 
 
-def _lost_extras(before: Mapping[str, Json], after: Mapping[str, Json]) -> Iterator[str]:
-    lost = [k for k, v in before.items() if k not in _SPELLINGS and after.get(k) != v]
-    yield from (_EXTRA_WORDS.get(key, repr(key)) for key in lost)
+def _lost_extras(
+    before: Mapping[str, Json], after: Mapping[str, Json], known: Mapping[str, Remainder]
+) -> Iterator[str]:
+    for key, value in before.items():
+        left = remainder(known, key, after.get(key))
+        if key not in _SPELLINGS and remainder(known, key, value) != left:
+            yield _EXTRA_WORDS.get(key, repr(key))
 
 
 def _named(ids: list[str]) -> str:

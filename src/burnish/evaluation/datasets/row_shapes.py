@@ -14,7 +14,7 @@ A row holds any case. What it may say, with other names that are understood:
     settings        turn_config: what graders are told
     turns           for several turns: a list of mappings with all of the above, name and
                     labels aside, and `extras`
-    history         {role, content}: what was said before
+    history         {role, content, images, uses, answers, tool}: what was said before
     rubrics         texts, or {id, text, description, kind, metric}
     scenario        {plan, stop_signal, max_turns}: a model plays the user from here on
     recorded        an outcome, where the case is scored as it stands
@@ -32,6 +32,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, StrictInt
 
 from burnish.core.cases import Attachment, Scenario
+from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.core.messages import Message
 from burnish.core.outcomes import Outcome, ToolCall
@@ -117,15 +118,35 @@ class CallShape(Shape):
         )
 
 
+class PictureShape(Shape):
+    """A picture that goes with what was said."""
+
+    media_type: str
+    base64: str
+
+
+class UseShape(Shape):
+    """A model's wish to use a tool."""
+
+    id: str
+    name: str
+    arguments: dict[str, Json] = Field(default_factory=dict[str, Json])
+
+
 class SaidShape(Shape):
     """One thing said before the first turn."""
 
-    role: Literal["system", "user", "assistant"]
+    role: Literal["system", "user", "assistant", "tool"]
     content: str
+    images: list[PictureShape] = Field(default_factory=list[PictureShape])
+    uses: list[UseShape] = Field(default_factory=list[UseShape])
+    answers: str = ""
+    tool: str = ""
+    verbatim: Json = None
 
     def message(self) -> Message:
         """It as a case holds it."""
-        return Message(role=self.role, content=self.content)
+        return codec(Message).decode(self.model_dump())
 
 
 class PlayedShape(Shape):

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from burnish.core.cases import Attachment, Case, Turn
 from burnish.core.codec import codec
 from burnish.core.content import Json
+from burnish.core.messages import Message
 from burnish.core.outcomes import Outcome, ToolCall
 from burnish.evaluation.datasets.case_files import CaseFile
 from burnish.evaluation.datasets.case_shapes import FILE_OPTIONS
@@ -32,7 +33,7 @@ def row_written(case: Case, names: Mapping[str, Json]) -> dict[str, Json]:
         **(_with_columns(first) if alone else {"turns": turns}),
         **present(
             labels=[*case.labels],
-            history=[{"role": said.role, "content": said.content} for said in case.history],
+            history=[_said_written(said) for said in case.history],
             rubrics=rubrics_written(case.rubrics),
             scenario=asdict(case.scenario) if case.scenario else None,
             recorded=codec(Outcome).encode(case.recorded) if case.recorded else None,
@@ -65,6 +66,13 @@ def _turn_written(turn: Turn) -> dict[str, Json]:
             extras=dict(turn.extras),
         ),
     }
+
+
+def _said_written(said: Message) -> dict[str, Json]:
+    plain = mapped(codec(Message).encode(Message(role=said.role, content=said.content)))
+    whole = mapped(codec(Message).encode(said))
+    told = ("role", "content")
+    return {key: value for key, value in whole.items() if key in told or value != plain[key]}
 
 
 def _call_written(call: ToolCall) -> dict[str, Json]:

@@ -1,16 +1,11 @@
 """How much of a reply rests on evidence, sentence by sentence: `llm_hallucinations`."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from burnish.core.cases import Case
 from burnish.core.content import Json
-from burnish.core.effects import Effects
-from burnish.core.outcomes import Outcome, Trace
-from burnish.core.scores import Score
 from burnish.evaluation.exchanges import Exchange
 from burnish.evaluation.judges.answers import JudgeAnswer, Lowered, Number, misnumbered
 from burnish.evaluation.judges.evidence import (
@@ -74,10 +69,6 @@ class Hallucinations(JudgedMetric[HallucinationRequest, HallucinationAnswer]):
     request_type: ClassVar[type[BaseModel]] = HallucinationRequest
     answer_type: ClassVar[type[BaseModel]] = HallucinationAnswer
 
-    async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
-        """As always; each turn also knows what tools gave in the turns before it."""
-        return await super().score(case, _remembering(case, outcome), effects=effects)
-
     def request(self, exchange: Exchange) -> HallucinationRequest | Verdict:
         """The reply in numbered sentences, beside everything it may rest on."""
         parts = sentences(said(exchange))
@@ -88,7 +79,7 @@ class Hallucinations(JudgedMetric[HallucinationRequest, HallucinationAnswer]):
             conversation=conversation(exchange),
             user_prompt=shown(exchange.asked),
             passages=numbered(_passages(exchange)),
-            tool_uses=tool_uses(exchange.tools),
+            tool_uses=tool_uses(exchange.tools_so_far),
             sentences=numbered(parts),
             texts=parts,
         )
@@ -123,15 +114,3 @@ def _passages(exchange: Exchange) -> list[str]:
     """What the case gives as context, up to this turn. What tools retrieved is among their uses."""
     turns = exchange.case.turns[: exchange.index + 1]
     return [passage for turn in turns for passage in turn.context]
-
-
-def _remembering(case: Case, outcome: Outcome) -> Outcome:
-    """The outcome with the steps of each turn repeated in the turns after it."""
-    turns = max(len(case.turns), len(outcome.asked))
-    steps = [
-        replace(step, turn=turn)
-        for turn in range(turns)
-        for step in outcome.trace.steps
-        if step.turn <= turn
-    ]
-    return replace(outcome, trace=Trace(steps=tuple(steps)))

@@ -9,6 +9,7 @@ from burnish.core.cases import squeeze
 from burnish.core.content import Json, short_id
 from burnish.evaluation.exchanges import Exchange
 from burnish.evaluation.matching.excerpts import quoted
+from burnish.evaluation.metrics.answers import answer_text
 from burnish.evaluation.metrics.bleu import Tokenizer, bleu_score, chrf_score, tokenizer_for
 from burnish.evaluation.metrics.meteor import installed_synonyms, meteor_score
 from burnish.evaluation.metrics.overlap_words import (
@@ -30,11 +31,17 @@ class OverlapMetric(ComputedMetric):
     the reply must be the same.
     """
 
+    response_path: str = ""
+    """Where in a JSON answer to look; empty for the whole reply."""
+
     def compute(self, exchange: Exchange) -> Verdict | None:
         """The share, and in words what keeps it from being whole."""
         if exchange.expected is None:
             return None
-        expected, reply = exchange.expected, exchange.reply
+        answer = answer_text(exchange, self.response_path)
+        if answer.problem:
+            return Verdict.of(held=False, reason=answer.problem)
+        expected, reply = exchange.expected, answer.text
         told = f"expected {quoted(expected)}, found {quoted(reply)}"
         if not unicode_words(expected):
             return Verdict.of(held=squeeze(expected) == squeeze(reply), reason=told)

@@ -14,6 +14,8 @@ Script: TypeAlias = Literal["auto", "latin", "unicode"]
 """How words are found; see `words_by`."""
 
 _LATIN = re.compile("[a-z0-9]+")
+_RECENT = 64
+"""Texts whose words are remembered: scoring and giving the reason look at the same two."""
 _SHOWN = 6
 """More words than these are counted, not listed."""
 _LITTLE = frozenset(
@@ -38,27 +40,29 @@ _ONE_BY_ONE = (
 """Characters that are written without spaces between words."""
 
 
-def latin_words(text: str) -> list[str]:
+@lru_cache(maxsize=_RECENT)
+def latin_words(text: str) -> tuple[str, ...]:
     """Runs of a-z and 0-9 in small letters: what ROUGE tools call words; all else is dropped."""
-    return _LATIN.findall(text.lower())
+    return tuple(_LATIN.findall(text.lower()))
 
 
-def unicode_words(text: str) -> list[str]:
+@lru_cache(maxsize=_RECENT)
+def unicode_words(text: str) -> tuple[str, ...]:
     """Runs of letters, marks and digits of any script; Chinese and Japanese sign by sign."""
     if text.isascii():
         return latin_words(text)
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    return [word for kind, run in groupby(folded, _kind) for word in _parted(kind, run)]
+    return tuple(word for kind, run in groupby(folded, _kind) for word in _parted(kind, run))
 
 
-def words_by(reference: str, script: Script = "auto") -> Callable[[str], list[str]]:
+def words_by(reference: str, script: Script = "auto") -> Callable[[str], tuple[str, ...]]:
     """How to find words in a reference and in what is compared with it.
 
     `auto` takes Latin words as ROUGE tools do, unless the reference has none of those: then
     those of all scripts count, since nothing would be left to compare.
     """
     if script == "auto":
-        script = "latin" if _LATIN.search(reference.lower()) else "unicode"
+        script = "latin" if latin_words(reference) else "unicode"
     return latin_words if script == "latin" else unicode_words
 
 
@@ -84,7 +88,8 @@ def difference_in_words(
 
     Words count as equal where `same` makes them so.
     """
-    missing, extra = _without(expected, found, same), _without(found, expected, same)
+    wanted, given = list(map(same, expected)), list(map(same, found))
+    missing, extra = _without(expected, wanted, given), _without(found, given, wanted)
     if not found:
         return f"none of the {counted(len(expected), 'expected word')} is there: the reply has none"
     if not missing and not extra:
@@ -100,13 +105,12 @@ def difference_in_words(
     return "; ".join(told)
 
 
-def _without(these: Sequence[str], those: Sequence[str], same: Callable[[str], str]) -> list[str]:
-    """The words of one side that have no partner on the other."""
-    left = Counter(map(same, those))
+def _without(words: Sequence[str], keys: Sequence[str], others: Sequence[str]) -> list[str]:
+    """The words whose key has no partner on the other side."""
+    left = Counter(others)
     alone: list[str] = []
-    for word in these:
-        key = same(word)
-        if left[key] > 0:
+    for word, key in zip(words, keys, strict=True):
+        if left.get(key, 0) > 0:
             left[key] -= 1
         else:
             alone.append(word)
@@ -128,4 +132,4 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _plainness(word: str) -> tuple[bool, int]:
-    return not any(sign.isdigit() for sign in word), -len(word)
+    return word.isalpha(), -len(word)

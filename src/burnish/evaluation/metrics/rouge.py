@@ -47,7 +47,7 @@ def rouge_score(
     check_kind(kind)
     find = words_by(reference, script)
 
-    def words(text: str) -> list[str]:
+    def words(text: str) -> Sequence[str]:
         return [long_stem(word) for word in find(text)] if stem else find(text)
 
     if kind == "rougeLsum":

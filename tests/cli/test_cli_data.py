@@ -1,0 +1,161 @@
+"""`burnish data`: what it writes, what it refuses, and what it says of judges."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.console import Burnish
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "judge_check"
+
+
+@pytest.fixture
+def cases(tmp_path: Path) -> Path:
+    """Forty questions with labels, one of them asked twice in almost the same words."""
+    rows = [
+        {"name": f"q{n}", "input": f"How many legs do {n} grey spiders have together?",
+         "expected": str(8 * n), "label": "odd" if n % 2 else "even"}
+        for n in range(1, 40)
+    ]  # fmt: skip
+    rows.append({**rows[0], "name": "again", "input": rows[0]["input"].replace("?", " ?")})
+    path = tmp_path / "spiders.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return path
+
+
+def test_convert_and_back_again(burnish: Burnish, cases: Path) -> None:
+    said = burnish("data", "convert", str(cases), "spiders.csv")
+    assert said.code == 0
+    assert said.out == "wrote    spiders.csv: 40 cases, jsonl to csv\n"
+    assert burnish("data", "convert", "spiders.csv", "back.jsonl").code == 0
+    assert len(Path("back.jsonl").read_text(encoding="utf-8").splitlines()) == 40
+
+
+def test_what_a_format_cannot_hold_is_not_lost_unasked(burnish: Burnish, cases: Path) -> None:
+    said = burnish("data", "convert", str(cases), "spiders.evalset.json")
+    assert said.code == 1
+    assert "cannot hold labels" in said.err
+    assert "--lossy writes the rest" in said.err
+    assert not Path("spiders.evalset.json").exists()
+    said = burnish("data", "convert", str(cases), "spiders.evalset.json", "--lossy")
+    assert said.code == 0
+    assert "lost " in said.err
+    assert Path("spiders.evalset.json").exists()
+
+
+def test_files_that_are_there_are_not_written_over(burnish: Burnish, cases: Path) -> None:
+    Path("spiders.csv").write_text("mine", encoding="utf-8")
+    said = burnish("data", "convert", str(cases), "spiders.csv")
+    assert said.code == 1
+    assert "this file is there already" in said.err
+    assert Path("spiders.csv").read_text(encoding="utf-8") == "mine"
+    assert burnish("data", "convert", str(cases), "spiders.csv", "--force").code == 0
+
+
+def test_a_format_nobody_knows(burnish: Burnish, cases: Path) -> None:
+    said = burnish("data", "convert", str(cases), "spiders.parquet")
+    assert said.code == 1
+    assert "jsonl" in said.err
+
+
+def test_split_is_seeded_whole_and_clean(burnish: Burnish, cases: Path) -> None:
+    said = burnish("data", "split", str(cases), "-o", "one")
+    assert said.code == 0
+    files = sorted(Path("one").iterdir())
+    assert [file.name for file in files] == [
+        "spiders-holdout.jsonl",
+        "spiders-test.jsonl",
+        "spiders-train.jsonl",
+    ]
+    assert "next     burnish data check" in said.out
+    names = [json.loads(line)["name"] for f in files for line in f.read_text().splitlines()]
+    assert sorted(names) == sorted({*names})
+    homes = {json.loads(line)["name"]: f.name for f in files for line in f.read_text().splitlines()}
+    if "again" in homes and "q1" in homes:
+        assert homes["again"] == homes["q1"]
+    assert burnish("data", "split", str(cases), "-o", "two").code == 0
+    assert [f.read_text() for f in files] == [f.read_text() for f in sorted(Path("two").iterdir())]
+    assert burnish("data", "check", *map(str, files)).code == 0
+    assert burnish("data", "split", str(cases), "-o", "one").code == 1
+
+
+def test_check_finds_a_case_in_two_files(burnish: Burnish, cases: Path) -> None:
+    burnish("data", "convert", str(cases), "other.csv")
+    said = burnish("data", "check", str(cases), "other.csv")
+    assert said.code == 1
+    assert "error" in said.out
+    said = burnish("data", "check", str(cases), "other.csv", "--json")
+    assert said.code == 1
+    assert any(found["severity"] == "error" for found in json.loads(said.out)["found"])
+
+
+def test_check_says_what_a_set_can_show(burnish: Burnish, cases: Path) -> None:
+    said = burnish("data", "check", str(cases))
+    assert said.code == 0
+    assert "can show" in said.lines[0]
+    facts = json.loads(burnish("data", "check", str(cases), "--json").out)["splits"][0]
+    assert (facts["cases"], facts["labels"]) == (40, {"odd": 21, "even": 19})
+    assert 0.2 < facts["smallest_difference"] < 0.5
+
+
+def test_one_case_can_show_nothing(burnish: Burnish, tmp_path: Path) -> None:
+    (tmp_path / "one.csv").write_text("input,expected\nHi?,hello\n", encoding="utf-8")
+    said = burnish("data", "check", "one.csv")
+    assert "nothing" in said.lines[1]
+    found = json.loads(burnish("data", "check", "one.csv", "--json").out)
+    assert found["splits"][0]["smallest_difference"] is None
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(EXAMPLE, tmp_path / "example"))
+
+
+def test_judge_check_measures_a_judge(burnish: Burnish, example: Path) -> None:
+    check = ("data", "judge-check", str(example / "labels.csv"), "--metrics")
+    said = burnish(*check, str(example / "metrics.yaml"), "--progress", "none")
+    assert said.code == 0
+    assert "agrees with 11 of 16 labels (accuracy 0.69 [0.44, 0.86]), kappa 0.38" in said.out
+    assert "sum-both · contains_answer: label fail, judge 1.00" in said.out
+    again = json.loads(burnish(*check, str(example / "metrics.yaml"), "--json").out)
+    assert again["metrics"]["contains_answer"]["kappa"] == pytest.approx(0.375)
+    assert len(again["disagreements"]) == 5
+    assert again["folder"] in said.out, "the same check again is the same run"
+
+
+def test_a_judge_that_nobody_named(burnish: Burnish, example: Path) -> None:
+    judged = str(example / "judged.yaml")
+    said = burnish("data", "judge-check", str(example / "labels.csv"), "--metrics", judged)
+    assert said.code == 1
+    assert "no model is named to judge" in said.err
+    assert "--judge" in said.err
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ("input,label\nHi,pass\n", "there is no reply to judge"),
+        ("input,reply\nHi,ho\n", "there is no label"),
+        ("input,reply,label\nHi,ho,maybe\n", "the label 'maybe' is neither pass nor fail"),
+        ("input,reply,label\nHi,ho,1.5\n", "the label '1.5' is neither"),
+        ("input,reply,label\n", "there are no labelled replies"),
+    ],
+)
+def test_labels_that_are_none(
+    burnish: Burnish, example: Path, tmp_path: Path, rows: str, words: str
+) -> None:
+    (tmp_path / "bad.csv").write_text(rows, encoding="utf-8")
+    said = burnish("data", "judge-check", "bad.csv", "--metrics", str(example / "metrics.yaml"))
+    assert said.code == 1
+    assert words in said.err
+
+
+def test_a_metric_that_is_not_there(burnish: Burnish, example: Path) -> None:
+    said = burnish(
+        "data", "judge-check", str(example / "labels.csv"), "--metrics",
+        str(example / "metrics.yaml"), "--metric", "quality",
+    )  # fmt: skip
+    assert said.code == 1
+    assert "there are: contains_answer" in said.err

@@ -1,0 +1,82 @@
+"""A judge against labels: asked once each, limited, resumed, and told what it is worth."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from burnish.core.errors import ConfigError
+from burnish.effects.budget import Budget
+from burnish.evaluation.configs.reading import read_metric_file
+from burnish.models.chat import ChatRequest
+from burnish.models.factory import Models
+from burnish.models.references import ModelRef
+from burnish.projects.judge_check import JudgeCheck, prepare_judge_check
+from burnish.testing.backends import ScriptedBackend
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "judge_check"
+JUDGE = ModelRef.parse("openai:judge")
+
+
+@pytest.fixture
+def labels(tmp_path: Path) -> Path:
+    path = tmp_path / "labels.csv"
+    path.write_bytes((EXAMPLE / "labels.csv").read_bytes())
+    return path
+
+
+def generous(request: ChatRequest, draw: int) -> str:
+    """Calls everything right that is long."""
+    said = request.messages[-1].content.partition("<agent_response>")[2]
+    reply = said.partition("</agent_response>")[0].strip()
+    verdict = "valid" if len(reply) > 8 else "invalid"
+    return json.dumps({"reasoning": "by length", "is_the_agent_response_valid": verdict})
+
+
+def check(labels: Path, backend: ScriptedBackend, *, budget: Budget | None = None) -> JudgeCheck:
+    return prepare_judge_check(
+        labels,
+        read_metric_file(EXAMPLE / "judged.yaml"),
+        folder=labels.parent,
+        judge=JUDGE,
+        budget=budget,
+        models=Models(backends={"openai": backend}),
+    )
+
+
+def test_a_judge_that_goes_by_length_is_found_out(labels: Path) -> None:
+    backend = ScriptedBackend(respond=generous)
+    found = check(labels, backend).run()
+    agreed = found.agreements["llm_final_response"]
+    assert len(backend.asked) == 16
+    assert agreed.accuracy is not None
+    assert agreed.kappa is not None
+    assert abs(agreed.kappa) < 0.3
+    assert "correlate" in str(agreed.length)
+    assert {each.case for each in found.disagreements} >= {"refund-long", "capital"}
+
+
+def test_the_same_check_again_asks_nobody(labels: Path) -> None:
+    first = check(labels, ScriptedBackend(respond=generous)).run()
+    silent = ScriptedBackend(respond=generous)
+    again = check(labels, silent).run()
+    assert silent.asked == []
+    assert again.agreements == first.agreements
+
+
+def test_a_limit_stops_it_before_it_pays(labels: Path) -> None:
+    backend = ScriptedBackend(respond=generous)
+    with pytest.raises(ConfigError, match="the check was cut short"):
+        check(labels, backend, budget=Budget(max_calls=3)).run()
+    assert backend.asked == []
+    assert check(labels, backend, budget=Budget(max_calls=16)).run().agreements
+
+
+def test_a_judge_that_gives_no_answer_is_missing_not_wrong(labels: Path) -> None:
+    backend = ScriptedBackend(respond=lambda _, __: "I think it is fine.")
+    found = check(labels, backend).run()
+    agreed = found.agreements["llm_final_response"]
+    assert (agreed.missing, agreed.accuracy) == (16, None)
+    assert agreed.sentences() == (
+        "the judge gave no verdict on any of 16 items: nothing to compare",
+    )
