@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from burnish.evaluation.datasets.converting import convert
 from burnish.evaluation.datasets.formats import read_cases, write_cases
 from tests.evaluation.dataset_files import again
 
-QUICK = settings(max_examples=1500, deadline=None)
+QUICK = settings(max_examples=20, deadline=None)
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 keys = st.one_of(texts, st.sampled_from(["id", "input", "answer", "settings", "turns", "topic"]))
@@ -226,7 +227,7 @@ def raw_cases(draw: st.DrawFn) -> dict[str, Json]:
     return {**about, **named(draw, conversation_=conversation)}
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(raw_cases(), max_size=2, unique_by=lambda case: next(iter(case.values()))))
 def test_an_evalset_is_written_as_it_was_read(raw: list[dict[str, Json]]) -> None:
     whole = {"eval_set_id": "x", "evalCases": raw}
@@ -237,3 +238,24 @@ def test_an_evalset_is_written_as_it_was_read(raw: list[dict[str, Json]]) -> Non
         write_cases(second, file)
         assert json.loads(second.read_text("utf-8")) == whole
         assert read_cases(second) == file
+
+
+@settings(max_examples=1000, deadline=None)
+@given(raw_cases(), texts)
+def test_an_edit_changes_nothing_but_itself(raw: dict[str, Json], answer: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.evalset.json"
+        path.write_text(json.dumps({"eval_set_id": "x", "evalCases": [raw]}))
+        file = read_cases(path)
+        (case,) = file.cases
+        last = replace(case.turns[-1], expected=answer)
+        edited = replace(case, turns=(*case.turns[:-1], last))
+        write_cases(path, replace(file, cases=(edited,)))
+        (found,) = read_cases(path).cases
+    assert visible(found) == visible(edited)
+
+
+def visible(case: Case) -> Case:
+    """The case without what only its file knows."""
+    turns = tuple(replace(turn, extras={}) for turn in case.turns)
+    return replace(case, turns=turns, extras={})
