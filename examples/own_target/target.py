@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from searching import ARTICLES, search
 
@@ -82,7 +83,8 @@ class HelpSearch:
         del case
         return Spend(calls=1)
 
-    def export(self, candidate: Candidate) -> Mapping[str, bytes]:
-        """The settings as a file to copy."""
+    def export(self, candidate: Candidate, home: Path) -> Mapping[str, bytes]:
+        """The settings as a file to copy; it refers to nothing, so where it lies is no matter."""
+        del home
         text = json.dumps(dict(candidate.values), indent=2, sort_keys=True)
         return {"settings.json": f"{text}\n".encode()}

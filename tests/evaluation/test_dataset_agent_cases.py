@@ -87,7 +87,9 @@ def test_it_is_the_same_after_writing(file: CaseFile) -> None:
 def test_what_is_written_reads_like_what_a_person_writes(tmp_path: Path, file: CaseFile) -> None:
     path = tmp_path / "copy.yaml"
     write_cases(path, replace(file, cases=(file.cases[1], *file.cases[3:])))
-    assert path.read_text() == """\
+    assert (
+        path.read_text()
+        == """\
 - name: with files
   input: |
     Sum up the page.
@@ -122,6 +124,7 @@ def test_what_is_written_reads_like_what_a_person_writes(tmp_path: Path, file: C
   - input: One turn in a list
 - input: No name, ${HOME}
 """
+    )
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,8 @@ def test_what_is_left_can_be_written_and_read(format: str) -> None:  # noqa: A00
 
 @pytest.mark.parametrize("format", ["evalset", "test_cases", "csv"])
 def test_nothing_is_written_where_something_would_be_lost(
-    tmp_path: Path, format: str  # noqa: A002
+    tmp_path: Path,
+    format: str,  # noqa: A002
 ) -> None:
     path = put(tmp_path, NAMES[format], "as it was")
     with pytest.raises(ConfigError) as caught:

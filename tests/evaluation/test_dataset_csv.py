@@ -9,11 +9,11 @@ from burnish.core.cases import Case, Turn
 from burnish.evaluation.datasets.formats import read_cases, write_cases
 from tests.evaluation.dataset_files import again, problems, put
 
-FILE = '''id,question,answer,context,labels,topic
+FILE = """id,question,answer,context,labels,topic
 1,"Où est\nle ""café"", là ?",ici,"[""un"", ""deux""]",fr; place,cafés
 2,plain,,one passage,,
 3,"a, b",[1] is no list,[1] is no list,one,
-'''
+"""
 
 
 def test_cells_of_every_kind(tmp_path: Path) -> None:
@@ -35,9 +35,7 @@ def test_cells_of_every_kind(tmp_path: Path) -> None:
         Case(name="2", turns=(Turn(input="plain", context=("one passage",)),)),
         Case(
             name="3",
-            turns=(
-                Turn(input="a, b", expected="[1] is no list", context=("[1] is no list",)),
-            ),
+            turns=(Turn(input="a, b", expected="[1] is no list", context=("[1] is no list",)),),
             labels=("one",),
         ),
     )

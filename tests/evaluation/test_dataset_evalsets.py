@@ -27,7 +27,7 @@ def conversation(*turns: Json, name: str = "one") -> dict[str, Json]:
     return {"eval_id": name, "conversation": [*turns]}
 
 
-SNAKE = {
+SNAKE: Json = {
     "eval_set_id": "weather",
     "app_name": "weather_agent",
     "name": "Weather, two ways",
@@ -52,7 +52,7 @@ SNAKE = {
     ],
     "creation_timestamp": 1761134484.98,
 }
-CAMEL = {
+CAMEL: Json = {
     "evalSetId": "weather",
     "appName": "weather_agent",
     "name": "Weather, two ways",
@@ -168,7 +168,7 @@ class TestMessages:
         call: Json = {"function_call": {"id": "1", "name": "f", "args": {"x": 1}}}
         back: Json = {"function_response": {"id": "1", "name": "f", "response": {"y": 2}}}
         picture: Json = {"inline_data": {"mime_type": "image/png", "data": "aGk="}}
-        case = {
+        case: Json = {
             **conversation({"user_content": said("q")}),
             "context_messages": [
                 {"role": "user", "parts": [{"text": "Be short."}, picture]},
@@ -198,7 +198,8 @@ class TestCalls:
             ([{"name": "f"}, {"name": "f"}],
              [{"name": "f", "response": {"r": 1}}, {"name": "f", "response": {"r": 2}}],
              [{"r": 1}, {"r": 2}]),
-            ([{"name": "f"}, {"name": "g"}], [{"name": "g", "response": {"r": 1}}], [None, {"r": 1}]),
+            ([{"name": "f"}, {"name": "g"}], [{"name": "g", "response": {"r": 1}}],
+             [None, {"r": 1}]),
             ([{"id": "1", "name": "f"}], [{"id": "9", "name": "f", "response": {"r": 1}}], [None]),
             ([{"id": "1", "name": "f"}], [{"response": {"r": 1}}], [{"r": 1}]),
         ],
@@ -213,16 +214,14 @@ class TestCalls:
         assert [call.result for call in case.turns[0].expected_calls] == results
 
     def test_calls_among_events(self, tmp_path: Path) -> None:
-        asked = {"functionCall": {"id": "1", "name": "f", "args": {"some_Key": 1}}}
-        given = {"functionResponse": {"id": "1", "name": "f", "response": {"r": 2}}}
+        asked: Json = {"functionCall": {"id": "1", "name": "f", "args": {"some_Key": 1}}}
+        given: Json = {"functionResponse": {"id": "1", "name": "f", "response": {"r": 2}}}
         events: Json = [
             {"author": "agent", "content": {"role": "model", "parts": [{"text": "hm"}, asked]}},
             {"author": "agent", "content": {"role": "user", "parts": [given]}},
         ]
         turn: Json = {"userContent": said("q"), "intermediateData": {"invocationEvents": events}}
-        (case,) = check_evalset(
-            tmp_path, camel({"evalId": "a", "conversation": [turn]})
-        ).cases
+        (case,) = check_evalset(tmp_path, camel({"evalId": "a", "conversation": [turn]})).cases
         (call,) = case.turns[0].expected_calls
         assert call == ToolCall(name="f", arguments={"some_Key": 1}, result={"r": 2}, id="1")
 
@@ -297,50 +296,52 @@ def test_variables_stay_as_they_are(tmp_path: Path) -> None:
     assert case.input == "${KEY}"
 
 
-TURN = {"user_content": said("q")}
-SCENARIO = {"starting_prompt": "a", "conversation_plan": "b"}
+TURN: Json = {"user_content": said("q")}
+SCENARIO: dict[str, Json] = {"starting_prompt": "a", "conversation_plan": "b"}
 
 
-@pytest.mark.parametrize(
-    ("case", "problem"),
-    [
-        ({"eval_id": "a"}, ": there is neither conversation nor conversation_scenario — give one"
-         " of them"),
-        ({"eval_id": "a", "actual_conversation": [TURN]},
-         ": there is neither conversation nor conversation_scenario — give one of them, or say"
-         " eval_mode 'trace' if the actual_conversation is to be scored"),
-        ({"eval_id": "a", "conversation": [TURN], "conversation_scenario": SCENARIO},
-         ": conversation and conversation_scenario are both given — keep one of them"),
-        ({"eval_id": "a", "conversation": []}, ": conversation is empty — add a turn, or leave it"
-         " out"),
-        ({"eval_id": "a", "eval_mode": "trace", "conversation": [TURN]},
-         ": eval_mode 'trace' needs an actual_conversation — give what the agent did, or leave out"
-         " eval_mode to have it run"),
-        ({"eval_id": "a", "eval_mode": "trace", "actual_conversation": [TURN],
-          "conversation_scenario": SCENARIO},
-         ": eval_mode 'trace' cannot have a conversation_scenario — a trace is scored as it stands:"
-         " remove the scenario"),
-        ({"eval_id": "a", "conversation": [{"user_content": {"role": "user"}}]},
-         ": conversation[0].user_content says nothing — give it parts with a text"),
-        ({"eval_id": "a", "conversation": [{}]},
-         ".conversation[0].user_content: required, but missing — add it"),
-        ({"evalId": "a", "conversation": [{}]},
-         ".conversation[0].userContent: required, but missing — add it"),
-        ({"conversation": [TURN]}, ".eval_id: required, but missing — add it"),
-        ({"eval_id": 7, "conversation": [TURN]}, ".eval_id: expected text, found 7"),
-        ({"eval_id": "a", "conversations": [TURN], "conversation": [TURN]},
-         ".conversations: unknown key 'conversations' — did you mean 'conversation'?"),
-        ({"evalId": "a", "sesionInput": {}, "conversation": [TURN]},
-         ".sesionInput: unknown key 'sesionInput' — did you mean 'sessionInput'?"),
-        ({"eval_id": "a", "conversation": [{"user_content": {"parts": [{"txt": "q"}]}}]},
-         ".conversation[0].user_content.parts[0].txt: unknown key 'txt' — did you mean 'text'?"),
-        ({"eval_id": "a", "evalId": "b", "conversation": [TURN]},
-         ".evalId: 'evalId' is there twice, in two spellings — remove one"),
-        ({"eval_id": "a", "conversation_scenario": {"starting_prompt": "x"}},
-         ".conversation_scenario.conversation_plan: required, but missing — add it"),
-        (5, ": expected a mapping, found 5"),
-    ],
-)  # fmt: skip
+BAD: list[tuple[Json, str]] = [
+    ({"eval_id": "a"}, ": there is neither conversation nor conversation_scenario — give one"
+     " of them"),
+    ({"eval_id": "a", "actual_conversation": [TURN]},
+     ": there is neither conversation nor conversation_scenario — give one of them, or say"
+     " eval_mode 'trace' if the actual_conversation is to be scored"),
+    ({"eval_id": "a", "conversation": [TURN], "conversation_scenario": SCENARIO},
+     ": conversation and conversation_scenario are both given — keep one of them"),
+    ({"eval_id": "a", "conversation": []}, ": conversation is empty — add a turn, or leave it"
+     " out"),
+    ({"eval_id": "a", "eval_mode": "trace", "conversation": [TURN]},
+     ": eval_mode 'trace' needs an actual_conversation — give what the agent did, or leave out"
+     " eval_mode to have it run"),
+    ({"eval_id": "a", "eval_mode": "trace", "actual_conversation": [TURN],
+      "conversation_scenario": SCENARIO},
+     ": eval_mode 'trace' cannot have a conversation_scenario — a trace is scored as it stands:"
+     " remove the scenario"),
+    ({"eval_id": "a", "conversation": [{"user_content": {"role": "user"}}]},
+     ": conversation[0].user_content says nothing — give it parts with a text"),
+    ({"eval_id": "a", "conversation": [{}]},
+     ".conversation[0].user_content: required, but missing — add it"),
+    ({"evalId": "a", "conversation": [{}]},
+     ".conversation[0].userContent: required, but missing — add it"),
+    ({"conversation": [TURN]}, ".eval_id: required, but missing — add it"),
+    ({"eval_id": "", "conversation": [TURN]},
+     ".eval_id: expected at least 1 character, found ''"),
+    ({"eval_id": 7, "conversation": [TURN]}, ".eval_id: expected text, found 7"),
+    ({"eval_id": "a", "conversations": [TURN], "conversation": [TURN]},
+     ".conversations: unknown key 'conversations' — did you mean 'conversation'?"),
+    ({"evalId": "a", "sesionInput": {}, "conversation": [TURN]},
+     ".sesionInput: unknown key 'sesionInput' — did you mean 'sessionInput'?"),
+    ({"eval_id": "a", "conversation": [{"user_content": {"parts": [{"txt": "q"}]}}]},
+     ".conversation[0].user_content.parts[0].txt: unknown key 'txt' — did you mean 'text'?"),
+    ({"eval_id": "a", "evalId": "b", "conversation": [TURN]},
+     ".evalId: 'evalId' is there twice, in two spellings — remove one"),
+    ({"eval_id": "a", "conversation_scenario": {"starting_prompt": "x"}},
+     ".conversation_scenario.conversation_plan: required, but missing — add it"),
+    (5, ": expected a mapping, found 5"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("case", "problem"), BAD)
 def test_what_is_wrong_with_a_case(tmp_path: Path, case: Json, problem: str) -> None:
     path = put(tmp_path, "bad.evalset.json", json.dumps(evalset(case)))
     assert problems(path) == [f"bad.evalset.json:1 eval_cases[0]{problem}"]

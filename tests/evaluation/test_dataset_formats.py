@@ -45,7 +45,9 @@ def test_a_format_may_be_named(tmp_path: Path, format: str) -> None:  # noqa: A0
     ("name", "format"), [("a.evalset.json", "evalset"), ("a.json", "json"), ("a.csv", "csv")]
 )
 def test_plain_cases_are_written_as_the_name_says(
-    tmp_path: Path, name: str, format: str  # noqa: A002
+    tmp_path: Path,
+    name: str,
+    format: str,  # noqa: A002
 ) -> None:
     write_cases(tmp_path / name, [Case.single("q", "a", name="n")])
     file = read_cases(tmp_path / name)

@@ -96,8 +96,9 @@ def test_a_history_with_tools(tmp_path: Path, arguments: str) -> None:
         "conversation": [{"userContent": talk("q")}],
     }
     (read,) = check_evalset(tmp_path, whole(case)).cases
+    use = ToolUse(id="1", name="f", arguments={"x": 1})
     assert read.history == (
-        Message(role="assistant", content="", uses=(ToolUse(id="1", name="f", arguments={"x": 1}),)),
+        Message(role="assistant", content="", uses=(use,)),
         Message(role="tool", content="two", answers="1", tool="f"),
     )
 
@@ -156,17 +157,20 @@ def test_arguments_as_text_mean_the_same_and_stay_text(
     assert call.arguments == meaning
 
 
+OTHERS: list[Json] = [
+    {"EVALID": "a", "Conversation": [{"UserContent": {"Role": "user", "CONTENT": "q"}}]},
+    {"evalId": "a", "conversation": [{"userContent": said("q"), "finalResponse": talk("r")}]},
+    {"evalId": "a", "conversation": [
+        {"userContent": {"role": "user", "content_parts": [{"type": "text", "text": "q"}]}}]},
+    {"evalId": "a", "rubrics": [], "conversation": [{"userContent": talk("q"), "tools": []}]},
+    {"evalId": "a", "conversation": [{"userContent": talk("q")}], "contextMessages": [
+        talk("a"), {"role": "tool", "tool_id": "1", "content": "b"}]},
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "case",
-    [
-        {"EVALID": "a", "Conversation": [{"UserContent": {"Role": "user", "CONTENT": "q"}}]},
-        {"evalId": "a", "conversation": [{"userContent": said("q"), "finalResponse": talk("r")}]},
-        {"evalId": "a", "conversation": [
-            {"userContent": {"role": "user", "content_parts": [{"type": "text", "text": "q"}]}}]},
-        {"evalId": "a", "rubrics": [], "conversation": [{"userContent": talk("q"), "tools": []}]},
-        {"evalId": "a", "conversation": [{"userContent": talk("q")}], "contextMessages": [
-            talk("a"), {"role": "tool", "tool_id": "1", "content": "b"}]},
-    ],
+    OTHERS,
     ids=["any case", "both kinds of message", "content parts", "empty lists", "a tool's message"],
 )  # fmt: skip
 def test_other_ways_to_write_it(tmp_path: Path, case: Json) -> None:
@@ -209,22 +213,20 @@ def test_edited_calls_are_written_anew(tmp_path: Path) -> None:
     assert written["toolMock"] == {"lookup": [{"when": {}, "give": 1}]}
 
 
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ({"tools": [{"name": "f", "arguments": [1]}]},
-         "tools[0].arguments: expected a mapping, or JSON of one, found a list"),
-        ({"tools": [{"name": "f", "arguments": "x=1"}]},
-         "tools[0].arguments: expected a mapping, or JSON of one, found 'x=1'"),
-        ({"tools": [{"args": {}}]}, "tools[0].name: required, but missing — add it"),
-        ({"metricName": ["m"]},
-         "metricName: unknown key 'metricName' — did you mean 'metricNames'?"),
-        ({"metricNames": "m"}, "metricNames: expected a list, found 'm'"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_with_a_turn(
-    tmp_path: Path, change: dict[str, Json], problem: str
-) -> None:
+BAD: list[tuple[dict[str, Json], str]] = [
+    ({"tools": [{"name": "f", "arguments": [1]}]},
+     "tools[0].arguments: expected a mapping, or JSON of one, found a list"),
+    ({"tools": [{"name": "f", "arguments": "x=1"}]},
+     "tools[0].arguments: expected a mapping, or JSON of one, found 'x=1'"),
+    ({"tools": [{"args": {}}]}, "tools[0].name: required, but missing — add it"),
+    ({"metricName": ["m"]},
+     "metricName: unknown key 'metricName' — did you mean 'metricNames'?"),
+    ({"metricNames": "m"}, "metricNames: expected a list, found 'm'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "problem"), BAD)
+def test_what_is_wrong_with_a_turn(tmp_path: Path, change: dict[str, Json], problem: str) -> None:
     turn: Json = {"userContent": talk("q"), **change}
     text = json.dumps(whole({"evalId": "a", "conversation": [turn]}))
     found = problems(put(tmp_path, "bad.evalset.json", text))

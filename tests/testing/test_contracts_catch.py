@@ -50,7 +50,7 @@ def good() -> ScriptedTarget:
 
 @dataclass(frozen=True, kw_only=True)
 class Escapes(ScriptedTarget):
-    def export(self, candidate: Candidate) -> Mapping[str, bytes]:
+    def export(self, candidate: Candidate, home: Path) -> Mapping[str, bytes]:
         return {"../agent.yaml": b""}
 
 

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 from burnish.core.candidates import Candidate
@@ -73,8 +74,11 @@ class Target(Protocol):
         """What running this case will cost, as well as can be told beforehand."""
         ...
 
-    def export(self, candidate: Candidate) -> Mapping[str, bytes]:
-        """The candidate as files a user can adopt, by relative path."""
+    def export(self, candidate: Candidate, home: Path) -> Mapping[str, bytes]:
+        """The candidate as files a user can adopt, by path relative to `home`.
+
+        That is the folder they will lie in; what they refer to must be found from there.
+        """
         ...
 
 

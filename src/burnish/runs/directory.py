@@ -93,19 +93,21 @@ class RunDirectory:
         """Everyone has heard this event: it will not be told again."""
         self.journal.event_delivered(event.id)
 
-    def export(self, number: int, files: Mapping[str, bytes]) -> Path:
+    def home_of(self, number: int) -> Path:
+        """The folder of a candidate's files."""
+        return self.folder / CANDIDATES / f"iter-{number:02d}"
+
+    def export(self, number: int, files: Mapping[str, bytes]) -> None:
         """Write a candidate's files and make it the best; the same again changes nothing."""
-        name = f"iter-{number:02d}"
-        home = self.folder / CANDIDATES / name
+        home = self.home_of(number)
         for relative, exported in sorted(files.items()):
             path, content = home / relative, self._without_secrets(exported)
             if not path.exists() or path.read_bytes() != content:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_atomic(path, content)
         link = self.folder / CANDIDATES / BEST
-        if not link.is_symlink() or str(link.readlink()) != name:
-            link_atomic(link, name)
-        return home
+        if not link.is_symlink() or str(link.readlink()) != home.name:
+            link_atomic(link, home.name)
 
     def _without_secrets(self, content: bytes) -> bytes:
         """The file without known secrets. What only looks like one may be a user's example."""

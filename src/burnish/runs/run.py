@@ -311,7 +311,8 @@ class Run:
             )
         self.incumbent = candidate
         number = self.trial - 1
-        home = self.directory.export(number, self.target.export(candidate))
+        home = self.directory.home_of(number)
+        self.directory.export(number, self.target.export(candidate, home))
         data: dict[str, Json] = {"trial": number, "candidate": candidate.id, "files": home.name}
         self.announce("advanced", f"advanced:{number}", data)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Case
@@ -59,7 +60,7 @@ class RecordedTarget:
         del case
         return NOTHING
 
-    def export(self, candidate: Candidate) -> Mapping[str, bytes]:
+    def export(self, candidate: Candidate, home: Path) -> Mapping[str, bytes]:
         """There is nothing to adopt."""
-        del candidate
+        del candidate, home
         return {}

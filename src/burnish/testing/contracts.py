@@ -25,6 +25,8 @@ from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.testing.stories import story
 
+_HOME = Path("candidates") / "iter-00"
+
 
 async def check_target(target: Target, cases: Sequence[Case]) -> None:
     """A target describes itself, stands by its baseline, runs cases and exports candidates."""
@@ -39,8 +41,8 @@ async def check_target(target: Target, cases: Sequence[Case]) -> None:
     assert not target.check(baseline), "the target turns its own baseline away"
     for case in cases:
         await _check_run(target, case)
-    exported = target.export(baseline)
-    assert exported == target.export(baseline), "exporting twice gives different files"
+    exported = target.export(baseline, _HOME)
+    assert exported == target.export(baseline, _HOME), "exporting twice gives different files"
     for path in exported:
         safe = not PurePosixPath(path).is_absolute() and ".." not in PurePosixPath(path).parts
         assert safe, f"the exported path '{path}' leaves the candidate's folder"

@@ -98,8 +98,9 @@ class ScriptedTarget:
         del case
         return self.price
 
-    def export(self, candidate: Candidate) -> Mapping[str, bytes]:
+    def export(self, candidate: Candidate, home: Path) -> Mapping[str, bytes]:
         """The values as JSON."""
+        del home
         data = codec(Candidate).encode(candidate)
         assert isinstance(data, dict)
         text = json.dumps(data["values"], indent=2, sort_keys=True, ensure_ascii=False)

@@ -66,7 +66,7 @@ class JsonCriterion(Shape):
     only_tree: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     number_tolerance: float | None = Field(default=None, ge=0)
     valid: bool = False
-    schema_: dict[str, JsonValue] | None = Field(
+    schema_: dict[str, JsonValue] | bool | None = Field(
         default=None, validation_alias=spelled("schema"), serialization_alias="schema"
     )
     ignore: bool = False
@@ -103,7 +103,7 @@ class XmlCriterion(Shape):
 
     def rule(self) -> XmlRule:
         """The rule."""
-        return XmlRule(match=self.match, ignore=self.ignore)
+        return XmlRule(match=self.match, valid=self.valid, ignore=self.ignore)
 
 
 class RougeThreshold(Shape):

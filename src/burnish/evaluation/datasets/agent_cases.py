@@ -1,13 +1,9 @@
-"""Agent test cases: the YAML list that stands in an agent's file, or in a file of its own."""
-
-from pathlib import Path
+"""Agent test cases: one turn, or several under `turns`, each with what is expected."""
 
 from pydantic import Field
 
 from burnish.core.cases import Case, Turn
 from burnish.core.content import Json
-from burnish.core.errors import ConfigError, Problem
-from burnish.evaluation.datasets.case_files import CaseFile
 from burnish.evaluation.datasets.case_shapes import (
     Files,
     Rubrics,
@@ -19,14 +15,8 @@ from burnish.evaluation.datasets.case_shapes import (
     rubrics,
 )
 from burnish.evaluation.datasets.complaints import Complaints, mapped
-from burnish.system.config_words import nearest, shown
 from burnish.system.plain_data import TreePath
-from burnish.system.yaml_tree import YamlTree, read_tree
 
-MOST_CASES = 1000
-CASES, CASES_FILE = "test_cases", "test_cases_file"
-WRAPPED = "wrapped"
-"""The extra of a file whose list stands under `test_cases`."""
 AS_TURNS = "turns"
 """The extra of a case of one turn that is written as a list of turns all the same."""
 _OF_A_TURN = ("input", "ground_truth", "expected_tools", "files", "retrieval_context")
@@ -57,23 +47,6 @@ class CaseShape(Shape):
     turns: list[TurnShape] | None = Field(default=None, min_length=1)
     labels: list[Text] | None = None
     rubrics: Rubrics | None = None
-
-
-def read_test_cases(path: Path) -> CaseFile:
-    """Read a list of test cases, `{test_cases: […]}`, or those that an agent's file names."""
-    tree = read_tree(path)
-    if isinstance(tree.data, dict) and CASES_FILE in tree.data:
-        return _read_named_file(tree)
-    complaints = Complaints.about(tree)
-    found, at = _list_in(tree.data, complaints)
-    cases = [case_of(raw, complaints, (*at, index)) for index, raw in enumerate(found)]
-    if len(found) > MOST_CASES:
-        remedy = "split the file; JSONL takes more"
-        message = f"expected at most {MOST_CASES} cases, found {len(found)}"
-        complaints.add(message, at=at, remedy=remedy)
-    complaints.settle()
-    extras: dict[str, Json] = {WRAPPED: True} if at else {}
-    return CaseFile(cases=tuple(case for case in cases if case), format="test_cases", extras=extras)
 
 
 def case_of(raw: Json, complaints: Complaints, at: TreePath = ()) -> Case | None:
@@ -137,41 +110,3 @@ def _only_turn(shape: CaseShape) -> Turn:
         expected_tools=expected_tools(shape.expected_tools),
         attachments=attachments(shape.files),
     )
-
-
-def _list_in(data: Json, complaints: Complaints) -> tuple[list[Json], TreePath]:
-    """The list of cases in a file, and where it stands."""
-    at: TreePath = (CASES,) if isinstance(data, dict) and CASES in data else ()
-    held = data[CASES] if isinstance(data, dict) and CASES in data else data
-    if isinstance(held, list):
-        return held, at
-    if isinstance(held, dict) and not at:
-        likely = next((key for key in held if nearest(key, [CASES])), None)
-        remedy = f"did you mean it by {likely!r}?" if likely else "add it"
-        complaints.add(f"there is no {CASES!r}", remedy=remedy)
-    elif held is None:
-        complaints.add("it is empty" if not at else "there are no cases", at=at)
-    else:
-        complaints.add(f"expected a list of cases, found {shown(held)}", at=at)
-    return [], at
-
-
-def _read_named_file(tree: YamlTree) -> CaseFile:
-    """The cases of the file that an agent's file points to."""
-    data = mapped(tree.data)
-    complaints = Complaints.about(tree)
-    named = data[CASES_FILE]
-    if CASES in data:
-        message = f"{CASES!r} and {CASES_FILE!r} are both given"
-        complaints.add(message, at=(CASES_FILE,), remedy="keep one of them")
-    if not isinstance(named, str):
-        complaints.add(f"expected a path, found {shown(named)}", at=(CASES_FILE,))
-    complaints.settle()
-    path = tree.path.parent / str(named)
-    held = read_tree(path)
-    if CASES_FILE in mapped(held.data):
-        message = f"{path.name} names another file of cases"
-        where = f"{tree.path.name} {CASES_FILE}"
-        remedy = "name the file that holds the cases"
-        raise ConfigError([Problem(message=message, where=where, remedy=remedy)])
-    return read_test_cases(path)

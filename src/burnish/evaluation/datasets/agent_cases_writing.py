@@ -12,13 +12,8 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarStri
 from burnish.core.cases import Case, Turn
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, FileTrouble, Problem
-from burnish.evaluation.datasets.agent_cases import (
-    AS_TURNS,
-    CASES,
-    CASES_FILE,
-    WRAPPED,
-    case_of,
-)
+from burnish.evaluation.datasets.agent_case_files import CASES, CASES_FILE, WRAPPED
+from burnish.evaluation.datasets.agent_cases import AS_TURNS, case_of
 from burnish.evaluation.datasets.case_files import CaseFile
 from burnish.evaluation.datasets.case_writing import (
     files_written,

@@ -2,7 +2,8 @@
 
 The columns are name, input, expected, context and labels, or the other names that `row_shapes`
 gives them; any other column is a setting of its case. An empty cell says nothing. A cell of
-context is a JSON list, or one passage; labels are separated by semicolons.
+context is a JSON list, or one passage; labels are separated by semicolons. What is written is in
+`csv_writing`.
 """
 
 import csv
@@ -17,12 +18,12 @@ from burnish.core.cases import Case, Turn
 from burnish.core.content import Json
 from burnish.evaluation.datasets.case_files import CaseFile
 from burnish.evaluation.datasets.complaints import Complaints, listed
-from burnish.evaluation.datasets.row_shapes import ALIASES
+from burnish.evaluation.datasets.row_names import ALIASES
 from burnish.system.files import read_text
 
 COLUMNS = "columns"
 """The extra that keeps the columns of a file, in order."""
-_PARTS = ("name", "input", "expected", "context", "labels")
+PARTS = ("name", "input", "expected", "context", "labels")
 
 
 def read_csv(path: Path) -> CaseFile:
@@ -35,22 +36,6 @@ def read_csv(path: Path) -> CaseFile:
     complaints.settle()
     extras: dict[str, Json] = {COLUMNS: [*header]}
     return CaseFile(cases=tuple(case for case in cases if case), format="csv", extras=extras)
-
-
-def write_csv(file: CaseFile) -> str:
-    """The file as CSV, with the columns that it had and those that its cases need."""
-    columns = _columns_for(file)
-    names = _names_in(columns)
-    rows = [columns, *([_cells(case, names).get(c, "") for c in columns] for case in file.cases)]
-    return "".join(",".join(map(_quoted, row)) + "\n" for row in rows)
-
-
-def csv_again(file: CaseFile) -> tuple[Case, ...]:
-    """What the cases are once they were written as CSV and read again."""
-    names = _names_in(_columns_for(file))
-    parts = {column: part for part, column in names.items()}
-    rows = (_cells(case, names) for case in file.cases)
-    return tuple(_case({key: cell for key, cell in row.items() if cell}, parts) for row in rows)
 
 
 def _records(text: str, complaints: Complaints) -> Iterator[tuple[int, list[str]]]:
@@ -82,7 +67,7 @@ def _long_cells() -> Generator[None]:
 
 def _parts_of(header: Sequence[str], complaints: Complaints) -> dict[str, str]:
     """Which columns are parts of a case, by column."""
-    parts = {column: part for part, column in _names_in(header).items() if column in header}
+    parts = {column: part for part, column in names_in(header).items() if column in header}
     if not header:
         complaints.add("it is empty", remedy="write a header with a column 'input'")
     elif "input" not in parts.values():
@@ -110,12 +95,12 @@ def _case_in(
     row = {column: cell for column, cell in zip(header, cells, strict=True) if cell}
     if "input" in parts.values() and not any(parts.get(column) == "input" for column in row):
         complaints.add("there is no input", line=line)
-    case = _case(row, parts)
+    case = case_of_cells(row, parts)
     complaints.named(case.name, line=line)
     return case
 
 
-def _case(row: Mapping[str, str], parts: Mapping[str, str]) -> Case:
+def case_of_cells(row: Mapping[str, str], parts: Mapping[str, str]) -> Case:
     held = {parts[column]: cell for column, cell in row.items() if column in parts}
     labels = (label.strip() for label in held.get("labels", "").split(";"))
     turn = Turn(
@@ -138,54 +123,8 @@ def _passages(cell: str) -> tuple[str, ...]:
     return tuple(texts) if len(texts) == len(held) else (cell,)
 
 
-def _names_in(columns: Sequence[str]) -> dict[str, str]:
+def names_in(columns: Sequence[str]) -> dict[str, str]:
     """What each part is called where these are the columns."""
     return {
-        part: next((alias for alias in ALIASES[part] if alias in columns), part) for part in _PARTS
+        part: next((alias for alias in ALIASES[part] if alias in columns), part) for part in PARTS
     }
-
-
-def _columns_for(file: CaseFile) -> list[str]:
-    """The columns of the file, then those that its cases need."""
-    had = [str(column) for column in listed(file.extras.get(COLUMNS))]
-    settings = dict.fromkeys(key for case in file.cases for key in case.turns[0].settings if key)
-    # A setting called like a part would be read as that part, unless the part is there too.
-    free = {*had} - {*_names_in(had).values()}
-    clashing = {part for part in _PARTS if set(ALIASES[part]) & (settings.keys() - free)}
-    names = {**_names_in(had), **{part: part for part in clashing}}
-    needed = [
-        names[part]
-        for part in _PARTS
-        if part in ("input", *clashing) or any(_has(case, part) for case in file.cases)
-    ]
-    return list(dict.fromkeys([*had, *needed, *settings]))
-
-
-def _has(case: Case, part: str) -> bool:
-    turn = case.turns[0]
-    held = {"name": case.name, "expected": turn.expected, "context": turn.context}
-    return bool({**held, "labels": case.labels}.get(part))
-
-
-def _cells(case: Case, names: Mapping[str, str]) -> dict[str, str]:
-    turn = case.turns[0]
-    return {
-        **{key: _cell(value) for key, value in turn.settings.items() if key},
-        names["name"]: case.name,
-        names["input"]: turn.input,
-        names["expected"]: turn.expected or "",
-        names["context"]: _cell([*turn.context]) if turn.context else "",
-        names["labels"]: ";".join(case.labels),
-    }
-
-
-def _cell(value: Json) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _quoted(cell: str) -> str:
-    if not any(mark in cell for mark in ',"\r\n'):
-        return cell
-    return '"' + cell.replace('"', '""') + '"'

@@ -5,17 +5,17 @@ from collections.abc import Iterable, Sequence
 from burnish.core.content import Json
 from burnish.core.outcomes import ToolCall
 from burnish.evaluation.datasets.case_writing import present
-from burnish.evaluation.datasets.evalset_messages import shape_of
-from burnish.evaluation.datasets.evalset_shapes import (
+from burnish.evaluation.datasets.evalset_message_shapes import (
     FunctionCallShape,
     FunctionResponseShape,
     IntermediateShape,
-    InvocationShape,
     MessageShape,
     PartShape,
     ToolShape,
     arguments_in,
 )
+from burnish.evaluation.datasets.evalset_messages import shape_of
+from burnish.evaluation.datasets.evalset_shapes import InvocationShape
 
 
 def calls_of(invocation: InvocationShape) -> tuple[ToolCall, ...]:

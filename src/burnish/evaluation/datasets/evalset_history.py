@@ -8,18 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from burnish.core.content import Json
 from burnish.core.messages import Image, Message, Speaker, ToolUse
 from burnish.evaluation.datasets.complaints import listed, mapped
+from burnish.evaluation.datasets.evalset_message_shapes import (
+    FunctionResponseShape,
+    MessageShape,
+    PartShape,
+    arguments_in,
+)
 from burnish.evaluation.datasets.evalset_messages import (
     EVALSET,
     PROMPTITER,
     format_of,
     shape_of,
     text_of,
-)
-from burnish.evaluation.datasets.evalset_shapes import (
-    FunctionResponseShape,
-    MessageShape,
-    PartShape,
-    arguments_in,
 )
 
 _SPEAKERS: dict[str, Speaker] = {

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from burnish.core.content import Json
 from burnish.core.messages import Speaker
-from burnish.evaluation.datasets.evalset_shapes import MessageShape, PartShape, Shape
+from burnish.evaluation.datasets.evalset_message_shapes import MessageShape, PartShape, Shape
 
 S = TypeVar("S", bound=Shape)
 

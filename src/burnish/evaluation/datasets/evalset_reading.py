@@ -1,18 +1,14 @@
 """EvalSets read: Python's and Go's, in every spelling, as cases that lose nothing."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from burnish.core.cases import Case, Rubric, Scenario, Turn
+from burnish.core.cases import Case
 from burnish.core.content import Json, canonical
 from burnish.core.errors import NotJournalable
-from burnish.core.outcomes import Outcome, Step, Trace
 from burnish.evaluation.datasets.case_files import AS_WRITTEN, CaseFile
 from burnish.evaluation.datasets.complaints import Complaints, listed
-from burnish.evaluation.datasets.evalset_calls import calls_of
-from burnish.evaluation.datasets.evalset_extras import case_extras, invocation_extras
-from burnish.evaluation.datasets.evalset_history import history_of
+from burnish.evaluation.datasets.evalset_cases import case_in
 from burnish.evaluation.datasets.evalset_keys import (
     as_python,
     as_spelled,
@@ -22,15 +18,11 @@ from burnish.evaluation.datasets.evalset_keys import (
 from burnish.evaluation.datasets.evalset_messages import (
     EVALSET,
     PROMPTITER,
-    text_of,
 )
 from burnish.evaluation.datasets.evalset_rules import broken_rules, is_go_case
 from burnish.evaluation.datasets.evalset_shapes import (
     EvalCaseShape,
     EvalSetShape,
-    InvocationShape,
-    RubricShape,
-    ScenarioShape,
 )
 from burnish.evaluation.datasets.evalset_writing import case_written, header_written
 from burnish.system.config_words import shown
@@ -100,24 +92,6 @@ def case_shape(raw: Json, complaints: Complaints, at: TreePath = ()) -> EvalCase
     return shape
 
 
-def case_in(shape: EvalCaseShape) -> Case:
-    """The case that an EvalSet's case is."""
-    scenario, traced = shape.conversation_scenario, shape.eval_mode == "trace"
-    actual = shape.actual_conversation or ()
-    turns = tuple(map(_turn, shape.conversation or ()))
-    if scenario is not None:
-        turns = (Turn(input=scenario.starting_prompt),)
-    return Case(
-        name=shape.eval_id,
-        turns=turns or tuple(Turn(input=text_of(one.user_content)) for one in actual),
-        history=history_of(shape.context_messages or ()),
-        rubrics=tuple(map(_rubric, shape.rubrics or ())),
-        scenario=_scenario(scenario) if scenario else None,
-        recorded=_recorded(actual, turns) if traced else None,
-        extras=case_extras(shape),
-    )
-
-
 def _as_written(raw: Json, case: Case, format: str, spelling: str) -> Case:  # noqa: A002
     """The case, with its spelling kept where plain writing would spell it otherwise."""
     if case_written(case, format, spelling) == raw:
@@ -138,52 +112,4 @@ def _set_shape(raw: Json, complaints: Complaints) -> EvalSetShape | None:
         complaints.add(message, at=(key,), remedy="remove one")
     return complaints.shaped(
         as_python(raw, EvalSetShape), EvalSetShape, respell=lambda fault: as_spelled(fault, raw)
-    )
-
-
-def _turn(shape: InvocationShape) -> Turn:
-    return Turn(
-        input=text_of(shape.user_content),
-        expected=None if shape.final_response is None else text_of(shape.final_response),
-        expected_calls=calls_of(shape),
-        metrics=tuple(shape.metric_names or ()),
-        extras=invocation_extras(shape),
-    )
-
-
-def _recorded(actual: Sequence[InvocationShape], reference: Sequence[Turn]) -> Outcome:
-    """What the agent gave; a turn of the reference that it never came to has no reply."""
-    asked = tuple(text_of(one.user_content) for one in actual)
-    replies = tuple(text_of(one.final_response) for one in actual)
-    steps = tuple(
-        Step(
-            id=f"turn-{index}",
-            node="agent",
-            turn=index,
-            input=asked[index],
-            output=replies[index],
-            tools=calls_of(one),
-        )
-        for index, one in enumerate(actual)
-    )
-    unasked = tuple(turn.input for turn in reference[len(asked) :])
-    return Outcome(replies=replies, asked=(*asked, *unasked), trace=Trace(steps=steps))
-
-
-def _scenario(shape: ScenarioShape) -> Scenario:
-    most = shape.max_allowed_invocations
-    return Scenario(
-        plan=shape.conversation_plan,
-        stop_signal=shape.stop_signal or "",
-        max_turns=most if most is not None and most > 0 else None,
-    )
-
-
-def _rubric(shape: RubricShape) -> Rubric:
-    return Rubric(
-        id=shape.id,
-        text=shape.content.text,
-        description=shape.description or "",
-        kind=shape.type or "",
-        metric=shape.metric_name or "",
     )

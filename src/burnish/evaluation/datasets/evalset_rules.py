@@ -2,12 +2,9 @@
 
 from collections.abc import Iterator
 
+from burnish.evaluation.datasets.evalset_message_shapes import MessageShape
 from burnish.evaluation.datasets.evalset_messages import says_nothing
-from burnish.evaluation.datasets.evalset_shapes import (
-    EvalCaseShape,
-    InvocationShape,
-    MessageShape,
-)
+from burnish.evaluation.datasets.evalset_shapes import EvalCaseShape, InvocationShape
 
 _GO_CASE = frozenset({"expected_runner_enabled", "rubrics"})
 _GO_SCENARIO = frozenset({"stop_signal", "max_allowed_invocations", "driver"})

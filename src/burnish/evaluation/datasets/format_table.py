@@ -6,10 +6,11 @@ from pathlib import Path
 
 from burnish.core.cases import Case
 from burnish.core.errors import ConfigError, Problem
-from burnish.evaluation.datasets.agent_cases import WRAPPED, read_test_cases
+from burnish.evaluation.datasets.agent_case_files import WRAPPED, read_test_cases
 from burnish.evaluation.datasets.agent_cases_writing import agent_cases_again, write_test_cases
 from burnish.evaluation.datasets.case_files import CaseFile
-from burnish.evaluation.datasets.csv_rows import COLUMNS, csv_again, read_csv, write_csv
+from burnish.evaluation.datasets.csv_rows import COLUMNS, read_csv
+from burnish.evaluation.datasets.csv_writing import csv_again, write_csv
 from burnish.evaluation.datasets.evalset_reading import SPELLING, read_evalset
 from burnish.evaluation.datasets.evalsets import evalset_again, write_evalset
 from burnish.evaluation.datasets.json_files import read_json, write_json

@@ -9,17 +9,16 @@ from burnish.core.errors import ConfigError, NotJournalable
 from burnish.evaluation.datasets.case_files import CaseFile
 from burnish.evaluation.datasets.case_shapes import expected_tools, rubrics
 from burnish.evaluation.datasets.complaints import Complaints
-from burnish.evaluation.datasets.row_shapes import (
+from burnish.evaluation.datasets.row_names import (
     OF_THE_TURN,
     PARTS,
-    RowShape,
-    RowTurnShape,
     as_named,
     layout_of,
     name_in,
     names_used,
     plainly_named,
 )
+from burnish.evaluation.datasets.row_shapes import RowShape, RowTurnShape
 from burnish.system.config_words import shown
 from burnish.system.file_trouble import file_trouble
 from burnish.system.plain_data import TreePath

@@ -13,7 +13,7 @@ from burnish.evaluation.datasets.case_files import CaseFile
 from burnish.evaluation.datasets.case_shapes import FILE_OPTIONS
 from burnish.evaluation.datasets.case_writing import present, rubrics_written, tools_written
 from burnish.evaluation.datasets.complaints import mapped
-from burnish.evaluation.datasets.row_shapes import KNOWN
+from burnish.evaluation.datasets.row_names import KNOWN
 from burnish.evaluation.datasets.rows import NAMES
 
 
