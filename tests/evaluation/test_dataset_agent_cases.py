@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from burnish.core.cases import Attachment, Case, ExpectedTool, Rubric, Turn
+from burnish.core.content import Json
 from burnish.core.errors import ConfigError
 from burnish.evaluation.datasets.case_files import CaseFile
 from burnish.evaluation.datasets.formats import read_cases, write_cases
@@ -71,7 +72,7 @@ def test_every_kind_of_case(file: CaseFile) -> None:
     assert talk.turns[0] == Turn(
         input="Price in 2007?", expected="60.94", settings={"program": "60.94"}
     )
-    arguments = {"a": {"fuzzy": "60.94"}, "b": {"regex": "25\\.14?"}, "c": 3}
+    arguments: dict[str, Json] = {"a": {"fuzzy": "60.94"}, "b": {"regex": "25\\.14?"}, "c": 3}
     assert talk.turns[1].expected_tools == (
         ExpectedTool(name="subtract", arguments=arguments, count=2),
     )

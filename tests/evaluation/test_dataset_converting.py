@@ -1,6 +1,7 @@
 """From one format to another nothing is lost unless it is said."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,13 @@ def test_through_jsonl_and_back_the_file_is_the_same(pictures: CaseFile, tmp_pat
 
 def test_a_conversion_to_the_same_format_changes_nothing(pictures: CaseFile) -> None:
     assert convert(pictures, "evalset") == (pictures, [])
+
+
+def test_a_conversion_to_the_same_format_drops_what_it_cannot_hold(pictures: CaseFile) -> None:
+    labelled = replace(pictures, cases=(replace(pictures.cases[0], labels=("x",)),))
+    file, notes = convert(labelled, "evalset")
+    assert notes == ["evalset cannot hold labels: lost in case 'p'"]
+    assert again(file, "x.evalset.json").cases[0].turns == pictures.cases[0].turns
 
 
 def test_what_a_format_refuses_is_said() -> None:

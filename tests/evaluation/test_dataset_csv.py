@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from burnish.core.cases import Case, Turn
+from burnish.evaluation.datasets.case_files import CaseFile
 from burnish.evaluation.datasets.formats import read_cases, write_cases
 from tests.evaluation.dataset_files import again, problems, put
 
@@ -79,8 +80,7 @@ def test_a_new_part_is_a_new_column(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["id", "answer", "question", "label"])
 def test_a_setting_may_be_called_like_a_part(name: str) -> None:
     case = Case(turns=(Turn(input="q", settings={name: "mine"}),))
-    file = read_back((case,))
-    assert file == (case,)
+    assert again(CaseFile(cases=(case,), format="csv"), "copy.csv").cases == (case,)
 
 
 def test_a_new_setting_may_be_called_like_the_file_s_own_column(tmp_path: Path) -> None:
@@ -88,12 +88,6 @@ def test_a_new_setting_may_be_called_like_the_file_s_own_column(tmp_path: Path) 
     file = read_cases(path)
     added = Case(turns=(Turn(input="r", expected="b", settings={"answer": "mine"}),))
     assert again(replace(file, cases=(*file.cases, added)), "copy.csv").cases[1] == added
-
-
-def read_back(cases: tuple[Case, ...]) -> tuple[Case, ...]:
-    from burnish.evaluation.datasets.case_files import CaseFile
-
-    return again(CaseFile(cases=cases, format="csv"), "copy.csv").cases
 
 
 @pytest.mark.parametrize(

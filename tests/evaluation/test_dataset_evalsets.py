@@ -101,7 +101,7 @@ def test_both_spellings_say_the_same_and_are_kept(tmp_path: Path, whole: Json) -
 
 
 def test_the_framework_s_own_kind_of_file_loads(tmp_path: Path) -> None:
-    turn = {
+    turn: Json = {
         "invocation_id": "e-1",
         "user_content": {"parts": [{"text": "杭州今天热吗"}], "role": "user"},
         "final_response": {"parts": [{"text": "31°C"}], "role": "model"},
@@ -376,6 +376,12 @@ def test_a_number_that_json_does_not_have(tmp_path: Path) -> None:
     )
     (problem,) = problems(put(tmp_path, "bad.evalset.json", text))
     assert problem.startswith("bad.evalset.json:1 eval_cases[0]: this value cannot be kept as JSON")
+
+
+def test_half_a_character_in_what_the_set_says(tmp_path: Path) -> None:
+    text = json.dumps({**evalset(), "description": "\ud800"})
+    (problem,) = problems(put(tmp_path, "bad.evalset.json", text))
+    assert problem.startswith("bad.evalset.json: this value cannot be kept as JSON")
 
 
 def test_a_set_without_an_id_is_called_after_its_file(tmp_path: Path) -> None:

@@ -35,9 +35,7 @@ def test_the_name_tells_the_format(tmp_path: Path, format: str) -> None:  # noqa
 
 @pytest.mark.parametrize("format", WRITTEN)
 def test_a_format_may_be_named(tmp_path: Path, format: str) -> None:  # noqa: A002
-    path = put(tmp_path, "cases.txt" if format != "evalset" else "x.json", WRITTEN[format][1])
-    if format == "json":
-        path = put(tmp_path, "cases.json", WRITTEN[format][1])
+    path = put(tmp_path, "cases.txt", WRITTEN[format][1])
     assert read_cases(path, format=format).cases[0].input == "q"
 
 
@@ -110,6 +108,17 @@ class TestFilesThatAreNone:
 )  # fmt: skip
 def test_json_that_holds_no_cases(tmp_path: Path, name: str, text: str, problem: str) -> None:
     assert problems(put(tmp_path, name, text)) == [f"{name}{problem}"]
+
+
+@pytest.mark.parametrize("depth", [101, 400, 100_000])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("a.jsonl", '{"input": "q", "x": %s}'), ("a.json", '[{"input": "q", "x": %s}]'),
+     ("a.evalset.json", '{"eval_set_id": "x", "eval_cases": [{"eval_id": "a", "rubrics": %s}]}')],
+)  # fmt: skip
+def test_values_without_end(tmp_path: Path, name: str, text: str, depth: int) -> None:
+    (problem,) = problems(put(tmp_path, name, text % ("[" * depth + "]" * depth)))
+    assert problem.endswith(": its values are nested too deeply")
 
 
 class TestFolders:

@@ -18,7 +18,7 @@ from burnish.evaluation.datasets.converting import convert
 from burnish.evaluation.datasets.formats import read_cases, write_cases
 from tests.evaluation.dataset_files import again
 
-QUICK = settings(max_examples=20, deadline=None)
+QUICK = settings(max_examples=15, deadline=None)
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 keys = st.one_of(texts, st.sampled_from(["id", "input", "answer", "settings", "turns", "topic"]))
@@ -227,7 +227,7 @@ def raw_cases(draw: st.DrawFn, style: str) -> dict[str, Json]:
     return {**about, **named(draw, conversation_=conversation)}
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(raw_cases("both"), max_size=2, unique_by=lambda case: next(iter(case.values()))))
 def test_an_evalset_is_written_as_it_was_read(raw: list[dict[str, Json]]) -> None:
     whole = {"eval_set_id": "x", "evalCases": raw}

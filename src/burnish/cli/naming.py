@@ -4,7 +4,9 @@ import shlex
 from pathlib import Path
 
 from burnish.core.errors import RunNotFound
+from burnish.runs.header import Header
 from burnish.runs.index import find_run
+from burnish.strategies.measure import Measure
 
 
 def run_name(folder: Path) -> str:
@@ -14,3 +16,17 @@ def run_name(folder: Path) -> str:
     except RunNotFound:
         known = False
     return shlex.quote(folder.name if known else str(folder))
+
+
+def resume_command(folder: Path) -> str:
+    """The command that goes on with a run."""
+    header = Header.read(folder)
+    if header.strategy == Measure.name and header.project.file:
+        return f"burnish eval {file_name(header.project.file)} --resume {run_name(folder)}"
+    return f"burnish runs resume {run_name(folder)}"
+
+
+def file_name(path: str) -> str:
+    """A file as seen from here, ready for a shell."""
+    here, file = Path.cwd(), Path(path)
+    return shlex.quote(str(file.relative_to(here) if file.is_relative_to(here) else file))

@@ -34,18 +34,21 @@ class Progress(StrEnum):
 
 
 @contextmanager
-def view(progress: Progress, budget: Budget) -> Generator[list[Listener], None, None]:
+def view(
+    progress: Progress, budget: Budget, *, to_stderr: bool = False
+) -> Generator[list[Listener], None, None]:
     """The listeners for the chosen view."""
-    console = Console()
+    console = Console(stderr=to_stderr)
+    say = _say_aside if to_stderr else _say
     if progress is Progress.AUTO:
         progress = Progress.LIVE if console.is_interactive else Progress.LINES
     if progress is Progress.LIVE:
         with LiveView(console, budget) as live:
             yield [live]
     elif progress is Progress.LINES:
-        yield [LineView(_say, width=lambda: console.width if console.is_terminal else WIDTH)]
+        yield [LineView(say, width=lambda: console.width if console.is_terminal else WIDTH)]
     elif progress is Progress.JSON:
-        yield [NdjsonView(_say)]
+        yield [NdjsonView(say)]
     else:
         yield []
 
@@ -88,3 +91,8 @@ def _next_steps(ending: Ending) -> Iterator[str]:
 def _say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
+
+
+def _say_aside(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()

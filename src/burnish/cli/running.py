@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from burnish.cli.naming import run_name
+from burnish.cli.naming import resume_command
 from burnish.cli.progress import Progress, last_words, view
 from burnish.core.errors import ConfigError, FileTrouble, Interrupted, Problem
 from burnish.projects import LoadedProject, launch
@@ -93,7 +93,7 @@ def resumable(opened: list[Path]) -> Generator[None, None, None]:
 
 
 def _go_on(opened: list[Path]) -> str:
-    return f"go on    burnish runs resume {run_name(opened[0])}" if opened else ""
+    return f"go on    {resume_command(opened[0])}" if opened else ""
 
 
 def chosen_progress(name: str) -> Progress:

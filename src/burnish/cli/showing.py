@@ -6,12 +6,12 @@ import shutil
 import typer
 
 from burnish.cli.listing import facts
-from burnish.cli.naming import run_name
+from burnish.cli.naming import resume_command
 from burnish.cli.tables import Columns
 from burnish.core.codec import codec
 from burnish.core.errors import ConfigError, Problem
 from burnish.effects.journal_reader import EffectRow
-from burnish.reports.lines import WIDTH, describe
+from burnish.reports.lines import WIDTH, LineView
 from burnish.reports.reading import RunRecord
 from burnish.reports.trial_page import trial_page
 from burnish.reports.words import duration, shorten, spending
@@ -29,15 +29,15 @@ def print_run(name: str, *, as_json: bool) -> None:
         return
     reason = f": {run.reason}" if run.reason else ""
     typer.echo(f"{run.header.id} · {run.status}{reason}")
+    lines = LineView(typer.echo, width=_width)
     for event in run.events:
-        for line in describe(event, _width()):
-            typer.echo(line)
+        lines.event(event)
     typer.echo(f"\nspent    {spending(run.spent)} in {duration(run.active_seconds)}")
     if run.billed != run.spent:
         typer.echo(f"billed   {spending(run.billed)}")
     typer.echo(f"folder   {run.folder}")
     if run.status in {"killed", "interrupted", "failed"}:
-        typer.echo(f"go on    burnish runs resume {run_name(run.folder)}")
+        typer.echo(f"go on    {resume_command(run.folder)}")
 
 
 def print_trial(name: str, number: int, *, as_json: bool) -> None:

@@ -126,7 +126,9 @@ class Case:
         """A hash of everything an agent or a metric can see of this case."""
         data = codec(Case).encode(self)
         assert isinstance(data, dict)
-        return short_id({key: value for key, value in data.items() if key not in _ABOUT})
+        extras = {key: value for key, value in self.extras.items() if key != AS_WRITTEN}
+        seen = {key: value for key, value in data.items() if key not in _ABOUT}
+        return short_id({**seen, "extras": extras})
 
     @cached_property
     def question_id(self) -> str:
@@ -148,7 +150,9 @@ class Case:
         return cls(name=name, turns=(Turn(input=input, expected=expected),))
 
 
-_ABOUT = ("name", "labels")
+AS_WRITTEN = "as_written"
+"""The extra that keeps how a file spells a case; it says nothing that the case does not."""
+_ABOUT = ("name", "labels", "extras")
 """What is said about a case, rather than in it."""
 
 

@@ -80,7 +80,7 @@ class ClientModel(Model[None]):
 _PROFILE = ModelProfile(
     supports_json_schema_output=True,
     supports_tools=True,
-    # Otherwise a sentence about tags joins the instructions, and what is tuned is not what is asked.
+    # Otherwise pydantic-ai adds a sentence of its own to the instructions that are tuned.
     supports_inline_system_prompts=True,
 )
 

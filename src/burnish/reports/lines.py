@@ -22,6 +22,7 @@ from burnish.reports.words import (
 from burnish.runs.driving import SealedResult
 from burnish.runs.events import Event, Tick
 from burnish.runs.standing import BASELINE
+from burnish.strategies.measure import Measure
 
 WIDTH = 100
 
@@ -34,18 +35,45 @@ class LineView:
     ) -> None:
         self._write = write
         self._width = width
+        self._measuring = False
 
     def event(self, event: Event) -> None:
         """Print what an event means to a person, if anything."""
-        for line in describe(event, self._width()):
+        self._measuring = self._measuring or begins_measuring(event)
+        for line in describe(event, self._width(), measuring=self._measuring):
             self._write(line)
 
     def tick(self, tick: Tick) -> None:
         """Cases are too many for lines."""
 
 
-def describe(event: Event, width: int) -> list[str]:
-    """The lines for an event."""
+def begins_measuring(event: Event) -> bool:
+    """Whether a run begins that only measures: it has no splits, no loss and no trials."""
+    started = event.kind in {"run_started", "run_resumed"}
+    return started and event.data.get("strategy") == Measure.name
+
+
+def describe(event: Event, width: int, *, measuring: bool = False) -> list[str]:
+    """The lines for an event; `measuring` says that the run only measures."""
+    return _of_measuring(event, width) if measuring else _of_search(event, width)
+
+
+def _of_measuring(event: Event, width: int) -> list[str]:
+    data = event.data
+    match event.kind:
+        case "run_started":
+            return [_measured(data)]
+        case "run_resumed":
+            return [_measured(data), "going on; nothing is paid twice"]
+        case "stopping":
+            return ["stopping; once more stops at once"]
+        case "warning":
+            return _of_search(event, width)
+        case _:
+            return []
+
+
+def _of_search(event: Event, width: int) -> list[str]:
     data = event.data
     match event.kind:
         case "run_started":
@@ -118,9 +146,18 @@ def _baseline(data: Mapping[str, Json]) -> str:
     return f"{'baseline':<28}{loss}   hold {number(data.get('holdout'))}"
 
 
-def _beginning(data: Mapping[str, Json]) -> str:
+def _measured(data: Mapping[str, Json]) -> str:
+    cases = _sizes(data).get(Split.TRAIN.value)
+    return f"{data.get('target')} · {counted(cases if isinstance(cases, int) else 0, 'case')}"
+
+
+def _sizes(data: Mapping[str, Json]) -> Mapping[str, Json]:
     cases = data.get("cases")
-    known = cases if isinstance(cases, dict) else {}
+    return cases if isinstance(cases, dict) else {}
+
+
+def _beginning(data: Mapping[str, Json]) -> str:
+    known = _sizes(data)
     sizes = [f"{split.value} {known[split.value]}" for split in Split if split.value in known]
     return f"{data.get('target')} · {data.get('strategy')} · {', '.join(sizes)} cases"
 

@@ -14,7 +14,7 @@ from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.core.money import NOTHING, Spend
 from burnish.effects.budget import Budget
-from burnish.reports.lines import LineView
+from burnish.reports.lines import LineView, begins_measuring
 from burnish.reports.words import duration, number, spending
 from burnish.runs.events import Event, Tick
 
@@ -31,6 +31,7 @@ class LiveView:
         self._lines = LineView(self._print, width=lambda: console.width)
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._doing = "starting"
+        self._measuring = False
         self._tick: Tick | None = None
         self._best: Json = None
         self._trials = 0
@@ -53,6 +54,7 @@ class LiveView:
     def event(self, event: Event) -> None:
         """Print the event's line and remember what the panel shows."""
         data = event.data
+        self._measuring = self._measuring or begins_measuring(event)
         if event.kind == "run_resumed":
             self._trials = max(0, _whole(data.get("trials_recorded")) - 1)
         if event.kind == "phase_started":
@@ -68,16 +70,17 @@ class LiveView:
 
     def tick(self, tick: Tick) -> None:
         """Move the bar."""
-        self._tick, self._spent = tick, tick.spent
+        # A measurement is one block, and only counts as spent once it is used: at its end.
+        self._tick, self._spent = tick, tick.billed if self._measuring else tick.spent
         self._seconds = tick.active_seconds
         self._draw(now=tick.done == tick.total)
 
     def panel(self) -> Group:
         """What is shown below the lines."""
+        best = () if self._measuring else (("best score ", "dim"), f"{number(self._best)}  ")
         shown = Text.assemble(
-            ("best score ", "dim"),
-            number(self._best),
-            ("  spent ", "dim"),
+            *best,
+            ("spent ", "dim"),
             spending(self._spent, tokens=False),
             ("  time ", "dim"),
             duration(self._seconds),
@@ -88,15 +91,21 @@ class LiveView:
         return Group(self._evaluation(), self._limits(), shown)
 
     def _evaluation(self) -> Table:
-        tick = self._tick
+        tick, doing = self._tick, Text(self._what(), style="cyan")
         if tick is None:
-            return _row(Text(f"{self._doing} · thinking", style="cyan"))
-        sealed = tick.split is Split.TEST
-        doing = "sealed test" if sealed else f"{self._doing} · {tick.split.value}"
+            return _row(doing)
         troubles = f" {tick.failed} failed" if tick.failed else ""
         troubles += f" {tick.missing} missing" if tick.missing else ""
         bar = ProgressBar(total=tick.total, completed=tick.done, width=2 * _BAR)
-        return _row(Text(doing, style="cyan"), bar, Text(f"{tick.done}/{tick.total}{troubles}"))
+        return _row(doing, bar, Text(f"{tick.done}/{tick.total}{troubles}"))
+
+    def _what(self) -> str:
+        if self._measuring:
+            return "measuring"
+        if self._tick is None:
+            return f"{self._doing} · thinking"
+        sealed = self._tick.split is Split.TEST
+        return "sealed test" if sealed else f"{self._doing} · {self._tick.split.value}"
 
     def _limits(self) -> Table | Text:
         used = {
@@ -126,7 +135,13 @@ class LiveView:
         }
 
     def _time_left(self) -> str:
-        """Until the tightest limit, at the pace so far. The run may well end sooner."""
+        """Until the tightest limit, at the pace so far. The run may well end sooner.
+
+        A measurement ends with its last case, and its pace is that of its cases.
+        """
+        if self._measuring and self._tick is not None and self._tick.done:
+            tick = self._tick
+            return f"~{duration(self._seconds * (tick.total - tick.done) / tick.done)}"
         used = max((1 - left for left in self._left().values()), default=0.0)
         if used <= 0:
             return "—"

@@ -6,19 +6,21 @@ from pathlib import Path
 
 from burnish.core.candidates import diff
 from burnish.core.trials import SplitResult, TrialRow
+from burnish.reports.eval_page import measurement_page
 from burnish.reports.reading import RunRecord, loss_of, result_of
 from burnish.reports.words import (
+    cell,
     counted,
     duration,
     number,
     sealed_words,
-    shorten,
     sparkline,
     spending,
     visible,
 )
 from burnish.runs.directory import BEST, CANDIDATES
 from burnish.runs.standing import BASELINE
+from burnish.strategies.measure import Measure
 from burnish.system import write_atomic
 
 NAME = "report.md"
@@ -34,6 +36,8 @@ def write_report(folder: Path) -> Path:
 
 def render(run: RunRecord) -> str:
     """The report as Markdown."""
+    if run.header.strategy == Measure.name:
+        return measurement_page(run)
     parts = (
         _headline(run),
         _summary(run),
@@ -64,7 +68,7 @@ def _headline(run: RunRecord) -> Iterator[str]:
 def _summary(run: RunRecord) -> Iterator[str]:
     yield "| | |"
     yield "|---|---|"
-    reason = f" ({_cell(run.reason, 160)})" if run.reason else ""
+    reason = f" ({cell(run.reason, 160)})" if run.reason else ""
     yield f"| status | {run.status}{reason} |"
     for split in _SPLITS:
         before, after = (number(loss_of(row, split)) for row in (run.baseline, run.best))
@@ -104,7 +108,7 @@ def _attribution(run: RunRecord) -> Iterator[str]:
         won = [gains[row.number] for row in rows if row.trial.accepted]
         known = [gain for gain in won if gain is not None]
         told = number(sum(known, 0.0)) if len(known) == len(won) else "—"
-        yield f"| {cycle} | {_cell(phase, 40)} | {len(rows)} | {len(won)} | {told} |"
+        yield f"| {cycle} | {cell(phase, 40)} | {len(rows)} | {len(won)} | {told} |"
 
 
 def _metrics(run: RunRecord) -> Iterator[str]:
@@ -113,7 +117,7 @@ def _metrics(run: RunRecord) -> Iterator[str]:
     before, after = map(_components, results)
     for metric in sorted({*before, *after}):
         values = f"{number(before.get(metric))} | {number(after.get(metric))}"
-        yield f"| {_cell(metric, 60)} | {values} |"
+        yield f"| {cell(metric, 60)} | {values} |"
     rates = [number(None if r is None else r.measurement.pass_rate) for r in results]
     yield f"| share of cases that pass | {rates[0]} | {rates[1]} |"
 
@@ -147,8 +151,8 @@ def _trials(run: RunRecord) -> Iterator[str]:
         mark = "✓ " if trial.accepted else ""
         losses = " | ".join(number(loss_of(row, split)) for split in _SPLITS)
         yield (
-            f"| {row.number} | {_cell(trial.phase, 40)} | {_cell(what, 40)} | {losses} | "
-            f"{mark}{_cell(told, 160)} |"
+            f"| {row.number} | {cell(trial.phase, 40)} | {cell(what, 40)} | {losses} | "
+            f"{mark}{cell(told, 160)} |"
         )
 
 
@@ -207,8 +211,3 @@ def _fence(lines: list[str]) -> str:
     """A fence that no line of the text can close."""
     longest = max((len(ticks) for line in lines for ticks in re.findall("`+", line)), default=0)
     return "`" * max(3, longest + 1)
-
-
-def _cell(text: str, width: int) -> str:
-    """A text that cannot break out of its cell."""
-    return shorten(text, width).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")

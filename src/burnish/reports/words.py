@@ -79,6 +79,11 @@ def shorten(text: str, width: int) -> str:
     return line if cell_len(line) <= width else f"{set_cell_size(line, max(0, width - 1))}…"
 
 
+def cell(text: str, width: int = 60) -> str:
+    """A text that cannot break out of its cell in a Markdown table."""
+    return shorten(text, width).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+
+
 def padded(text: str, width: int) -> str:
     """The text in one line of exactly so many columns."""
     return set_cell_size(shorten(text, width), width)

@@ -21,7 +21,7 @@ def read_test_cases(path: Path) -> CaseFile:
     """Read a list of test cases, `{test_cases: […]}`, or those that an agent's file names."""
     tree = read_tree(path)
     if isinstance(tree.data, dict) and CASES_FILE in tree.data:
-        return _read_named_file(tree)
+        tree = _tree_named_in(tree)
     complaints = Complaints.about(tree)
     found, at = _list_in(tree.data, complaints)
     cases = [case_of(raw, complaints, (*at, index)) for index, raw in enumerate(found)]
@@ -51,8 +51,8 @@ def _list_in(data: Json, complaints: Complaints) -> tuple[list[Json], TreePath]:
     return [], at
 
 
-def _read_named_file(tree: YamlTree) -> CaseFile:
-    """The cases of the file that an agent's file points to."""
+def _tree_named_in(tree: YamlTree) -> YamlTree:
+    """The file of cases that an agent's file names."""
     data = mapped(tree.data)
     complaints = Complaints.about(tree)
     named = data[CASES_FILE]
@@ -69,4 +69,4 @@ def _read_named_file(tree: YamlTree) -> CaseFile:
         where = f"{tree.path.name} {CASES_FILE}"
         remedy = "name the file that holds the cases"
         raise ConfigError([Problem(message=message, where=where, remedy=remedy)])
-    return read_test_cases(path)
+    return held

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from burnish.core.cases import Case
+from burnish.core.cases import AS_WRITTEN, Case
 from burnish.core.content import Json
 
-AS_WRITTEN = "as_written"
-"""The extra that keeps how something was spelled, where plain writing would spell it otherwise."""
+__all__ = ["AS_WRITTEN", "CaseFile"]
 
 
 @dataclass(frozen=True, kw_only=True)

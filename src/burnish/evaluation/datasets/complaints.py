@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from burnish.core.content import Json
-from burnish.core.errors import ConfigError, Problem
+from burnish.core.content import Json, canonical
+from burnish.core.errors import ConfigError, NotJournalable, Problem
 from burnish.system.config_faults import Fault, faults_in
 from burnish.system.config_problems import dotted, problems_of
 from burnish.system.plain_data import TreePath
@@ -17,12 +17,18 @@ M = TypeVar("M", bound=BaseModel)
 Respell = Callable[[Fault], Fault]
 
 _MOST = 100
+_DEEPEST = 100
+"""Beyond some 200 levels a case can neither be checked nor hashed."""
 _LONGEST_WITH_LINES = 500_000
 """Finding lines means parsing again, slowly: a minute for a file of ten megabytes."""
 
 
 def _as_it_is(fault: Fault) -> Fault:
     return fault
+
+
+def _no_names() -> dict[str, tuple[TreePath, int | None]]:
+    return {}
 
 
 @dataclass(kw_only=True)
@@ -32,14 +38,14 @@ class Complaints:
     source: str
     tree: YamlTree | None = None
     problems: list[Problem] = field(default_factory=list[Problem])
-    names: dict[str, str] = field(default_factory=dict[str, str])
+    names: dict[str, tuple[TreePath, int | None]] = field(default_factory=_no_names)
     """Where each name of a case was first seen."""
 
     @classmethod
     def about(cls, tree: YamlTree) -> "Complaints":
-        """About a YAML or JSON file, with lines unless it is too long to look for them."""
-        short = len(tree.text) <= _LONGEST_WITH_LINES
-        return cls(source=tree.path.name, tree=tree if short else None)
+        """About a YAML or JSON file, with lines unless it is too long or deep to look for them."""
+        small = len(tree.text) <= _LONGEST_WITH_LINES and not _is_deeper(tree.data, _DEEPEST)
+        return cls(source=tree.path.name, tree=tree if small else None)
 
     def shaped(
         self,
@@ -57,7 +63,7 @@ class Complaints:
         try:
             return model.model_validate(value)
         except ValidationError as error:
-            faults = [respell(fault) for fault in faults_in(error, value, model)]
+            faults = [respell(_plainly(fault)) for fault in faults_in(error, value, model)]
         placed = [replace(fault, path=(*at, *fault.path)) for fault in faults]
         source = f"{self.source}:{line}" if line else self.source
         self.problems += problems_of(placed, source=source, tree=self.tree)
@@ -70,13 +76,26 @@ class Complaints:
         where = self._where(at, line)
         self.problems.append(Problem(message=message, where=where, remedy=remedy))
 
+    def is_json(self, value: Json, *, at: TreePath = (), line: int | None = None) -> bool:
+        """Whether a value can be kept as JSON: NaN and half a character cannot."""
+        if _is_deeper(value, _DEEPEST):
+            self.add("its values are nested too deeply", at=at, line=line)
+            return False
+        try:
+            canonical(value)
+        except NotJournalable as error:
+            self.add(error.message, at=at, line=line, remedy=error.remedy)
+            return False
+        return True
+
     def named(self, name: str, *, at: TreePath = (), line: int | None = None) -> None:
         """Note a name of a case, and complain when it is there twice."""
         if name in self.names:
-            message = f"two cases are called {name!r}; the first is at {self.names[name]}"
+            first = self._where(*self.names[name])
+            message = f"two cases are called {name!r}; the first is at {first}"
             self.add(message, at=at, line=line, remedy="give each case a name of its own")
         elif name:
-            self.names[name] = self._where(at, line)
+            self.names[name] = (at, line)
 
     def settle(self) -> None:
         """Raise what was gathered, if anything was."""
@@ -95,6 +114,24 @@ class Complaints:
         if self.tree is None or not at:
             return None
         return self.tree.line_of(at) or self._line(at[:-1])
+
+
+def _plainly(fault: Fault) -> Fault:
+    """The fault as a model would have it, where it was found in a dataclass."""
+    error, missing = fault.errors[0].copy(), fault.errors[0]["loc"][-1:]
+    if error["type"] == "missing" and fault.path[-1:] != missing:
+        return replace(fault, path=(*fault.path, *missing))
+    if error["type"] == "unexpected_keyword_argument":
+        error["type"] = "extra_forbidden"
+        return replace(fault, errors=(error,), known_keys=())
+    return fault
+
+
+def _is_deeper(value: Json, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_is_deeper(one, levels - 1) for one in inner)
 
 
 def listed(value: Json) -> list[Json]:

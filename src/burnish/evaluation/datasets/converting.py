@@ -11,12 +11,11 @@ from burnish.evaluation.datasets.losses import loss_notes, set_loss_notes
 
 def convert(file: CaseFile, format: str) -> tuple[CaseFile, list[str]]:  # noqa: A002
     """The file in another format, and a sentence for everything that this loses."""
-    if known_format(format) == file.format:
-        return file, []
-    converted, again = in_format(file, format), FORMATS[format].again
+    converted, again = in_format(file, known_format(format)), FORMATS[format].again
     if again is not None:
         converted = replace(converted, cases=again(converted))
-    return converted, _losses(file, converted)
+    notes = _losses(file, converted)
+    return (file, []) if file.format == format and not notes else (converted, notes)
 
 
 def losses(cases: Sequence[Case], format: str) -> list[str]:  # noqa: A002

@@ -4,8 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from burnish.core.cases import Case
-from burnish.core.content import Json, canonical
-from burnish.core.errors import NotJournalable
+from burnish.core.content import Json
 from burnish.evaluation.datasets.case_files import AS_WRITTEN, CaseFile
 from burnish.evaluation.datasets.complaints import Complaints, listed
 from burnish.evaluation.datasets.evalset_cases import case_in
@@ -71,10 +70,7 @@ def evalset_in(tree: YamlTree) -> CaseFile:
 
 def case_shape(raw: Json, complaints: Complaints, at: TreePath = ()) -> EvalCaseShape | None:
     """One case, looked into; None where it has problems, which are noted."""
-    try:
-        canonical(raw)
-    except NotJournalable as error:
-        complaints.add(error.message, at=at, remedy=error.remedy)
+    if not complaints.is_json(raw, at=at):
         return None
     for path, key in spelled_twice(raw, EvalCaseShape):
         message = f"{key!r} is there twice, in two spellings"
@@ -107,7 +103,8 @@ def _set_shape(raw: Json, complaints: Complaints) -> EvalSetShape | None:
     if not isinstance(raw, dict):
         complaints.add(f"expected an EvalSet with 'eval_cases', found {shown(raw)}")
         return None
-    for _, key in spelled_twice({**raw}, EvalSetShape):
+    complaints.is_json({key: value for key, value in raw.items() if folded(key) != "evalcases"})
+    for _, key in spelled_twice(raw, EvalSetShape):
         message = f"{key!r} is there twice, in two spellings"
         complaints.add(message, at=(key,), remedy="remove one")
     return complaints.shaped(

@@ -85,7 +85,7 @@ class EvalSetShape(Shape):
     """The set around the cases, which are looked at one by one."""
 
     eval_set_id: str
-    eval_cases: list[Json]
+    eval_cases: list[object]
     app_name: str | None = None
     name: str | None = None
     description: str | None = None

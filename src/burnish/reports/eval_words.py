@@ -1,0 +1,152 @@
+"""A measurement in sentences: the verdict, the totals, a baseline, the noise."""
+
+import math
+from collections.abc import Iterator
+
+from burnish.evaluation.shares import Share
+from burnish.reports.eval_baseline import BaselineComparison, Change, MetricChange
+from burnish.reports.eval_report import EvalReport
+from burnish.reports.eval_summary import MetricSummary, Totals
+from burnish.reports.words import counted, duration, spending
+
+Line = tuple[str, str]
+"""A short label and what follows it."""
+
+
+def heading(report: EvalReport) -> str:
+    """`refunds · 16 cases × 3 repeats`."""
+    totals = report.totals
+    tries = f" × {totals.repeats} repeats" if totals.repeats > 1 else ""
+    return f"{report.about.agent} · {counted(totals.cases, 'case')}{tries}"
+
+
+def verdict(report: EvalReport) -> str:
+    """Whether the thresholds hold, in one sentence; what is missing is always said."""
+    totals = report.totals
+    lost = f"{counted(totals.missing, 'case')} {_is(totals.missing)} missing"
+    tail = _unjudged(totals)
+    if totals.failed:
+        told = f"failed: {totals.failed} of {counted(totals.cases, 'case')} {_s(totals.failed)}"
+        return f"{told}{f', and {lost}' if totals.missing else ''}{tail}"
+    if totals.missing:
+        rest = f", the other {totals.passed} pass" if totals.passed else ""
+        return f"cannot tell: {lost}{rest}{tail}"
+    if not totals.passed:
+        return "cannot tell: no metric gives a verdict on any case"
+    every = f" in all {totals.repeats} repeats" if totals.repeats > 1 else ""
+    if totals.passed == 1:
+        return f"passed: the one case with a verdict passes{every}{tail}"
+    return f"passed: all {totals.passed} cases pass{every}{tail}"
+
+
+def _unjudged(totals: Totals) -> str:
+    n = totals.unjudged
+    return f"; on {counted(n, 'case')} no metric gives a verdict" if n else ""
+
+
+def _is(n: int) -> str:
+    return "is" if n == 1 else "are"
+
+
+def _s(n: int) -> str:
+    return "fails" if n == 1 else "fail"
+
+
+def totals_lines(report: EvalReport) -> Iterator[Line]:
+    """Counts, rates, latency, money."""
+    totals = report.totals
+    yield "cases", _counts(totals)
+    if totals.pass_rate is not None:
+        yield "passing", _passing(totals.pass_rate, totals)
+    if totals.tries is not None and totals.tries.one is not None:
+        rates, k = totals.tries, totals.tries.k
+        told = f"a run passes {two(rates.one)}, one of {k} does {two(rates.any_of_k)} (pass@{k})"
+        yield "repeats", f"{told}, all {k} do {two(rates.all_of_k)} (pass^{k})"
+    if totals.crashed:
+        yield "crashed", f"{counted(totals.crashed, 'case')}: the agent itself failed, which is 0"
+    if totals.missing:
+        yield "missing", f"{counted(totals.missing, 'case')}: in no mean, and never a 0"
+    if totals.seconds_p50 is not None and totals.seconds_p95 is not None:
+        p50, p95 = duration(totals.seconds_p50), duration(totals.seconds_p95)
+        yield "latency", f"p50 {p50}, p95 {p95} a case"
+    yield "spent", spending(totals.spent)
+    if totals.billed != totals.spent:
+        yield "billed", f"{spending(totals.billed)}, with calls that were lost or not used"
+
+
+def _counts(totals: Totals) -> str:
+    named = (
+        (totals.passed, "passed"),
+        (totals.failed, "failed"),
+        (totals.missing, "missing"),
+        (totals.unjudged, "without a verdict"),
+    )
+    told = ", ".join(f"{n:,} {word}" for n, word in named if n or word == "passed")
+    return f"{told}, of {totals.cases:,}"
+
+
+def _passing(share: Share, totals: Totals) -> str:
+    of = "" if share.of == totals.cases else f" of the {share.of:,} with a verdict"
+    every = f" in all {totals.repeats} repeats" if totals.repeats > 1 else ""
+    return f"{share}{of}{every}"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """`[0.64, 0.97]`, or a dash."""
+    return "—" if low is None or high is None else f"[{low:z.2f}, {high:z.2f}]"
+
+
+def metric_cells(each: MetricSummary) -> tuple[str, str, str, str, str]:
+    """A metric in a table: mean, interval, threshold, passing, missing."""
+    passed = "—" if each.passed is None else f"{each.passed.count} of {each.passed.of}"
+    bar = "—" if each.threshold is None else f"{each.threshold:g}"
+    lost = f"{each.missing} of {each.cases + each.missing}" if each.missing else ""
+    return two(each.mean), interval(each.low, each.high), bar, passed, lost
+
+
+def two(value: float | None) -> str:
+    """Two decimals, or a dash."""
+    return "—" if value is None else f"{value:z.2f}"
+
+
+_CHANGES = (
+    Change.NEW_PASS,
+    Change.NEW_FAIL,
+    Change.UP,
+    Change.DOWN,
+    Change.UNCHANGED,
+    Change.CANNOT_TELL,
+    Change.REWRITTEN,
+    Change.ONLY_HERE,
+    Change.ONLY_THERE,
+)
+
+
+def change_counts(found: BaselineComparison) -> str:
+    """`1 new pass, 2 new fail, 13 unchanged`."""
+    told = [f"{n} {kind.value}" for kind in _CHANGES if (n := found.counts.get(kind, 0))]
+    return ", ".join(told) or "no case on either side"
+
+
+def change_words(each: MetricChange) -> str:
+    """What a difference is worth."""
+    if not each.moved:
+        return "no case moved"
+    if each.distinguishable:
+        return "better" if each.difference > 0 else "worse"
+    moved = f"{counted(each.moved, 'case')} moved"
+    return f"{moved}: could be chance"
+
+
+def repeats_note(found: BaselineComparison) -> str:
+    """Said where the two sides were repeated differently."""
+    before, now = found.repeats
+    if before == now or not before:
+        return ""
+    told = f"the baseline had {counted(before, 'repeat')}, this has {now}"
+    return f"{told}: the more repeats, the harder it is to pass them all"
+
+
+def can_show(value: float | None) -> str:
+    """The smallest difference, or that there is none."""
+    return "nothing" if value is None or not math.isfinite(value) else f"{value:.2f}"

@@ -1,0 +1,111 @@
+"""Messages to and from pydantic-ai: what a case says, and the steps its answers were made in."""
+
+import base64
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pydantic_ai.messages import (
+    BinaryContent,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    SystemPromptPart,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserContent,
+    UserPromptPart,
+)
+
+from burnish.core.content import Json
+from burnish.core.messages import Image, Message
+from burnish.core.outcomes import Step, ToolCall
+from burnish.core.surfaces import Demonstration
+from burnish.models.calling import Priced
+
+
+def opening(
+    demonstrations: Sequence[Demonstration], history: Sequence[Message]
+) -> list[ModelMessage]:
+    """What stands before the first turn: worked examples, then what was said already."""
+    shown: list[Message] = []
+    for demo in demonstrations:
+        shown.append(Message(role="user", content=demo.input))
+        shown.append(Message(role="assistant", content=demo.output))
+    return [_message(said) for said in (*shown, *history)]
+
+
+def _message(said: Message) -> ModelMessage:
+    if said.role == "assistant":
+        uses = [ToolCallPart(use.name, dict(use.arguments), use.id) for use in said.uses]
+        texts = [TextPart(said.content)] if said.content or not uses else []
+        return ModelResponse(parts=[*texts, *uses])
+    if said.role == "tool":
+        return ModelRequest(parts=[ToolReturnPart(said.tool, said.content, said.answers)])
+    kind = SystemPromptPart if said.role == "system" else UserPromptPart
+    return ModelRequest(parts=[kind(said.content)])
+
+
+def prompt(said: str, texts: Sequence[str], images: Sequence[Image]) -> str | list[UserContent]:
+    """What is said to the agent, with the files that go with it."""
+    whole = "\n\n".join([said, *texts])
+    pictures = [
+        BinaryContent(base64.b64decode(image.base64), media_type=image.media_type)
+        for image in images
+    ]
+    return [whole, *pictures] if pictures else whole
+
+
+def steps(
+    messages: Sequence[ModelMessage],
+    replies: Sequence[Priced],
+    calls: Sequence[ToolCall],
+    *,
+    node: str,
+    turn: int,
+    surfaces: tuple[str, ...],
+    first: int,
+) -> tuple[Step, ...]:
+    """One step for each answer of the model, with the tools it asked for."""
+    used = {call.id: call for call in calls}
+    found: list[Step] = []
+    answers = iter(replies)
+    for before, message in _answers(messages):
+        priced = next(answers, None)
+        asked = [p.tool_call_id for p in message.parts if isinstance(p, ToolCallPart)]
+        number = first + len(found)
+        found.append(
+            Step(
+                id=f"step-{number}",
+                node=node,
+                turn=turn,
+                predecessors=(f"step-{number - 1}",) if number else (),
+                surfaces=surfaces,
+                input=before,
+                output="".join(p.content for p in message.parts if isinstance(p, TextPart)),
+                tools=tuple(used[name] for name in asked if name in used),
+                usage=priced.reply.usage if priced else Step(id="", node="").usage,
+                seconds=priced.reply.seconds if priced else 0.0,
+            )
+        )
+    return tuple(found)
+
+
+def _answers(messages: Sequence[ModelMessage]) -> Iterator[tuple[Json, ModelResponse]]:
+    """Each answer, with what was said to the model right before it."""
+    said: Json = None
+    for message in messages:
+        if isinstance(message, ModelResponse):
+            yield said, message
+        else:
+            said = "\n".join(filter(None, map(_words, message.parts)))
+
+
+def _words(part: Any) -> str:
+    if isinstance(part, ToolReturnPart):
+        told: str = part.model_response_str()
+        return f"{part.tool_name}: {told}"
+    if isinstance(part, UserPromptPart):
+        pieces = [part.content] if isinstance(part.content, str) else part.content
+        return "\n".join(piece for piece in pieces if isinstance(piece, str))
+    return ""

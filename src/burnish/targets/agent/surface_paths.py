@@ -1,0 +1,122 @@
+"""Paths to fields of an agent file: `tools[name=archive].top_k`, `model.temperature`."""
+
+import difflib
+import re
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from pydantic import BaseModel
+
+from burnish.core.errors import ConfigError, Problem
+
+INSTRUCTIONS = ("instructions", "instructions.inline", "instructions.file")
+"""All three mean the text of the instructions, wherever it stands."""
+DEMONSTRATIONS = "demonstrations"
+
+_STEP = re.compile(r"\.?([A-Za-z_]\w*)|\[(\d+)\]|\[([A-Za-z_]\w*)=([^\]]+)\]")
+
+
+@dataclass(frozen=True)
+class Named:
+    """The item of a list that has this value under this key."""
+
+    key: str
+    value: str
+
+
+Step: TypeAlias = str | int | Named
+
+
+def parse_path(path: str) -> tuple[Step, ...]:
+    """The steps of a path."""
+    steps: list[Step] = []
+    at = 0
+    while at < len(path):
+        found = _STEP.match(path, at)
+        if found is None or (not steps and path[at] in ".["):
+            raise _wrong(path, "not a path; write it like tools[name=archive].top_k")
+        name, index, key, value = found.groups()
+        steps.append(name or (int(index) if index else Named(key, value.strip("'\""))))
+        at = found.end()
+    if not steps:
+        raise _wrong(path, "the path is empty")
+    return tuple(steps)
+
+
+def is_instructions(path: str) -> bool:
+    """Whether the path means the text of the instructions."""
+    return path in INSTRUCTIONS
+
+
+def value_at(block: BaseModel, path: str) -> Any:
+    """The value in a validated file, its default where the file does not say."""
+    node: Any = block
+    for step in parse_path(path):
+        node = _below(node, step, path)
+    return node
+
+
+def put_at(root: MutableMapping[str, Any], path: str, value: Any) -> None:
+    """Set a value in the file's tree; blocks that are not there yet are made."""
+    node: Any = root
+    *way, last = parse_path(path)
+    for step in way:
+        node = _into(node, step, path)
+    if isinstance(last, Named):
+        raise _wrong(path, "a path ends in a field")
+    node[last] = value
+
+
+def _into(node: Any, step: Step, path: str) -> Any:
+    if isinstance(step, Named):
+        return _item(node, step, path)
+    if isinstance(step, str) and isinstance(node, MutableMapping):
+        mapping = cast("MutableMapping[str, Any]", node)
+        return mapping.setdefault(step, {})
+    return node[step]
+
+
+def _below(node: Any, step: Step, path: str) -> Any:
+    if isinstance(step, Named):
+        return _item(node, step, path)
+    if isinstance(step, int):
+        items = cast("Sequence[Any]", node if isinstance(node, list) else [])
+        if step >= len(items):
+            raise _wrong(path, f"there is no item {step}")
+        return items[step]
+    if isinstance(node, BaseModel) and step in type(node).model_fields:
+        return getattr(node, step)
+    if isinstance(node, Mapping) and step in node:
+        return cast("Mapping[str, Any]", node)[step]
+    raise _wrong(path, f"there is no '{step}'", _near(step, node))
+
+
+def _item(node: Any, step: Named, path: str) -> Any:
+    items = cast("list[Any]", node) if isinstance(node, list) else []
+    names = [_field(item, step.key) for item in items]
+    if step.value not in names:
+        known = ", ".join(str(name) for name in names) or "none"
+        raise _wrong(path, f"nothing has {step.key} '{step.value}'", f"there are: {known}")
+    return items[names.index(step.value)]
+
+
+def _field(item: Any, key: str) -> Any:
+    if isinstance(item, Mapping):
+        return cast("Mapping[str, Any]", item).get(key)
+    return getattr(item, key, None)
+
+
+def _near(step: str, node: Any) -> str:
+    if isinstance(node, BaseModel):
+        known = list(type(node).model_fields)
+    else:
+        known = list(cast("Mapping[str, Any]", node)) if isinstance(node, Mapping) else []
+    near = difflib.get_close_matches(step, known, n=1)
+    if near:
+        return f"did you mean '{near[0]}'?"
+    return f"there are: {', '.join(known)}" if known else ""
+
+
+def _wrong(path: str, message: str, remedy: str = "") -> ConfigError:
+    return ConfigError([Problem(where=path, message=message, remedy=remedy)])

@@ -1,0 +1,183 @@
+"""An agent file as a target: surfaces by path, candidates by editing, runs by pydantic-ai."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from burnish.core.candidates import Candidate, Origin
+from burnish.core.cases import Case
+from burnish.core.content import Json
+from burnish.core.effects import Effects, Receipt
+from burnish.core.errors import ConfigError, Problem
+from burnish.core.money import Spend
+from burnish.core.outcomes import Outcome
+from burnish.core.protocols import Description, Role
+from burnish.core.surfaces import Demonstration, Surface, Value
+from burnish.evaluation.simulation import DEFAULT_TURNS, NextRemark, TalkSoFar
+from burnish.models.calling import ModelClient
+from burnish.models.factory import Models
+from burnish.models.references import ModelSettings
+from burnish.models.troubles import ModelRefused
+from burnish.targets.agent.blocks import AgentBlock
+from burnish.targets.agent.editing import edit
+from burnish.targets.agent.exporting import export_agent
+from burnish.targets.agent.loading import LoadedAgent, response_schema
+from burnish.targets.agent.searching import SearchTools
+from burnish.targets.agent.surface_paths import DEMONSTRATIONS, is_instructions, value_at
+
+if TYPE_CHECKING:
+    from burnish.targets.agent.running import AgentParts
+
+_KEPT = 16
+"""Candidates whose agents are kept ready."""
+_NOT_THE_AGENT = ("evaluations", "test_cases", "test_cases_file", "execution", "author",
+                  "observability", "deployment", "claude", "openai", "description")  # fmt: skip
+
+
+class AgentTarget:
+    """An agent as its file describes it."""
+
+    leaf = False
+
+    def __init__(
+        self,
+        agent: LoadedAgent,
+        models: Models,
+        *,
+        surfaces: Sequence[Surface] = (),
+        search: SearchTools | None = None,
+        user: Role[TalkSoFar, NextRemark] | None = None,
+    ) -> None:
+        from burnish.targets.agent.toolbox import Toolbox
+
+        self.agent = agent
+        self._models = models
+        self._surfaces = tuple(surfaces)
+        self._user = user
+        self._toolbox: Toolbox = Toolbox(agent, search or SearchTools(agent, models))
+        self._ready: OrderedDict[str, AgentParts] = OrderedDict()
+        self._making = asyncio.Lock()
+        self.client = client_for(models, agent.block)
+
+    @property
+    def description(self) -> Description:
+        """The file without what does not concern the agent, and hashes of the files it names."""
+        about = {key: value for key, value in self.agent.data.items() if key not in _NOT_THE_AGENT}
+        contents: dict[str, Json] = {**self.agent.contents}
+        config: dict[str, Json] = {"agent": about, "contents": contents}
+        return Description(kind="agent", config=config)
+
+    @property
+    def surfaces(self) -> Sequence[Surface]:
+        """What may be edited."""
+        return self._surfaces
+
+    @property
+    def baseline(self) -> Candidate:
+        """The values the file has now."""
+        values = {surface.id: self._now(surface.id) for surface in self._surfaces}
+        return Candidate(values=values, origin=Origin(kind="baseline"))
+
+    def check(self, candidate: Candidate) -> Sequence[Problem]:
+        """Whether the file still loads with these values in it."""
+        try:
+            edit(self.agent, candidate.values)
+        except ConfigError as error:
+            return error.problems
+        return ()
+
+    async def run(
+        self, candidate: Candidate, case: Case, *, draw: int, effects: Effects
+    ) -> Receipt[Outcome]:
+        """Have the case's conversation with the agent."""
+        from burnish.targets.agent.running import run_case
+
+        parts = await self._parts(candidate)
+        outcome = await run_case(parts, case, draw=draw, effects=effects)
+        return Receipt(value=outcome, missing=outcome.missing)
+
+    def estimate(self, case: Case) -> Spend:
+        """One call a turn, as well as can be told: tools may take more."""
+        turns = len(case.turns)
+        if case.scenario is not None:
+            turns = case.scenario.max_turns or DEFAULT_TURNS
+        return self.client.estimate().times(turns)
+
+    def export(self, candidate: Candidate, home: Path) -> Mapping[str, bytes]:
+        """The agent file with these values in it, so that it loads from `home`."""
+        return export_agent(self.agent, edit(self.agent, candidate.values), home)
+
+    async def close(self) -> None:
+        """Stop the servers of its tools."""
+        self._ready.clear()
+        await self._toolbox.close()
+
+    def _now(self, path: str) -> Value:
+        if is_instructions(path):
+            return self.agent.instructions.text
+        if path == DEMONSTRATIONS:
+            return demonstrations_of(self.agent.block)
+        return cast("Value", value_at(self.agent.block, path))
+
+    async def _parts(self, candidate: Candidate) -> "AgentParts":
+        """The agent of a candidate, made once while it is in use."""
+        async with self._making:
+            if candidate.id not in self._ready:
+                self._ready[candidate.id] = await self._make(candidate)
+            self._ready.move_to_end(candidate.id)
+            while len(self._ready) > _KEPT:
+                self._ready.popitem(last=False)
+            return self._ready[candidate.id]
+
+    async def _make(self, candidate: Candidate) -> "AgentParts":
+        from burnish.targets.agent.running import AgentParts
+
+        edited = edit(self.agent, candidate.values)
+        demos = edited.demonstrations
+        return AgentParts(
+            name=edited.block.name,
+            instructions=edited.instructions,
+            client=client_for(self._models, edited.block),
+            toolsets=await self._toolbox.toolsets(edited.block.tools),
+            folder=self.agent.folder,
+            surfaces=tuple(surface.id for surface in self._surfaces),
+            schema=response_schema(self.agent, edited.block),
+            demonstrations=demonstrations_of(edited.block) if demos is None else demos,
+            user=self._user,
+        )
+
+
+def demonstrations_of(block: AgentBlock) -> tuple[Demonstration, ...]:
+    """The worked examples of a file."""
+    return tuple(
+        Demonstration(input=demo.input, output=demo.output, case=demo.case)
+        for demo in block.demonstrations
+    )
+
+
+def client_for(models: Models, block: AgentBlock) -> ModelClient:
+    """The agent's model. A temperature that only the defaults ask for gives way where a model
+    takes none."""
+    ref = block.model.reference()
+    ref = replace(ref, settings=replace(ref.settings, timeout=block.execution.llm_timeout))
+    client = models.client(ref)
+    if "temperature" in block.model.model_fields_set:
+        return client
+    try:
+        client.check()
+    except ModelRefused:
+        settings: ModelSettings = replace(ref.settings, temperature=None)
+        bare = models.client(replace(ref, settings=settings))
+        return bare if _answers(bare) else client
+    return client
+
+
+def _answers(client: ModelClient) -> bool:
+    try:
+        client.check()
+    except ModelRefused:
+        return False
+    return True

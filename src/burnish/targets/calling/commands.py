@@ -1,0 +1,177 @@
+"""An agent that is a command: one process a turn, without a shell."""
+
+import asyncio
+import json
+import os
+import re
+import shutil
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from burnish.core.content import Json
+from burnish.core.errors import ConfigError, Problem
+from burnish.core.outcomes import Outcome
+from burnish.core.protocols import Description
+from burnish.evaluation.matching.json_paths import path_problem
+from burnish.system import ChildProcesses, expand_variables
+from burnish.system.driver_processes import own_children
+from burnish.system.state_folder import state_folder
+from burnish.targets.calling.answers import AgentUnreachable, failed, of_text
+from burnish.targets.calling.pipes import LONGEST_OUTPUT, Ran, talk_to
+from burnish.targets.calling.secrets import hidden, written_out
+from burnish.targets.calling.talks import Reply, Said
+from burnish.targets.calling.target import CallingTarget
+
+InputWay: TypeAlias = Literal["stdin", "argument", "json"]
+
+TEMPORARY_FAILURE = 75
+"""The exit code by which a command says that it is worth trying again (EX_TEMPFAIL)."""
+_PLACE = re.compile(r"\{(input|session)\}")
+_LONGEST_ARGUMENT = 100_000
+"""Systems differ; Linux takes 128 kB for one argument."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandTarget(CallingTarget):
+    """Starts a program for each turn; what it writes to stdout is the reply.
+
+    `{input}` and `{session}` in its arguments are filled in. `${VAR}` in `env` is expanded when
+    a process is started, and kept nowhere.
+    """
+
+    command: Sequence[str]
+    input: InputWay | None = None
+    """How it gets what is asked: None is `argument` where an argument says {input}, else stdin."""
+    cwd: Path | None = None
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    response_path: str = ""
+    """Where in the JSON on stdout the reply stands; empty takes all of stdout."""
+    timeout: float = 60.0
+    """Seconds for one turn; past them it is the agent that was too slow."""
+    processes: Path | None = None
+    """Where running processes are on record; None takes the user's state folder."""
+
+    @property
+    def description(self) -> Description:
+        """What is started and how, `${VAR}` unexpanded. What the program is made of is not seen."""
+        config: dict[str, Json] = {
+            "command": list(self.command),
+            "input": self.way,
+            "env": dict(self.env),
+            "response_path": self.response_path,
+            "timeout": self.timeout,
+        }
+        return self._described("command", config)
+
+    @property
+    def way(self) -> InputWay:
+        """How the input gets there."""
+        return self.input or ("argument" if "input" in self._places else "stdin")
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a process is told what was said, or which conversation this is."""
+        return self.way == "json" or "session" in self._places
+
+    @property
+    def _places(self) -> set[str]:
+        return {name for part in self.command for name in _PLACE.findall(part)}
+
+    @cached_property
+    def _children(self) -> ChildProcesses:
+        return own_children(self.processes or state_folder() / "processes")
+
+    def problems(self) -> Sequence[Problem]:
+        """What is wrong with the settings, each with the setting it is about."""
+        found: list[Problem] = []
+        if self.way == "argument" and "input" not in self._places:
+            remedy = "put {input} into an argument, or give the input on stdin"
+            found.append(Problem(where="command", message="no {input} in it", remedy=remedy))
+        if self.response_path and (told := path_problem(self.response_path)):
+            found.append(Problem(where="response_path", message=told))
+        found += [
+            Problem(where=f"env.{name}", message=message, remedy="write it as ${NAME}")
+            for name, value in self.env.items()
+            if (message := written_out(name, value))
+        ]
+        return [*found, *self._unready()]
+
+    def _unready(self) -> list[Problem]:
+        try:
+            environ = self._environ()
+        except ConfigError as error:
+            return [Problem(where="env", message=p.message, remedy=p.remedy)
+                    for p in error.problems]  # fmt: skip
+        if self.cwd is not None and not self.cwd.is_dir():
+            return [Problem(where="cwd", message=f"there is no folder {self.cwd}")]
+        if _found(self.command[0], self.cwd, environ) is None:
+            message = f"there is no program '{self.command[0]}'"
+            remedy = "name a program on the PATH, or a path to one; there is no shell"
+            return [Problem(where="command", message=message, remedy=remedy)]
+        return []
+
+    def _environ(self) -> dict[str, str]:
+        own = {name: expand_variables(value, os.environ) for name, value in self.env.items()}
+        return {**os.environ, **own}
+
+    @asynccontextmanager
+    async def conversation(self) -> AsyncGenerator[Reply, None]:
+        """Nothing is held open: each turn is a process."""
+        yield self._reply
+
+    async def _reply(self, said: Said) -> Outcome:
+        argv = [_filled(part, said) for part in self.command]
+        if any(len(part.encode()) > _LONGEST_ARGUMENT for part in argv):
+            told = "the input is too long for an argument: give it on stdin"
+            return failed(told, "InputTooLong")
+        ran = await self._run(argv, self._stdin(said))
+        if ran.too_long:
+            return failed(f"the command wrote more than {LONGEST_OUTPUT} bytes", "TooLong")
+        if ran.code == 0:
+            return of_text(ran.stdout.rstrip("\r\n"), self.response_path)
+        secrets = (expand_variables(value, os.environ) for value in self.env.values())
+        said_last = hidden(ran.stderr, secrets)
+        told = f"the command ended with {_how(ran.code)}{f': {said_last}' if said_last else ''}"
+        if ran.code == TEMPORARY_FAILURE:
+            raise AgentUnreachable(told)
+        return failed(told, "ExitCode")
+
+    async def _run(self, argv: Sequence[str], stdin: bytes) -> Ran:
+        children, pipe = self._children, asyncio.subprocess.PIPE
+        process = await children.spawn(
+            argv, cwd=self.cwd, env=self._environ(), stdin=pipe, stdout=pipe, stderr=pipe
+        )
+        try:
+            async with asyncio.timeout(self.timeout):
+                return await talk_to(process, stdin, children)
+        except TimeoutError:
+            raise TimeoutError(f"the command ran for more than {self.timeout:g} s") from None
+        finally:
+            await children.end(process, grace=0)
+
+    def _stdin(self, said: Said) -> bytes:
+        if self.way == "argument":
+            return b""
+        if self.way == "stdin":
+            return said.input.encode()
+        whole = {"input": said.input, "history": said.messages(), "session": said.session}
+        return f"{json.dumps(whole, ensure_ascii=False)}\n".encode()
+
+
+def _filled(part: str, said: Said) -> str:
+    values = {"input": said.input, "session": said.session}
+    return _PLACE.sub(lambda place: values[place[1]], part)
+
+
+def _found(program: str, cwd: Path | None, environ: Mapping[str, str]) -> str | None:
+    if os.sep in program:
+        return shutil.which(str((cwd or Path()) / program))
+    return shutil.which(program, path=environ.get("PATH"))
+
+
+def _how(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else f"signal {-code}"

@@ -1,0 +1,117 @@
+"""An agent that is a Python function, or an object for each conversation."""
+
+import inspect
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from burnish.core.content import Json
+from burnish.core.outcomes import Outcome
+from burnish.core.protocols import Description
+from burnish.system.importing import file_fingerprint, load_function
+from burnish.targets.calling.answers import failed, of_value
+from burnish.targets.calling.manners import Manner, manner_of
+from burnish.targets.calling.talks import Reply, Said
+from burnish.targets.calling.target import CallingTarget
+from burnish.targets.calling.threads import in_thread
+
+_REMEDY = (
+    "an agent is module.path:function, importable from the folder of the file that names it, "
+    "such as `async def call_agent(query: str) -> str`"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallableTarget(CallingTarget):
+    """Calls `agent(query)`.
+
+    A parameter named `history` is given what was said before, one named `session` a text that
+    only this conversation has. Something that is called without arguments, such as a class,
+    makes an agent for each conversation, which has `send(message)` or is called itself.
+    """
+
+    agent: Callable[..., Any]
+    name: str = ""
+    """What it is called; empty takes the name that it has in its module."""
+    fingerprint: str = ""
+    """A hash of its source; empty takes that of the file it stands in."""
+    manner: Manner = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "manner", manner_of(self.agent, self.name or _name(self.agent)))
+
+    @classmethod
+    def load(cls, reference: str, folder: Path, **more: Any) -> "CallableTarget":
+        """The agent that `module:function` names, with `folder` on the import path."""
+        found = load_function(reference, folder, what="agent", remedy=_REMEDY)
+        return cls(agent=found.function, name=reference, fingerprint=found.fingerprint, **more)
+
+    @property
+    def description(self) -> Description:
+        """Its name and a hash of its file; what that imports is not seen."""
+        config: dict[str, Json] = {
+            "call": self.name or _name(self.agent),
+            "source": self.fingerprint or _source(self.agent),
+        }
+        return self._described("python", config)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether it is made for each conversation, or told what was said."""
+        return self.manner.factory or self.manner.history or self.manner.session
+
+    @asynccontextmanager
+    async def conversation(self) -> AsyncGenerator[Reply, None]:
+        """The function, or an agent made for this conversation."""
+        if not self.manner.factory:
+            yield partial(_reply, self.agent, self.manner)
+            return
+        made = self.agent()
+        if inspect.isawaitable(made):
+            made = await made
+        speak = getattr(made, "send", made)
+        try:
+            yield partial(_reply, speak, manner_of(speak, f"{_name(self.agent)}()"))
+        finally:
+            await _close(made)
+
+
+async def _reply(agent: Callable[..., Any], manner: Manner, said: Said) -> Outcome:
+    told: dict[str, Any] = {}
+    if manner.history:
+        told["history"] = said.messages()
+    if manner.session:
+        told["session"] = said.session
+    call = partial(agent, said.input, **told)
+    try:
+        found = call() if manner.asynchronous else await in_thread(call)
+        if inspect.isawaitable(found):
+            found = await found
+    except SystemExit as error:
+        return failed(f"the agent ended the program: sys.exit({error.code!r})", "SystemExit")
+    return of_value(found)
+
+
+async def _close(made: object) -> None:
+    close = getattr(made, "close", None)
+    ended = close() if callable(close) else None
+    if inspect.isawaitable(ended):
+        await ended
+
+
+def _name(agent: Callable[..., Any]) -> str:
+    inner = agent.func if isinstance(agent, partial) else agent
+    named = inner if hasattr(inner, "__qualname__") else type(inner)
+    return f"{named.__module__}:{named.__qualname__}"
+
+
+def _source(agent: Callable[..., Any]) -> str:
+    inner = agent.func if isinstance(agent, partial) else agent
+    named = inner if inspect.isroutine(inner) or inspect.isclass(inner) else type(inner)
+    try:
+        return file_fingerprint(inspect.getsourcefile(named))
+    except TypeError:
+        return ""  # made in C, or typed into a console
