@@ -7,12 +7,13 @@ import tempfile
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import embedded, metrics, models, overhead, peers, startup
+from benchmarks import embedded, metrics, models, overhead, peers, retrieval, startup
 from benchmarks.figures import Figure
 
 PARTS = {
     "overhead": overhead.figures,
     "metrics": metrics.figures,
+    "retrieval": retrieval.figures,
     "startup": startup.figures,
     "models": models.figures,
     "embedded": embedded.figures,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import typer
 
 from burnish.cli import data, doctor, models, optimize, roles, runs
+from burnish.cli import eval as measuring
 from burnish.core.errors import BurnishError, Interrupted
 from burnish.version import VERSION
 
@@ -32,6 +33,8 @@ def _top(version: bool = typer.Option(False, "--version", help="Print the versio
 
 
 app.command("optimize", rich_help_panel="Make it better")(optimize.optimize)
+app.command("eval", cls=measuring.EvalCommand, rich_help_panel="Measure it")(measuring.evaluate)
+app.add_typer(measuring.test, name="test", rich_help_panel="Measure it")
 app.add_typer(data.app, name="data", rich_help_panel="Measure it")
 app.add_typer(runs.app, name="runs", rich_help_panel="Look back")
 app.add_typer(models.app, name="models", rich_help_panel="Set up")
@@ -73,13 +76,17 @@ def _complain(message: str, code: int) -> int:
 
 
 def _refuse(error: typer.TyperException) -> int:
-    """A command line that makes no sense is an error like any other."""
+    """A command line that makes no sense is an error like any other.
+
+    A command with an exit code of its own for that says so in `usage_exit`.
+    """
     told = error.format_message()
     if not told:
         return 1
     context = getattr(error, "ctx", None)
-    command = "burnish" if context is None else context.command_path
-    return _complain(f"error: {told}\nsee `{command} --help`", 1)
+    path = "burnish" if context is None else context.command_path
+    code = 1 if context is None else getattr(context.command, "usage_exit", 1)
+    return _complain(f"error: {told}\nsee `{path} --help`", code)
 
 
 def _silence_stdout() -> None:

@@ -1,11 +1,13 @@
 """Measuring an agent: from a file to a run of the strategy `measure`, and what it found."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from burnish.core.cases import Case
 from burnish.core.evaluations import Evaluation
+from burnish.models.keys import load_dotenv
 from burnish.runs.setup import Setup
 from burnish.strategies.measure import Measure
 
@@ -20,7 +22,11 @@ class Wanted:
     repeats: int | None = None
     concurrency: int | None = None
     metrics: Sequence[str] = ()
+    """Only these, by name."""
+    metric_file: Path | None = None
+    """Metrics from here instead of from where the agent says."""
     judge: str | None = None
+    """A model: who judges where a metric names nobody."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,3 +51,11 @@ class Measurement:
 
 
 Preparing = Callable[[Path, Wanted], Measurement]
+
+
+def prepare_evaluation(path: Path, wanted: Wanted) -> Measurement:
+    """What a file describes, ready to be measured: by what kind of file it is."""
+    from burnish.projects.eval_recorded import prepare_recorded
+
+    load_dotenv(path.resolve().parent, os.environ)
+    return prepare_recorded(path, wanted)

@@ -17,7 +17,7 @@ FEWEST_MOVED = 6
 class Change(StrEnum):
     """What a case did since the baseline."""
 
-    NEW_PASS = "new pass"
+    NEW_PASS = "new pass"  # noqa: S105
     NEW_FAIL = "new fail"
     UP = "up"
     """The verdict is the same, the score is higher."""

@@ -35,11 +35,14 @@ class Complaint:
     """In how many tries it happened."""
 
     @property
+    def named(self) -> str:
+        """Who complains: a metric, or what happened to the whole run."""
+        return self.metric or ("agent" if self.trouble is Trouble.CRASHED else "run")
+
+    @property
     def where(self) -> str:
         """The metric and the turn, for people."""
-        turn = "" if self.turn is None else f" turn {self.turn + 1}"
-        named = self.metric or ("agent" if self.trouble is Trouble.CRASHED else "run")
-        return f"{named}{turn}"
+        return self.named if self.turn is None else f"{self.named} turn {self.turn + 1}"
 
 
 def complaints_of(row: CaseRow) -> tuple[Complaint, ...]:
@@ -66,7 +69,7 @@ def _of_try(row: CaseRow, one: Try) -> Iterator[Complaint]:
     if not one.answered:
         crashed = one.error_kind == "agent"
         trouble = Trouble.CRASHED if crashed else Trouble.MISSING
-        expected = row.expected[-1] if row.expected else None
+        expected = _at(row.expected, -1) if crashed else None
         yield Complaint(trouble=trouble, reason=one.error, expected=expected)
         return
     for score in one.scores:

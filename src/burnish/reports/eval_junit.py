@@ -64,9 +64,7 @@ def _add_case(suite: Element, row: CaseRow, agent: str) -> None:
         SubElement(case, "system-out").text = _text("\n---\n".join(output))
 
 
-def _add_trouble(
-    case: Element, kind: str, row: CaseRow, complaints: tuple[Complaint, ...]
-) -> None:
+def _add_trouble(case: Element, kind: str, row: CaseRow, complaints: tuple[Complaint, ...]) -> None:
     """One element a case, as readers of JUnit expect; its text has everything."""
     wanted = Trouble.MISSING if row.verdict is CaseVerdict.MISSING else None
     first = next((c for c in complaints if wanted in (None, c.trouble)), None)
@@ -77,7 +75,7 @@ def _add_trouble(
 
 def _told(row: CaseRow, complaint: Complaint) -> str:
     tries = len(row.tries)
-    often = f" in {complaint.tries} of {tries} repeats" if tries > 1 else ""
+    often = f" in {complaint.tries} of {tries} repeats" if complaint.tries < tries else ""
     lines = [f"{complaint.where}: {complaint.trouble}{often}", complaint.reason]
     if complaint.expected is not None:
         lines.append(f"expected: {complaint.expected}")

@@ -68,7 +68,11 @@ def _page(report: EvalReport) -> Iterator[str]:
 def _baseline(found: BaselineComparison) -> Iterator[str]:
     yield from ("", f"## Since {cell(found.baseline) or 'the baseline'}", "")
     yield f"{change_counts(found)}."
-    yield from ("", "| metric | cases | before | after | difference | |", "|---|---|---|---|---|---|")
+    yield from (
+        "",
+        "| metric | cases | before | after | difference | |",
+        "|---|---|---|---|---|---|",
+    )
     for each in found.metrics:
         gap = f"{each.difference:+.3f} {interval(each.low, each.high)}"
         ends = f"{two(each.before)} | {two(each.after)}"

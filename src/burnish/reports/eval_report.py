@@ -114,7 +114,7 @@ class EvalReport:
         if path.is_dir() and not file.exists():
             raise _unfit(path, "there is no evaluation.json: this run measured nothing to its end")
         try:
-            data = json.loads(read_bytes(file))
+            data: Json = json.loads(read_bytes(file))
             schema = data.get("schema") if isinstance(data, dict) else None
             if isinstance(schema, int) and schema > SCHEMA:
                 raise _unfit(file, "this report was written by a newer burnish")

@@ -12,7 +12,7 @@ from burnish.core.money import to_usd
 class CaseVerdict(StrEnum):
     """What a case, or one try at it, comes to."""
 
-    PASS = "pass"
+    PASS = "pass"  # noqa: S105
     FAIL = "fail"
     MISSING = "missing"
     """A run or a score could not be had: it counts neither way."""

@@ -53,9 +53,7 @@ def _chosen(cases: Sequence[CaseRow]) -> tuple[list[CaseRow], str]:
     return sick[:ALL_SHOWN], f"  {told}{well}"
 
 
-def _fitting(
-    metrics: Sequence[str], rows: Iterable[CaseRow], room: int
-) -> tuple[list[str], int]:
+def _fitting(metrics: Sequence[str], rows: Iterable[CaseRow], room: int) -> tuple[list[str], int]:
     """The metrics there is room for, those that fail first, and how wide a column may be."""
     names = max((cell_len(metric) for metric in metrics), default=_NARROWEST)
     for each in range(max(names, _NARROWEST), _NARROWEST - 1, -1):

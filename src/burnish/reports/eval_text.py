@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Iterator
 
+from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -21,7 +22,7 @@ from burnish.reports.eval_words import (
     repeats_note,
     two,
 )
-from burnish.reports.words import counted, shorten, visible
+from burnish.reports.words import counted, shorten
 
 _SHOWN = 20
 _REASON_LINES = 4
@@ -30,42 +31,60 @@ _SHADES = {"worse": "red", "better": "green"}
 
 
 def troubles(report: EvalReport, width: int) -> Iterator[RenderableType]:
-    """Every case that does not pass: metric, turn, reason, expected and actual."""
+    """Every case that does not pass: expected and actual, then each metric with its reason."""
     sick = unwell(report.cases)
     for row in sick[:_SHOWN]:
         mark, style = MARKS[row.verdict]
-        yield Text.assemble((f"{mark} {shorten(row.case, width - 2)}", f"bold {style}"))
-        for complaint in complaints_of(row):
-            yield from _complaint(row, complaint, width)
+        yield Text(f"{mark} {shorten(row.case, width - 2)}", f"bold {style}")
+        for said, complaints in _by_exchange(row).items():
+            yield _exchange(said, complaints, len(row.tries), width)
     if len(sick) > _SHOWN:
         more = counted(len(sick) - _SHOWN, "case")
         yield Text(f"… and {more} more; --json FILE and report.md have them all", "dim")
 
 
-def _complaint(row: CaseRow, told: Complaint, width: int) -> Iterator[Text]:
-    value = f" {two(told.value)}" if told.trouble is Trouble.FAILED else f" {told.trouble}"
-    tries = len(row.tries)
-    often = f" in {told.tries} of {tries} repeats" if tries > 1 else ""
-    head = shorten(f"{told.where}{value}{often}", width - 4)
-    yield Text(f"  {head}", "yellow" if told.trouble is Trouble.MISSING else "")
-    for line in _wrapped(told.reason, width - 4):
-        yield Text(f"    {line}")
-    if told.expected is not None:
-        yield _excerpt("expected", told.expected, width)
-    if told.actual:
-        yield _excerpt("actual", told.actual, width)
+_Said = tuple[int | None, str | None, str]
+"""Turn, expected, actual."""
 
 
-def _excerpt(label: str, text: str, width: int) -> Text:
-    shown = shorten(text, width - 14) or "(empty)"
-    return Text.assemble("    ", (f"{label:<9}", "dim"), " ", shown)
+def _by_exchange(row: CaseRow) -> dict[_Said, list[Complaint]]:
+    """What several metrics say of one reply stands together."""
+    found: dict[_Said, list[Complaint]] = {}
+    for each in complaints_of(row):
+        found.setdefault((each.turn, each.expected, each.actual), []).append(each)
+    return found
 
 
-def _wrapped(text: str, width: int) -> list[str]:
-    lines = textwrap.wrap(visible(" ".join(text.split())), max(20, width))
-    if len(lines) <= _REASON_LINES:
-        return lines
-    return [*lines[: _REASON_LINES - 1], f"{lines[_REASON_LINES - 1][: max(19, width - 1)]}…"]
+def _exchange(said: _Said, complaints: list[Complaint], tries: int, width: int) -> Table:
+    turn, expected, actual = said
+    named = max(cell_len(each.named) for each in complaints)
+    label = min(max(8, named), max(10, width // 4))
+    room = width - label - 4
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, width=label + 2)
+    table.add_column(overflow="fold")
+    if turn is not None:
+        table.add_row(Text(f"  turn {turn + 1}", "dim"), "")
+    if expected is not None:
+        table.add_row(Text("  expected", "dim"), _excerpt(expected, room))
+    if complaints[0].trouble is not Trouble.CRASHED and complaints[0].metric:
+        table.add_row(Text("  actual", "dim"), _excerpt(actual, room))
+    for each in complaints:
+        shade = "yellow" if each.trouble is Trouble.MISSING else ""
+        table.add_row(
+            Text(f"  {shorten(each.named, label)}", shade), Text(_told(each, tries, room), shade)
+        )
+    return table
+
+
+def _excerpt(text: str, room: int) -> Text:
+    return Text(shorten(text, room)) if text else Text("(empty)", "dim")
+
+
+def _told(each: Complaint, tries: int, room: int) -> str:
+    value = two(each.value) if each.trouble is Trouble.FAILED else each.trouble.value
+    often = f" in {each.tries} of {tries} repeats" if each.tries < tries else ""
+    return f"{value}{often}  {shorten(each.reason, (_REASON_LINES - 1) * room)}".rstrip()
 
 
 def baseline(found: BaselineComparison, width: int) -> Iterator[RenderableType]:

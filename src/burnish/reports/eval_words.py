@@ -60,15 +60,18 @@ def totals_lines(report: EvalReport) -> Iterator[Line]:
         yield "passing", _passing(totals.pass_rate, totals)
     if totals.tries is not None and totals.tries.one is not None:
         rates, k = totals.tries, totals.tries.k
-        told = f"a run passes {two(rates.one)}, one of {k} does {two(rates.any_of_k)} (pass@{k})"
-        yield "repeats", f"{told}, all {k} do {two(rates.all_of_k)} (pass^{k})"
+        told = f"single run {two(rates.one)}, any of {k} {two(rates.any_of_k)} (pass@{k})"
+        yield "repeats", f"{told}, all of {k} {two(rates.all_of_k)} (pass^{k})"
     if totals.crashed:
-        yield "crashed", f"{counted(totals.crashed, 'case')}: the agent itself failed, which is 0"
+        told = counted(totals.crashed, "case")
+        yield "crashed", f"{told} in which the agent itself failed: 0 in every metric"
     if totals.missing:
         yield "missing", f"{counted(totals.missing, 'case')}: in no mean, and never a 0"
     if totals.seconds_p50 is not None and totals.seconds_p95 is not None:
         p50, p95 = duration(totals.seconds_p50), duration(totals.seconds_p95)
         yield "latency", f"p50 {p50}, p95 {p95} a case"
+    if totals.tokens_in or totals.tokens_out:
+        yield "tokens", f"{totals.tokens_in:,} in, {totals.tokens_out:,} out, by the agent"
     yield "spent", spending(totals.spent)
     if totals.billed != totals.spent:
         yield "billed", f"{spending(totals.billed)}, with calls that were lost or not used"

@@ -48,6 +48,8 @@ def _locate(error: ErrorDetails, data: object, model: type[BaseModel]) -> Fault:
 
 def _is_key(step: str | int, value: object, place: Place, error: ErrorDetails) -> bool:
     """Whether a step leads into the data; otherwise it names a branch of a union."""
+    if place.is_branch(step):
+        return False
     if isinstance(value, Mapping):
         return step in value or step in place.keys
     if isinstance(value, list | tuple):

@@ -29,6 +29,11 @@ class Place:
         """The place of the value under a key or an index."""
         return self.of(*(found for kind in self.types for found in _below(kind, step)))
 
+    def is_branch(self, label: str | int) -> bool:
+        """Whether a label names one of several models here, as pydantic does by their tags."""
+        models = [kind for kind in self.types if _fields(kind)]
+        return len(models) > 1 and any(_goes_by(kind, label) for kind in models)
+
     def narrowed(self, label: str | int) -> Self:
         """The place within one branch of a union, which pydantic calls by type name or tag."""
         chosen = tuple(kind for kind in self.types if _goes_by(kind, label))

@@ -87,6 +87,9 @@ class CommandTarget(CallingTarget):
 
     def problems(self) -> Sequence[Problem]:
         """What is wrong with the settings, each with the setting it is about."""
+        if not self.command:
+            remedy = "name a program and its arguments, one item each"
+            return [Problem(where="command", message="there is no command", remedy=remedy)]
         found: list[Problem] = []
         if self.way == "argument" and "input" not in self._places:
             remedy = "put {input} into an argument, or give the input on stdin"

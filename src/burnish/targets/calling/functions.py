@@ -13,7 +13,7 @@ from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Description
 from burnish.system.importing import file_fingerprint, load_function
 from burnish.targets.calling.answers import failed, of_value
-from burnish.targets.calling.manners import Manner, manner_of
+from burnish.targets.calling.manners import Manner, manner_of, speaking_manner
 from burnish.targets.calling.talks import Reply, Said
 from burnish.targets.calling.target import CallingTarget
 from burnish.targets.calling.threads import in_thread
@@ -41,6 +41,7 @@ class CallableTarget(CallingTarget):
     manner: Manner = field(init=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "manner", manner_of(self.agent, self.name or _name(self.agent)))
 
     @classmethod
@@ -74,7 +75,7 @@ class CallableTarget(CallingTarget):
             made = await made
         speak = getattr(made, "send", made)
         try:
-            yield partial(_reply, speak, manner_of(speak, f"{_name(self.agent)}()"))
+            yield partial(_reply, speak, speaking_manner(speak, f"{_name(self.agent)}()"))
         finally:
             await _close(made)
 
@@ -105,7 +106,7 @@ async def _close(made: object) -> None:
 def _name(agent: Callable[..., Any]) -> str:
     inner = agent.func if isinstance(agent, partial) else agent
     named = inner if hasattr(inner, "__qualname__") else type(inner)
-    return f"{named.__module__}:{named.__qualname__}"
+    return f"{getattr(named, '__module__', 'builtins')}:{named.__qualname__}"
 
 
 def _source(agent: Callable[..., Any]) -> str:

@@ -45,6 +45,14 @@ def manner_of(agent: object, name: str) -> Manner:
     )
 
 
+def speaking_manner(agent: object, name: str) -> Manner:
+    """How to call what was made for a conversation: it must take what is said."""
+    manner = manner_of(agent, name)
+    if manner.factory:
+        raise _wrong(name, "it takes no message")
+    return manner
+
+
 def _parameters(agent: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     try:
         return dict(inspect.signature(agent).parameters)

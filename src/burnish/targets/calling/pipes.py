@@ -29,7 +29,9 @@ async def talk_to(
 
     What it left running in its group is ended as well, so that the pipes come to an end.
     """
-    assert process.stdin and process.stdout and process.stderr
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
     async with asyncio.TaskGroup() as group:
         group.create_task(_write(process.stdin, stdin))
         said = group.create_task(_read(process.stdout, process))

@@ -36,6 +36,14 @@ class CallingTarget(ABC):
     """Who plays the user in scenarios."""
     leaf: bool = True
 
+    def __post_init__(self) -> None:
+        if found := self.problems():
+            raise ConfigError(found)
+
+    def problems(self) -> Sequence[Problem]:
+        """What is wrong with the settings, each with the setting it is about."""
+        return ()
+
     @property
     @abstractmethod
     def description(self) -> Description:

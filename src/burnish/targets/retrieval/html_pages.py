@@ -8,40 +8,9 @@ from burnish.targets.retrieval.outlines import Outline
 
 _UNSEEN = frozenset({"noscript", "script", "style", "svg", "template", "title"})
 _HEADING = re.compile(r"h[1-6]")
-_BLOCKS = frozenset(
-    [
-        "address",
-        "article",
-        "aside",
-        "blockquote",
-        "br",
-        "caption",
-        "dd",
-        "details",
-        "div",
-        "dl",
-        "dt",
-        "fieldset",
-        "figcaption",
-        "figure",
-        "footer",
-        "form",
-        "header",
-        "hr",
-        "li",
-        "main",
-        "nav",
-        "ol",
-        "p",
-        "pre",
-        "section",
-        "summary",
-        "table",
-        "tbody",
-        "thead",
-        "tr",
-        "ul",
-    ]
+_BLOCKS = re.compile(
+    r"address|article|aside|blockquote|br|caption|d[dlt]|details|div|fieldset|figcaption|figure"
+    r"|footer|form|header|hr|li|main|nav|ol|p|pre|section|summary|table|tbody|thead|tr|ul"
 )
 _CELLS = frozenset({"td", "th"})
 _MARKED = re.compile(r"<!\[(?!CDATA\[)", re.IGNORECASE)
@@ -87,7 +56,7 @@ class _Reader(HTMLParser):
         elif _HEADING.fullmatch(tag):
             self._end_block()
             self._level = int(tag[1])
-        elif tag in _BLOCKS:
+        elif _BLOCKS.fullmatch(tag):
             self._end_block()
             self._pre += tag == "pre"
         elif tag in _CELLS and self._words:
@@ -100,7 +69,7 @@ class _Reader(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if tag in self._unseen:
             del self._unseen[self._unseen.index(tag) :]
-        elif _HEADING.fullmatch(tag) or tag in _BLOCKS:
+        elif _HEADING.fullmatch(tag) or _BLOCKS.fullmatch(tag):
             self._end_block()
             self._pre = max(0, self._pre - (tag == "pre"))
 

@@ -7,7 +7,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
 
-from burnish.core.content import Json
+from burnish.core.content import Json, canonical
+from burnish.core.errors import NotJournalable
 from burnish.targets.retrieval.chunks import Section, SourceSettings
 from burnish.targets.retrieval.sources import TABLES, SourceFile
 
@@ -97,9 +98,11 @@ def _json_lines(file: SourceFile) -> Iterator[Record]:
 
 def _parsed(file: SourceFile, text: str, *, line: int) -> Json:
     try:
-        return cast("Json", json.loads(text))
-    except (ValueError, RecursionError) as error:
+        value = cast("Json", json.loads(text))
+        canonical(value)
+    except (ValueError, RecursionError, NotJournalable) as error:
         raise file.trouble(f"not valid JSON: {error}", line=line) from error
+    return value
 
 
 def _mapping(file: SourceFile, value: Json, where: str) -> Record:

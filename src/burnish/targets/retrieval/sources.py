@@ -21,7 +21,7 @@ TABLES = frozenset({".csv", ".tsv"})
 JSON = frozenset({".json", ".jsonl", ".ndjson"})
 _PLAIN = frozenset({".txt", ".text", ".rst", ".adoc", ".log"})
 KNOWN = MARKDOWN | HTML | PDF | TABLES | JSON | _PLAIN
-"""What is taken from a folder; a file that is named, or that a glob matches, may end in anything."""
+"""What is taken from a folder. A file that is named or matched may end in anything."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,13 +5,9 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_UNSPACED = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u30ff\u3100-\u31ff"
-    "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
-)
-"""Thai, Lao, Burmese, Khmer, Chinese, Japanese, Korean: words there are not parted by spaces, or
-each sign is about a token."""
-_WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]{{1,32}}")
+from burnish.targets.retrieval.words import UNSPACED
+
+_WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]{{1,32}}")
 _A_WORD, _A_CHARACTER = 4 / 3, 1 / 4
 _LATE = 0.75
 """A cut is moved back to a better place within the last quarter of a piece."""

@@ -1,0 +1,48 @@
+"""PowerPoint files as text: the slides in order, each under its title."""
+
+from collections.abc import Iterable, Sequence
+
+from burnish.targets.agent.documents_bounds import Allowance, allowed_text
+from burnish.targets.agent.documents_package import Package
+from burnish.targets.agent.documents_pages import chosen
+from burnish.targets.agent.documents_paragraphs import Paragraphs
+from burnish.targets.agent.documents_xml import Mark
+
+_TITLES = ("title", "ctrTitle")
+_FURNITURE = ("sldNum", "dt", "ftr", "hdr")
+"""The number, date and footer that every slide has."""
+
+
+def powerpoint_text(content: bytes, *, pages: Sequence[int] = ()) -> str:
+    """The text of the slides, or of those whose numbers are given."""
+    package = Package(content)
+    show = package.main("presentation")
+    related = package.related(show)
+    slides = [
+        related.get(mark.relation, "")
+        for mark in package.marks(show)
+        if mark.kind == "start" and mark.name == "sldId"
+    ]
+    allowance = allowed_text()
+    numbers = chosen(pages, len(slides), "slide")
+    texts = (_slide(n, package.marks(slides[n - 1]), allowance) for n in numbers)
+    return "\n\n".join(texts)
+
+
+def _slide(number: int, marks: Iterable[Mark], allowance: Allowance) -> str:
+    title: list[str] = []
+    body: list[str] = []
+    shape = Paragraphs(allowance=allowance)
+    role = ""
+    for mark in marks:
+        if mark.name in ("sp", "graphicFrame") and mark.kind == "start":
+            shape, role = Paragraphs(allowance=allowance), ""
+        elif mark.name == "ph" and mark.kind == "start":
+            role = mark.attributes.get("type", "")
+        elif mark.name in ("sp", "graphicFrame"):
+            if role not in _FURNITURE:
+                (title if role in _TITLES else body).extend(shape.lines)
+        else:
+            shape.take(mark)
+    head = " ".join(" ".join(title).split())
+    return "\n".join([f"# Slide {number}: {head}" if head else f"# Slide {number}", *body])
