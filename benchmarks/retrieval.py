@@ -86,7 +86,9 @@ def _sentence(words: list[str], chance: random.Random, length: int) -> str:
 
 
 def _write_corpus(folder: Path, words: list[str], chance: random.Random) -> None:
-    lines = (f"## {number}\n\n{_sentence(words, chance, _WORDS_IN_CHUNK)}" for number in range(_CHUNKS))
+    lines = (
+        f"## {number}\n\n{_sentence(words, chance, _WORDS_IN_CHUNK)}" for number in range(_CHUNKS)
+    )
     (folder / "corpus.md").write_text("\n\n".join(lines), encoding="utf-8")
 
 

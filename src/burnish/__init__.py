@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from burnish.compat.agent_evaluator import AgentEvaluator
     from burnish.core.candidates import Candidate, Origin
     from burnish.core.cases import Case, Dataset, Split, Turn
     from burnish.core.comparisons import Pair
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     )
     from burnish.core.trials import SplitResult, Trial
     from burnish.effects.budget import Budget
+    from burnish.projects.evaluate_api import evaluate
     from burnish.projects.launching import optimize
     from burnish.runs.driving import Ending
     from burnish.runs.evaluating import CasePolicy
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from burnish.runs.strategy import Strategy
 
 _HOMES = {
+    "compat.agent_evaluator": ("AgentEvaluator",),
     "core.candidates": ("Candidate", "Origin"),
     "core.cases": ("Case", "Dataset", "Split", "Turn"),
     "core.comparisons": ("Pair",),
@@ -57,6 +60,7 @@ _HOMES = {
     ),
     "core.trials": ("SplitResult", "Trial"),
     "effects.budget": ("Budget",),
+    "projects.evaluate_api": ("evaluate",),
     "projects.launching": ("optimize",),
     "runs.driving": ("Ending",),
     "runs.evaluating": ("CasePolicy",),
@@ -67,6 +71,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "AgentEvaluator",
     "Budget",
     "BurnishError",
     "Call",
@@ -105,6 +110,7 @@ __all__ = [
     "TieBreaker",
     "Trial",
     "Turn",
+    "evaluate",
     "improves_on_minibatch",
     "min_gain",
     "optimize",

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from burnish.core.cases import Case, Scenario, Turn
 from burnish.core.effects import Receipt
@@ -92,7 +92,8 @@ async def endpoint(
 
 def _bytes(answer: Answer, asked: Asked, location: str) -> bytes:
     given = answer(asked) if callable(answer) else answer
-    status, body = given if isinstance(given, tuple) else (200, given)
+    pair: tuple[int, Any] = (200, given)
+    status, body = cast("tuple[int, Any]", given) if isinstance(given, tuple) else pair
     content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
     more = {"Location": location} if location else None
     return head(status, len(content), more=more) + content

@@ -97,7 +97,8 @@ def evaluate(
     Exit code 0: every case passes. 1: one fails or is missing. 2: interrupted, go on
     with --resume. 3: the configuration or the command line is wrong.
     """
-    from burnish.cli.eval_running import Asked, evaluate_agent
+    from burnish.cli.eval_asking import Asked
+    from burnish.cli.eval_running import evaluate_agent
 
     asked = Asked(
         agent=agent,

@@ -9,7 +9,14 @@ import typer
 
 from burnish.cli.tables import Columns
 from burnish.core.errors import BurnishError
-from burnish.models.embedded.files import KNOWN, find_model, models_folder
+from burnish.models.embedded.files import (
+    EMBEDDING,
+    KNOWN,
+    Carried,
+    find_model,
+    find_usable,
+    models_folder,
+)
 from burnish.models.embedded.server import require_engine
 from burnish.models.factory import Models
 from burnish.models.references import PROVIDERS, ModelRef
@@ -48,6 +55,8 @@ def found_models(models: Models) -> Iterator[Entry]:
     for path in _other_files():
         yield _entry(models, ModelRef(provider="local", name=str(path)), "", path)
     yield _any_file()
+    for name, (carried, *_) in EMBEDDING.items():
+        yield _embedding(name, carried)
     for provider in (name for name in PROVIDERS if name != "local"):
         yield _entry(
             models,
@@ -66,6 +75,17 @@ def _entry(models: Models, ref: ModelRef, told: str, path: Path | None = None) -
         return Entry(model=ref.label, ready=False, told=error.message, remedy=error.remedy)
     where = told if path is None else f"{path.stat().st_size / 1e6:,.0f} MB, {path}"
     return Entry(model=ref.label, ready=True, told=where)
+
+
+def _embedding(name: str, carried: Carried) -> Entry:
+    """A model that makes embeddings, for the search tools of an agent."""
+    from burnish.targets.retrieval.minilm import MiniLmEmbedder
+
+    try:
+        MiniLmEmbedder().check()
+    except ModelRefused as error:
+        return Entry(model=f"local:{name}", ready=False, told=error.message, remedy=error.remedy)
+    return Entry(model=f"local:{name}", ready=True, told=f"{carried.told}, {find_usable(carried)}")
 
 
 def _any_file() -> Entry:

@@ -32,7 +32,7 @@ def list_models(*, as_json: options.AsJson = False) -> None:
 
 @app.command(rich_help_panel=_USE)
 def pull(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="An embedded model: smollm2 or minilm.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A model: smollm2 or minilm.")],
     *,
     force: Annotated[bool, typer.Option("--force", help="Fetch it again.")] = False,
 ) -> None:

@@ -37,7 +37,8 @@ def eval_command(project: Project) -> str:
     names = told.get("metrics")
     for name in names if isinstance(names, list) else []:
         words += ["--metric", shlex.quote(str(name))]
-    for key, flag in (("judge", "--judge"), ("repeats", "--repeats")):
+    often = "--aa" if project.config.get("noise") is True else "--repeats"
+    for key, flag in (("judge", "--judge"), ("repeats", often)):
         if told.get(key):
             words += [flag, shlex.quote(str(told[key]))]
     return " ".join(words)

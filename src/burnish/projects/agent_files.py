@@ -49,7 +49,7 @@ def prepare_agent(path: Path, wanted: Wanted, *, models: Models | None = None) -
         strategy=measure,
         concurrency=wanted.concurrency or concurrency_of(agent),
         project=Project(kind=KIND, file=str(path.resolve())),
-        notes=(*agent.notes, *_prices(target.client)),
+        notes=(*target.notes, *_prices(target.client)),
         resources=(target, used),
     )
     root = path.resolve().parent / RESULTS

@@ -1,12 +1,12 @@
 """Driving a measurement to its end, and keeping its report beside its journal."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from burnish.core.content import Json
+from burnish.core.errors import ResumeRefused
 from burnish.evaluation.layers import Layered
-from burnish.projects.evaluating import Measurement, Wanted
+from burnish.projects.evaluating import Measurement
 from burnish.projects.launching import launch
 from burnish.reports.eval_report import NAME, About, EvalReport
 from burnish.reports.eval_summary import Bill
@@ -14,12 +14,8 @@ from burnish.reports.reading import RunRecord
 from burnish.reports.report import write_report
 from burnish.runs.driving import Ending
 from burnish.runs.events import Listener
-from burnish.runs.header import Header, Project
 from burnish.runs.opening import resume, start
 from burnish.runs.run import Run
-
-KIND = "eval"
-"""The kind of project that a run of `burnish eval` belongs to."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +28,16 @@ class Place:
     def open(self, measurement: Measurement) -> Run:
         """The run, open for driving."""
         if self.resume is not None:
-            return resume(measurement.setup, self.resume)
+            return _going_on(measurement, self.resume)
         return start(measurement.setup, root=measurement.root, folder=self.folder)
+
+
+def _going_on(measurement: Measurement, folder: Path) -> Run:
+    try:
+        return resume(measurement.setup, folder)
+    except ResumeRefused as error:
+        told = "put it back as it was to go on, or leave --resume out to measure anew"
+        raise ResumeRefused(error.message, remedy=told) from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,61 +106,3 @@ def _threshold(metric: object) -> float | None:
     same = metric.default if isinstance(metric, Layered) else metric
     found = getattr(same, "threshold", None)
     return float(found) if isinstance(found, int | float) else None
-
-
-# -- going on with what an earlier command asked for ---------------------------------------
-
-
-def named_in_header(measurement: Measurement, source: Path, wanted: Wanted) -> Measurement:
-    """The measurement, with what it takes to go on with it kept in its run's header."""
-    file = str(source.resolve()) if source.exists() else str(source)
-    project = Project(kind=KIND, file=file, config={"wanted": _plain(wanted)})
-    return replace(measurement, setup=replace(measurement.setup, project=project))
-
-
-def wanted_before(folder: Path, wanted: Wanted) -> Wanted:
-    """What is wanted now, and what the run was started with where nothing is said now."""
-    config = Header.read(folder).project.config.get("wanted")
-    stored: Mapping[str, Json] = config if isinstance(config, dict) else {}
-    earlier = _read(stored)
-    return Wanted(
-        cases=wanted.cases or earlier.cases,
-        repeats=wanted.repeats or earlier.repeats,
-        concurrency=wanted.concurrency or earlier.concurrency,
-        metrics=wanted.metrics or earlier.metrics,
-        metric_file=wanted.metric_file or earlier.metric_file,
-        judge=wanted.judge or earlier.judge,
-    )
-
-
-def _plain(wanted: Wanted) -> dict[str, Json]:
-    """Paths whole, so that the run goes on from another folder too."""
-    paths = {"cases": wanted.cases, "metric_file": wanted.metric_file}
-    found: dict[str, Json] = {k: str(v.resolve()) for k, v in paths.items() if v is not None}
-    more: dict[str, Json] = {
-        "repeats": wanted.repeats,
-        "concurrency": wanted.concurrency,
-        "metrics": list(wanted.metrics),
-        "judge": wanted.judge,
-    }
-    return found | {name: value for name, value in more.items() if value}
-
-
-def _read(stored: Mapping[str, Json]) -> Wanted:
-    def path(name: str) -> Path | None:
-        value = stored.get(name)
-        return Path(value) if isinstance(value, str) else None
-
-    def count(name: str) -> int | None:
-        value = stored.get(name)
-        return value if isinstance(value, int) else None
-
-    metrics, judge = stored.get("metrics"), stored.get("judge")
-    return Wanted(
-        cases=path("cases"),
-        repeats=count("repeats"),
-        concurrency=count("concurrency"),
-        metrics=[str(name) for name in metrics] if isinstance(metrics, list) else (),
-        metric_file=path("metric_file"),
-        judge=judge if isinstance(judge, str) else None,
-    )

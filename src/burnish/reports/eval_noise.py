@@ -1,7 +1,7 @@
 """Noise: one agent measured against itself, and what a set of cases can show in spite of it."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import stdev, variance
@@ -61,11 +61,12 @@ def noise_of(rows: Sequence[CaseRow]) -> Noise:
     flaky = [row for row in judged if len(_verdicts(row, sweeps)) > 1]
     unsteady = {row.case for row in flaky}
     wavering = sum(row.case not in unsteady and _moves(row) for row in rows)
-    rate = mean([row.passes / sweeps for row in judged]) if judged else None
+    verdicts = [[float(one.verdict is CaseVerdict.PASS) for one in row.tries] for row in judged]
+    rate = mean([mean(passes) for passes in verdicts]) if verdicts else None
     return Noise(
         sweeps=sweeps,
-        metrics=(*_of_passing(judged, sweeps), *_of_metrics(rows, sweeps)),
-        changed=_changed(judged, sweeps),
+        metrics=tuple(_noises({PASSING: verdicts, **_by_metric(rows, sweeps)})),
+        changed=_changed(verdicts),
         careful=None if rate is None else _finite(smallest_difference(len(judged), pass_rate=rate)),
         flaky=tuple(FlakyCase(case=r.case, passes=r.passes, of=sweeps) for r in flaky),
         wavering=wavering,
@@ -95,39 +96,45 @@ def _tried(row: CaseRow, metric: str) -> list[float]:
     return values
 
 
-def _of_metrics(rows: Sequence[CaseRow], sweeps: int) -> Iterator[MetricNoise]:
-    for metric in sorted({metric for row in rows for metric in row.values}):
-        tried = [values for row in rows if len(values := _tried(row, metric)) == sweeps]
-        if tried and sweeps > 1:
-            # Two sweeps of one agent: the difference per case has twice its variance.
-            spread = math.sqrt(2 * mean([variance(values) for values in tried]))
-            yield _noise(metric, tried, smallest_difference(len(tried), spread=spread))
+def _by_metric(rows: Sequence[CaseRow], sweeps: int) -> dict[str, list[list[float]]]:
+    """For each metric the values of the cases that have it in every sweep."""
+    return {
+        metric: [values for row in rows if len(values := _tried(row, metric)) == sweeps]
+        for metric in sorted({metric for row in rows for metric in row.values})
+    }
 
 
-def _of_passing(judged: Sequence[CaseRow], sweeps: int) -> Iterator[MetricNoise]:
-    tried = [[float(one.verdict is CaseVerdict.PASS) for one in row.tries] for row in judged]
-    changed = _changed(judged, sweeps)
-    if changed is not None:
-        yield _noise(PASSING, tried, smallest_difference(len(tried), changed=changed))
+def _noises(tried: Mapping[str, Sequence[Sequence[float]]]) -> Iterator[MetricNoise]:
+    for metric, cases in tried.items():
+        if cases and len(cases[0]) > 1:
+            yield _noise(metric, cases)
 
 
-def _noise(metric: str, tried: Sequence[Sequence[float]], can_show: float) -> MetricNoise:
+def _noise(metric: str, tried: Sequence[Sequence[float]]) -> MetricNoise:
     means = tuple(mean(sweep) for sweep in zip(*tried, strict=True))
-    spread = 0.0 if len(set(means)) == 1 else stdev(means)
     return MetricNoise(
-        metric=metric, cases=len(tried), sweeps=means, spread=spread, can_show=_finite(can_show)
+        metric=metric,
+        cases=len(tried),
+        sweeps=means,
+        spread=0.0 if len(set(means)) == 1 else stdev(means),
+        can_show=_can_show(tried),
     )
 
 
-def _changed(judged: Sequence[CaseRow], sweeps: int) -> float | None:
-    """The share of cases that change between two sweeps, over all pairs of sweeps."""
-    if not judged or sweeps < 2:
-        return None
-    pairs = list(combinations(range(sweeps), 2))
-    flips = sum(
-        row.tries[i].verdict is not row.tries[j].verdict for row in judged for i, j in pairs
-    )
-    return flips / (len(judged) * len(pairs))
+def _can_show(tried: Sequence[Sequence[float]]) -> float | None:
+    """By how many cases flip between two sweeps; where scores are no flips, by how far they go."""
+    n = len(tried)
+    if all(value in (0.0, 1.0) for values in tried for value in values):
+        return _finite(smallest_difference(n, changed=_changed(tried)))
+    # Two sweeps of one agent: the difference per case has twice its variance.
+    spread = math.sqrt(2 * mean([variance(values) for values in tried]))
+    return _finite(smallest_difference(n, spread=spread))
+
+
+def _changed(tried: Sequence[Sequence[float]]) -> float | None:
+    """The share of cases that differ between two sweeps, over all pairs of sweeps."""
+    pairs = [pair for values in tried for pair in combinations(values, 2)]
+    return mean([float(one != other) for one, other in pairs]) if pairs else None
 
 
 def _finite(value: float) -> float | None:

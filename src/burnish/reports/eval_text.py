@@ -99,7 +99,7 @@ def baseline(found: BaselineComparison, width: int) -> Iterator[RenderableType]:
         yield _moved(one, width)
     if len(moved) > _SHOWN:
         yield Text(f"  … and {len(moved) - _SHOWN} more: --json FILE has them all", "dim")
-    yield _changes(found)
+    yield _changes(found, width)
     if note := repeats_note(found):
         yield Text(f"! {note}", "yellow")
 
@@ -108,16 +108,16 @@ def _moved(one: CaseChange, width: int) -> Text:
     bad = one.change in (Change.NEW_FAIL, Change.DOWN)
     gap = f"{two(one.before)} → {two(one.after)}"
     head = Text(f"  {one.change.value:<9}", "red" if bad else "green")
-    return head.append(shorten(f"{gap}  {one.case}", width - 12), "default")
+    return head.append(f"{gap}  {shorten(one.case, width - 26)}", "default")
 
 
-def _changes(found: BaselineComparison) -> Table:
-    table = _plain("metric", "cases", "before", "after", "difference", "")
+def _changes(found: BaselineComparison, width: int) -> Table:
+    table = _plain("metric", "cases", "before → after", "difference", "")
     for each in found.metrics:
         words = change_words(each)
         gap = f"{each.difference:+.2f} {interval(each.low, each.high)}"
-        cells = (str(each.cases), two(each.before), two(each.after), gap)
-        name = Text(shorten(each.metric, 30))
+        cells = (str(each.cases), f"{two(each.before)} → {two(each.after)}", gap)
+        name = Text(shorten(each.metric, max(8, width - 61)))
         table.add_row(name, *map(Text, cells), Text(words, _SHADES.get(words, "")))
     return table
 
@@ -149,8 +149,11 @@ def _explained(found: Noise) -> str:
 
 def _flaky(found: Noise, width: int) -> Iterator[Text]:
     n = len(found.flaky)
-    flips = "" if found.changed is None else f"; between two sweeps {found.changed:.0%} do"
-    yield Text(f"flaky: {counted(n, 'case')} change{'s' if n == 1 else ''} the verdict{flips}")
+    if n:
+        flips = "" if found.changed is None else f"; {found.changed:.0%} do between two sweeps"
+        yield Text(f"flaky: {counted(n, 'case')} change{'s' if n == 1 else ''} the verdict{flips}")
+    elif found.changed is not None:
+        yield Text("flaky: no case changes its verdict")
     for each in sorted(found.flaky, key=lambda one: one.passes / one.of)[:_SHOWN]:
         yield Text(f"  passes {each.passes} of {each.of}  {shorten(each.case, width - 20)}")
     if n > _SHOWN:

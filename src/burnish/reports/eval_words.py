@@ -29,7 +29,8 @@ def verdict(report: EvalReport) -> str:
         told = f"failed: {totals.failed} of {counted(totals.cases, 'case')} {_s(totals.failed)}"
         return f"{told}{f', and {lost}' if totals.missing else ''}{tail}"
     if totals.missing:
-        rest = f", the other {totals.passed} pass" if totals.passed else ""
+        others = "the other one passes" if totals.passed == 1 else f"the other {totals.passed} pass"
+        rest = f", {others}" if totals.passed else ""
         return f"cannot tell: {lost}{rest}{tail}"
     if not totals.passed:
         return "cannot tell: no metric gives a verdict on any case"
@@ -137,8 +138,7 @@ def change_words(each: MetricChange) -> str:
         return "no case moved"
     if each.distinguishable:
         return "better" if each.difference > 0 else "worse"
-    moved = f"{counted(each.moved, 'case')} moved"
-    return f"{moved}: could be chance"
+    return "may be chance"
 
 
 def repeats_note(found: BaselineComparison) -> str:

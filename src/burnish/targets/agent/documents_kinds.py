@@ -1,6 +1,10 @@
 """Kinds of files: what their names promise, and what their first bytes say."""
 
-from pathlib import PurePosixPath
+from pathlib import PurePath
+from urllib.parse import unquote
+
+from burnish.core.cases import Attachment
+from burnish.targets.agent.documents_bounds import Unreadable
 
 KINDS = ("image", "pdf", "text", "excel", "word", "powerpoint", "csv")
 PLAIN = ("text", "csv")
@@ -49,12 +53,21 @@ def looks_like(content: bytes) -> str:
     return "a picture" if picture_type(content) else ""
 
 
-def misnamed(kind: str, name: str) -> str:
-    """What a file's name says against its kind; empty where it says nothing."""
-    suffix = PurePosixPath(name).suffix.lower()
-    if newer := _NEWER_OF_SUFFIX.get(suffix):
-        return f"{suffix} files are not read: save it as {newer} (type: {_KIND_OF_SUFFIX[newer]})"
+def name_of(attachment: Attachment) -> str:
+    """The name of the file, wherever it is."""
+    if attachment.path:
+        return PurePath(attachment.path).name
+    address = attachment.url.partition("?")[0].partition("#")[0].rstrip("/")
+    return unquote(address.rpartition("/")[2])
+
+
+def require_name(kind: str, name: str) -> None:
+    """Refuse a kind that the file's name speaks against; Unreadable says what to do."""
+    suffix = PurePath(name).suffix.lower()
     promised = _KIND_OF_SUFFIX.get(suffix, kind)
-    if promised == kind or {promised, kind} <= set(PLAIN):
-        return ""
-    return f"type: {kind} does not fit a {suffix} file: say type: {promised}, or name another file"
+    if newer := _NEWER_OF_SUFFIX.get(suffix):
+        remedy = f"Save it as {newer} and say `type: {_KIND_OF_SUFFIX[newer]}`."
+        raise Unreadable(f"{suffix} files are not read", remedy=remedy)
+    if promised != kind and not {promised, kind} <= set(PLAIN):
+        remedy = f"Say `type: {promised}`, or name another file."
+        raise Unreadable(f"`type: {kind}` does not fit a {suffix} file", remedy=remedy)

@@ -8,6 +8,8 @@ from burnish.targets.agent.documents_xml import Mark
 _SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _UNSEEN = ("pPr", "rPr", "moveFrom", "del")
 """How things look, and what was taken away: a tab in there is a place on a ruler."""
+_PRICE_OF_A_CELL = 10
+"""In characters: an empty cell takes memory too."""
 
 
 @dataclass
@@ -48,6 +50,7 @@ class Paragraphs:
         elif name == "tr":
             self._rows.append([])
         elif name == "tc" and self._rows:
+            self.allowance.take(_PRICE_OF_A_CELL)
             self._rows[-1].append([])
         elif name in _SIGNS and self._open and not self._unseen:
             self._open[-1].append(_SIGNS[name])

@@ -45,8 +45,10 @@ def pdf_text(content: bytes, *, pages: Sequence[int] = ()) -> str:
 def _page_texts(content: bytes, pages: Sequence[int]) -> dict[int, str]:
     from pypdf import PdfReader
 
-    # What pypdf mends in silence is no news; without a handler, Python would print it.
-    logging.getLogger("pypdf").addHandler(logging.NullHandler())
+    # What pypdf mends is no news; without any handler, Python would print it.
+    log = logging.getLogger("pypdf")
+    if not log.handlers:
+        log.addHandler(logging.NullHandler())
     reader = PdfReader(BytesIO(content))
     _open(reader)
     allowance = allowed_text()

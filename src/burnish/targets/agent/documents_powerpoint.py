@@ -1,6 +1,6 @@
 """PowerPoint files as text: the slides in order, each under its title."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from burnish.targets.agent.documents_bounds import Allowance, allowed_text
 from burnish.targets.agent.documents_package import Package
@@ -32,17 +32,24 @@ def powerpoint_text(content: bytes, *, pages: Sequence[int] = ()) -> str:
 def _slide(number: int, marks: Iterable[Mark], allowance: Allowance) -> str:
     title: list[str] = []
     body: list[str] = []
-    shape = Paragraphs(allowance=allowance)
-    role = ""
+    for role, lines in _shapes(marks, allowance):
+        if role in _TITLES:
+            title += lines
+        elif role not in _FURNITURE:
+            body += lines
+    head = " ".join(" ".join(title).split())
+    return "\n".join([f"# Slide {number}: {head}" if head else f"# Slide {number}", *body])
+
+
+def _shapes(marks: Iterable[Mark], allowance: Allowance) -> Iterator[tuple[str, list[str]]]:
+    """What each shape of a slide is there for, and its lines."""
+    shape, role = Paragraphs(allowance=allowance), ""
     for mark in marks:
-        if mark.name in ("sp", "graphicFrame") and mark.kind == "start":
+        if mark.name in ("sp", "graphicFrame"):
+            if mark.kind == "end":
+                yield role, shape.lines
             shape, role = Paragraphs(allowance=allowance), ""
         elif mark.name == "ph" and mark.kind == "start":
             role = mark.attributes.get("type", "")
-        elif mark.name in ("sp", "graphicFrame"):
-            if role not in _FURNITURE:
-                (title if role in _TITLES else body).extend(shape.lines)
         else:
             shape.take(mark)
-    head = " ".join(" ".join(title).split())
-    return "\n".join([f"# Slide {number}: {head}" if head else f"# Slide {number}", *body])

@@ -10,6 +10,10 @@ from xml.parsers import expat
 from burnish.targets.agent.documents_bounds import Unreadable
 
 _RELATION = "/relationships}id"
+_DEEPEST = 1000
+_MOST_ELEMENTS = 5_000_000
+"""A sheet of a million cells has two or three million."""
+_SAVE_ANEW = "Save it anew with the program that made it."
 
 
 class Mark(NamedTuple):
@@ -32,17 +36,50 @@ def marks(pieces: Iterable[bytes]) -> Iterator[Mark]:
 
     What a newer program wrote twice, for older ones too, is told once.
     """
-    found: list[Mark] = []
-    parser = _parser(found)
-    old = 0
+    gathered = _Gathered()
+    parser = expat.ParserCreate(namespace_separator="}")
+    parser.buffer_text = True
+    parser.StartElementHandler = gathered.start
+    parser.EndElementHandler = gathered.end
+    parser.CharacterDataHandler = gathered.text
+    parser.StartDoctypeDeclHandler = _refuse_doctype
     for piece in _with_end(pieces):
         _parse(parser, piece)
-        for mark in found:
-            if mark.kind != "text" and mark.name == "Fallback":
-                old += 1 if mark.kind == "start" else -1
-            elif not old:
-                yield mark
-        found.clear()
+        yield from gathered.marks
+        gathered.marks.clear()
+
+
+class _Gathered:
+    """The marks of one piece. Handlers run for every element, so they do little."""
+
+    def __init__(self) -> None:
+        self.marks: list[Mark] = []
+        self._depth = 0
+        self._old = 0
+        """The depth at which what is meant for older programs begins; 0 outside of it."""
+        self._left = _MOST_ELEMENTS
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        self._depth += 1
+        self._left -= 1
+        if self._depth > _DEEPEST or self._left < 0:
+            raise Unreadable("its XML has too many elements", remedy=_SAVE_ANEW)
+        local = name[name.rfind("}") + 1 :]
+        if not self._old and local == "Fallback":
+            self._old = self._depth
+        if not self._old:
+            self.marks.append(Mark("start", local, attributes))
+
+    def end(self, name: str) -> None:
+        if not self._old:
+            self.marks.append(Mark("end", name[name.rfind("}") + 1 :]))
+        elif self._old == self._depth:
+            self._old = 0
+        self._depth -= 1
+
+    def text(self, text: str) -> None:
+        if not self._old:
+            self.marks.append(Mark("text", text))
 
 
 def _with_end(pieces: Iterable[bytes]) -> Iterator[bytes | None]:
@@ -50,29 +87,9 @@ def _with_end(pieces: Iterable[bytes]) -> Iterator[bytes | None]:
     yield None
 
 
-def _parser(found: list[Mark]) -> expat.XMLParserType:
-    parser = expat.ParserCreate(namespace_separator="}")
-    parser.buffer_text = True
-
-    def start(name: str, attributes: dict[str, str]) -> None:
-        found.append(Mark("start", name.rpartition("}")[2], attributes))
-
-    def end(name: str) -> None:
-        found.append(Mark("end", name.rpartition("}")[2]))
-
-    def text(text: str) -> None:
-        found.append(Mark("text", text))
-
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.CharacterDataHandler = text
-    parser.StartDoctypeDeclHandler = _refuse
-    return parser
-
-
-def _refuse(*_: object) -> None:
+def _refuse_doctype(*_: object) -> None:
     cause = "its XML declares a DOCTYPE, which Office files do not have"
-    raise Unreadable(cause, remedy="Save it anew with the program that made it.")
+    raise Unreadable(cause, remedy=_SAVE_ANEW)
 
 
 def _parse(parser: expat.XMLParserType, piece: bytes | None) -> None:
@@ -80,5 +97,4 @@ def _parse(parser: expat.XMLParserType, piece: bytes | None) -> None:
         parser.Parse(piece or b"", piece is None)
     # An encoding that nobody knows is a LookupError, one that is none a ValueError.
     except (expat.ExpatError, LookupError, ValueError) as error:
-        remedy = "Save it anew with the program that made it."
-        raise Unreadable(f"its XML is damaged ({error})", remedy=remedy) from error
+        raise Unreadable(f"its XML is damaged ({error})", remedy=_SAVE_ANEW) from error

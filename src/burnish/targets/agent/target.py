@@ -25,7 +25,6 @@ from burnish.targets.agent.blocks import AgentBlock
 from burnish.targets.agent.editing import edit
 from burnish.targets.agent.exporting import export_agent
 from burnish.targets.agent.loading import LoadedAgent, response_schema
-from burnish.targets.agent.searching import SearchTools
 from burnish.targets.agent.surface_paths import DEMONSTRATIONS, is_instructions, value_at
 
 if TYPE_CHECKING:
@@ -48,16 +47,18 @@ class AgentTarget:
         models: Models,
         *,
         surfaces: Sequence[Surface] = (),
-        search: SearchTools | None = None,
         user: Role[TalkSoFar, NextRemark] | None = None,
     ) -> None:
+        from burnish.targets.agent.searching import SearchTools
         from burnish.targets.agent.toolbox import Toolbox
 
         self.agent = agent
         self._models = models
         self._surfaces = tuple(surfaces)
         self._user = user
-        self._toolbox: Toolbox = Toolbox(agent, search or SearchTools(agent, models))
+        self._search = SearchTools(agent, models)
+        self._sources = self._search.contents(agent.block.tools)
+        self._toolbox: Toolbox = Toolbox(agent, self._search)
         self._ready: OrderedDict[str, AgentParts] = OrderedDict()
         self._making = asyncio.Lock()
         self.client = client_for(models, agent.block)
@@ -66,9 +67,14 @@ class AgentTarget:
     def description(self) -> Description:
         """The file without what does not concern the agent, and hashes of the files it names."""
         about = {key: value for key, value in self.agent.data.items() if key not in _NOT_THE_AGENT}
-        contents: dict[str, Json] = {**self.agent.contents}
+        contents: dict[str, Json] = {**self.agent.contents, "sources": {**self._sources}}
         config: dict[str, Json] = {"agent": about, "contents": contents}
         return Description(kind="agent", config=config)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user should know before the start."""
+        return [*self.agent.notes, *self._search.notes(self.agent.block.tools)]
 
     @property
     def surfaces(self) -> Sequence[Surface]:
@@ -111,9 +117,10 @@ class AgentTarget:
         return export_agent(self.agent, edit(self.agent, candidate.values), home)
 
     async def close(self) -> None:
-        """Stop the servers of its tools."""
+        """Stop the servers of its tools, let go of their indexes."""
         self._ready.clear()
         await self._toolbox.close()
+        await self._search.close()
 
     def _now(self, path: str) -> Value:
         if is_instructions(path):

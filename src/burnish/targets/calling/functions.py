@@ -42,7 +42,7 @@ class CallableTarget(CallingTarget):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "manner", manner_of(self.agent, self.name or _name(self.agent)))
+        object.__setattr__(self, "manner", manner_of(self.agent, self.title))
 
     @classmethod
     def load(cls, reference: str, folder: Path, **more: Any) -> "CallableTarget":
@@ -51,10 +51,15 @@ class CallableTarget(CallingTarget):
         return cls(agent=found.function, name=reference, fingerprint=found.fingerprint, **more)
 
     @property
+    def title(self) -> str:
+        """What it is called."""
+        return self.name or _name(self.agent)
+
+    @property
     def description(self) -> Description:
         """Its name and a hash of its file; what that imports is not seen."""
         config: dict[str, Json] = {
-            "call": self.name or _name(self.agent),
+            "call": self.title,
             "source": self.fingerprint or _source(self.agent),
         }
         return self._described("python", config)
@@ -75,7 +80,7 @@ class CallableTarget(CallingTarget):
             made = await made
         speak = getattr(made, "send", made)
         try:
-            yield partial(_reply, speak, speaking_manner(speak, f"{_name(self.agent)}()"))
+            yield partial(_reply, speak, speaking_manner(speak, f"{self.title}()"))
         finally:
             await _close(made)
 

@@ -7,14 +7,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from burnish.core.cases import squeeze
 from burnish.models.troubles import ModelRefused
 from burnish.targets.retrieval.chunks import Chunk
-from burnish.targets.retrieval.words import any_word, whole_phrase
+from burnish.targets.retrieval.words import occurrences, terms_of, whole_phrase
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+_LARGE = 1000
+_CHUNK = "SELECT id, text, source, place, headings, metadata FROM chunks WHERE row = ?"
+_COUNT = "SELECT count(*) FROM words WHERE words MATCH ?"
+_MATCH = "SELECT rowid, rank FROM words WHERE words MATCH ? ORDER BY rank, rowid LIMIT ?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +80,8 @@ class Index:
 
     def by_words(self, query: str, most: int) -> list[Found]:
         """The chunks that have words of the query, by BM25."""
-        return [Found(row=row, worth=-rank) for row, rank in self._matching(any_word(query), most)]
+        match = " OR ".join(self._telling(terms_of(query)))
+        return [Found(row=row, worth=-rank) for row, rank in self._matching(match, most)]
 
     def by_phrases(self, phrases: Sequence[str], most: int) -> list[Found]:
         """The chunks in which the phrases stand word for word, by how often."""
@@ -83,17 +89,22 @@ class Index:
         for phrase in phrases:
             # Stems match more than the phrase itself, so the text has the last word.
             for row, _ in self._matching(whole_phrase(phrase), 2 * most):
-                counts[row] = counts.get(row, 0) + squeeze(self.chunk(row).passage).count(phrase)
+                held = occurrences(phrase, self.chunk(row).passage)
+                counts[row] = counts.get(row, 0) + held
         found = [Found(row=row, worth=float(count)) for row, count in counts.items() if count]
         return sorted(found, key=lambda each: (-each.worth, each.row))[:most]
+
+    def _telling(self, terms: list[str]) -> list[str]:
+        """Without words that half of a large index has: BM25 weighs them at nothing anyway."""
+        if self.size < _LARGE:
+            return terms
+        return [term for term in terms if self._having(term) <= self.size / 2] or terms
+
+    def _having(self, term: str) -> int:
+        (count,) = self.db.execute(_COUNT, (term,)).fetchone()
+        return count
 
     def _matching(self, match: str, most: int) -> list[tuple[int, float]]:
         if not match:
             return []
         return self.db.execute(_MATCH, (match, most)).fetchall()
-
-
-_CHUNK = "SELECT id, text, source, place, headings, metadata FROM chunks WHERE row = ?"
-_MATCH = (
-    "SELECT rowid, bm25(words) AS rank FROM words WHERE words MATCH ? ORDER BY rank, rowid LIMIT ?"
-)

@@ -1,6 +1,7 @@
 """Opening indexes: built once for each content, kept in a file, loaded once in a process."""
 
 import asyncio
+import weakref
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -85,6 +86,9 @@ class Indexes:
             return self._open[wanted.name]
         async with self._building.setdefault(wanted.name, asyncio.Lock()):
             if wanted.name not in self._open:
-                index = await read_or_build(wanted, effects)
-                self._open[wanted.name] = replace(index, notes=notes_on(wanted, index))
+                found = await read_or_build(wanted, effects)
+                index = replace(found, notes=notes_on(wanted, found))
+                # Whoever forgets to close lets go of the file all the same.
+                weakref.finalize(index, index.db.close)
+                self._open[wanted.name] = index
         return self._open[wanted.name]

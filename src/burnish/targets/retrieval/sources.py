@@ -53,7 +53,7 @@ class SourceFile:
     def read_text(self) -> str:
         """What it holds, as UTF-8, with plain line ends."""
         try:
-            text = self.read().decode("utf-8-sig")
+            text = self.read().decode("utf-8").removeprefix("\ufeff")
         except UnicodeDecodeError as error:
             known = "text, Markdown, HTML, PDF, CSV and JSON"
             message = f"it is not UTF-8 text (at byte {error.start})"

@@ -28,10 +28,10 @@ def indexed(text: str) -> str:
     return _SIGN.sub(r" \1 ", squeeze(text))
 
 
-def any_word(query: str) -> str:
-    """A full-text query for any word of what was asked. Whatever that says, it is no syntax."""
+def terms_of(query: str) -> list[str]:
+    """A full-text query for each word of what was asked. Whatever that says, it is no syntax."""
     terms = list(dict.fromkeys(_terms(squeeze(query))))[:_MOST_TERMS]
-    return " OR ".join(map(_literal, terms))
+    return [_literal(term) for term in terms]
 
 
 def whole_phrase(phrase: str) -> str:
@@ -44,6 +44,17 @@ def phrases(query: str) -> list[str]:
     wanted = _QUOTED.findall(query) or [query]
     found = (squeeze(phrase).strip(_AROUND) for phrase in wanted)
     return list(dict.fromkeys(filter(None, found)))
+
+
+def occurrences(phrase: str, text: str) -> int:
+    """How often a phrase, as `phrases` gives it, stands in a text; part of a word is none."""
+    before = "" if _ends_anywhere(phrase[0]) else r"(?<!\w)"
+    after = "" if _ends_anywhere(phrase[-1]) else r"(?!\w)"
+    return len(re.findall(before + re.escape(phrase) + after, squeeze(text)))
+
+
+def _ends_anywhere(sign: str) -> bool:
+    return not sign.isalnum() or _SIGN.match(sign) is not None
 
 
 def _terms(query: str) -> Iterator[str]:

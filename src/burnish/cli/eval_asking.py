@@ -1,0 +1,121 @@
+"""What `burnish eval` is asked: flags, checked before anything is paid."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from burnish.cli.progress import Progress
+from burnish.cli.running import chosen_progress
+from burnish.core.errors import Problem
+from burnish.projects.evaluating import Wanted
+from burnish.projects.measuring import Place
+from burnish.reports.eval_report import EvalReport
+from burnish.runs.header import NAME as HEADER
+from burnish.runs.index import find_run
+
+STDOUT = "-"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the command line says."""
+
+    agent: Path
+    cases: Path | None = None
+    metrics: Sequence[str] = ()
+    metric_file: Path | None = None
+    judge: str | None = None
+    repeats: int | None = None
+    noise_sweeps: int | None = None
+    concurrency: int | None = None
+    output_dir: Path | None = None
+    resume: str | None = None
+    json_file: str | None = None
+    junit_file: Path | None = None
+    baseline: str | None = None
+    limits: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
+    progress: str = "auto"
+    quiet: bool = False
+
+    def problems(self) -> list[Problem]:
+        """What does not go together, or cannot be."""
+        found: list[Problem] = []
+        if self.repeats is not None and self.repeats < 1:
+            found.append(Problem(where="--repeats", message="must be 1 or more"))
+        if self.noise_sweeps is not None and self.noise_sweeps < 2:
+            found.append(Problem(where="--aa", message="must be 2 or more: one sweep has no noise"))
+        if self.repeats is not None and self.noise_sweeps is not None:
+            told = "--repeats and --aa do not go together: --aa N repeats every case N times"
+            found.append(Problem(message=told))
+        if self.resume and self.output_dir:
+            told = "--resume goes on in the run's own folder, so -o has no meaning"
+            found.append(Problem(message=told))
+        if self.output_dir is not None and self.output_dir.exists():
+            remedy = "name another folder, or go on with the run there: --resume FOLDER"
+            told = f"{self.output_dir} exists already"
+            found.append(Problem(where="-o", message=told, remedy=remedy))
+        files = {"--json": self._json_path, "--junit": self.junit_file}
+        found += [p for flag, path in files.items() for p in _cannot_write(flag, path)]
+        return found
+
+    @property
+    def _json_path(self) -> Path | None:
+        return None if self.json_file in (None, STDOUT) else Path(self.json_file or "")
+
+    @property
+    def wanted(self) -> Wanted:
+        """What is asked of the measurement."""
+        return Wanted(
+            cases=self.cases,
+            repeats=self.noise_sweeps or self.repeats,
+            concurrency=self.concurrency,
+            metrics=self.metrics,
+            metric_file=self.metric_file,
+            judge=self.judge,
+        )
+
+    @property
+    def options(self) -> "Options":
+        """What is to be done with what is found."""
+        return Options(
+            json_file=self.json_file,
+            junit_file=self.junit_file,
+            baseline=None if self.baseline is None else read_baseline(self.baseline),
+            noise=self.noise_sweeps is not None,
+            progress=chosen_progress(self.progress),
+            quiet=self.quiet,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What to do with what is found."""
+
+    place: Place = field(default_factory=Place)
+    json_file: str | None = None
+    junit_file: Path | None = None
+    baseline: EvalReport | None = None
+    noise: bool = False
+    progress: Progress = Progress.NONE
+    quiet: bool = False
+
+    @property
+    def stdout_taken(self) -> bool:
+        """Whether stdout is for programs, so that people are told on stderr."""
+        return self.json_file == STDOUT or self.progress is Progress.JSON
+
+
+def read_baseline(name: str) -> EvalReport:
+    """An earlier report: a file, the folder of a run, or a run's id."""
+    path = Path(name)
+    if path.exists() and not (path.is_dir() and (path / HEADER).exists()):
+        return EvalReport.read(path)
+    return EvalReport.read(find_run(name))
+
+
+def _cannot_write(flag: str, path: Path | None) -> list[Problem]:
+    """Said before anything is paid: a report that cannot be kept is a pity."""
+    if path is None or (path.parent.is_dir() and not path.is_dir()):
+        return []
+    told = f"{path} is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+    return [Problem(where=flag, message=told, remedy="name a file in a folder that exists")]

@@ -1,0 +1,178 @@
+"""Project files of agents that are called: the kinds `python`, `http` and `command`."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import Field, JsonValue, model_validator
+
+from burnish.core.protocols import Role
+from burnish.effects.retries import RetryPolicy
+from burnish.evaluation.configs.agent_metrics import AgentMetric
+from burnish.evaluation.simulation import NextRemark, TalkSoFar
+from burnish.projects.limits import AboveZero, AtLeastOne, Settings
+from burnish.projects.model_settings import ModelBlock
+from burnish.projects.settings import ProjectFile
+from burnish.runs.evaluating import CasePolicy
+from burnish.targets.calling import CallableTarget, CallingTarget, CommandTarget, HttpTarget
+
+NotNegative = Annotated[float, Field(ge=0)]
+Text = Annotated[str, Field(min_length=1)]
+User = Role[TalkSoFar, NextRemark]
+
+
+class RetryBlock(Settings):
+    """How often a case is tried when the infrastructure fails, and how long to wait."""
+
+    attempts: AtLeastOne = 1
+    first_wait: NotNegative = 0.5
+    longest_wait: NotNegative = 60.0
+
+
+class CalledBlock(Settings):
+    """What every agent that is called may say."""
+
+    version: str = ""
+    """Change it when the agent changed in a way that burnish cannot see."""
+    usd_per_call: NotNegative | None = None
+    """What a call costs; not known unless it is said."""
+
+    def _common(self, user: User | None) -> dict[str, Any]:
+        return {"version": self.version, "usd_per_call": self.usd_per_call, "user": user}
+
+
+class PythonBlock(CalledBlock):
+    """A Python function. `module:function` alone is short for `{call: module:function}`."""
+
+    call: Text
+    """`module:function`, importable from the folder of the file."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        return {"call": value} if isinstance(value, str) else value
+
+    def made(self, folder: Path, user: User | None) -> CallingTarget:
+        """The target."""
+        return CallableTarget.load(self.call, folder, **self._common(user))
+
+
+class HttpBlock(CalledBlock):
+    """An HTTP endpoint. An address alone is short for `{url: …}`."""
+
+    url: Text
+    method: Literal["POST", "PUT", "PATCH"] = "POST"
+    headers: dict[str, str] = Field(default_factory=dict[str, str])
+    """Values may hold `${VAR}`, which is expanded when a request is made."""
+    body: JsonValue = Field(default_factory=lambda: {"input": "{{input}}"})
+    """What is sent: `{{input}}`, `{{history}}`, `{{messages}}` and `{{session}}` are filled in."""
+    response_path: str = ""
+    """Where in the answer's JSON the reply stands; empty takes the whole answer."""
+    timeout: AboveZero = 60.0
+    """Seconds for one turn."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        return {"url": value} if isinstance(value, str) else value
+
+    def made(self, folder: Path, user: User | None) -> CallingTarget:
+        """The target."""
+        del folder
+        return HttpTarget(
+            url=self.url,
+            method=self.method,
+            headers=self.headers,
+            body=self.body,
+            response_path=self.response_path,
+            timeout=self.timeout,
+            **self._common(user),
+        )
+
+
+class CommandBlock(CalledBlock):
+    """A command. A list alone is short for `{command: […]}`."""
+
+    command: list[str] = Field(min_length=1)
+    """The program and its arguments; `{input}` and `{session}` are filled in. No shell."""
+    input: Literal["stdin", "argument", "json"] | None = None
+    """How it gets what is asked; `json` brings the whole conversation on stdin."""
+    cwd: str = ""
+    """Where it runs, from the folder of the file."""
+    env: dict[str, str] = Field(default_factory=dict[str, str])
+    """Variables beside those of burnish; values may hold `${VAR}`."""
+    response_path: str = ""
+    """Where in the JSON on stdout the reply stands; empty takes all of stdout."""
+    timeout: AboveZero = 60.0
+    """Seconds for one turn."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        return {"command": cast("list[Any]", value)} if isinstance(value, list) else value
+
+    def made(self, folder: Path, user: User | None) -> CallingTarget:
+        """The target."""
+        return CommandTarget(
+            command=self.command,
+            input=self.input,
+            cwd=Path(os.path.normpath(folder.resolve() / self.cwd)),
+            env=self.env,
+            response_path=self.response_path,
+            timeout=self.timeout,
+            **self._common(user),
+        )
+
+
+class CalledAgentFile(ProjectFile):
+    """What every project file of an agent that is called may say."""
+
+    name: str = ""
+    """What the agent is called; empty takes the name of the file."""
+    cases: Text | None = None
+    """A file of cases, in any format, from the folder of the file."""
+    metrics: list[AgentMetric] = Field(default_factory=list[AgentMetric])
+    metrics_file: Text | None = None
+    """Metrics from a file, instead of `metrics`."""
+    judge: ModelBlock | None = None
+    """Who judges where a metric names nobody."""
+    user_simulator: ModelBlock | None = None
+    """Who plays the user in scenarios."""
+    repeats: AtLeastOne = 1
+    retry: RetryBlock = Field(default_factory=RetryBlock)
+    infrastructure_errors: tuple[str, ...] = ()
+    """Names of error types that are not the agent's fault, beside the usual ones."""
+
+    def case_policy(self) -> CasePolicy:
+        """How one case is run."""
+        return CasePolicy(
+            time_limit=self.time_limit,
+            retry=RetryPolicy(**self.retry.model_dump()),
+            infrastructure_errors=self.infrastructure_errors,
+        )
+
+
+class PythonAgentFile(CalledAgentFile):
+    """An agent that is a Python function."""
+
+    target: PythonBlock
+
+
+class HttpAgentFile(CalledAgentFile):
+    """An agent behind an HTTP endpoint."""
+
+    target: HttpBlock
+
+
+class CommandAgentFile(CalledAgentFile):
+    """An agent that is a command."""
+
+    target: CommandBlock
+
+
+AnyAgentFile = PythonAgentFile | HttpAgentFile | CommandAgentFile
+KINDS: dict[str, type[AnyAgentFile]] = {
+    "python": PythonAgentFile,
+    "http": HttpAgentFile,
+    "command": CommandAgentFile,
+}

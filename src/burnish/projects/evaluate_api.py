@@ -1,0 +1,240 @@
+"""`burnish.evaluate`: measure any agent from a program or a test."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias, TypeGuard, TypeVar
+
+from burnish.core.cases import Case, Dataset
+from burnish.core.errors import ConfigError, Problem
+from burnish.core.objectives import Objective
+from burnish.core.protocols import Metric, Target
+from burnish.effects.budget import Budget
+from burnish.evaluation.configs.making import MetricMaking
+from burnish.evaluation.datasets.formats import read_cases
+from burnish.evaluation.simulation import ROLE as USER_SIMULATOR
+from burnish.evaluation.simulation import user_simulator as simulated
+from burnish.models.factory import Models
+from burnish.models.prompts import in_force
+from burnish.models.references import ModelRef
+from burnish.projects.agent_blocks import User
+from burnish.projects.evaluated import Evaluated
+from burnish.projects.evaluating import RESULTS, Measurement, Wanted, prepare_evaluation
+from burnish.projects.given_metrics import GivenMetrics, make_given
+from burnish.projects.measuring_here import measured
+from burnish.projects.settings import DEFAULT_CONCURRENCY, DEFAULT_SEED
+from burnish.runs.evaluating import CasePolicy
+from burnish.runs.setup import Setup
+from burnish.strategies.measure import Measure
+from burnish.system.importing import is_reference
+from burnish.targets.calling import CallableTarget, CallingTarget
+from burnish.targets.calling.notes import notes_for
+from burnish.targets.calling.target import no_player
+
+T = TypeVar("T")
+Agent: TypeAlias = Callable[..., Any] | Target | str | Path
+Cases: TypeAlias = Sequence[Case] | str | Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class How:
+    """How an agent is measured."""
+
+    repeats: int | None = None
+    """How often each case is run: once, unless a file says otherwise."""
+    concurrency: int | None = None
+    """How many cases run at once: 8, unless a file says otherwise."""
+    judge: ModelRef | str | None = None
+    """Who judges where a metric names nobody."""
+    user_simulator: ModelRef | str | None = None
+    """Who plays the user in scenarios."""
+    policy: CasePolicy | None = None
+    """Time limit, retries, and what is not the agent's fault."""
+    budget: Budget | None = None
+    seed: int | None = None
+    models: Models | None = None
+    """How models are reached; doubles come in here."""
+
+
+def evaluate(
+    agent: Agent,
+    cases: Cases | None = None,
+    metrics: GivenMetrics | None = None,
+    *,
+    repeats: int | None = None,
+    concurrency: int | None = None,
+    judge: ModelRef | str | None = None,
+    user_simulator: ModelRef | str | None = None,
+    policy: CasePolicy | None = None,
+    budget: Budget | None = None,
+    seed: int | None = None,
+    models: Models | None = None,
+    folder: Path | str | None = None,
+) -> Evaluated:
+    """Measure an agent on cases by metrics.
+
+    The agent is a function, `module:function`, a Target, or a file that `burnish eval` takes,
+    which may bring its own cases and metrics. Cases are a file or a sequence; metrics are a
+    file, or names, blocks as in files, and metrics of one's own. With `folder` the run is kept
+    there, and the same call again goes on where it was, or gives its result without paying.
+    """
+    how = How(
+        repeats=repeats,
+        concurrency=concurrency,
+        judge=judge,
+        user_simulator=user_simulator,
+        policy=policy,
+        budget=budget,
+        seed=seed,
+        models=models,
+    )
+    measurement = measurement_of(agent, cases, metrics, how)
+    return asyncio.run(measured(measurement, None if folder is None else Path(folder)))
+
+
+def measurement_of(
+    agent: Agent, cases: Cases | None, metrics: GivenMetrics | None, how: How
+) -> Measurement:
+    """An agent, cases and metrics, ready to be measured."""
+    if isinstance(agent, Path) or (isinstance(agent, str) and not _names_a_function(agent)):
+        return _of_file(Path(agent), cases, metrics, how)
+    models = how.models or Models()
+    chosen = _read(cases)
+    target, name = _target(agent, chosen, how, models)
+    made = make_given(_required(metrics, "metrics"), chosen, _making(how, models))
+    return _measurement(name, target, made, chosen, how, models)
+
+
+def _of_file(
+    path: Path, cases: Cases | None, metrics: GivenMetrics | None, how: How
+) -> Measurement:
+    """What the file says, with what is said here in its place."""
+    _refuse_beside_a_file(how)
+    wanted = Wanted(
+        cases=Path(cases) if isinstance(cases, str | Path) else None,
+        repeats=how.repeats,
+        concurrency=how.concurrency,
+        metric_file=metrics if isinstance(metrics, Path) else None,
+        judge=how.judge if isinstance(how.judge, str) else None,
+    )
+    measurement = prepare_evaluation(path, wanted)
+    setup = measurement.setup
+    if cases is not None and wanted.cases is None:
+        setup = replace(setup, dataset=Dataset(train=_read(cases)))
+    if metrics is not None and wanted.metric_file is None:
+        models = Models()
+        made = make_given(metrics, setup.dataset.train, _making(how, models))
+        resources = (*setup.resources, models)
+        setup = replace(setup, metrics=made, objective=_objective(made), resources=resources)
+    return replace(measurement, setup=_said_here(setup, how))
+
+
+def _refuse_beside_a_file(how: How) -> None:
+    """What a file that describes an agent says itself, or cannot be told."""
+    given = {
+        "user_simulator": how.user_simulator is not None,
+        "models": how.models is not None,
+        "judge as a ModelRef": isinstance(how.judge, ModelRef),
+    }
+    problems = [
+        Problem(where=name, message="an agent that is a file cannot be given this here")
+        for name, told in given.items()
+        if told
+    ]
+    if problems:
+        raise ConfigError(problems, remedy="Say it in the file, or give the agent as a Target.")
+
+
+def _said_here(setup: Setup, how: How) -> Setup:
+    return replace(
+        setup,
+        seed=setup.seed if how.seed is None else how.seed,
+        budget=how.budget or setup.budget,
+        case_policy=how.policy or setup.case_policy,
+    )
+
+
+def _measurement(
+    name: str,
+    target: Target,
+    metrics: tuple[Metric, ...],
+    cases: tuple[Case, ...],
+    how: How,
+    models: Models,
+) -> Measurement:
+    measure = Measure(repeats=how.repeats or 1)
+    setup = Setup(
+        target=target,
+        metrics=metrics,
+        objective=_objective(metrics),
+        dataset=Dataset(train=cases),
+        strategy=measure,
+        seed=DEFAULT_SEED,
+        concurrency=how.concurrency or DEFAULT_CONCURRENCY,
+        notes=notes_for(target, cases) if isinstance(target, CallingTarget) else (),
+        resources=(models,),
+    )
+    return Measurement(name=name, setup=_said_here(setup, how), measure=measure, root=RESULTS)
+
+
+def _objective(metrics: Sequence[Metric]) -> Objective:
+    return Objective(weights={metric.name: 1.0 for metric in metrics})
+
+
+def _target(
+    agent: Callable[..., Any] | Target | str, cases: Sequence[Case], how: How, models: Models
+) -> tuple[Target, str]:
+    if _is_target(agent):
+        return agent, agent.description.kind
+    user = player_for(cases, how.user_simulator, models)
+    if isinstance(agent, str):
+        return CallableTarget.load(agent, Path.cwd(), user=user), agent
+    assert callable(agent)
+    made = CallableTarget(agent=agent, user=user)
+    return made, made.title
+
+
+def _is_target(agent: object) -> TypeGuard[Target]:
+    wanted = ("description", "surfaces", "baseline", "run", "estimate")
+    return not isinstance(agent, type) and all(hasattr(agent, name) for name in wanted)
+
+
+def _names_a_function(text: str) -> bool:
+    return is_reference(text) and not Path(text).exists()
+
+
+def player_for(cases: Sequence[Case], named: ModelRef | str | None, models: Models) -> User | None:
+    """Who plays the user, where a case is a scenario."""
+    scenarios = [case for case in cases if case.scenario is not None and case.recorded is None]
+    if not scenarios:
+        return None
+    if named is None:
+        raise ConfigError([no_player(scenarios[0])])
+    prompt = in_force(USER_SIMULATOR, Path.cwd())
+    client = models.client(as_reference(named), prompt.settings)
+    client.check()
+    return simulated(client, prompt)
+
+
+def _making(how: How, models: Models) -> MetricMaking:
+    judge = None if how.judge is None else as_reference(how.judge)
+    return MetricMaking(models=models, folder=Path.cwd(), judge=judge)
+
+
+def as_reference(model: ModelRef | str) -> ModelRef:
+    """A model as programs name it."""
+    return ModelRef.parse(model) if isinstance(model, str) else model
+
+
+def _read(cases: Cases | None) -> tuple[Case, ...]:
+    given = _required(cases, "cases")
+    return read_cases(Path(given)).cases if isinstance(given, str | Path) else tuple(given)
+
+
+def _required(given: T | None, what: str) -> T:
+    if given is None:
+        message = f"there are no {what}"
+        remedy = f"give {what}: only a file that describes an agent can bring them itself"
+        raise ConfigError([Problem(message=message, remedy=remedy)])
+    return given

@@ -1,0 +1,1 @@
+"""Coordinate descent over an agent: demonstrations, numbers and texts in phases that compound."""

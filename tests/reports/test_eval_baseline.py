@@ -1,0 +1,84 @@
+"""A measurement beside an earlier one: every category, and differences that mean something."""
+
+from dataclasses import replace
+
+import pytest
+
+from burnish.reports.eval_baseline import BaselineComparison, Change
+from burnish.reports.eval_report import EvalReport
+from burnish.reports.eval_words import change_counts, change_words, repeats_note
+from tests.reports.measured import AWAY, failing, report, scored, sweeps
+
+
+def compared(now: EvalReport, before: EvalReport) -> BaselineComparison:
+    found = now.against(before).baseline
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "change"),
+    [
+        (scored("a", 0.2), scored("a", 0.8), Change.NEW_PASS),
+        (scored("a", 0.8), scored("a", 0.2), Change.NEW_FAIL),
+        (scored("a", 0.6), scored("a", 0.8), Change.UP),
+        (scored("a", 0.3), scored("a", 0.4), Change.UP),
+        (scored("a", 0.8), scored("a", 0.6), Change.DOWN),
+        (scored("a", 0.8), scored("a", 0.8), Change.UNCHANGED),
+        (scored("a", 0.8), failing("a", AWAY), Change.CANNOT_TELL),
+        (failing("a", AWAY), scored("a", 0.8), Change.CANNOT_TELL),
+        (scored("b", 0.8), scored("a", 0.8), Change.ONLY_HERE),
+    ],
+)
+def test_what_a_case_did(before: object, now: object, change: Change) -> None:
+    found = compared(report(now), report(before))  # pyright: ignore[reportArgumentType]
+    assert found.cases[0].change is change
+
+
+def test_cases_that_only_one_side_has_are_named_and_not_compared() -> None:
+    found = compared(
+        report(scored("a", 1.0), scored("b", 0.0)), report(scored("b", 1.0), scored("c", 0.0))
+    )
+    assert {one.case: one.change.value for one in found.cases} == {
+        "a": "only here",
+        "b": "new fail",
+        "c": "only there",
+    }
+    assert change_counts(found) == "1 new fail, 1 only here, 1 only there"
+    [graded] = found.metrics
+    assert (graded.cases, graded.before, graded.after) == (1, 1.0, 0.0)
+    assert (graded.low, graded.distinguishable) == (None, False)
+
+
+def test_a_case_that_asks_something_else_now_is_not_compared() -> None:
+    before = report(scored("a", 0.0))
+    other = replace(before.cases[0], asked=("Something else?",))
+    found = compared(report(scored("a", 1.0)), replace(before, cases=(other,)))
+    assert change_counts(found) == "1 rewritten"
+    assert found.metrics == ()
+
+
+def test_few_cases_are_not_called_better() -> None:
+    names = "abcdef"
+    for moved, words in ((5, "may be chance"), (6, "better")):
+        before = report(*(scored(name, 0.0 if n < moved else 1.0) for n, name in enumerate(names)))
+        [graded] = compared(report(*(scored(name, 1.0) for name in names)), before).metrics
+        assert change_words(graded) == words
+
+
+def test_a_difference_in_the_noise_is_not_called_better() -> None:
+    ups = [(0.2, 0.4), (0.4, 0.2)] * 5 + [(0.5, 0.55)]
+    before = report(*(scored(f"c{n}", old) for n, (old, _) in enumerate(ups)))
+    now = report(*(scored(f"c{n}", new) for n, (_, new) in enumerate(ups)))
+    [graded] = compared(now, before).metrics
+    assert graded.difference > 0
+    assert not graded.distinguishable
+    assert change_words(graded) == "may be chance"
+    worse = compared(report(*(scored(f"c{n}", 0.0) for n in range(11))), before).metrics[0]
+    assert change_words(worse) == "worse"
+
+
+def test_other_numbers_of_repeats_are_said() -> None:
+    once, thrice = report(scored("a", 1.0)), sweeps({"a": [1.0, 1.0, 1.0]})
+    assert repeats_note(compared(once, once)) == ""
+    assert repeats_note(compared(thrice, once)).startswith("the baseline had 1 repeat, this has 3")
