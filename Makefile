@@ -65,4 +65,5 @@ $(VENV)/.burnish-dev: $(VENV)/.burnish
 	@$(PIP) install -c constraints.txt setuptools wheel # rouge-score is built on the spot
 	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[all,dev]'
 	@$(BIN)/burnish models pull smollm2 || echo "the tests of the embedded model will be skipped"
+	@$(BIN)/burnish models pull minilm || echo "the tests of the embedding model will be skipped"
 	@touch $@

@@ -92,7 +92,7 @@ def test_exit_codes_of_verdicts(
         (["cases.jsonl", "--json", "no/such/folder.json"], "there is no folder no/such"),
         (["cases.jsonl", "--junit", "."], ". is a folder"),
         (["cases.jsonl", "-o", "."], "exists already"),
-        (["cases.jsonl", "--baseline", "nobody"], "there is no run 'nobody'"),
+        (["cases.jsonl", "--baseline", "nobody"], "no file 'nobody', and there is no run 'nobody'"),
         (["cases.jsonl", "--baseline", "metrics.yaml"], "not a report of `burnish eval`"),
         (["cases.jsonl", "--resume", "nobody"], "there is no run 'nobody'"),
         (["cases.jsonl", "--progress", "loud"], "'loud' is not one of"),
@@ -115,6 +115,16 @@ def test_configuration_errors_are_one_message_and_code_three(
     assert "Traceback" not in said.err
     assert said.out == ""
     assert not list(tmp_path.glob("results/eval/*"))
+
+
+@pytest.mark.parametrize("command", [("eval",), ("test",), ("test", "run")], ids=" ".join)
+def test_help_fits_eighty_columns(
+    burnish: Burnish, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    said = burnish(*command, "--help")
+    assert said.code == 0
+    assert max(map(len, said.lines)) <= 80
 
 
 def test_metrics_beside_the_cases_are_found(burnish: Burnish, tmp_path: Path) -> None:

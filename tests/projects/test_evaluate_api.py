@@ -12,13 +12,14 @@ import pytest
 import burnish
 from burnish import Budget, Case, CasePolicy, evaluate
 from burnish.core.cases import Scenario, Turn
-from burnish.core.errors import ConfigError, ResumeRefused
+from burnish.core.errors import BurnishError, ConfigError, ResumeRefused
 from burnish.effects.retries import RetryPolicy
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
-from burnish.projects.evaluate_api import How, measurement_of
+from burnish.projects.evaluate_api import measurement_of
 from burnish.projects.evaluated import Evaluated
+from burnish.projects.given_agents import How
 from burnish.projects.measuring_here import measured
 from burnish.reports.eval_failures import Trouble
 from burnish.runs.index import known_runs
@@ -206,6 +207,8 @@ async def test_inside_a_running_loop() -> None:
 
     found = await measured(measurement_of(agent, CASES, ["equality"], How()))
     assert found.score("equality") == 0.5
+    with pytest.raises(BurnishError, match="await measured"):
+        evaluate(agent, CASES, ["equality"])
 
 
 # -- agents that are files -------------------------------------------------------------------

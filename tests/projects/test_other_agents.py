@@ -4,13 +4,14 @@ import asyncio
 import json
 import re
 import shutil
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from burnish.core.errors import ConfigError
 from burnish.core.evaluations import Evaluation
@@ -21,6 +22,7 @@ from burnish.projects.evaluating import Measurement, Wanted
 from burnish.projects.launching import optimize
 from burnish.projects.other_agents import prepare_other_agent
 from burnish.system import read_tree, validate_config
+from burnish.system.process_table import process_entry
 from burnish.testing import ScriptedBackend
 from tests.targets.calling_agents import endpoint
 
@@ -246,6 +248,51 @@ def test_an_endpoint_is_measured(folder: Path) -> None:
     assert [r.value("equality") for r in found.results] == [1.0, 0.0]
 
 
+SLOW_ONCE = """
+import os, pathlib, sys, time
+query = sys.stdin.read()
+with open("calls", "a") as count:
+    count.write(query + chr(10))
+if query == "slow" and not os.path.exists("begun"):
+    pathlib.Path("begun").write_text(str(os.getpid()))
+    time.sleep(60)
+print(query.upper())
+"""
+DRIVER = """
+import sys; from pathlib import Path
+from burnish.projects.evaluating import Wanted
+from burnish.projects.launching import optimize
+from burnish.projects.other_agents import prepare_other_agent
+from burnish.system import read_tree
+path = Path(sys.argv[1])
+setup = prepare_other_agent(path, read_tree(path), Wanted()).setup
+optimize(setup, path.parent / "run")
+"""
+
+
+@pytest.mark.crash
+def test_killed_in_the_middle_it_goes_on_and_leaves_no_process(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(SLOW_ONCE, encoding="utf-8")
+    write_cases(tmp_path, [{"input": each, "expected": each.upper()} for each in ("fast", "slow")])
+    text = (
+        f"kind: command\ntarget: [{sys.executable}, -S, agent.py]\ncases: cases.jsonl\n"
+        f"concurrency: 1\n{METRICS}"
+    )
+    path = tmp_path / "agent.yaml"
+    path.write_text(text, encoding="utf-8")
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(path)])
+    begun, limit = tmp_path / "begun", time.monotonic() + 20
+    while not (begun.exists() and begun.read_text()) and time.monotonic() < limit:
+        time.sleep(0.01)
+    driver.kill()
+    driver.wait()
+    found = measured(prepared(tmp_path, text), tmp_path / "run")
+    assert [r.outcome.output for r in found.results] == ["FAST", "SLOW"]
+    assert (tmp_path / "calls").read_text().split() == ["fast", "slow", "slow"]
+    left = process_entry(int(begun.read_text()))
+    assert left is None or not left.is_running
+
+
 # -- scenarios -------------------------------------------------------------------------------
 
 SCENARIO: dict[str, Any] = {
@@ -313,10 +360,13 @@ def test_the_example_is_measured(
     assert told is (file == "command")
 
 
-def test_the_files_that_the_page_shows_are_project_files() -> None:
+def test_the_files_that_the_page_shows_are_project_files(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "any-agent.md").read_text(encoding="utf-8")
     shown = re.findall(r"^```yaml\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
     assert len(shown) == 3
     for text in shown:
-        data = YAML(typ="safe").load(text)
-        validate_config(data, KINDS[data["kind"]], source="any-agent.md")
+        file = tmp_path / "shown.yaml"
+        file.write_text(text, encoding="utf-8")
+        tree = read_tree(file)
+        assert isinstance(tree.data, dict)
+        validate_config(tree.data, KINDS[str(tree.data["kind"])], source=file.name, tree=tree)

@@ -59,6 +59,14 @@ def test_repeats_show_how_many_pass() -> None:
     assert any("0.00 in 1 of 3 repeats" in line for line in lines)
 
 
+def test_a_case_that_fails_in_many_ways_is_cut() -> None:
+    runs = (scored("a", 0.01 * draw, draw=draw) for draw in range(10))
+    many = [replace(run, outcome=Outcome(replies=(f"try {run.draw}",))) for run in runs]
+    lines = shown(report(*many), 80)
+    assert "  … 7 more such replies" in lines
+    assert sum(line.startswith("  actual") for line in lines) == 3
+
+
 def test_a_failure_says_expected_actual_and_why() -> None:
     lines = shown(report(scored("a", 1.0, 0.2)), 80)
     start = lines.index("✗ a", 2)

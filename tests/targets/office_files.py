@@ -21,7 +21,7 @@ DRAWING_NS = "http://schemas.openxmlformats.org/drawingml/2006/main"
 def package(parts: Mapping[str, str | bytes]) -> bytes:
     """A zip of parts."""
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, text in parts.items():
             archive.writestr(name, text)
     return buffer.getvalue()

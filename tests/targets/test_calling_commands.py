@@ -182,6 +182,7 @@ DRIVER = (
 )
 
 
+@pytest.mark.crash
 async def test_what_a_killed_burnish_left_running_is_ended_by_the_next(tmp_path: Path) -> None:
     driver = await asyncio.create_subprocess_exec(sys.executable, "-c", DRIVER, str(tmp_path))
     await eventually(lambda: records_in(tmp_path) != [])

@@ -12,7 +12,7 @@ from burnish.core.content import Json, canonical
 from burnish.core.errors import ConfigError
 from burnish.effects.failures import is_infrastructure
 from burnish.targets.calling import HttpTarget
-from burnish.targets.calling.http import LONGEST_BODY
+from burnish.targets.calling.http_wire import LONGEST_BODY
 from burnish.testing import check_target
 from burnish.testing.servers import Asked
 from tests.targets.calling_agents import (

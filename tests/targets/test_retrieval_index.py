@@ -17,7 +17,7 @@ from burnish.models.references import ModelRef
 from burnish.targets.retrieval import Index, Indexes, SourceSettings
 from burnish.targets.retrieval.endpoint import EndpointEmbedder
 from burnish.testing.doubles import CallCounter
-from tests.effects.journals import effects_in
+from tests.effects.journals import effects_in, small_files
 from tests.models.test_embedded_files import as_nobody
 from tests.targets.retrieval_world import (
     SHOP,
@@ -29,6 +29,11 @@ from tests.targets.retrieval_world import (
     shop,
     write,
 )
+
+
+def spares(folder: Path) -> list[Path]:
+    """What a writer began and did not finish."""
+    return list((folder / ".burnish" / "index").glob(".*.burnish-tmp"))
 
 
 def kept(folder: Path) -> list[Path]:
@@ -192,7 +197,7 @@ async def test_a_file_in_the_way_of_the_folder_does_no_harm(tmp_path: Path) -> N
 
 
 CHILD = textwrap.dedent("""
-    import asyncio, os, signal, sys, time
+    import asyncio, os, signal, sys, threading
     from pathlib import Path
     from burnish.testing.doubles import CallCounter
     from tests.targets.retrieval_world import MeaningEmbedder, hits, opened
@@ -203,10 +208,22 @@ CHILD = textwrap.dedent("""
         async def embed(self, texts, *, effects):
             made = await super().embed(texts, effects=effects)
             if len(texts) > 1:
-                if mode == "killed":
-                    os.kill(os.getpid(), signal.SIGKILL)
+                if mode == "killed embedding":
+                    die()
                 await asyncio.sleep(0.3)
             return made
+
+    def die():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def die_when_half_is_written():
+        while True:
+            for spare in folder.glob(".burnish/index/.*.burnish-tmp"):
+                if spare.stat().st_size > 100_000:
+                    die()
+
+    if mode == "killed writing":
+        threading.Thread(target=die_when_half_is_written, daemon=True).start()
 
     async def main():
         embedder = Embedder(counter=CallCounter(path=folder / "calls"))
@@ -238,26 +255,29 @@ def test_of_several_processes_one_builds_and_all_search(tmp_path: Path) -> None:
     assert len(kept(tmp_path)) == 1
 
 
-async def test_a_killed_build_leaves_nothing_broken(tmp_path: Path) -> None:
-    write(tmp_path, shop_md=SHOP)
-    killed = child(tmp_path, "killed")
+@pytest.mark.crash
+@pytest.mark.parametrize("when", ["killed embedding", "killed writing"])
+async def test_a_killed_build_leaves_nothing_broken(tmp_path: Path, when: str) -> None:
+    write(tmp_path, shop_md=SHOP + "\n".join(f"# N{n}\nnumber {n}" for n in range(3000)))
+    killed = child(tmp_path, when)
     killed.communicate(timeout=30)
     assert killed.returncode == -signal.SIGKILL
     assert kept(tmp_path) == []
+    assert len(spares(tmp_path)) == (when == "killed writing")
     embedder = MeaningEmbedder()
     index = await opened(tmp_path, embedder=embedder)
     assert index.path is not None
+    assert spares(tmp_path) == []
     assert names(await hits(index, "cat", embedder))[0] == "office"
 
 
-async def test_what_a_killed_writer_left_is_cleared_away(tmp_path: Path) -> None:
+async def test_a_full_disk_leaves_nothing_broken(tmp_path: Path) -> None:
     write(tmp_path, shop_md=SHOP)
-    folder = tmp_path / ".burnish" / "index"
-    folder.mkdir(parents=True)
-    torn = folder / f".{2**22 + 1}-{'0' * 16}.burnish-tmp"  # A process that cannot be.
-    torn.write_bytes(b"half an index")
-    await opened(tmp_path)
-    assert not torn.exists()
+    with small_files(10_000):
+        index = await opened(tmp_path)
+    assert index.path is None
+    assert (kept(tmp_path), spares(tmp_path)) == ([], [])
+    assert names(await hits(index, "courier", None)) == ["delivery"]
 
 
 async def test_files_that_change_while_they_are_read_are_refused(tmp_path: Path) -> None:

@@ -6,9 +6,16 @@ from zipfile import ZipFile
 
 import pytest
 
+from burnish.cli.model_listing import found_models
 from burnish.effects.passthrough import DirectEffects
-from burnish.models.embedded.files import EMBEDDING, models_folder, require_embedding
+from burnish.models.embedded.files import (
+    EMBEDDING,
+    models_folder,
+    require_embedding,
+    require_model,
+)
 from burnish.models.embedded.pull import pull
+from burnish.models.factory import Models
 from burnish.models.troubles import ModelRefused
 from burnish.targets.retrieval import usual_embedder
 from burnish.targets.retrieval.embedders import as_unit_rows
@@ -73,6 +80,14 @@ def test_without_its_packages_the_extra_is_named(
     with pytest.raises(ModelRefused, match=f"needs {module}") as refused:
         MiniLmEmbedder().check()
     assert "burnish[embeddings]" in refused.value.remedy
+
+
+def test_it_is_listed_and_cannot_be_asked() -> None:
+    listed = {entry.model: entry for entry in found_models(Models())}
+    assert not listed["local:minilm"].ready
+    assert "pull minilm" in listed["local:minilm"].remedy
+    with pytest.raises(ModelRefused, match="makes embeddings of texts"):
+        require_model("minilm")
 
 
 def test_its_identity_is_known_without_its_files() -> None:

@@ -18,7 +18,7 @@ class EvalCommand(TyperCommand):
     usage_exit = USAGE_EXIT
 
 
-test = typer.Typer(no_args_is_help=True, help="The same commands under the names of seed 000.")
+test = typer.Typer(no_args_is_help=True, help="`test run` is `eval`, by its HoloDeck name.")
 
 
 @test.command("run", cls=EvalCommand)
@@ -94,8 +94,8 @@ def evaluate(
 ) -> None:
     """Measure an agent: every case, every metric, what fails and why.
 
-    Exit code 0: every case passes. 1: one fails or is missing. 2: interrupted, go on
-    with --resume. 3: the configuration or the command line is wrong.
+    Exit code 0: every case passes; 1: one fails or is missing; 2: interrupted,
+    go on with --resume; 3: the configuration or the command line is wrong.
     """
     from burnish.cli.eval_asking import Asked
     from burnish.cli.eval_running import evaluate_agent

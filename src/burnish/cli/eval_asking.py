@@ -6,7 +6,7 @@ from pathlib import Path
 
 from burnish.cli.progress import Progress
 from burnish.cli.running import chosen_progress
-from burnish.core.errors import Problem
+from burnish.core.errors import ConfigError, Problem, RunNotFound
 from burnish.projects.evaluating import Wanted
 from burnish.projects.measuring import Place
 from burnish.reports.eval_report import EvalReport
@@ -110,7 +110,12 @@ def read_baseline(name: str) -> EvalReport:
     path = Path(name)
     if path.exists() and not (path.is_dir() and (path / HEADER).exists()):
         return EvalReport.read(path)
-    return EvalReport.read(find_run(name))
+    try:
+        return EvalReport.read(find_run(name))
+    except RunNotFound as error:
+        told = f"there is no file '{name}', and {error.message}"
+        problem = Problem(where="--baseline", message=told, remedy=error.remedy)
+        raise ConfigError([problem]) from None
 
 
 def _cannot_write(flag: str, path: Path | None) -> list[Problem]:

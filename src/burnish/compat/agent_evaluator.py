@@ -2,32 +2,19 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from burnish.compat.callbacks import Callbacks, Telling
+from burnish.compat.callbacks import Callbacks
+from burnish.compat.eval_sets import Asked, PreparedSet, prepared_sets
 from burnish.compat.verdicts import Standing, explanation, standings, summary
-from burnish.compat.watching import Scoring, WatchedTarget
 from burnish.core.errors import ConfigError, Problem
-from burnish.core.evaluations import Evaluation
-from burnish.core.protocols import Metric, Target
-from burnish.evaluation.configs.eval_making import make_metrics
-from burnish.evaluation.configs.eval_metrics import EvalConfig
-from burnish.evaluation.configs.making import MetricMaking
-from burnish.evaluation.datasets.case_files import CaseFile
-from burnish.evaluation.datasets.formats import read_cases, read_folder
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
-from burnish.projects.black_box import trajectory_problems
-from burnish.projects.evaluate_api import How, as_reference, measurement_of, player_for
 from burnish.projects.evaluated import Evaluated
-from burnish.projects.measuring_here import measured, measured_anew, threshold_of
-from burnish.system import read_tree, validate_config
-from burnish.targets.calling import CallableTarget
-from burnish.targets.recorded import RecordedTarget
-
-CONFIG = "test_config.json"
+from burnish.projects.given_agents import How
+from burnish.projects.measuring_here import threshold_of
 
 
 class CasesFailed(AssertionError):
@@ -80,7 +67,7 @@ class AgentEvaluator:
         if place is None:
             raise ConfigError([Problem(message="no eval set is named", where="eval_set_path")])
         config = test_config_path or eval_metrics_file_path_or_dir
-        asked = _Asked(
+        asked = Asked(
             call_agent=call_agent,
             config=None if config is None else Path(config),
             name=agent_name,
@@ -94,7 +81,7 @@ class AgentEvaluator:
                 models=models,
             ),
         )
-        result, troubles = await _evaluated(_prepared(_files(Path(place)), asked))
+        result, troubles = await _evaluated(prepared_sets(Path(place), asked))
         if print_detailed_results:
             _show(result)
         if troubles:
@@ -102,95 +89,7 @@ class AgentEvaluator:
         return result
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Asked:
-    call_agent: Callable[..., Any] | None
-    config: Path | None
-    name: str
-    output: Path | None
-    callbacks: Callbacks
-    how: How
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Set:
-    """One EvalSet, ready to be evaluated."""
-
-    id: str
-    file: CaseFile
-    target: Target
-    metrics: tuple[Metric, ...]
-    how: How
-    asked: _Asked
-
-    @classmethod
-    def read(cls, file: CaseFile, path: Path, asked: _Asked) -> "_Set":
-        """Everything that is needed, checked before any set is run."""
-        models = asked.how.models or Models()
-        config = _config_path(path, asked.config)
-        read = _read_config(config)
-        runs = asked.how.repeats or read.num_runs
-        how = replace(asked.how, repeats=runs, models=models)
-        judge = None if how.judge is None else as_reference(how.judge)
-        making = MetricMaking(models=models, folder=config.resolve().parent, judge=judge)
-        _refuse(file, path, read, asked)
-        return cls(
-            id=file.eval_set_id or path.name,
-            file=file,
-            target=_target(file, asked, models),
-            metrics=make_metrics(read.metrics, making),
-            how=how,
-            asked=asked,
-        )
-
-    async def evaluated(self) -> Evaluated:
-        """Run and score, with the callbacks around it."""
-        telling = Telling(callbacks=self.asked.callbacks, eval_set_id=self.id)
-        scoring = Scoring(telling=telling, metrics=len(self.metrics))
-        target = WatchedTarget(target=self.target, telling=telling)
-        metrics = scoring.watch(self.metrics)
-        measurement = measurement_of(target, self.file.cases, metrics, self.how)
-        measurement = replace(measurement, name=self.asked.name or self.id)
-        await telling.tell("before_inference_set")
-        await telling.tell("before_evaluate_set")
-        output = self.asked.output
-        found = await (measured_anew(measurement, output) if output else measured(measurement))
-        await self._tell_unscored(telling, found.evaluation)
-        await telling.tell("after_inference_set", evaluation=found.evaluation)
-        await telling.tell("after_evaluate_set", evaluation=found.evaluation)
-        return found
-
-    async def _tell_unscored(self, telling: Telling, evaluation: Evaluation) -> None:
-        """Runs without a reply never reach a metric; their scores are told all the same."""
-        cases = {case.id: case for case in self.file.cases}
-        for result in evaluation.results:
-            if result.outcome.failure is None:
-                continue
-            known = {"eval_case_id": result.case, "case": cases[result.case]}
-            known |= {"outcome": result.outcome, "run_id": result.draw + 1}
-            await telling.tell("before_evaluate_case", **known)
-            await telling.tell("after_evaluate_case", **known, scores=result.scores)
-
-
-def _prepared(files: Mapping[Path, CaseFile], asked: _Asked) -> list[_Set]:
-    """Every set, or everything that is wrong with any of them."""
-    sets: dict[str, _Set] = {}
-    problems: list[Problem] = []
-    for path, file in files.items():
-        try:
-            each = _Set.read(file, path, asked)
-        except ConfigError as error:
-            problems += error.problems
-            continue
-        if each.id in sets:
-            problems.append(Problem(where=path.name, message=f"another set is called {each.id!r}"))
-        sets[each.id] = each
-    if problems:
-        raise ConfigError(problems)
-    return list(sets.values())
-
-
-async def _evaluated(sets: Sequence[_Set]) -> tuple[EvaluateResult, list[str]]:
+async def _evaluated(sets: Sequence[PreparedSet]) -> tuple[EvaluateResult, list[str]]:
     found: dict[str, Evaluated] = {}
     tables: dict[str, dict[str, dict[str, Standing]]] = {}
     troubles: list[str] = []
@@ -206,44 +105,3 @@ async def _evaluated(sets: Sequence[_Set]) -> tuple[EvaluateResult, list[str]]:
 def _show(result: EvaluateResult) -> None:
     for eval_set, table in result.standings.items():
         sys.stdout.writelines(f"{line}\n" for line in summary(eval_set, table))
-
-
-def _files(place: Path) -> dict[Path, CaseFile]:
-    return read_folder(place) if place.is_dir() else {place: read_cases(place)}
-
-
-def _config_path(path: Path, given: Path | None) -> Path:
-    chosen = given or path.parent / CONFIG
-    chosen = chosen / CONFIG if chosen.is_dir() else chosen
-    if not chosen.exists():
-        remedy = f"put {CONFIG} beside the eval set, or name a file: test_config_path"
-        message = f"there are no metrics: {chosen} does not exist"
-        raise ConfigError([Problem(where=path.name, message=message, remedy=remedy)])
-    return chosen
-
-
-def _read_config(path: Path) -> EvalConfig:
-    tree = read_tree(path)
-    inner = tree.data.get("evaluate") if isinstance(tree.data, dict) else None
-    if isinstance(inner, dict):
-        return validate_config(inner, EvalConfig, source=f"{path.name} evaluate")
-    return validate_config(tree.data, EvalConfig, source=path.name, tree=tree)
-
-
-def _refuse(file: CaseFile, path: Path, config: EvalConfig, asked: _Asked) -> None:
-    problems = trajectory_problems(config.metrics) if asked.call_agent is not None else []
-    live = [case.id for case in file.cases if case.recorded is None]
-    if asked.call_agent is None and live:
-        message = f"there is no call_agent, and {len(live)} cases are not recorded ({live[0]}, …)"
-        problems.append(Problem(where=path.name, message=message, remedy="give call_agent"))
-    if not config.metrics:
-        problems.append(Problem(where=path.name, message="its configuration has no metrics"))
-    if problems:
-        raise ConfigError(problems)
-
-
-def _target(file: CaseFile, asked: _Asked, models: Models) -> Target:
-    if asked.call_agent is None:
-        return RecordedTarget()
-    user = player_for(file.cases, asked.how.user_simulator, models)
-    return CallableTarget(agent=asked.call_agent, user=user)

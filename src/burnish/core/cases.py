@@ -43,6 +43,8 @@ class Attachment:
     description: str = ""
     options: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """Which part of it: pages, sheet, range, cache."""
+    content: str = ""
+    """A hash of what is in it, once somebody has looked: another content is another case."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +140,9 @@ class Case:
         they are called and whatever answer they expect.
         """
         asked: list[Json] = [squeeze(turn.input) for turn in self.turns]
-        files: list[Json] = [[a.path, a.url] for turn in self.turns for a in turn.attachments]
+        files: list[Json] = [
+            a.content or [a.path, a.url] for turn in self.turns for a in turn.attachments
+        ]
         said: list[Json] = [squeeze(message.content) for message in self.history]
         plan = squeeze(self.scenario.plan) if self.scenario else ""
         more: list[Json] = [files, said, plan] if files or said or plan else []

@@ -14,6 +14,8 @@ from burnish.models.references import ModelRef
 
 _MILLION = 1_000_000
 _ONE = Usage(requests=1, input_tokens=1, output_tokens=1)
+_ONE_WAY = Usage(requests=1, input_tokens=1)
+"""What an embedding model is asked: it has no price for output, since it gives none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +72,7 @@ class Prices:
 
     def known(self, ref: ModelRef) -> bool:
         """Whether the price is known before anything is asked."""
-        return self._usd(ref, _ONE, "") is not None
+        return any(self._usd(ref, usage, "") is not None for usage in (_ONE, _ONE_WAY))
 
     def _usd(self, ref: ModelRef, usage: Usage, model: str) -> Decimal | None:
         if own := self.overrides.get(ref.label):
@@ -94,8 +96,10 @@ def _listed(provider: str, name: str, usage: Usage) -> Decimal | None:
         return None
     now = datetime.now(tz=UTC)
     price = model.get_prices(now)
-    if price.input_mtok is None or price.output_mtok is None:
+    if price.input_mtok is None or (price.output_mtok is None and usage.output_tokens):
         return None  # it would be added up as 0
+    if price.output_mtok is None and isinstance(price.input_mtok, Decimal):
+        return _cost(usage, price.input_mtok, Decimal(0))  # an embedding says nothing
     if isinstance(price.input_mtok, Decimal) and isinstance(price.output_mtok, Decimal):
         return _cost(usage, price.input_mtok, price.output_mtok)
     tokens = Tokens(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)

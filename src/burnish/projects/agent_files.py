@@ -24,7 +24,7 @@ from burnish.projects.settings import DEFAULT_CONCURRENCY
 from burnish.runs.header import Project
 from burnish.runs.setup import Setup
 from burnish.strategies.measure import Measure
-from burnish.targets.agent.attachments import check_attachments
+from burnish.targets.agent.documents_checks import check_attachments, pinned
 from burnish.targets.agent.loading import LoadedAgent, load_agent
 from burnish.targets.agent.target import AgentTarget
 
@@ -37,6 +37,7 @@ def prepare_agent(path: Path, wanted: Wanted, *, models: Models | None = None) -
     used = models or Models()
     cases = read_cases(wanted.cases).cases if wanted.cases else agent.cases
     _require(agent, cases)
+    cases = pinned(cases, agent.folder)
     metrics = agent_metrics(agent, cases, used, wanted=wanted)
     target = AgentTarget(agent, used, user=user_of(agent, cases, used))
     target.client.check()

@@ -1,60 +1,41 @@
 """`burnish.evaluate`: measure any agent from a program or a test."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypeGuard, TypeVar
+from typing import TypeAlias, TypeVar
 
 from burnish.core.cases import Case, Dataset
-from burnish.core.errors import ConfigError, Problem
+from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.core.objectives import Objective
 from burnish.core.protocols import Metric, Target
 from burnish.effects.budget import Budget
 from burnish.evaluation.configs.making import MetricMaking
 from burnish.evaluation.datasets.formats import read_cases
-from burnish.evaluation.simulation import ROLE as USER_SIMULATOR
-from burnish.evaluation.simulation import user_simulator as simulated
 from burnish.models.factory import Models
-from burnish.models.prompts import in_force
 from burnish.models.references import ModelRef
-from burnish.projects.agent_blocks import User
 from burnish.projects.evaluated import Evaluated
 from burnish.projects.evaluating import RESULTS, Measurement, Wanted, prepare_evaluation
+from burnish.projects.given_agents import (
+    Agent,
+    How,
+    as_reference,
+    is_closable,
+    names_a_function,
+    target_of,
+)
 from burnish.projects.given_metrics import GivenMetrics, make_given
 from burnish.projects.measuring_here import measured
 from burnish.projects.settings import DEFAULT_CONCURRENCY, DEFAULT_SEED
 from burnish.runs.evaluating import CasePolicy
 from burnish.runs.setup import Setup
 from burnish.strategies.measure import Measure
-from burnish.system.importing import is_reference
-from burnish.targets.calling import CallableTarget, CallingTarget
+from burnish.targets.calling import CallingTarget
 from burnish.targets.calling.notes import notes_for
-from burnish.targets.calling.target import no_player
 
 T = TypeVar("T")
-Agent: TypeAlias = Callable[..., Any] | Target | str | Path
 Cases: TypeAlias = Sequence[Case] | str | Path
-
-
-@dataclass(frozen=True, kw_only=True)
-class How:
-    """How an agent is measured."""
-
-    repeats: int | None = None
-    """How often each case is run: once, unless a file says otherwise."""
-    concurrency: int | None = None
-    """How many cases run at once: 8, unless a file says otherwise."""
-    judge: ModelRef | str | None = None
-    """Who judges where a metric names nobody."""
-    user_simulator: ModelRef | str | None = None
-    """Who plays the user in scenarios."""
-    policy: CasePolicy | None = None
-    """Time limit, retries, and what is not the agent's fault."""
-    budget: Budget | None = None
-    seed: int | None = None
-    models: Models | None = None
-    """How models are reached; doubles come in here."""
 
 
 def evaluate(
@@ -79,6 +60,7 @@ def evaluate(
     file, or names, blocks as in files, and metrics of one's own. With `folder` the run is kept
     there, and the same call again goes on where it was, or gives its result without paying.
     """
+    _refuse_inside_a_loop()
     how = How(
         repeats=repeats,
         concurrency=concurrency,
@@ -93,15 +75,27 @@ def evaluate(
     return asyncio.run(measured(measurement, None if folder is None else Path(folder)))
 
 
+def _refuse_inside_a_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise BurnishError(
+        "an event loop is running here already, in which evaluate cannot wait",
+        remedy="await it: `await measured(measurement_of(agent, cases, metrics, How()))` from "
+        "burnish.projects.evaluate_api, .given_agents and .measuring_here",
+    )
+
+
 def measurement_of(
     agent: Agent, cases: Cases | None, metrics: GivenMetrics | None, how: How
 ) -> Measurement:
     """An agent, cases and metrics, ready to be measured."""
-    if isinstance(agent, Path) or (isinstance(agent, str) and not _names_a_function(agent)):
+    if isinstance(agent, Path) or (isinstance(agent, str) and not names_a_function(agent)):
         return _of_file(Path(agent), cases, metrics, how)
     models = how.models or Models()
     chosen = _read(cases)
-    target, name = _target(agent, chosen, how, models)
+    target, name = target_of(agent, chosen, how, models)
     made = make_given(_required(metrics, "metrics"), chosen, _making(how, models))
     return _measurement(name, target, made, chosen, how, models)
 
@@ -173,7 +167,8 @@ def _measurement(
         seed=DEFAULT_SEED,
         concurrency=how.concurrency or DEFAULT_CONCURRENCY,
         notes=notes_for(target, cases) if isinstance(target, CallingTarget) else (),
-        resources=(models,),
+        # What a target holds open belongs to the loop that it was used in.
+        resources=(models, target) if is_closable(target) else (models,),
     )
     return Measurement(name=name, setup=_said_here(setup, how), measure=measure, root=RESULTS)
 
@@ -182,49 +177,9 @@ def _objective(metrics: Sequence[Metric]) -> Objective:
     return Objective(weights={metric.name: 1.0 for metric in metrics})
 
 
-def _target(
-    agent: Callable[..., Any] | Target | str, cases: Sequence[Case], how: How, models: Models
-) -> tuple[Target, str]:
-    if _is_target(agent):
-        return agent, agent.description.kind
-    user = player_for(cases, how.user_simulator, models)
-    if isinstance(agent, str):
-        return CallableTarget.load(agent, Path.cwd(), user=user), agent
-    assert callable(agent)
-    made = CallableTarget(agent=agent, user=user)
-    return made, made.title
-
-
-def _is_target(agent: object) -> TypeGuard[Target]:
-    wanted = ("description", "surfaces", "baseline", "run", "estimate")
-    return not isinstance(agent, type) and all(hasattr(agent, name) for name in wanted)
-
-
-def _names_a_function(text: str) -> bool:
-    return is_reference(text) and not Path(text).exists()
-
-
-def player_for(cases: Sequence[Case], named: ModelRef | str | None, models: Models) -> User | None:
-    """Who plays the user, where a case is a scenario."""
-    scenarios = [case for case in cases if case.scenario is not None and case.recorded is None]
-    if not scenarios:
-        return None
-    if named is None:
-        raise ConfigError([no_player(scenarios[0])])
-    prompt = in_force(USER_SIMULATOR, Path.cwd())
-    client = models.client(as_reference(named), prompt.settings)
-    client.check()
-    return simulated(client, prompt)
-
-
 def _making(how: How, models: Models) -> MetricMaking:
     judge = None if how.judge is None else as_reference(how.judge)
     return MetricMaking(models=models, folder=Path.cwd(), judge=judge)
-
-
-def as_reference(model: ModelRef | str) -> ModelRef:
-    """A model as programs name it."""
-    return ModelRef.parse(model) if isinstance(model, str) else model
 
 
 def _read(cases: Cases | None) -> tuple[Case, ...]:

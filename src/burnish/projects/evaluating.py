@@ -10,6 +10,7 @@ from burnish.core.evaluations import Evaluation
 from burnish.models.keys import load_dotenv
 from burnish.runs.setup import Setup
 from burnish.strategies.measure import Measure
+from burnish.system import read_tree
 
 RESULTS = Path("results") / "eval"
 
@@ -50,12 +51,24 @@ class Measurement:
         return self.measure.evaluation
 
 
+_AGENTS = (".yaml", ".yml", ".json")
+"""What agents are written in; everything else is cases."""
+
 Preparing = Callable[[Path, Wanted], Measurement]
 
 
 def prepare_evaluation(path: Path, wanted: Wanted) -> Measurement:
     """What a file describes, ready to be measured: by what kind of file it is."""
+    from burnish.projects.agent_blocks import KINDS
+    from burnish.projects.agent_files import prepare_agent
     from burnish.projects.eval_recorded import prepare_recorded
+    from burnish.projects.other_agents import prepare_other_agent
 
     load_dotenv(path.resolve().parent, os.environ)
+    tree = read_tree(path) if path.suffix in _AGENTS and path.is_file() else None
+    keys = tree.data if tree is not None and isinstance(tree.data, dict) else {}
+    if tree is not None and keys.get("kind") in KINDS:
+        return prepare_other_agent(path, tree, wanted)
+    if "model" in keys or "instructions" in keys:
+        return prepare_agent(path, wanted)
     return prepare_recorded(path, wanted)

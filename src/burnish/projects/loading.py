@@ -79,6 +79,11 @@ def reload_project(folder: Path, flags: Overrides) -> LoadedProject:
             f"run {header.id} was started from a Python program",
             remedy=f"run that program again with the folder {folder} to go on",
         )
+    if header.project.kind == "eval":
+        raise ResumeRefused(
+            f"run {header.id} is a measurement",
+            remedy=f"go on with it: `burnish eval {header.project.file} --resume {header.id}`",
+        )
     path = Path(header.project.file)
     if not path.exists():
         raise ResumeRefused(

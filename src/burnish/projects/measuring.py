@@ -97,11 +97,11 @@ def _report(measurement: Measurement, ending: Ending) -> EvalReport | None:
             seed=setup.seed,
         ),
         bill=Bill(spent=ending.spent, billed=ending.billed, active_seconds=run.active_seconds),
-        thresholds={metric.name: _threshold(metric) for metric in setup.metrics},
+        thresholds={metric.name: threshold_of(metric) for metric in setup.metrics},
     )
 
 
-def _threshold(metric: object) -> float | None:
+def threshold_of(metric: object) -> float | None:
     """From where a metric passes, if that is one number for all cases."""
     same = metric.default if isinstance(metric, Layered) else metric
     found = getattr(same, "threshold", None)

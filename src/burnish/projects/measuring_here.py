@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from burnish.core.errors import ConfigError, Problem
-from burnish.evaluation.layers import Layered
 from burnish.projects.evaluated import Evaluated
 from burnish.projects.evaluating import Measurement
+from burnish.projects.measuring import threshold_of
 from burnish.reports.eval_report import NAME, About, EvalReport
 from burnish.reports.eval_summary import Bill
 from burnish.reports.report import write_report
@@ -82,13 +82,6 @@ def _report(measurement: Measurement, ending: Ending, seconds: float) -> EvalRep
         bill=Bill(spent=ending.spent, billed=ending.billed, active_seconds=seconds),
         thresholds={metric.name: threshold_of(metric) for metric in setup.metrics},
     )
-
-
-def threshold_of(metric: object) -> float | None:
-    """From where a metric passes, if that is one number for all cases."""
-    same = metric.default if isinstance(metric, Layered) else metric
-    found = getattr(same, "threshold", None)
-    return float(found) if isinstance(found, int | float) else None
 
 
 def _cut_short(ending: Ending) -> Problem:

@@ -25,6 +25,8 @@ from burnish.reports.eval_words import (
 from burnish.reports.words import counted, shorten
 
 _SHOWN = 20
+_REPLIES = 3
+"""Of one case: many repeats may fail in as many ways."""
 _REASON_LINES = 4
 _MOVES = (Change.NEW_FAIL, Change.NEW_PASS, Change.DOWN, Change.UP)
 _SHADES = {"worse": "red", "better": "green"}
@@ -36,8 +38,12 @@ def troubles(report: EvalReport, width: int) -> Iterator[RenderableType]:
     for row in sick[:_SHOWN]:
         mark, style = MARKS[row.verdict]
         yield Text(f"{mark} {shorten(row.case, width - 2)}", f"bold {style}")
-        for said, complaints in _by_exchange(row).items():
+        exchanges = list(_by_exchange(row).items())
+        for said, complaints in exchanges[:_REPLIES]:
             yield _exchange(said, complaints, len(row.tries), width)
+        if len(exchanges) > _REPLIES:
+            more = len(exchanges) - _REPLIES
+            yield Text(f"  … {more} more such {'reply' if more == 1 else 'replies'}", "dim")
     if len(sick) > _SHOWN:
         more = counted(len(sick) - _SHOWN, "case")
         yield Text(f"… and {more} more; --json FILE and report.md have them all", "dim")
@@ -50,7 +56,7 @@ _Said = tuple[int | None, str | None, str]
 def _by_exchange(row: CaseRow) -> dict[_Said, list[Complaint]]:
     """What several metrics say of one reply stands together."""
     found: dict[_Said, list[Complaint]] = {}
-    for each in complaints_of(row):
+    for each in sorted(complaints_of(row), key=lambda each: each.trouble is not Trouble.MISSING):
         found.setdefault((each.turn, each.expected, each.actual), []).append(each)
     return found
 
@@ -126,8 +132,9 @@ def noise(found: Noise, width: int) -> Iterator[RenderableType]:
     """The noise floor, what the set can show, and the cases that are flaky."""
     yield Text(f"noise: the same agent, {found.sweeps} sweeps over the same cases", "bold")
     table = _plain("", "cases", "mean of each sweep", "spread", "can show")
+    names = max((cell_len(shorten(each.metric, 26)) for each in found.metrics), default=0)
     for each in found.metrics:
-        sweeps = shorten(" ".join(map(two, each.sweeps)), max(16, width - 60))
+        sweeps = shorten(" ".join(map(two, each.sweeps)), max(18, width - names - 29))
         shown = (str(each.cases), sweeps, f"{each.spread:.3f}", can_show(each.can_show))
         table.add_row(Text(shorten(each.metric, 26)), *map(Text, shown))
     yield table

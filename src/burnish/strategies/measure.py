@@ -1,15 +1,21 @@
 """The strategy `measure`: evaluate what is there, propose nothing."""
 
 from collections.abc import Sequence
+from contextlib import aclosing
 from typing import Any
 
 from burnish.core.cases import Split
 from burnish.core.content import short_id
 from burnish.core.errors import Problem
-from burnish.core.evaluations import Evaluation
+from burnish.core.evaluations import CaseResult, Evaluation
 from burnish.core.protocols import Role, Target
 from burnish.core.trials import SplitResult, Trial
 from burnish.runs.run import Run
+
+BLOCK = 16
+"""Cases between two looks at limits and signals."""
+AHEAD = 15
+"""Blocks that are begun meanwhile, so that nobody waits at the end of one."""
 
 
 class Measure:
@@ -44,8 +50,29 @@ class Measure:
         """Measure the baseline."""
         if run.stop_reason(run.estimate(Split.TRAIN, repeats=self.repeats)) is not None:
             return
+        results = await self._results(run)
+        if results is None:
+            return
         start = run.target.baseline
-        found = await run.evaluate(start, split=Split.TRAIN, repeats=self.repeats)
+        found = Evaluation(candidate=start.id, split=Split.TRAIN, results=results)
         self.evaluation = found
         measured = SplitResult.of(found, run.objective)
         run.record(Trial(candidate=start, phase="baseline", train=measured))
+
+    async def _results(self, run: Run) -> tuple[CaseResult, ...] | None:
+        """All of them; None when there was a reason to stop before the end."""
+        whole = self.repeats * len(run.dataset.train)
+        results: list[CaseResult] = []
+        blocks = run.blocks(
+            run.target.baseline,
+            split=Split.TRAIN,
+            repeats=self.repeats,
+            block_size=BLOCK,
+            look_ahead=AHEAD,
+        )
+        async with aclosing(blocks) as parts:
+            async for part in parts:
+                results += part.results
+                if len(results) < whole and run.stop_reason() is not None:
+                    return None
+        return tuple(results)

@@ -28,7 +28,9 @@ def _end_orphans(home: Path) -> None:
 
 def _name(pid: int) -> str:
     driver = process_entry(pid)
-    started = "".join(driver.start_time.split()).replace(":", "") if driver else "gone"
+    if driver is None or not driver.is_running:
+        return f"{_machine()}-{pid}-gone"
+    started = "".join(driver.start_time.split()).replace(":", "")
     return f"{_machine()}-{pid}-{started}"
 
 

@@ -37,7 +37,6 @@ def suggest(
             n_startup_trials=start,
             n_ei_candidates=CANDIDATES,
             multivariate=True,
-            warn_independent_sampling=False,
         ),
     )
     for each in observations:

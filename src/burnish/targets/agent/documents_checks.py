@@ -1,11 +1,14 @@
 """Looking at the files of cases before anything is paid."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from burnish.core.cases import Attachment, Case
+from burnish.core.cases import Attachment, Case, Turn
 from burnish.core.content import Json, canonical
 from burnish.core.errors import BurnishError, ConfigError, Problem
+from burnish.system import read_bytes
 from burnish.targets.agent.attachments import picture_of
 from burnish.targets.agent.documents import text_of, trouble
 from burnish.targets.agent.documents_bounds import Unreadable
@@ -63,3 +66,22 @@ def _look_at(attachment: Attachment, folder: Path) -> None:
         raise trouble(attachment, error) from error
     read = picture_of if attachment.kind == "image" else text_of
     read(attachment, folder / attachment.path)
+
+
+def pinned(cases: Sequence[Case], folder: Path) -> tuple[Case, ...]:
+    """The cases with the content of their files in view, so that another content is noticed."""
+    return tuple(
+        replace(case, turns=tuple(_pinned(turn, folder) for turn in case.turns))
+        if any(turn.attachments for turn in case.turns)
+        else case
+        for case in cases
+    )
+
+
+def _pinned(turn: Turn, folder: Path) -> Turn:
+    def hashed(attachment: Attachment) -> Attachment:
+        content = hashlib.sha256(read_bytes(folder / attachment.path)).hexdigest()[:16]
+        return replace(attachment, content=content)
+
+    files = tuple(hashed(each) if each.path else each for each in turn.attachments)
+    return replace(turn, attachments=files)

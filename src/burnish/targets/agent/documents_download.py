@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -14,6 +15,8 @@ from burnish.system.state_folder import state_folder
 from burnish.targets.agent.documents_bounds import Unreadable, require_size
 
 if TYPE_CHECKING:
+    import ssl
+
     from httpx2 import AsyncClient, Response
 
 REDIRECTS = 5
@@ -120,9 +123,18 @@ def _client(address: str) -> "AsyncClient":
         timeout=None,
         # What is packed can grow without bounds while it is unpacked.
         headers={"Accept-Encoding": "identity"},
+        verify=_certificates(),
         # This machine is not reached through a proxy.
         trust_env=not (host in ("localhost", "::1") or host.startswith("127.")),
     )
+
+
+@cache
+def _certificates() -> "ssl.SSLContext":
+    """Reading the certificates of the world takes longer than many a download."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
 
 
 def _require_found(response: "Response", shown: str) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from burnish.system.config_words import nearest
 from burnish.targets.agent.documents_bounds import Unreadable, allowed_text
 from burnish.targets.agent.documents_numbers import BUILT_IN
-from burnish.targets.agent.documents_package import Package
+from burnish.targets.agent.documents_package import Package, part_behind
 from burnish.targets.agent.documents_ranges import EVERYTHING, read_range
 from burnish.targets.agent.documents_sheets import CellTexts, sheet_rows
 from burnish.targets.agent.documents_strings import strings_in
@@ -55,7 +55,7 @@ def _sheets(package: Package, book: str) -> Iterator[Sheet]:
         if mark.kind == "start" and mark.name == "sheet":
             yield Sheet(
                 name=mark.attributes.get("name", ""),
-                part=related.get(mark.relation, ""),
+                part=part_behind(mark, related),
                 hidden=mark.attributes.get("state") in _HIDDEN,
             )
 

@@ -2,7 +2,7 @@
 
 import posixpath
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from io import BytesIO
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
@@ -72,6 +72,13 @@ class Package:
                     yield piece
         except _DAMAGED as error:
             raise _damaged(str(error) or type(error).__name__) from error
+
+
+def part_behind(mark: Mark, related: Mapping[str, str]) -> str:
+    """The name of the part that an element stands for."""
+    if mark.relation not in related:
+        raise _damaged(f"a {mark.name} leads nowhere")
+    return related[mark.relation]
 
 
 def _damaged(why: str) -> Unreadable:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from burnish.targets.agent.documents_bounds import Allowance, allowed_text
-from burnish.targets.agent.documents_package import Package
+from burnish.targets.agent.documents_package import Package, part_behind
 from burnish.targets.agent.documents_pages import chosen
 from burnish.targets.agent.documents_paragraphs import Paragraphs
 from burnish.targets.agent.documents_xml import Mark
@@ -19,7 +19,7 @@ def powerpoint_text(content: bytes, *, pages: Sequence[int] = ()) -> str:
     show = package.main("presentation")
     related = package.related(show)
     slides = [
-        related.get(mark.relation, "")
+        part_behind(mark, related)
         for mark in package.marks(show)
         if mark.kind == "start" and mark.name == "sldId"
     ]

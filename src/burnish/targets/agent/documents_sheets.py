@@ -77,8 +77,12 @@ def sheet_rows(marks: Iterable[Mark], texts: CellTexts, block: CellRange) -> Ite
 
 
 def _line(texts: dict[int, str], block: CellRange) -> str:
-    last = max((column for column, text in texts.items() if text), default=0)
-    return "\t".join(texts.get(column, "") for column in range(block.columns[0], last + 1))
+    pieces: list[str] = []
+    at = block.columns[0]
+    for column in sorted(column for column, text in texts.items() if text):
+        pieces.append("\t" * (column - at) + texts[column])
+        at = column
+    return "".join(pieces)
 
 
 def _cells(marks: Iterable[Mark]) -> Iterator[Cell]:

@@ -162,9 +162,13 @@ async def run_case(parts: AgentParts, case: Case, *, draw: int, effects: Effects
 
 async def _play(talk: Conversation) -> tuple[str, ...]:
     assert talk.parts.user is not None, "a scenario was let through without a user to play it"
-    had = await converse(
-        talk.case, talk.say, user=talk.parts.user, draw=talk.draw, effects=talk.effects
-    )
+    files = list(talk.case.turns[0].attachments)
+
+    async def say(remark: str) -> str:
+        opening_files, files[:] = list(files), []
+        return await talk.say(remark, opening_files)
+
+    had = await converse(talk.case, say, user=talk.parts.user, draw=talk.draw, effects=talk.effects)
     return had.asked
 
 

@@ -35,7 +35,7 @@ class SearchTools:
         self._agent = agent
         self._models = models
         self._indexes = Indexes()
-        self._embedders: dict[ModelRef | None, Embedder | None] = {}
+        self._embedders: dict[tuple[ModelRef | None, int | None], Embedder | None] = {}
 
     def contents(self, tools: Sequence[AgentTool]) -> dict[str, str]:
         """The content that each tool searches, as a hash; raises where it cannot be read."""
@@ -63,7 +63,7 @@ class SearchTools:
             effects = ctx.deps.effects
             index = await self._indexes.open(source, embedder=embedder, effects=effects)
             hits = await search(index, query, settings, embedder=embedder, effects=effects)
-            return ToolReturn(_told(hits), metadata=tuple(hit.chunk.text for hit in hits))
+            return ToolReturn(_told(hits), metadata=tuple(hit.chunk.passage for hit in hits))
 
         return Tool(
             find, takes_ctx=True, name=f"{block.name}_search", description=block.description
@@ -104,10 +104,14 @@ class SearchTools:
 
     def _embedder(self, tool: VectorstoreTool | HierarchicalTool) -> Embedder | None:
         ref = self._embedding_model(tool)
-        if ref not in self._embedders:
-            made = usual_embedder() if ref is None else embedder_for(self._models.client(ref))
-            self._embedders[ref] = made
-        return self._embedders[ref]
+        size = tool.embedding_dimensions if isinstance(tool, VectorstoreTool) else None
+        if (ref, size) not in self._embedders:
+            if ref is None:
+                self._embedders[ref, size] = usual_embedder()
+            else:
+                client = self._models.client(ref)
+                self._embedders[ref, size] = embedder_for(client, dimensions=size)
+        return self._embedders[ref, size]
 
     def _embedding_model(self, tool: VectorstoreTool | HierarchicalTool) -> ModelRef | None:
         """The tool's own model at the agent's provider of embeddings, or that provider's."""

@@ -42,7 +42,7 @@ class FunctionTool(ToolBlock):
 class VectorstoreTool(ToolBlock):
     """Passages that are near in meaning."""
 
-    without_effect: ClassVar[tuple[str, ...]] = ("database", "embedding_dimensions", "meta_prefix")
+    without_effect: ClassVar[tuple[str, ...]] = ("database", "record_prefix", "meta_prefix")
 
     type: Literal["vectorstore"]
     source: str

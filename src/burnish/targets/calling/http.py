@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -15,9 +15,14 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Description
 from burnish.evaluation.matching.json_paths import path_problem
-from burnish.models.wire.places import Place
 from burnish.system import expand_variables
 from burnish.targets.calling.answers import AgentUnreachable, failed, of_text
+from burnish.targets.calling.http_wire import (
+    LONGEST_BODY,
+    client_for,
+    exchanged,
+    transport_errors,
+)
 from burnish.targets.calling.secrets import hidden, written_out
 from burnish.targets.calling.talks import Reply, Said
 from burnish.targets.calling.target import CallingTarget
@@ -31,14 +36,10 @@ from burnish.targets.calling.templates import (
 )
 
 if TYPE_CHECKING:
-    import ssl
-
-    from httpx2 import AsyncClient, Response
+    from httpx2 import AsyncClient
 
 Method: TypeAlias = Literal["POST", "PUT", "PATCH"]
 
-LONGEST_BODY = 8 * 1024 * 1024
-CONNECTING = 15.0
 _WORDS = 300
 _BUSY = {429, 503}
 
@@ -115,7 +116,7 @@ class HttpTarget(CallingTarget):
     async def conversation(self) -> AsyncGenerator[Reply, None]:
         """One connection for the conversation."""
         url, headers = self._request_parts()
-        async with _client(url) as client:
+        async with client_for(url) as client:
             yield partial(self._reply, client, url, headers)
 
     async def _reply(
@@ -126,10 +127,10 @@ class HttpTarget(CallingTarget):
         sent = {"content-type": "application/json", **headers}
         try:
             async with asyncio.timeout(self.timeout):
-                status, text, place = await _exchanged(client, self.method, url, content, sent)
+                status, text, place = await exchanged(client, self.method, url, content, sent)
         except TimeoutError:
             raise TimeoutError(f"{self.url} did not answer within {self.timeout:g} s") from None
-        except _transport_errors() as error:
+        except transport_errors() as error:
             told = hidden(f"{self.url}: {error}", headers.values())
             raise AgentUnreachable(told) from None
         if text is None:
@@ -174,47 +175,3 @@ def _require_address(url: str, written: str) -> None:
         raise ConfigError(
             [Problem(where="url", message=f"'{written}' is no address", remedy=remedy)]
         )
-
-
-async def _exchanged(
-    client: "AsyncClient", method: str, url: str, content: bytes, headers: Mapping[str, str]
-) -> tuple[int, str | None, str]:
-    """Status, body (None where it is too long) and where a redirect leads."""
-    async with client.stream(method, url, content=content, headers=headers) as response:
-        text = await _text(response)
-        return response.status_code, text, response.headers.get("location", "")
-
-
-async def _text(response: "Response") -> str | None:
-    read = bytearray()
-    async for part in response.aiter_bytes():
-        read += part
-        if len(read) > LONGEST_BODY:
-            return None
-    return read.decode(response.charset_encoding or "utf-8", errors="replace")
-
-
-def _transport_errors() -> tuple[type[Exception], ...]:
-    import httpx2
-
-    return (httpx2.TransportError, OSError)
-
-
-def _client(url: str) -> "AsyncClient":
-    """No redirects, no retries, no proxy to this machine; the time limit is ours."""
-    import httpx2
-
-    place = Place(address=url, key="")
-    return httpx2.AsyncClient(
-        timeout=httpx2.Timeout(None, connect=CONNECTING),
-        trust_env=not place.is_local,
-        verify=_trust(),
-    )
-
-
-@cache
-def _trust() -> "ssl.SSLContext":
-    """Reading the certificates of the world takes a while: once is enough."""
-    import httpx2
-
-    return httpx2.create_ssl_context()

@@ -46,13 +46,12 @@ async def read_or_build(wanted: Wanted, effects: Effects) -> Index:
     """The index from its file, or built; in memory where nothing can be kept."""
     if (found := await asyncio.to_thread(read_index, wanted.path, wanted.name)) is not None:
         return found
-    async with _alone(wanted) as writable:
+    async with _alone(wanted):
         # Somebody else may have built it while this one waited.
         found = read_index(wanted.path, wanted.name)
         if found is None:
             content = await _content(wanted, effects)
-            found = await asyncio.to_thread(_kept, wanted, content) if writable else None
-            found = found or index_in_memory(content)
+            found = await asyncio.to_thread(_kept, wanted, content) or index_in_memory(content)
         return found
 
 
@@ -85,11 +84,11 @@ def _kept(wanted: Wanted, content: IndexContent) -> Index | None:
 
 
 @asynccontextmanager
-async def _alone(wanted: Wanted) -> AsyncGenerator[bool, None]:
-    """One builds, here or in another process, and the others wait; False where nothing is kept."""
+async def _alone(wanted: Wanted) -> AsyncGenerator[None, None]:
+    """One process builds and the others wait; where there can be no lock, each builds its own."""
     lock = await _lock(wanted)
     try:
-        yield lock is not None
+        yield
     finally:
         if lock is not None:
             lock.release()

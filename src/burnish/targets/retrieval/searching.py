@@ -65,7 +65,9 @@ async def search(
     """
     if not query.strip() or not index.size:
         return []
-    legs = _Legs(index=index, query=query, settings=settings)
+    # Half a character, which a model may well write, has no form that could be sent or kept.
+    clean = query.encode("utf-8", "replace").decode()
+    legs = _Legs(index=index, query=clean, settings=settings)
     meant = await legs.semantic(embedder, effects) if legs.wants_meaning(embedder) else None
     scores = legs.scores(meant)
     best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[: settings.top_k]

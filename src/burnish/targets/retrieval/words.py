@@ -66,5 +66,5 @@ def _terms(query: str) -> Iterator[str]:
 
 
 def _literal(term: str) -> str:
-    clean = term.replace('"', " ").replace("\0", " ").encode("utf-8", "replace").decode()
+    clean = term.replace('"', " ").replace("\0", " ")
     return f'"{clean}"'
