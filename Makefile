@@ -24,7 +24,7 @@ test: $(VENV)/.burnish-dev ## every test, crashes included
 	@$(BIN)/python -m pytest -n 2 $(ARGS)
 
 test-unit: $(VENV)/.burnish-dev ## the fast tests only
-	@$(BIN)/python -m pytest -n 2 -m "not crash and not model" $(ARGS)
+	@$(BIN)/python -m pytest -n 2 -m "not crash and not model and not slow" $(ARGS)
 
 lint: $(VENV)/.burnish-dev ## style, types, import rules
 	@$(BIN)/ruff check .

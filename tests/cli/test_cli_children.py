@@ -13,6 +13,8 @@ from tests.cli.console import SLOW, START, Burnish, Said, child, finish
 
 TINY_DISK = f"""
 import resource, sys
+
+pytestmark = pytest.mark.slow
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
 del sys.argv[1]
 {START}

@@ -10,6 +10,11 @@ from tests.cli.console import Burnish
 COMMANDS = (
     (),
     ("optimize",),
+    ("eval",),
+    ("test",),
+    ("test", "run"),
+    ("data",),
+    *(("data", name) for name in ("convert", "split", "check", "judge-check")),
     ("runs",),
     *(("runs", name) for name in ("list", "show", "resume", "report", "compare", "rm")),
     ("models",),

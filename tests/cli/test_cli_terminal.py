@@ -8,6 +8,8 @@ import pytest
 from tests.cli.console import SLOW, SMALL, child, finish
 from tests.cli.terminal import Screen, on_terminal
 
+pytestmark = pytest.mark.slow
+
 LIMITS = """\
 budget: {max_trials: 9, max_usd: 2.0, max_tokens: 900000, max_calls: 5000, max_minutes: 3}
 """

@@ -9,9 +9,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from docs_pages import ROOT
 
 from burnish.testing.stories import story
+
+pytestmark = pytest.mark.slow
 
 
 def _program(folder: Path) -> list[str]:

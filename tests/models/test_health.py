@@ -16,6 +16,8 @@ import pytest
 from burnish.models.health import examine, is_healthy
 from burnish.models.health.findings import Finding, Site
 
+pytestmark = pytest.mark.slow
+
 KEYS = {
     "OPENAI_API_KEY": "sk-canary-openai-0123456789",
     "ANTHROPIC_API_KEY": "canary-anthropic-0123456789",

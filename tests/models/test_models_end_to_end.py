@@ -14,6 +14,8 @@ from burnish.testing.servers import Answer, Asked, ScriptedServer, Status
 from tests.effects.journals import files_in
 from tests.models.smollm2 import HERE, needs_smollm2
 
+pytestmark = pytest.mark.slow
+
 CANARY = "canary-4f1e77-key"
 BURNISH = Path(sys.executable).with_name("burnish")
 WORLD = "kind: toy\nworld: {train: 4, holdout: 3, test: 2}\n"

@@ -107,7 +107,6 @@ def test_what_runs_here_costs_nothing(text: str, base_url: str) -> None:
         ("ollama:llama3", "http://localhost.example:11434"),
         ("azure:our-deployment", "https://ours.openai.azure.com"),
         ("google:gemma-3", ""),
-        ("openai:text-embedding-3-small", ""),
     ],
 )
 def test_an_unknown_price_is_none(text: str, base_url: str) -> None:
@@ -170,3 +169,10 @@ def test_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     assert Prices().known(_ref("openai:gpt-4o"))
     assert not Prices().known(_ref("openai:no-such-model"))
+
+
+def test_an_embedding_model_has_a_price_though_it_says_nothing() -> None:
+    ref, prices = ModelRef.parse("openai:text-embedding-3-small"), Prices()
+    assert prices.known(ref)
+    assert prices.nano_usd(ref, Usage(requests=1, input_tokens=1_000_000)) == 20_000_000
+    assert prices.nano_usd(ref, Usage(requests=1, input_tokens=1, output_tokens=1)) is None

@@ -11,6 +11,8 @@ from burnish.models.wire import WireBackend
 from burnish.testing.servers import ScriptedServer, Slow
 from tests.models.wire_world import HELLO, KINDS, Kind, set_keys
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _keys(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]

@@ -17,6 +17,8 @@ from burnish.effects.passthrough import DirectEffects
 from burnish.models.chat import ChatReply, ChatRequest
 from tests.targets.agent_world import PLAIN, target, uses, write_agent
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("mcp", reason="the extra mcp is not installed")
 
 SERVER = Path(__file__).parent / "mcp_server.py"

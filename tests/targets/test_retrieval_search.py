@@ -254,7 +254,7 @@ ranks = st.lists(st.integers(1, 30), unique=True, max_size=12)
 
 
 @given(
-    legs=st.lists(st.tuples(ranks, st.floats(0, 1)), max_size=3),
+    legs=st.lists(st.tuples(ranks, st.floats(0.001, 1)), max_size=3),
     rrf_k=st.floats(0, 200),
     scale=st.floats(0.1, 10),
 )

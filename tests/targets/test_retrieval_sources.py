@@ -74,7 +74,7 @@ def test_a_file_that_is_no_text_is_refused_with_its_path(tmp_path: Path) -> None
 
 
 def test_a_file_that_may_not_be_read_is_refused_with_its_path(tmp_path: Path) -> None:
-    for place in (tmp_path, *tmp_path.parents[:2]):
+    for place in (tmp_path, *tmp_path.parents[:3]):
         place.chmod(0o755)
     write(tmp_path, secret_md="x")
     (tmp_path / "secret.md").chmod(0)

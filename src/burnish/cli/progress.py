@@ -18,9 +18,9 @@ from burnish.reports.ndjson import NdjsonView
 from burnish.reports.reading import RunRecord
 from burnish.reports.report import NAME as REPORT
 from burnish.reports.words import counted, sealed_words, spending
-from burnish.runs.directory import BEST, CANDIDATES
 from burnish.runs.driving import Ending
 from burnish.runs.events import Listener
+from burnish.runs.exporting import BEST, CANDIDATES
 
 
 class Progress(StrEnum):

@@ -18,7 +18,7 @@ from burnish.reports.words import (
     spending,
     visible,
 )
-from burnish.runs.directory import BEST, CANDIDATES
+from burnish.runs.exporting import BEST, CANDIDATES
 from burnish.runs.standing import BASELINE
 from burnish.strategies.measure import Measure
 from burnish.system import write_atomic

@@ -1,7 +1,7 @@
 """A run's directory, opened for driving: locked, journal open, projections mended."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from burnish.core.codec import codec
@@ -13,6 +13,7 @@ from burnish.effects.journal_reader import JournalReader
 from burnish.effects.schema import NAME as JOURNAL
 from burnish.effects.schema import reading
 from burnish.runs.events import Event
+from burnish.runs.exporting import CANDIDATES, Exported
 from burnish.runs.header import Header
 from burnish.runs.ledger import TRIALS, Ledger, event_line
 from burnish.system import (
@@ -25,7 +26,7 @@ from burnish.system import (
     write_atomic,
 )
 
-LOCK, PROCESSES, CANDIDATES, BEST = "run.lock", "processes", "candidates", "best"
+LOCK, PROCESSES = "run.lock", "processes"
 
 
 class RunDirectory:
@@ -93,21 +94,18 @@ class RunDirectory:
         """Everyone has heard this event: it will not be told again."""
         self.journal.event_delivered(event.id)
 
-    def home_of(self, number: int) -> Path:
-        """The folder of a candidate's files."""
-        return self.folder / CANDIDATES / f"iter-{number:02d}"
-
-    def export(self, number: int, files: Mapping[str, bytes]) -> None:
-        """Write a candidate's files and make it the best; the same again changes nothing."""
-        home = self.home_of(number)
-        for relative, exported in sorted(files.items()):
-            path, content = home / relative, self._without_secrets(exported)
+    def export(self, exported: Exported) -> None:
+        """Write a candidate's files and the links to it; the same again changes nothing."""
+        for relative, file in sorted(exported.files.items()):
+            path, content = self.folder / relative, self._without_secrets(file)
             if not path.exists() or path.read_bytes() != content:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_atomic(path, content)
-        link = self.folder / CANDIDATES / BEST
-        if not link.is_symlink() or str(link.readlink()) != home.name:
-            link_atomic(link, home.name)
+        for relative, leads_to in exported.links.items():
+            link = self.folder / relative
+            if not link.is_symlink() or str(link.readlink()) != leads_to:
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link_atomic(link, leads_to)
 
     def _without_secrets(self, content: bytes) -> bytes:
         """The file without known secrets. What only looks like one may be a user's example."""

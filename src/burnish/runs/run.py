@@ -34,6 +34,7 @@ from burnish.runs.asking import ask_once
 from burnish.runs.directory import RunDirectory
 from burnish.runs.evaluating import Evaluator
 from burnish.runs.events import Listener
+from burnish.runs.exporting import in_folders
 from burnish.runs.recording import Recorder
 from burnish.runs.setup import Setup
 from burnish.runs.stoppers import ImpureStopper, Stops, asked_by, out_of_time, stop_file
@@ -311,9 +312,11 @@ class Run:
             )
         self.incumbent = candidate
         number = self.trial - 1
-        home = self.directory.home_of(number)
-        self.directory.export(number, self.target.export(candidate, home))
-        data: dict[str, Json] = {"trial": number, "candidate": candidate.id, "files": home.name}
+        exporter = self.setup.exporter or in_folders(self.target)
+        exported = exporter(candidate, self.directory.folder, number)
+        self.directory.export(exported)
+        files: list[Json] = [*sorted(exported.files)]
+        data: dict[str, Json] = {"trial": number, "candidate": candidate.id, "files": files}
         self.announce("advanced", f"advanced:{number}", data)
 
     # -- telling ---------------------------------------------------------------------------

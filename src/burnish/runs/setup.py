@@ -13,6 +13,7 @@ from burnish.core.objectives import Objective
 from burnish.core.protocols import Metric, Target
 from burnish.effects.budget import Budget
 from burnish.runs.evaluating import CasePolicy
+from burnish.runs.exporting import Exporter
 from burnish.runs.header import Project
 from burnish.runs.strategy import Strategy
 from burnish.version import VERSION
@@ -44,6 +45,8 @@ class Setup:
         default_factory=dict[str, Callable[[], bool]]
     )
     """User callables by label; one that gives True stops the run."""
+    exporter: Exporter | None = None
+    """How accepted candidates lie in the run's folder; a folder each unless it says otherwise."""
     project: Project = field(default_factory=Project)
     notes: tuple[str, ...] = ()
     """What the user should know before the start, such as a price that is unknown."""

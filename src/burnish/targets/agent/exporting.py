@@ -19,8 +19,13 @@ PROMPTS = "instructions"
 _OPTIMIZER_FILES = ("train_cases_file", "holdout_cases_file", "sealed_cases_file")
 
 
-def export_agent(agent: LoadedAgent, edited: EditedAgent, home: Path) -> dict[str, bytes]:
-    """The agent file under its own name, and its instructions where they have a file."""
+def export_agent(
+    agent: LoadedAgent, edited: EditedAgent, home: Path, *, prompt: str = ""
+) -> dict[str, bytes]:
+    """The agent file under its own name, and its instructions where they have a file.
+
+    `prompt` is where new instructions lie, from `home`; a folder of their own by default.
+    """
     tree = _copied(agent.tree)
     root = cast("MutableMapping[str, Any]", tree.root if tree.root is not None else tree.data)
     for path, value in edited.changes.items():
@@ -30,19 +35,19 @@ def export_agent(agent: LoadedAgent, edited: EditedAgent, home: Path) -> dict[st
     _rebase(root, _way(home, agent.folder))
     files: dict[str, bytes] = {}
     if edited.instructions != agent.instructions.text:
-        files |= _instructions(agent, edited, root)
+        files |= _instructions(agent, edited, root, prompt)
     return {agent.path.name: tree.dump().encode(), **files}
 
 
 def _instructions(
-    agent: LoadedAgent, edited: EditedAgent, root: MutableMapping[str, Any]
+    agent: LoadedAgent, edited: EditedAgent, root: MutableMapping[str, Any], prompt: str
 ) -> dict[str, bytes]:
     """New instructions go where the old ones are: into the file, or beside it."""
     named = agent.block.instructions.file
     if named is None:
         root["instructions"]["inline"] = edited.instructions
         return {}
-    path = f"{PROMPTS}/{Path(named).name}"
+    path = prompt or f"{PROMPTS}/{Path(named).name}"
     root["instructions"]["file"] = path
     return {path: agent.instructions.with_text(edited.instructions).encode()}
 

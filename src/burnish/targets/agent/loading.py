@@ -67,7 +67,11 @@ class LoadedAgent:
 
 
 def load_agent(path: Path) -> LoadedAgent:
-    """Read an agent file; everything that is wrong is said at once."""
+    """Read an agent file; everything that is wrong is said at once.
+
+    A link is followed first: what a file names is found from where the file lies.
+    """
+    path = path.resolve() if path.is_symlink() else path
     tree = read_tree(path)
     block = read_block(tree.data, source=path.name, tree=tree)
     problems: list[Problem] = []
