@@ -7,11 +7,12 @@ import tempfile
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import embedded, metrics, models, overhead, peers, retrieval, startup
+from benchmarks import embedded, evaluating, metrics, models, overhead, peers, retrieval, startup
 from benchmarks.figures import Figure
 
 PARTS = {
     "overhead": overhead.figures,
+    "evaluating": evaluating.figures,
     "metrics": metrics.figures,
     "retrieval": retrieval.figures,
     "startup": startup.figures,

@@ -197,3 +197,10 @@ def test_without_that_package_its_other_modules_stay_unknown(tmp_path: Path) -> 
     (tmp_path / "graders.py").write_text(f"{TYPES}\ngrade = GraderResult\n", encoding="utf-8")
     load_grader("graders:grade", tmp_path)
     assert importlib.util.find_spec("holodeck.lib.evaluators") is None
+
+
+def test_a_candidate_finds_the_graders_of_its_agent(tmp_path: Path) -> None:
+    (tmp_path / "graders.py").write_text("def grade(ctx):\n    return 1\n", encoding="utf-8")
+    below = tmp_path / "results" / "optimizer" / "run" / "candidates"
+    below.mkdir(parents=True)
+    assert load_grader("graders:grade", below).function(None) == 1

@@ -1,7 +1,7 @@
 """What an evaluation found, for programs and tests."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from burnish.core.cases import Case
@@ -19,9 +19,10 @@ _LONGEST = 600
 class Evaluated:
     """An agent's outcomes and scores over all cases, and what they come to."""
 
-    cases: tuple[Case, ...]
-    evaluation: Evaluation
-    report: EvalReport
+    # Left out of the repr: asyncio spells out the result of what it ran, in full.
+    cases: tuple[Case, ...] = field(repr=False)
+    evaluation: Evaluation = field(repr=False)
+    report: EvalReport = field(repr=False)
     """Rows by case, metrics with intervals, totals; `to_json` makes it a file."""
     ending: Ending
     folder: Path | None = None

@@ -104,8 +104,13 @@ class EvalReport:
         write_atomic(path, self.to_text())
 
     def to_text(self) -> str:
-        """As JSON, indented."""
-        return json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n"
+        """As JSON: indented at the top, and one case a line, so that a diff can be read."""
+        data = self.to_json()
+        rows = data.pop("cases")
+        assert isinstance(rows, list)
+        lines = ",\n".join(f"    {json.dumps(row, ensure_ascii=False)}" for row in rows)
+        head = json.dumps({**data, "cases": []}, indent=2, ensure_ascii=False)
+        return head.removesuffix("[]\n}") + (f"[\n{lines}\n  ]\n}}\n" if rows else "[]\n}\n")
 
     @classmethod
     def read(cls, path: Path) -> "EvalReport":
