@@ -11,10 +11,10 @@ import pytest
 from burnish.testing.stories import story
 from tests.cli.console import SLOW, START, Burnish, Said, child, finish
 
+pytestmark = pytest.mark.slow
+
 TINY_DISK = f"""
 import resource, sys
-
-pytestmark = pytest.mark.slow
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
 del sys.argv[1]
 {START}

@@ -122,7 +122,7 @@ async def test_a_cancelled_answer_stops_and_the_loop_never_waits(backend: Embedd
     started = time.perf_counter()
     await ask(backend, said("A hat for 45.20"), max_tokens=1)
     assert time.perf_counter() - started < 5
-    assert longest < 0.5
+    assert longest < 3, "a whole answer takes longer than that"
 
 
 async def test_what_only_the_engine_can_tell_is_refused(tmp_path_factory: Any) -> None:
