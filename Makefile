@@ -17,8 +17,8 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 help: ## show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/.burnish ## run the main job on the embedded default: no key, no network
-	@$(BIN)/burnish optimize examples/toy/toy.yaml
+demo: $(VENV)/.burnish ## tune an agent on the embedded model: no key, no network
+	@$(BIN)/burnish optimize examples/extract/agent.yaml
 
 test: $(VENV)/.burnish-dev ## every test, crashes included
 	@$(BIN)/python -m pytest -n 2 $(ARGS)
@@ -56,14 +56,14 @@ $(VENV)/.created: Makefile
 $(VENV)/.burnish: $(VENV)/.created pyproject.toml constraints.txt
 	@echo "installing burnish (pinned in constraints.txt)"
 	@$(PIP) install -c constraints.txt hatchling editables
-	@$(PIP) install -c constraints.txt --no-build-isolation -e .
+	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[local,numeric]'
 	@$(BIN)/python -m compileall -q src
+	@$(BIN)/burnish models pull smollm2 || echo "without its model the demo cannot run"
 	@touch $@
 
 $(VENV)/.burnish-dev: $(VENV)/.burnish
 	@echo "installing the development tools (pinned in constraints.txt)"
 	@$(PIP) install -c constraints.txt setuptools wheel # rouge-score is built on the spot
 	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[all,dev]'
-	@$(BIN)/burnish models pull smollm2 || echo "the tests of the embedded model will be skipped"
 	@$(BIN)/burnish models pull minilm || echo "the tests of the embedding model will be skipped"
 	@touch $@

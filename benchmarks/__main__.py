@@ -7,7 +7,17 @@ import tempfile
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import embedded, evaluating, metrics, models, overhead, peers, retrieval, startup
+from benchmarks import (
+    embedded,
+    evaluating,
+    false_accepts,
+    metrics,
+    models,
+    overhead,
+    peers,
+    retrieval,
+    startup,
+)
 from benchmarks.figures import Figure
 
 PARTS = {
@@ -19,6 +29,7 @@ PARTS = {
     "models": models.figures,
     "embedded": embedded.figures,
     "peers": peers.figures,
+    "false-accepts": false_accepts.figures,
 }
 
 

@@ -13,6 +13,8 @@ COMMANDS = (
     ("eval",),
     ("test",),
     ("test", "run"),
+    ("test", "optimize"),
+    ("adopt",),
     ("data",),
     *(("data", name) for name in ("convert", "split", "check", "judge-check")),
     ("runs",),

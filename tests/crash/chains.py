@@ -18,7 +18,7 @@ from burnish.testing import CallCounter
 from burnish.testing.stories import story
 
 ROOT = Path(__file__).parents[2]
-CHILD = (sys.executable, "-m", "tests.crash.child")
+CHILD = "tests.crash.child"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +36,8 @@ class Chain:
     """One run, driven by one process after the other."""
 
     folder: Path
+    child: str = CHILD
+    """The module that is the process."""
     kills: int = 0
     most_at_once: int = 0
 
@@ -44,7 +46,14 @@ class Chain:
         known, before = self._journaled(), len(self.calls)
         seed, home = random.randrange(2**32), self.folder.parent / "home"
         done = subprocess.run(
-            [*CHILD, str(self.folder), f"--concurrency={concurrency}", *flags],
+            [
+                sys.executable,
+                "-m",
+                self.child,
+                str(self.folder),
+                f"--concurrency={concurrency}",
+                *flags,
+            ],
             cwd=ROOT,
             env={**os.environ, "PYTHONHASHSEED": str(seed), "BURNISH_HOME": str(home)},
             capture_output=True,

@@ -45,6 +45,7 @@ def tried(
     holdout: float | None = None,
     accepted: bool = False,
     reason: str = "because",
+    code: str = "better",
     numbers: dict[str, float] | None = None,
     problems: tuple[Problem, ...] = (),
     phase: str = "words",
@@ -53,7 +54,7 @@ def tried(
     """A trial after the baseline."""
     verdict = Verdict.ACCEPT if accepted else Verdict.REJECT
     decision = Decision(
-        gate="sigma", verdict=verdict, code="better", reason=reason, numbers=numbers or {}
+        gate="sigma", verdict=verdict, code=code, reason=reason, numbers=numbers or {}
     )
     return TrialRow(
         number=number,

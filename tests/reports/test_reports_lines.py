@@ -44,17 +44,17 @@ def told(*events: Event, width: int = 100) -> list[str]:
     [
         (
             100,
-            "[c1/w  1] order was forgot… loss 0.889 ±0.014 (▼0.111 > bar 0.014) hold 0.900 "
-            "accept ✓  $0.0308 0.2s",
+            "[c1/w  1] order was forgot… train 0.889 ±0.014 (▼0.111 > bar 0.014) hold 0.900 "
+            "accept ✓ $0.0308 0.2s",
         ),
         (
             92,
-            "[c1/w  1] order was forgot… loss 0.889 ±0.014 (▼0.111 > bar 0.014) hold 0.900 "
+            "[c1/w  1] order was forgot… train 0.889 ±0.014 (▼0.111 > bar 0.014) hold 0.900 "
             "accept ✓",
         ),
-        (80, "[c1/w  1] order was forgot… loss 0.889 ±0.014 (▼0.111 > bar 0.014) accept ✓"),
-        (60, "[c1/w  1] order was forgot… loss 0.889 ±0.014 accept ✓"),
-        (40, "[c1/w 1] ord… loss 0.889 ±0.014 accept ✓"),
+        (80, "[c1/w  1] order was forgot… train 0.889 ±0.014 (▼0.111 > bar 0.014) accept ✓"),
+        (60, "[c1/w  1] order was forgot… train 0.889 ±0.014 accept ✓"),
+        (40, "[c1/w 1] or… train 0.889 ±0.014 accept ✓"),
     ],
 )
 def test_what_matters_least_is_left_out_first(width: int, line: str) -> None:
@@ -128,7 +128,7 @@ def test_a_resume_says_where_it_goes_on(recorded: int, words: str) -> None:
 
 def test_the_baseline_and_a_warning() -> None:
     first = event("trial_recorded", phase="baseline", train=0.5, train_std=0.1, holdout=None)
-    assert told(first) == ["baseline                    loss 0.500 ±0.100   hold —"]
+    assert told(first) == ["baseline          train 0.500 ±0.100   hold —"]
     assert told(event("warning", message="careful\x1b[0m")) == ["! careful␛[0m"]
 
 

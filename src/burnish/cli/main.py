@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import typer
 
-from burnish.cli import data, doctor, models, optimize, roles, runs
+from burnish.cli import adopt, data, doctor, models, optimize, roles, runs
 from burnish.cli import eval as measuring
 from burnish.core.errors import BurnishError, Interrupted
 from burnish.version import VERSION
@@ -33,8 +33,15 @@ def _top(version: bool = typer.Option(False, "--version", help="Print the versio
 
 
 app.command("optimize", rich_help_panel="Make it better")(optimize.optimize)
+app.command("adopt", rich_help_panel="Make it better")(adopt.adopt)
 app.command("eval", cls=measuring.EvalCommand, rich_help_panel="Measure it")(measuring.evaluate)
-app.add_typer(measuring.test, name="test", rich_help_panel="Measure it")
+measuring.test.command("optimize")(optimize.optimize)
+app.add_typer(
+    measuring.test,
+    name="test",
+    help="`test run` is `eval` and `test optimize` is `optimize`, by their HoloDeck names.",
+    rich_help_panel="Measure it",
+)
 app.add_typer(data.app, name="data", rich_help_panel="Measure it")
 app.add_typer(runs.app, name="runs", rich_help_panel="Look back")
 app.add_typer(models.app, name="models", rich_help_panel="Set up")

@@ -1,4 +1,4 @@
-"""`burnish optimize`."""
+"""`burnish optimize`, which is `burnish test optimize` too."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,15 +7,22 @@ import typer
 
 from burnish.cli import options
 
+_SEARCH, _LOOK, _LIMITS, _SHOW = "Agent files", "Look first", "Limits", "Output"
+
 
 def optimize(
-    project: Annotated[Path, typer.Argument(metavar="FILE", help="The project file.")],
+    project: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE", help="An agent file or a project file; agent.yaml unless said."
+        ),
+    ] = None,
     *,
     seed: Annotated[int | None, typer.Option(help="Seed of all randomness.")] = None,
     concurrency: options.Concurrency = None,
     output_dir: options.OutputDir = None,
     resume: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Go on with a run of this project.")
+        str | None, typer.Option(metavar="RUN", help="Go on with a run, with the flags it had.")
     ] = None,
     fork: Annotated[
         str | None,
@@ -24,9 +31,87 @@ def optimize(
     retry_missing: Annotated[
         bool, typer.Option("--retry-missing", help="With --fork: ask again for what is missing.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything, estimate, pay for nothing.")
+    strategy: Annotated[
+        str | None, typer.Option(metavar="NAME", rich_help_panel=_SEARCH, help="How to search.")
+    ] = None,
+    test: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", rich_help_panel=_SEARCH, help="Sealed cases, scored once, at the end."
+        ),
+    ] = None,
+    repeats: Annotated[
+        int | None,
+        typer.Option(rich_help_panel=_SEARCH, help="Runs of every case; they show the noise."),
+    ] = None,
+    accept_sigma: Annotated[
+        float | None,
+        typer.Option(rich_help_panel=_SEARCH, help="How many times its noise a gain must be."),
+    ] = None,
+    critic: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL", rich_help_panel=_SEARCH, help="Who diagnoses texts: provider:name."
+        ),
+    ] = None,
+    applier: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", rich_help_panel=_SEARCH, help="Who edits them."),
+    ] = None,
+    keep_best_only: Annotated[
+        bool,
+        typer.Option(
+            "--keep-best-only",
+            rich_help_panel=_SEARCH,
+            help="At the end, remove the candidates that are not the best.",
+        ),
     ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            rich_help_panel=_LOOK,
+            help="Check everything, estimate, pay for nothing.",
+        ),
+    ] = False,
+    print_baseline: Annotated[
+        bool,
+        typer.Option(
+            "--print-baseline",
+            rich_help_panel=_LOOK,
+            help="Measure the agent as it is, and stop.",
+        ),
+    ] = False,
+    suggest_axes: Annotated[
+        bool,
+        typer.Option(
+            "--suggest-axes",
+            rich_help_panel=_LOOK,
+            help="Print a block with what can be tuned.",
+        ),
+    ] = False,
+    report_only: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN", rich_help_panel=_LOOK, help="Only write a run's report.md again."
+        ),
+    ] = None,
+    max_cycles: Annotated[
+        int | None,
+        typer.Option(rich_help_panel=_LIMITS, help="Rounds through all phases of a search."),
+    ] = None,
+    numeric_max_trials: Annotated[
+        int | None, typer.Option(rich_help_panel=_LIMITS, help="Of each numeric phase.")
+    ] = None,
+    numeric_patience: Annotated[
+        int | None, typer.Option(rich_help_panel=_LIMITS, help="Of each numeric phase.")
+    ] = None,
+    textual_max_trials: Annotated[
+        int | None, typer.Option(rich_help_panel=_LIMITS, help="Of each textual phase.")
+    ] = None,
+    textual_patience: Annotated[
+        int | None, typer.Option(rich_help_panel=_LIMITS, help="Of each textual phase.")
+    ] = None,
     max_trials: options.MaxTrials = None,
     max_metric_calls: options.MaxMetricCalls = None,
     max_calls: options.MaxCalls = None,
@@ -37,32 +122,58 @@ def optimize(
     score_threshold: options.ScoreThreshold = None,
     progress: options.Progress = "auto",
     quiet: options.Quiet = False,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "-v",
+            "--verbose",
+            rich_help_panel=_SHOW,
+            help="Also what critic and applier said.",
+        ),
+    ] = False,
 ) -> None:
-    """Optimise what a project file describes.
+    """Make an agent file, or what a project file describes, measurably better.
 
     A flag wins over the file, the file over BURNISH_MAX_TRIALS and the like.
     The first limit that is reached ends the run.
     """
-    from burnish.cli.estimating import show_estimate
-    from burnish.cli.running import Way, run_project
-    from burnish.projects import Overrides, load_project
+    from burnish.cli.optimize_asking import Asked
+    from burnish.cli.optimize_running import optimize_project
+    from burnish.cli.running import Way
 
-    way = Way(resume=resume, fork=fork, retry_missing=retry_missing, output_dir=output_dir)
-    way.check()
-    flags = Overrides.from_flags(
-        seed=seed,
-        concurrency=concurrency,
-        max_trials=max_trials,
-        max_metric_calls=max_metric_calls,
-        max_calls=max_calls,
-        max_tokens=max_tokens,
-        max_usd=max_usd,
-        max_minutes=max_minutes,
-        patience=patience,
-        score_threshold=score_threshold,
+    asked = Asked(
+        file=project,
+        way=Way(resume=resume, fork=fork, retry_missing=retry_missing, output_dir=output_dir),
+        overrides={
+            "seed": seed,
+            "concurrency": concurrency,
+            "max_trials": max_trials,
+            "max_metric_calls": max_metric_calls,
+            "max_calls": max_calls,
+            "max_tokens": max_tokens,
+            "max_usd": max_usd,
+            "max_minutes": max_minutes,
+            "patience": patience,
+            "score_threshold": score_threshold,
+            "max_cycles": max_cycles,
+            "numeric_max_trials": numeric_max_trials,
+            "numeric_patience": numeric_patience,
+            "textual_max_trials": textual_max_trials,
+            "textual_patience": textual_patience,
+            "repeats": repeats,
+            "accept_sigma": accept_sigma,
+            "strategy": strategy,
+            "critic": critic,
+            "applier": applier,
+            "sealed_cases": None if test is None else str(test.resolve()),
+            "keep_best_only": keep_best_only or None,
+            "baseline_only": print_baseline or None,
+        },
+        dry_run=dry_run,
+        suggest_axes=suggest_axes,
+        report_only=report_only,
+        progress=progress,
+        quiet=quiet,
+        verbose=verbose,
     )
-    loaded = load_project(project, flags)
-    if dry_run:
-        show_estimate(loaded)
-    else:
-        run_project(loaded, way, progress="none" if quiet else progress)
+    optimize_project(asked)

@@ -12,6 +12,7 @@ from burnish.cli.listing import losses
 from burnish.cli.naming import run_name
 from burnish.core.stopping import FINISHED
 from burnish.effects.budget import Budget
+from burnish.projects.loading import AGENT
 from burnish.reports.lines import WIDTH, LineView
 from burnish.reports.live import LiveView
 from burnish.reports.ndjson import NdjsonView
@@ -67,7 +68,8 @@ def _result(ending: Ending, progress: Progress) -> Iterator[str]:
         told = (f"{split} {losses(run, split)}" for split in ("train", "holdout"))
         yield f"loss     {', '.join(told)}; {counted(run.trials, 'trial')}, {run.accepted} accepted"
     code, detail = ending.reason.code, ending.reason.detail
-    yield f"stopped  {detail if code == FINISHED.code else f'{code}: {detail}'}"
+    told = run.search_end or detail if code == FINISHED.code else f"{code}: {detail}"
+    yield f"stopped  {told}"
 
 
 def _cost(ending: Ending) -> Iterator[str]:
@@ -82,9 +84,11 @@ def _next_steps(ending: Ending) -> Iterator[str]:
         yield f"go on    burnish runs resume {name}"
         return
     yield f"report   {ending.folder / REPORT}"
-    best = ending.folder / CANDIDATES / BEST
-    if best.exists():
-        yield f"best     {best}"
+    homes = (ending.folder / CANDIDATES / BEST, ending.folder / f"{BEST}.yaml")
+    yield from (f"best     {best}" for best in homes if best.exists())
+    run = RunRecord.read(ending.folder)
+    if run.accepted and run.header.project.kind == AGENT:
+        yield f"adopt    burnish adopt {name}   (shows the diff first; can be undone)"
     yield f"look     burnish runs show {name}"
 
 

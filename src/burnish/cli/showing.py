@@ -18,7 +18,7 @@ from burnish.reports.words import duration, shorten, spending
 from burnish.runs.directory import look_into
 from burnish.runs.header import Header
 from burnish.runs.index import find_run
-from burnish.runs.ledger import trial_line
+from burnish.runs.ledger import trial_lines
 
 
 def print_run(name: str, *, as_json: bool) -> None:
@@ -50,7 +50,8 @@ def print_trial(name: str, number: int, *, as_json: bool) -> None:
             [Problem(where="--trial", message=f"there is no trial {number}", remedy=known)]
         )
     if as_json:
-        typer.echo(json.dumps(json.loads(trial_line(row)), ensure_ascii=False, indent=2))
+        kept = [*trial_lines(run.rows, run.events)][run.rows.index(row)]
+        typer.echo(json.dumps(json.loads(kept), ensure_ascii=False, indent=2))
         return
     for line in trial_page(run, row, width=_width()):
         typer.echo(line)

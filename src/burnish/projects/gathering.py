@@ -11,7 +11,7 @@ from burnish.system import YamlTree
 from burnish.system.config_problems import dotted
 
 T = TypeVar("T")
-Keys = tuple[str, ...]
+Keys = tuple[str | int, ...]
 
 
 @dataclass(kw_only=True)

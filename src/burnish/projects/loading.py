@@ -1,7 +1,8 @@
 """From a project file to a Setup: the registry of project kinds.
 
 A kind is an entry point in the group `burnish.projects`: a function that takes the file's
-path and the overrides and gives a Setup. Other packages add kinds the same way.
+path and the overrides and gives a Setup. Other packages add kinds the same way. A file says
+which kind it is; an agent file does not, and is known by its keys.
 """
 
 import difflib
@@ -16,7 +17,7 @@ from pydantic import BaseModel
 
 from burnish.core.errors import ConfigError, Problem, ResumeRefused
 from burnish.models.keys import load_dotenv
-from burnish.projects.overrides import Overrides
+from burnish.projects.overrides import AgentOverrides, Overrides, flag_of
 from burnish.runs.header import NAME as HEADER
 from burnish.runs.header import Header, Project
 from burnish.runs.opening import RESULTS
@@ -24,6 +25,8 @@ from burnish.runs.setup import Setup
 from burnish.system import YamlTree, read_tree, validate_config
 
 GROUP = "burnish.projects"
+AGENT = "agent"
+"""The kind of agent files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +37,19 @@ class Given:
     tree: YamlTree
     flags: Overrides
     environment: Overrides
+
+    @classmethod
+    def read(
+        cls, path: Path, flags: Overrides, *, environ: Mapping[str, str] | None = None
+    ) -> "Given":
+        """A project file as it stands, with flags and the environment."""
+        load_dotenv(path.resolve().parent, os.environ)
+        return cls(
+            path=path,
+            tree=read_tree(path),
+            flags=flags,
+            environment=Overrides.from_environment(os.environ if environ is None else environ),
+        )
 
 
 Loader: TypeAlias = Callable[[Given], Setup]
@@ -52,23 +68,21 @@ def load_project(
     path: Path, flags: Overrides, *, environ: Mapping[str, str] | None = None
 ) -> LoadedProject:
     """Read a project file; everything that is wrong with it is said at once."""
-    load_dotenv(path.resolve().parent, os.environ)
-    tree = read_tree(path)
+    given = Given.read(path, flags, environ=environ)
     loaders = _loaders()
-    kind = _kind(tree, path, loaders)
-    given = Given(
-        path=path,
-        tree=tree,
-        flags=flags,
-        environment=Overrides.from_environment(os.environ if environ is None else environ),
-    )
+    kind = _kind(given.tree, path, loaders)
+    if kind != AGENT:
+        _refuse_of_agents(flags)
     loader: Loader = loaders[kind].load()
-    setup = loader(given)
-    project = Project(
-        kind=kind, file=str(path.resolve()), config={"overrides": dict(flags.to_json())}
-    )
-    root = path.resolve().parent / RESULTS
-    return LoadedProject(setup=replace(setup, project=project), root=root)
+    return loaded_from(given, kind, loader(given))
+
+
+def loaded_from(given: Given, kind: str, setup: Setup) -> LoadedProject:
+    """The project, with what it takes to set it up again kept in its run's header."""
+    path = given.path.resolve()
+    config = {**setup.project.config, "overrides": given.flags.to_json()}
+    project = Project(kind=kind, file=str(path), config=config)
+    return LoadedProject(setup=replace(setup, project=project), root=path.parent / RESULTS)
 
 
 def reload_project(folder: Path, flags: Overrides) -> LoadedProject:
@@ -91,10 +105,20 @@ def reload_project(folder: Path, flags: Overrides) -> LoadedProject:
             remedy="put the file back, or say where it is now: "
             f"`burnish optimize FILE --resume {header.id}`",
         )
-    earlier = header.project.config.get("overrides")
+    return load_project(path, flags.over(stored_overrides(folder)))
+
+
+def stored_overrides(folder: Path) -> Overrides:
+    """What the command said that started a run."""
+    earlier = Header.read(folder).project.config.get("overrides")
     source = f"{folder / HEADER} overrides"
-    stored = Overrides.from_json(earlier if isinstance(earlier, dict) else {}, source=source)
-    return load_project(path, flags.over(stored))
+    return Overrides.from_json(earlier if isinstance(earlier, dict) else {}, source=source)
+
+
+def is_agent_file(tree: YamlTree) -> bool:
+    """Whether the keys are those of an agent file."""
+    keys = tree.data if isinstance(tree.data, dict) else {}
+    return "kind" not in keys and ("model" in keys or "instructions" in keys)
 
 
 class _Kinded(BaseModel):
@@ -103,8 +127,21 @@ class _Kinded(BaseModel):
     kind: str
 
 
-def _kind(tree: YamlTree, path: Path, known: Collection[str]) -> str:
-    remedy = f"a project file says what it is, such as `kind: toy`; known kinds: {_listed(known)}"
+def _refuse_of_agents(flags: Overrides) -> None:
+    said = [name for name in AgentOverrides.model_fields if getattr(flags, name) is not None]
+    if said:
+        message = "only the search over an agent file can be told this"
+        raise ConfigError([Problem(where=flag_of(name), message=message) for name in said])
+
+
+def _kind(tree: YamlTree, path: Path, kinds: Collection[str]) -> str:
+    if is_agent_file(tree):
+        return AGENT
+    known = [kind for kind in kinds if kind != AGENT]
+    remedy = (
+        f"a project file says what it is, such as `kind: toy`; known kinds: {_listed(known)}; "
+        "an agent file is known by its model and instructions"
+    )
     try:
         kind = validate_config(tree.data, _Kinded, source=path.name, tree=tree).kind
     except ConfigError as error:

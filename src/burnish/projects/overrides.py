@@ -2,26 +2,51 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TypeVar, cast
+from typing import Annotated, TypeVar, cast
+
+from pydantic import Field
 
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError
-from burnish.projects.limits import Limits, Places
+from burnish.projects.limits import AtLeastOne, Limits, Places, Settings
 from burnish.system import validate_config
 
 T = TypeVar("T")
 
+_FLAGS = {"sealed_cases": "--test", "baseline_only": "--print-baseline"}
+"""The flags that have another name than what they set."""
 
-class Overrides(Limits):
+
+class AgentOverrides(Settings):
+    """What only the search over an agent file can be told."""
+
+    max_cycles: AtLeastOne | None = None
+    numeric_max_trials: AtLeastOne | None = None
+    numeric_patience: AtLeastOne | None = None
+    textual_max_trials: AtLeastOne | None = None
+    textual_patience: AtLeastOne | None = None
+    repeats: AtLeastOne | None = None
+    accept_sigma: Annotated[float, Field(ge=0)] | None = None
+    strategy: str | None = None
+    critic: str | None = None
+    """Models, as `provider:name`."""
+    applier: str | None = None
+    sealed_cases: str | None = None
+    """A file of cases; whole, so that a run goes on from another folder too."""
+    keep_best_only: bool | None = None
+    baseline_only: bool | None = None
+
+
+class Overrides(Limits, AgentOverrides):
     """What flags say; None leaves it to the file."""
 
     seed: int | None = None
     concurrency: Places | None = None
 
     @classmethod
-    def from_flags(cls, **values: float | None) -> "Overrides":
+    def from_flags(cls, **values: float | str | None) -> "Overrides":
         """What the command line says: stronger than the file."""
-        return cls._read(values, lambda name: f"--{name.replace('_', '-')}")
+        return cls._read(values, flag_of)
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> "Overrides":
@@ -58,6 +83,11 @@ class Overrides(Limits):
         flag = cast("T | None", getattr(self, name))
         weaker = cast("T | None", getattr(environment, name))
         return next((v for v in (flag, in_file, weaker) if v is not None), default)
+
+
+def flag_of(name: str) -> str:
+    """An override as the command line spells it."""
+    return _FLAGS.get(name, f"--{name.replace('_', '-')}")
 
 
 def _variable(name: str) -> str:

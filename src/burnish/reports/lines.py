@@ -8,15 +8,12 @@ from rich.cells import cell_len
 from burnish.core.cases import Split
 from burnish.core.codec import codec
 from burnish.core.content import Json
+from burnish.reports.coordinate_words import ended_words, phase_over, phase_title
+from burnish.reports.trial_line import shorten_after, trial_line
 from burnish.reports.words import (
     counted,
-    duration,
-    gain_words,
-    money,
     number,
-    padded,
     sealed_words,
-    shorten,
     visible,
 )
 from burnish.runs.driving import SealedResult
@@ -25,6 +22,8 @@ from burnish.runs.standing import BASELINE
 from burnish.strategies.measure import Measure
 
 WIDTH = 100
+INDENT = "   "
+"""Before what is said in passing."""
 
 
 class LineView:
@@ -36,12 +35,20 @@ class LineView:
         self._write = write
         self._width = width
         self._measuring = False
+        self._improved = False
+        """Whether the prompt is another than when the last numeric phase began."""
 
     def event(self, event: Event) -> None:
         """Print what an event means to a person, if anything."""
         self._measuring = self._measuring or begins_measuring(event)
-        for line in describe(event, self._width(), measuring=self._measuring):
+        told = describe(event, self._width(), measuring=self._measuring, improved=self._improved)
+        for line in told:
             self._write(line)
+        numeric = event.data.get("phase") == "numeric"
+        if event.kind == "phase_started" and numeric:
+            self._improved = False
+        elif event.data.get("accepted") is True and not numeric:
+            self._improved = True
 
     def tick(self, tick: Tick) -> None:
         """Cases are too many for lines."""
@@ -53,8 +60,16 @@ def begins_measuring(event: Event) -> bool:
     return started and event.data.get("strategy") == Measure.name
 
 
-def describe(event: Event, width: int, *, measuring: bool = False) -> list[str]:
-    """The lines for an event; `measuring` says that the run only measures."""
+def describe(
+    event: Event, width: int, *, measuring: bool = False, improved: bool = False
+) -> list[str]:
+    """The lines for an event.
+
+    `measuring` says that the run only measures, `improved` that the prompt has changed since
+    numbers were last searched.
+    """
+    if event.kind == "phase_started" and not measuring:
+        return [_rule(phase_title(event.data, improved=improved), width)]
     return _of_measuring(event, width) if measuring else _of_search(event, width)
 
 
@@ -80,10 +95,13 @@ def _of_search(event: Event, width: int) -> list[str]:
             return [_beginning(data)]
         case "run_resumed":
             return [_beginning(data), _going_on(data.get("trials_recorded"))]
-        case "phase_started":
-            return [_rule(f"cycle {data.get('cycle')} · {data.get('phase')}", width)]
+        case "phase_ended":
+            return [shorten_after(INDENT, phase_over(data), width)]
+        case "search_ended":
+            told = f"search over · {ended_words(str(data.get('reason')))}"
+            return [shorten_after(INDENT, told, width)]
         case "trial_recorded" if data.get("phase") == BASELINE:
-            return [_baseline(data)]
+            return _baseline(data, width)
         case "trial_recorded":
             return [trial_line(data, width)]
         case "sealed_test":
@@ -97,53 +115,17 @@ def _of_search(event: Event, width: int) -> list[str]:
             return []
 
 
-def trial_line(data: Mapping[str, Json], width: int) -> str:
-    """One trial in one line; what matters least is left out where there is no room."""
-    phase = str(data.get("phase") or "trial")
-    # Which of its phase it is; runs of an earlier burnish say only which of all.
-    index = data.get("index", data.get("trial"))
-    label = f"[c{data.get('cycle')}/{phase[0]} {index!s:>2}]"
-    note = data.get("note") or ", ".join(map(str, _list(data.get("touched"))))
-    name = f"{label} {padded(str(note), 17)}"
-    accepted = data.get("accepted") is True
-    outcome = "accept ✓" if accepted else f"{data.get('code')} ✗"
-    if data.get("train") is None:
-        head = f"{name} {outcome}  "
-        return _with_tail(head, str(data.get("reason") or ""), width)
-    numbers = data.get("numbers")
-    gain = gain_words(numbers if isinstance(numbers, dict) else {})
-    usd, seconds = data.get("usd"), data.get("seconds")
-    parts = [
-        (0, name),
-        (0, f"loss {number(data.get('train'))} ±{number(data.get('train_std'))}"),
-        (1, f"{f'({gain})' if gain else '':<20}"),
-        (2, f"hold {number(data.get('holdout')):<5}"),
-        (0, f"{outcome:<9}"),
-        (3, f"{money(usd if isinstance(usd, int | float) else None):>7}"),
-        (4, duration(float(seconds)) if isinstance(seconds, int | float) else ""),
-    ]
-    return _fit(parts, width)
-
-
-def _with_tail(head: str, tail: str, width: int) -> str:
-    """The head and as much of the tail as there is room for."""
-    room = width - cell_len(head)
-    return f"{head}{shorten(tail, room)}" if room > 3 else shorten(head, width)
-
-
-def _fit(parts: list[tuple[int, str]], width: int) -> str:
-    for least in (5, 4, 3, 2, 1):
-        line = " ".join(text for rank, text in parts if rank < least).rstrip()
-        if cell_len(line) <= width:
-            return line
-    name, *others = (text for rank, text in parts if rank == 0)
-    rest = " ".join(others).rstrip()
-    return f"{shorten(name, max(9, width - len(rest) - 1))} {rest}"
-
-
-def _baseline(data: Mapping[str, Json]) -> str:
-    loss = f"loss {number(data.get('train'))} ±{number(data.get('train_std'))}"
-    return f"{'baseline':<28}{loss}   hold {number(data.get('holdout'))}"
+def _baseline(data: Mapping[str, Json], width: int) -> list[str]:
+    loss = f"train {number(data.get('train'))} ±{number(data.get('train_std'))}"
+    line = f"{'baseline':<18}{loss}   hold {number(data.get('holdout'))}"
+    cases = data.get("holdout_cases")
+    if not isinstance(cases, int) or not cases:
+        return [line]
+    least = f"smallest change this holdout can show: {number(1 / cases)}"
+    whole = f"{line}   {least}"
+    if cell_len(whole) <= width:
+        return [whole]
+    return [line, shorten_after(INDENT, least, width)]
 
 
 def _measured(data: Mapping[str, Json]) -> str:
@@ -176,7 +158,3 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 def _rule(title: str, width: int) -> str:
     return f"── {title} ".ljust(width, "─")
-
-
-def _list(value: Json) -> list[Json]:
-    return value if isinstance(value, list) else []

@@ -14,7 +14,8 @@ from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.core.money import NOTHING, Spend
 from burnish.effects.budget import Budget
-from burnish.reports.lines import LineView, begins_measuring
+from burnish.reports.coordinate_words import phase_title
+from burnish.reports.lines import INDENT, LineView, begins_measuring
 from burnish.reports.words import duration, number, spending
 from burnish.runs.events import Event, Tick
 
@@ -58,7 +59,8 @@ class LiveView:
         if event.kind == "run_resumed":
             self._trials = max(0, _whole(data.get("trials_recorded")) - 1)
         if event.kind == "phase_started":
-            self._doing = f"cycle {data.get('cycle')} · {data.get('phase')}"
+            # The panel has little room: which study it is stands in the line above.
+            self._doing = phase_title(data).partition(" (")[0]
         if event.kind == "trial_recorded":
             self._best = data.get("best_score")
             self._trials = _whole(data.get("trial"))
@@ -148,7 +150,8 @@ class LiveView:
         return f"up to ~{duration(self._seconds * (1 - used) / used)}"
 
     def _print(self, line: str) -> None:
-        style = "green" if "accept ✓" in line else ("dim" if "✗" in line else "")
+        quiet = "✗" in line or line.startswith(INDENT)
+        style = "green" if "accept ✓" in line else ("dim" if quiet else "")
         self._console.print(Text(line, style=style), soft_wrap=True)
 
     def _draw(self, *, now: bool) -> None:

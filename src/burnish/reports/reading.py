@@ -1,16 +1,20 @@
 """A run as it lies on disk, read without disturbing whoever drives it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from burnish.core.candidates import Candidate
 from burnish.core.codec import codec
 from burnish.core.money import Spend, total
+from burnish.core.stopping import FINISHED
 from burnish.core.trials import SplitResult, TrialRow
+from burnish.reports.coordinate_words import ended_words
 from burnish.runs.directory import LOCK, events, look_into, trial_rows
 from burnish.runs.driving import SealedResult
 from burnish.runs.events import Event
 from burnish.runs.header import Header
+from burnish.runs.leading import files_by_trial
 from burnish.runs.standing import BASELINE
 from burnish.system import is_held
 
@@ -68,7 +72,15 @@ class RunRecord:
         if self.ending is None:
             return ""
         code, words = self.ending.data.get("code"), self.ending.data.get("reason")
+        if code == FINISHED.code and self.search_end:
+            return ended_words(self.search_end)
         return f"{code}: {words}" if code and code != self.status else str(words)
+
+    @property
+    def search_end(self) -> str:
+        """Why the strategy had nothing left to try, where it tells."""
+        told = [event for event in self.events if event.kind == "search_ended"]
+        return str(told[-1].data.get("reason")) if told else ""
 
     @property
     def trials(self) -> int:
@@ -108,6 +120,12 @@ class RunRecord:
         """What the sealed test said, if it was read."""
         told = next((event for event in self.events if event.kind == "sealed_test"), None)
         return None if told is None else codec(SealedResult).decode(dict(told.data))
+
+    @property
+    def files(self) -> Mapping[int, tuple[str, ...]]:
+        """The files of each candidate that became the incumbent, by trial, from the folder."""
+        found = files_by_trial(self.events)
+        return {number: tuple(map(str, names)) for number, names in found.items()}
 
     def _last_of_session(self) -> Event | None:
         for event in reversed(self.events):

@@ -1,30 +1,29 @@
 """report.md: what a person reads to decide whether to adopt the result."""
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from burnish.core.candidates import diff
 from burnish.core.trials import SplitResult, TrialRow
+from burnish.reports.coordinate_page import coordinate_page
 from burnish.reports.eval_page import measurement_page
 from burnish.reports.reading import RunRecord, loss_of, result_of
+from burnish.reports.report_parts import SPLITS, fenced, gains, headline, missing_cases
 from burnish.reports.words import (
     cell,
     counted,
     duration,
     number,
-    sealed_words,
     sparkline,
     spending,
-    visible,
 )
 from burnish.runs.exporting import BEST, CANDIDATES
 from burnish.runs.standing import BASELINE
+from burnish.strategies.coordinate.strategy import Coordinate
 from burnish.strategies.measure import Measure
 from burnish.system import write_atomic
 
 NAME = "report.md"
-_SPLITS = ("train", "holdout")
 
 
 def write_report(folder: Path) -> Path:
@@ -38,8 +37,10 @@ def render(run: RunRecord) -> str:
     """The report as Markdown."""
     if run.header.strategy == Measure.name:
         return measurement_page(run)
+    if run.header.strategy == Coordinate.name:
+        return coordinate_page(run)
     parts = (
-        _headline(run),
+        headline(run),
         _summary(run),
         _trajectory(run),
         _attribution(run),
@@ -52,29 +53,16 @@ def render(run: RunRecord) -> str:
     return "\n".join(line for part in parts for line in part) + "\n"
 
 
-def _headline(run: RunRecord) -> Iterator[str]:
-    yield f"# {run.header.id}"
-    yield ""
-    flattered = "the numbers below chose the result, so they flatter it"
-    if run.sealed is not None:
-        yield f"**Sealed test, looked at once: {sealed_words(run.sealed)}**"
-    elif run.header.cases.get("test"):
-        yield f"**The sealed test was not read yet: {flattered}.**"
-    else:
-        yield f"**There is no sealed test: {flattered}.**"
-    yield ""
-
-
 def _summary(run: RunRecord) -> Iterator[str]:
     yield "| | |"
     yield "|---|---|"
     reason = f" ({cell(run.reason, 160)})" if run.reason else ""
     yield f"| status | {run.status}{reason} |"
-    for split in _SPLITS:
+    for split in SPLITS:
         before, after = (number(loss_of(row, split)) for row in (run.baseline, run.best))
         yield f"| {split} loss | {before} → {after} |"
     yield f"| trials | {run.trials}, {run.accepted} accepted |"
-    if lost := _missing(run):
+    if lost := missing_cases(run):
         yield f"| missing | {counted(lost, 'case')} over all trials, in no mean and never a 0 |"
     yield f"| spent | {spending(run.spent)} |"
     if run.billed != run.spent:
@@ -84,7 +72,7 @@ def _summary(run: RunRecord) -> Iterator[str]:
 
 def _trajectory(run: RunRecord) -> Iterator[str]:
     yield from ("", "## Trajectory", "", "```")
-    for split in _SPLITS:
+    for split in SPLITS:
         yield f"{split:<8} {sparkline([loss_of(row, split) for row in run.rows])}".rstrip()
     marks = (row.trial.phase[:1] or " " for row in run.rows)
     yield f"{'phase':<8} {''.join(marks)}"
@@ -99,13 +87,13 @@ def _attribution(run: RunRecord) -> Iterator[str]:
     yield from ("", "## Where the gain came from", "")
     yield "| cycle | phase | trials | accepted | loss removed on train |"
     yield "|---|---|---|---|---|"
-    gains = _gains(run)
+    won_by = gains(run)
     groups: dict[tuple[int, str], list[TrialRow]] = {}
     for row in run.rows:
         if row.trial.phase != BASELINE:
             groups.setdefault((row.trial.cycle, row.trial.phase), []).append(row)
     for (cycle, phase), rows in groups.items():
-        won = [gains[row.number] for row in rows if row.trial.accepted]
+        won = [won_by[row.number] for row in rows if row.trial.accepted]
         known = [gain for gain in won if gain is not None]
         told = number(sum(known, 0.0)) if len(known) == len(won) else "—"
         yield f"| {cycle} | {cell(phase, 40)} | {len(rows)} | {len(won)} | {told} |"
@@ -131,11 +119,7 @@ def _changes(run: RunRecord) -> Iterator[str]:
     if not changes:
         yield "Nothing: no candidate was better than the baseline."
         return
-    lines = [visible(line) for change in changes for line in change.lines()]
-    fence = _fence(lines)
-    yield f"{fence}diff"
-    yield from lines
-    yield fence
+    yield from fenced([line for change in changes for line in change.lines()], "diff")
 
 
 def _trials(run: RunRecord) -> Iterator[str]:
@@ -149,7 +133,7 @@ def _trials(run: RunRecord) -> Iterator[str]:
             trial.decision.reason if trial.decision else "the start"
         )
         mark = "✓ " if trial.accepted else ""
-        losses = " | ".join(number(loss_of(row, split)) for split in _SPLITS)
+        losses = " | ".join(number(loss_of(row, split)) for split in SPLITS)
         yield (
             f"| {row.number} | {cell(trial.phase, 40)} | {cell(what, 40)} | {losses} | "
             f"{mark}{cell(told, 160)} |"
@@ -184,30 +168,5 @@ def _method(run: RunRecord) -> Iterator[str]:
     yield "- the decisions can be replayed from the journal; the agent's own answers vary"
 
 
-def _gains(run: RunRecord) -> dict[int, float | None]:
-    """How much loss on train each accepted trial removed: as its gate saw it, or as measured."""
-    gains: dict[int, float | None] = {}
-    leader = loss_of(run.baseline, "train")
-    for row in run.rows:
-        if not row.trial.accepted or row.trial.decision is None:
-            continue
-        loss = loss_of(row, "train")
-        fell = None if loss is None or leader is None else leader - loss
-        gains[row.number] = row.trial.decision.numbers.get("train_improvement", fell)
-        leader = loss
-    return gains
-
-
 def _components(result: SplitResult | None) -> Mapping[str, float]:
     return {} if result is None else result.measurement.components
-
-
-def _missing(run: RunRecord) -> int:
-    results = (result_of(row, split) for row in run.rows for split in _SPLITS)
-    return sum(len(result.measurement.missing_cases) for result in results if result is not None)
-
-
-def _fence(lines: list[str]) -> str:
-    """A fence that no line of the text can close."""
-    longest = max((len(ticks) for line in lines for ticks in re.findall("`+", line)), default=0)
-    return "`" * max(3, longest + 1)

@@ -58,9 +58,12 @@ def number(value: Json) -> str:
     return f"{value:z.3f}" if known else "—"
 
 
-def sparkline(values: Sequence[float | None]) -> str:
-    """One block a value, low to high; a space where there is none."""
-    known = [value for value in values if value is not None]
+def sparkline(values: Sequence[float | None], among: Sequence[float | None] | None = None) -> str:
+    """One block a value, low to high; a space where there is none.
+
+    `among` are the values that make the scale, where several lines are to be compared.
+    """
+    known = [value for value in (values if among is None else among) if value is not None]
     if not known:
         return ""
     low, high = min(known), max(known)

@@ -5,16 +5,17 @@ They are projections: appended as things happen, rebuilt from the journal when a
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from burnish.core.codec import codec
-from burnish.core.content import canonical
+from burnish.core.content import Json, canonical
 from burnish.core.money import Spend
 from burnish.core.trials import SplitResult, TrialRow
+from burnish.runs.audit import audited, axis_target
 from burnish.runs.events import Event
-from burnish.runs.standing import BASELINE
+from burnish.runs.leading import Leader, files_by_trial, leads, written_files
 from burnish.system import append_line, write_atomic
 
 TRIALS, EVENTS, TRAJECTORY = "trials.jsonl", "events.jsonl", "trajectory.csv"
@@ -37,9 +38,10 @@ COLUMNS = (
 )
 
 
-def trial_line(row: TrialRow) -> str:
-    """A trial as a line of trials.jsonl."""
-    return canonical(codec(TrialRow).encode(row)).decode()
+def trial_lines(rows: Iterable[TrialRow], events: Iterable[Event]) -> Iterator[str]:
+    """Trials as the lines of trials.jsonl."""
+    for row, before, after in _followed(rows, events):
+        yield _trial_line(row, before, after)
 
 
 def event_line(event: Event) -> str:
@@ -52,47 +54,79 @@ class Ledger:
     """Appends to the projections of one run."""
 
     folder: Path
-    _best: tuple[SplitResult | None, SplitResult | None] = (None, None)
+    _leader: Leader = field(default_factory=Leader)
+    _last: TrialRow | None = None
 
     def rebuild(self, trials: Iterable[TrialRow], events: Iterable[Event]) -> None:
         """Make the files say what the journal says; torn tails and lost lines are mended."""
-        rows = list(trials)
-        self._best = (None, None)
-        _replace(self.folder / TRIALS, [trial_line(row) for row in rows])
-        _replace(self.folder / EVENTS, [event_line(event) for event in events])
-        flat = [_csv_line(COLUMNS), *(_csv_line(self._flat(row)) for row in rows)]
-        _replace(self.folder / TRAJECTORY, flat)
+        told = tuple(events)
+        followed = list(_followed(trials, told))
+        _replace(self.folder / TRIALS, [_trial_line(*each) for each in followed])
+        _replace(self.folder / EVENTS, [event_line(event) for event in told])
+        flat = (_csv_line(_flat(row, after)) for row, _, after in followed)
+        _replace(self.folder / TRAJECTORY, [_csv_line(COLUMNS), *flat])
+        self._leader, self._last = Leader(), None
+        if followed:
+            self._last, _, after = followed[-1]
+            self._leader = _once_written(after, self._last, files_by_trial(told))
 
     def add_trial(self, row: TrialRow) -> None:
         """Append a trial."""
-        append_line(self.folder / TRIALS, trial_line(row))
-        append_line(self.folder / TRAJECTORY, _csv_line(self._flat(row)))
+        before, after = self._leader, self._leader.after(row)
+        append_line(self.folder / TRIALS, _trial_line(row, before, after))
+        append_line(self.folder / TRAJECTORY, _csv_line(_flat(row, after)))
+        self._leader, self._last = after, row
 
     def add_event(self, event: Event) -> None:
         """Append an event."""
         append_line(self.folder / EVENTS, event_line(event))
+        if self._last is not None and (found := written_files(event)) is not None:
+            self._leader = _once_written(self._leader, self._last, dict([found]))
 
-    def _flat(self, row: TrialRow) -> list[object]:
-        trial = row.trial
-        if trial.accepted or trial.phase == BASELINE:
-            self._best = (trial.train, trial.holdout or self._best[1])
-        numbers: Mapping[str, float] = trial.decision.numbers if trial.decision else {}
-        return [
-            row.number,
-            row.at,
-            trial.cycle,
-            trial.phase,
-            ", ".join(trial.touched) or "—",
-            _loss(trial.train),
-            "" if trial.train is None else _number(trial.train.measurement.std),
-            _loss(trial.holdout),
-            _loss(self._best[0]),
-            _loss(self._best[1]),
-            _number(numbers.get("noise_bar")),
-            str(trial.accepted or trial.phase == BASELINE).lower(),
-            _usd(row.spend),
-            f"{row.seconds:.3f}",
-        ]
+
+def _followed(
+    rows: Iterable[TrialRow], events: Iterable[Event]
+) -> Iterator[tuple[TrialRow, Leader, Leader]]:
+    """Each trial with who was ahead before and after it."""
+    files = files_by_trial(events)
+    before = Leader()
+    for row in rows:
+        after = before.after(row)
+        yield row, before, after
+        before = _once_written(after, row, files)
+
+
+def _once_written(leader: Leader, last: TrialRow, files: Mapping[int, list[Json]]) -> Leader:
+    """Who is ahead once the files of the last trial are written, if it has any."""
+    return leader.advanced(last, files[last.number]) if last.number in files else leader
+
+
+def _trial_line(row: TrialRow, before: Leader, after: Leader) -> str:
+    """A trial as a line: all that is kept of it, and the seed's own fields beside that."""
+    kept = codec(TrialRow).encode(row)
+    assert isinstance(kept, dict)
+    return canonical({**kept, **audited(row, before, after)}).decode()
+
+
+def _flat(row: TrialRow, after: Leader) -> list[object]:
+    trial = row.trial
+    numbers: Mapping[str, float] = trial.decision.numbers if trial.decision else {}
+    return [
+        row.number,
+        row.at,
+        trial.cycle,
+        trial.phase,
+        axis_target(trial) or "—",
+        _loss(trial.train),
+        "" if trial.train is None else _number(trial.train.measurement.std),
+        _loss(trial.holdout),
+        _loss(after.train),
+        _loss(after.holdout),
+        _number(numbers.get("noise_bar")),
+        str(leads(row)).lower(),
+        _usd(row.spend),
+        f"{row.seconds:.3f}",
+    ]
 
 
 def _replace(path: Path, lines: list[str]) -> None:

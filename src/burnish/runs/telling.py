@@ -9,7 +9,8 @@ from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.core.money import Spend
 from burnish.core.stopping import Standing
-from burnish.core.trials import TrialRow
+from burnish.core.trials import Trial, TrialRow
+from burnish.runs.audit import axis_target, proposal_source
 from burnish.runs.directory import RunDirectory
 from burnish.runs.evaluating import Done
 from burnish.runs.events import Event, Listener, Tick
@@ -79,18 +80,37 @@ def summary(row: TrialRow, standing: Standing, index: int) -> dict[str, Json]:
         "cycle": trial.cycle,
         "phase": trial.phase,
         "touched": list(trial.touched),
+        "axis_target": axis_target(trial),
         "candidate": trial.candidate.id,
         "note": trial.candidate.origin.note,
         "accepted": trial.accepted,
-        "code": "turned away" if trial.problems else (decision.code if decision else ""),
+        "code": turned_away(trial) or (decision.code if decision else ""),
         "reason": "; ".join(map(str, trial.problems)) or (decision.reason if decision else ""),
         "numbers": dict(decision.numbers) if decision else {},
         "train": None if trial.train is None else trial.train.measurement.loss,
         "train_std": None if trial.train is None else trial.train.measurement.std,
         "holdout": None if trial.holdout is None else trial.holdout.measurement.loss,
+        "holdout_cases": None if trial.holdout is None else trial.holdout.measurement.cases,
         "usd": row.spend.usd,
         "calls": row.spend.calls,
         "seconds": round(row.seconds, 3),
         "spent": codec(Spend).encode(standing.spent),
         "best_score": standing.best_score,
     }
+
+
+def turned_away(trial: Trial) -> str:
+    """The word for a candidate that was turned away; empty when it was not.
+
+    `crit` where the critic was too unsure for an edit; `seen` for a point that was tried before,
+    which is the only thing wrong with a point as a whole.
+    """
+    if not trial.problems:
+        return ""
+    source = proposal_source(trial)
+    answered = not any(proposal.error for proposal in trial.proposals)
+    if "critic" in source and "applier" not in source and answered:
+        return "crit"
+    if "params" in source and not any(problem.where for problem in trial.problems):
+        return "seen"
+    return "turned away"

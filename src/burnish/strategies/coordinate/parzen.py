@@ -12,13 +12,20 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 from burnish.core.evaluations import mean
-from burnish.core.surfaces import ChoiceSurface, NumberSurface, Scalar, value_key
-from burnish.strategies.coordinate.space import Axis, Observation, Point, Space, unit
+from burnish.core.surfaces import EPSILON, ChoiceSurface, Scalar, value_key
+from burnish.strategies.coordinate.space import (
+    Axis,
+    Observation,
+    Point,
+    Space,
+    at_unit,
+    unit,
+)
 
 QUANTILE = 0.25
-"""The share of points that counts as good."""
+"""The share of points that counts as good here; a tenth, as optuna takes it, is one of ten."""
 CANDIDATES = 24
-"""Points that are looked at for one suggestion."""
+"""Points that optuna looks at for one suggestion, and points that are looked at here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +49,7 @@ class Densities:
     def of(cls, space: Space, observations: Sequence[Observation]) -> "Densities":
         """The best quarter, at least one, against the rest."""
         ranked = sorted(observations, key=lambda each: each.loss)
-        count = max(1, math.ceil(QUANTILE * len(ranked))) if ranked else 0
+        count = math.ceil(QUANTILE * len(ranked))
         return cls(space=space, good=tuple(ranked[:count]), bad=tuple(ranked[count:]))
 
     def marginals(self, point: Point) -> dict[str, Marginal]:
@@ -61,13 +68,19 @@ class Densities:
         return ratio(self.marginals(point))
 
     def expected_improvement(self, point: Point) -> float:
-        """What TPE expects to gain at a point, in units of the loss (Bergstra 2011, eq. 3)."""
+        """What TPE expects to gain at a point, in units of the loss (Bergstra 2011, eq. 3).
+
+        The gain is below a bar: the best of the other points. Where good ones tie with it, the
+        next loss above them is the bar, since a few cases give few different losses and a tie
+        at the top says nothing of what is left.
+        """
         if not self.good or not self.bad:
             return math.inf
-        bar = self.bad[0].loss
         losses = [each.loss for each in (*self.good, *self.bad)]
+        best = self.good[0].loss
+        bar = next((e.loss for e in self.bad if e.loss > best + EPSILON), best)
         below = mean([max(0.0, bar - loss) for loss in losses])
-        share = len(self.good) / len(losses)
+        share = mean([float(loss < bar - EPSILON) for loss in losses])
         return below / (share + (1 - share) / self.ratio(point))
 
 
@@ -80,6 +93,8 @@ def best_expected_improvement(
     space: Space, observations: Sequence[Observation], rng: random.Random
 ) -> float:
     """The most that is still expected anywhere: at the good points and around them."""
+    if not observations:
+        return math.inf
     densities = Densities.of(space, observations)
     near = [_near(space, rng.choice(densities.good).point, rng) for _ in range(CANDIDATES)]
     points = [*(each.point for each in densities.good), *near]
@@ -114,11 +129,4 @@ def _moved(axis: Axis, value: Scalar, rng: random.Random) -> Scalar:
     if isinstance(axis, ChoiceSurface):
         return rng.choice(axis.choices)
     at = min(1.0, max(0.0, rng.gauss(unit(axis, float(value)), 0.1)))
-    return _at(axis, at)
-
-
-def _at(axis: NumberSurface, share: float) -> float:
-    if axis.log:
-        return axis.low * (axis.high / axis.low) ** share
-    found = axis.low + share * (axis.high - axis.low)
-    return round(found) if axis.integer else found
+    return at_unit(axis, at)

@@ -1,11 +1,12 @@
 """Demonstrations: which worked examples there are, and which of them to show, in which order."""
 
+import math
 from collections.abc import Sequence
 
 from burnish.core.cases import Case
 from burnish.core.evaluations import Evaluation
 from burnish.core.surfaces import ChoiceSurface, Demonstration, DemosSurface, NumberSurface
-from burnish.strategies.coordinate.space import Observation, Point, Space
+from burnish.strategies.coordinate.space import Point, Space
 
 POOL = 16
 """Examples to choose from: enough for variety, few enough to learn which are good."""
@@ -15,20 +16,29 @@ FIRST_COUNTS = (2, 4, 8)
 
 
 def pool_of(
-    cases: Sequence[Case], measured: Evaluation, metrics: Sequence[str], surface: DemosSurface
+    cases: Sequence[Case],
+    measured: Evaluation,
+    metrics: Sequence[str],
+    surface: DemosSurface,
+    *,
+    shown: Sequence[Demonstration] = (),
 ) -> tuple[Demonstration, ...]:
-    """Worked examples from train: what the agent got right, then what the labels say.
+    """Worked examples: those shown now, then what the agent got right, then what the labels say.
 
-    Only cases of one turn with a reference: a demonstration shows what to say, and the
-    reference is what to say.
+    What it got right is shown as the agent said it: that is how a right answer looks. Only cases
+    of one turn: a demonstration is a question and an answer.
     """
-    right = {r.case for r in measured.results if r.passed(metrics)}
-    fit = [case for case in cases if _shows(case, surface)]
-    ranked = [*(c for c in fit if c.id in right), *(c for c in fit if c.id not in right)]
-    return tuple(
-        Demonstration(input=case.input, output=case.expected or "", case=case.id)
-        for case in ranked[:POOL]
-    )
+    right: dict[str, str] = {}
+    for result in measured.results:
+        if result.passed(metrics) and result.outcome.output:
+            right.setdefault(result.case, result.outcome.output)
+    there = {demo.case for demo in shown if demo.case}
+    fit = [case for case in cases if case.id not in there and _stands_alone(case)]
+    found = [
+        *(_demo(case, right[case.id]) for case in fit if case.id in right),
+        *(_demo(case, case.expected) for case in fit if case.id not in right and case.expected),
+    ]
+    return tuple([*shown, *(demo for demo in found if _size(demo) <= _room(surface))][:POOL])
 
 
 def space_of(pool: Sequence[Demonstration], surface: DemosSurface) -> Space:
@@ -47,16 +57,22 @@ def first_points(pool: Sequence[Demonstration], surface: DemosSurface) -> list[P
     return [{COUNT: count, **order} for count in counts]
 
 
-def shown(pool: Sequence[Demonstration], point: Point) -> tuple[Demonstration, ...]:
-    """The demonstrations of a point; one that stands in two places is shown once."""
-    places = range(int(point[COUNT]))
-    chosen = dict.fromkeys(int(point[_place(n)]) for n in places)
-    return tuple(pool[index] for index in chosen)
+def shown(
+    pool: Sequence[Demonstration], point: Point, surface: DemosSurface
+) -> tuple[Demonstration, ...]:
+    """The demonstrations of a point; each once, and as many as there is room for."""
+    chosen = dict.fromkeys(int(point[_place(n)]) for n in range(int(point[COUNT])))
+    found: list[Demonstration] = []
+    for demo in (pool[index] for index in chosen):
+        if sum(map(_size, found)) + _size(demo) <= _room(surface):
+            found.append(demo)
+    return tuple(found)
 
 
-def fits(demos: Sequence[Demonstration], surface: DemosSurface) -> bool:
-    """Whether the demonstrations are within their bounds."""
-    return not surface.problems(tuple(demos))
+def ways_to_show(pool: Sequence[Demonstration], surface: DemosSurface) -> int:
+    """How many different showings there are: subsets in every order."""
+    most = min(surface.max_demos, len(pool))
+    return sum(math.perm(len(pool), count) for count in range(1, most + 1))
 
 
 def point_of(
@@ -72,17 +88,22 @@ def point_of(
     return {COUNT: len(places), **{_place(n): index for n, index in enumerate(filled)}}
 
 
-def observed(point: Point, loss: float) -> Observation:
-    """A point with its loss."""
-    return Observation(point=point, loss=loss)
-
-
 def _place(number: int) -> str:
     return f"place-{number + 1}"
 
 
-def _shows(case: Case, surface: DemosSurface) -> bool:
-    if len(case.turns) != 1 or case.expected is None or case.turns[0].attachments:
-        return False
-    size = len(case.input) + len(case.expected)
-    return surface.max_chars is None or size <= surface.max_chars
+def _demo(case: Case, output: str) -> Demonstration:
+    return Demonstration(input=case.input, output=output, case=case.id)
+
+
+def _stands_alone(case: Case) -> bool:
+    more = case.history or case.scenario or case.turns[0].attachments
+    return len(case.turns) == 1 and not more
+
+
+def _size(demo: Demonstration) -> int:
+    return len(demo.input) + len(demo.output)
+
+
+def _room(surface: DemosSurface) -> float:
+    return math.inf if surface.max_chars is None else surface.max_chars

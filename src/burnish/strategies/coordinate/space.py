@@ -1,8 +1,9 @@
 """The space of a numeric phase: ranges and choices, and points in them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import TypeAlias
 
@@ -29,15 +30,37 @@ class Space:
     @cached_property
     def size(self) -> float:
         """How many points there are; infinite where an axis is continuous."""
-        return math.prod(map(_values, self.axes))
+        return math.prod(map(values_of, self.axes))
 
     def key(self, point: Point) -> tuple[bytes, ...]:
         """One spelling for one point."""
-        return tuple(value_key(point[axis.id]) for axis in self.axes)
+        return tuple(value_key(_place(axis, point[axis.id])) for axis in self.axes)
 
-    def exhausted(self, tried: Sequence[Observation]) -> bool:
-        """Whether every point has been tried."""
-        return len({self.key(each.point) for each in tried}) >= self.size
+    def contains(self, point: Point) -> bool:
+        """Whether the point lies within all bounds and on all grids."""
+        return not any(axis.problems(point[axis.id]) for axis in self.axes)
+
+
+def values_of(axis: Axis) -> float:
+    """How many values an axis has; infinite where it is continuous."""
+    if isinstance(axis, ChoiceSurface):
+        return len(axis.choices)
+    if axis.low == axis.high:
+        return 1
+    if axis.step is not None:
+        return math.floor((axis.high - axis.low) / axis.step + 1e-9) + 1
+    return math.floor(axis.high) - math.ceil(axis.low) + 1 if axis.integer else math.inf
+
+
+def grid_place(axis: NumberSurface, value: float) -> int:
+    """Which place of its grid a value has, on an axis with a step."""
+    return round((value - axis.low) / (axis.step or 1))
+
+
+def on_grid(axis: NumberSurface, place: int) -> int | float:
+    """The value at a place of the grid, as a person would write it: 0.3, not 0.3000…04."""
+    value = Decimal(str(axis.low)) + place * Decimal(str(axis.step or 1))
+    return int(value) if axis.integer else float(value)
 
 
 def unit(axis: NumberSurface, value: float) -> float:
@@ -49,10 +72,20 @@ def unit(axis: NumberSurface, value: float) -> float:
     return (value - axis.low) / (axis.high - axis.low)
 
 
-def _values(axis: Axis) -> float:
-    if isinstance(axis, ChoiceSurface):
-        return len(axis.choices)
-    if axis.low == axis.high:
-        return 1
-    step = axis.step or (1 if axis.integer else 0)
-    return math.floor((axis.high - axis.low) / step + 1e-9) + 1 if step else math.inf
+def at_unit(axis: NumberSurface, share: float) -> int | float:
+    """The number at a share of its range; the nearest one where not every number will do."""
+    if axis.log:
+        found = axis.low * (axis.high / axis.low) ** share
+    else:
+        found = axis.low + share * (axis.high - axis.low)
+    if axis.step is not None:
+        return on_grid(axis, min(grid_place(axis, found), int(values_of(axis)) - 1))
+    if axis.integer:
+        return min(math.floor(axis.high), max(math.ceil(axis.low), round(found)))
+    return found
+
+
+def _place(axis: Axis, value: Scalar) -> Scalar:
+    if isinstance(axis, ChoiceSurface) or axis.step is None:
+        return value
+    return grid_place(axis, float(value))

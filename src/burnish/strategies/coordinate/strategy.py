@@ -1,22 +1,20 @@
 """The strategy `coordinate`: phases in cycles, every accept kept, until a cycle brings nothing."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from burnish.core.content import short_id
+from burnish.core.content import Json, short_id
 from burnish.core.errors import Problem
 from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import ChoiceSurface, DemosSurface, NumberSurface, TextSurface
 from burnish.runs.run import Run
-from burnish.strategies.coordinate.phases import (
-    DemonstrationPhase,
-    NumericPhase,
-    PhaseEnd,
-    TextualPhase,
-)
+from burnish.strategies.coordinate.memory import Memory
+from burnish.strategies.coordinate.phases import NOTHING_TO_GAIN, STOPPED, Phase
+from burnish.strategies.coordinate.point_phases import DemonstrationPhase, NumericPhase
 from burnish.strategies.coordinate.settings import CoordinateSettings
-from burnish.strategies.coordinate.trying import Trying
+from burnish.strategies.coordinate.textual_phase import TextualPhase
+from burnish.strategies.coordinate.trying import Incumbent, Trying
 from burnish.strategies.coordinate.wording import CritiqueRequest, Edit, EditRequest, Gradient
 
 VERSION = 1
@@ -38,8 +36,9 @@ class Coordinate:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the settings that decide; limits on phases may not change either."""
-        return short_id([VERSION, asdict(self.settings)])
+        """A hash of the settings that decide. How many cycles there may be is a budget."""
+        settings = {k: v for k, v in asdict(self.settings).items() if k != "max_cycles"}
+        return short_id([VERSION, settings])
 
     @property
     def roles(self) -> Sequence[Role[Any, Any]]:
@@ -60,64 +59,101 @@ class Coordinate:
             for name, kinds in wanted
             if not isinstance(surfaces.get(name), kinds)
         ]
+        if not found:
+            found += self._out_of_bounds(target, [name for name, _ in wanted])
         if not wanted:
             found.append(Problem(message="there is nothing to tune: no axis is given"))
         if self.settings.texts and (self.critic is None or self.applier is None):
             found.append(Problem(message="texts need a critic and an applier"))
         return found
 
+    def _out_of_bounds(self, target: Target, names: Sequence[str]) -> list[Problem]:
+        """A start outside its own bounds: every candidate that keeps it would be turned away."""
+        surfaces = {surface.id: surface for surface in target.surfaces}
+        values = target.baseline.values
+        return [
+            replace(problem, remedy="change the value it starts with, or the bounds of the axis")
+            for name in names
+            for problem in surfaces[name].problems(values[name])
+        ]
+
     async def search(self, run: Run) -> None:
         """Measure the baseline, then go through the phases until a whole cycle is dry."""
-        trying = Trying(run, self.settings, cycle=0, phase="baseline")
+        memory = Memory()
+        trying = Trying(run, self.settings, cycle=0, phase="baseline", memory=memory)
         if run.stop_reason(trying.need) is not None:
             return
         incumbent = await trying.baseline()
-        rejected: dict[str, list[Gradient]] = {}
-        for cycle in range(1, self.settings.max_cycles + 1):
-            accepts = 0
-            for phase in self._phases(run, cycle, rejected):
-                data = {"cycle": cycle, "phase": phase.name}
-                run.announce("phase_started", f"cycle:{cycle}:{phase.name}", {**data})
-                end = await phase.go(incumbent)
-                incumbent = end.incumbent
-                accepts += end.accepts
-                self._tell(run, cycle, phase.name, end)
-                if run.stopped is not None:
-                    return
-            if not accepts:
-                run.announce("dry_cycle", f"cycle:{cycle}:dry", {"cycle": cycle})
-                return
+        if why := trying.unmeasured(incumbent):
+            self._cannot_start(run, why)
+            return
+        cycle, reason = 0, NOTHING_TO_GAIN if incumbent.perfect else ""
+        while not reason:
+            cycle += 1
+            before, incumbent = incumbent, await self._cycle(run, cycle, incumbent, memory)
+            reason = self._over(run, cycle, before, incumbent)
+        if reason != STOPPED:
+            _tell_end(run, cycle, reason)
 
-    def _phases(
-        self, run: Run, cycle: int, rejected: dict[str, list[Gradient]]
-    ) -> list[DemonstrationPhase | NumericPhase | TextualPhase]:
+    def _over(self, run: Run, cycle: int, before: Incumbent, after: Incumbent) -> str:
+        """Why the whole search is over; empty when it is not."""
+        if run.stopped is not None:
+            return STOPPED
+        if after.perfect:
+            return NOTHING_TO_GAIN
+        if after is before:
+            return "dry_cycle"
+        # What is recorded happened: a limit that was lowered since does not undo it.
+        return "max_cycles" if cycle >= self.settings.max_cycles and not run.replaying else ""
+
+    async def _cycle(self, run: Run, cycle: int, incumbent: Incumbent, memory: Memory) -> Incumbent:
+        """One phase after the other, each from where the one before it got to."""
+        for phase in self._phases(run, cycle, memory):
+            if incumbent.perfect:
+                break
+            about: dict[str, Json] = {"cycle": cycle, "phase": phase.name}
+            run.announce("phase_started", f"cycle:{cycle}:{phase.name}", about)
+            end = await phase.go(incumbent)
+            incumbent = end.incumbent
+            told = {**about, "reason": end.reason, "trials": end.trials, "accepts": end.accepts}
+            # A phase that was stopped goes on when the run is resumed, and then ends again.
+            last = f"stopped:{run.trial}" if end.reason == STOPPED else "end"
+            run.announce("phase_ended", f"cycle:{cycle}:{phase.name}:{last}", told)
+            if run.stopped is not None:
+                break
+        return incumbent
+
+    def _phases(self, run: Run, cycle: int, memory: Memory) -> Iterator[Phase]:
         settings = self.settings
-        phases: list[DemonstrationPhase | NumericPhase | TextualPhase] = []
         if settings.demonstrations:
             limits = settings.demonstration_phase
-            phases.append(DemonstrationPhase(run, settings, cycle=cycle, limits=limits))
+            yield DemonstrationPhase(run, settings, cycle=cycle, limits=limits, memory=memory)
         if settings.numbers:
             limits = settings.numeric_phase
-            phases.append(NumericPhase(run, settings, cycle=cycle, limits=limits))
+            yield NumericPhase(run, settings, cycle=cycle, limits=limits, memory=memory)
         if settings.texts and self.critic is not None and self.applier is not None:
-            phases.append(
-                TextualPhase(
-                    run,
-                    settings,
-                    cycle=cycle,
-                    critic=self.critic,
-                    applier=self.applier,
-                    rejected=rejected,
-                )
+            yield TextualPhase(
+                run,
+                settings,
+                cycle=cycle,
+                limits=settings.textual_phase,
+                memory=memory,
+                critic=self.critic,
+                applier=self.applier,
             )
-        return phases
 
-    def _tell(self, run: Run, cycle: int, phase: str, end: PhaseEnd) -> None:
-        data = {
-            "cycle": cycle,
-            "phase": phase,
-            "reason": end.reason,
-            "trials": end.trials,
-            "accepts": end.accepts,
-        }
-        run.announce("phase_ended", f"cycle:{cycle}:{phase}:end", {**data})
+    def _cannot_start(self, run: Run, why: str) -> None:
+        """Without a baseline nothing can be accepted, so nothing is worth paying for."""
+        message = (
+            f"the baseline could not be measured: {why}. Nothing can be compared with it, so "
+            "nothing was tried. Mend what is missing, then make a new run that asks for it again "
+            "(--retry-missing)"
+        )
+        run.announce("warning", "baseline:unmeasured", {"message": message})
+        _tell_end(run, 0, "baseline_unmeasured")
+
+
+def _tell_end(run: Run, cycle: int, reason: str) -> None:
+    """Say why the search ended by itself; with more cycles allowed it may end again."""
+    about: dict[str, Json] = {"cycle": cycle, "reason": reason}
+    run.announce("search_ended", f"cycle:{cycle}:{reason}", about)

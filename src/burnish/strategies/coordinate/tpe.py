@@ -4,13 +4,22 @@ A suggestion is a function of the observations and a seed. The journal keeps it,
 keeps the observations, and a resume asks for nothing that was asked before.
 """
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from burnish.core.errors import ConfigError, Problem
-from burnish.core.surfaces import ChoiceSurface
+from burnish.core.surfaces import ChoiceSurface, Scalar
 from burnish.strategies.coordinate.parzen import CANDIDATES
-from burnish.strategies.coordinate.space import Axis, Observation, Point, Space
+from burnish.strategies.coordinate.space import (
+    Axis,
+    Observation,
+    Point,
+    Space,
+    grid_place,
+    on_grid,
+    values_of,
+)
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -40,12 +49,12 @@ def suggest(
         ),
     )
     for each in observations:
-        point = {axis.id: each.point[axis.id] for axis in space.axes}
+        params = {axis.id: _to_optuna(axis, each.point[axis.id]) for axis in space.axes}
         study.add_trial(
-            optuna.trial.create_trial(params=point, distributions=distributions, value=each.loss)
+            optuna.trial.create_trial(params=params, distributions=distributions, value=each.loss)
         )
-    params: dict[str, Any] = study.ask(distributions).params
-    return {axis.id: params[axis.id] for axis in space.axes}
+    found: dict[str, Any] = study.ask(distributions).params
+    return {axis.id: _from_optuna(axis, found[axis.id]) for axis in space.axes}
 
 
 def _distribution(axis: Axis) -> "BaseDistribution":
@@ -57,10 +66,25 @@ def _distribution(axis: Axis) -> "BaseDistribution":
 
     if isinstance(axis, ChoiceSurface):
         return CategoricalDistribution(axis.choices)
+    if axis.step is not None:
+        # Places of the grid: optuna's own steps neither go with a log scale nor with an end
+        # that is off the grid, and add up rounding errors.
+        return IntDistribution(0, int(values_of(axis)) - 1)
     if axis.integer:
-        step = int(axis.step or 1)
-        return IntDistribution(int(axis.low), int(axis.high), log=axis.log, step=step)
-    return FloatDistribution(axis.low, axis.high, log=axis.log, step=axis.step)
+        return IntDistribution(math.ceil(axis.low), math.floor(axis.high), log=axis.log)
+    return FloatDistribution(axis.low, axis.high, log=axis.log)
+
+
+def _to_optuna(axis: Axis, value: Scalar) -> Scalar:
+    if isinstance(axis, ChoiceSurface) or axis.step is None:
+        return value
+    return grid_place(axis, float(value))
+
+
+def _from_optuna(axis: Axis, value: Scalar) -> Scalar:
+    if isinstance(axis, ChoiceSurface) or axis.step is None:
+        return value
+    return on_grid(axis, int(value))
 
 
 def _optuna() -> Any:

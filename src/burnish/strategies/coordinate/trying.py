@@ -5,16 +5,17 @@ from dataclasses import dataclass, field, replace
 
 from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Split
-from burnish.core.comparisons import Pair
+from burnish.core.comparisons import Pair, cases, compare
 from burnish.core.content import Json
-from burnish.core.decisions import Decision
+from burnish.core.decisions import Decision, Verdict
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation
 from burnish.core.gates import sigma
 from burnish.core.money import Spend
-from burnish.core.surfaces import Value
+from burnish.core.surfaces import EPSILON, Value, value_key
 from burnish.core.trials import SplitResult, Trial
 from burnish.runs.run import Run
+from burnish.strategies.coordinate.memory import Memory
 from burnish.strategies.coordinate.settings import CoordinateSettings
 
 
@@ -25,7 +26,14 @@ class Incumbent:
     candidate: Candidate
     train: Evaluation
     holdout: Evaluation | None
+    loss: float | None
+    """On train, penalties included."""
     trial: int = 0
+
+    @property
+    def perfect(self) -> bool:
+        """Nothing can be better: the loss is 0, and no penalty is left to be lowered."""
+        return self.loss is not None and self.loss <= EPSILON
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,17 +54,24 @@ class Tried:
     """The new one where it was accepted, else the old one."""
     accepted: bool = False
     loss: float | None = None
-    """On train; None when it was turned away or could not be measured."""
+    """On train; what the ledger says where it was tried before; None when nobody can tell."""
+    unfit: bool = False
+    """It was turned away for what it is, and never measured."""
+    reason: str = ""
+    """Why it was accepted or not."""
 
 
 class Trying:
     """Makes trials of one phase."""
 
-    def __init__(self, run: Run, settings: CoordinateSettings, *, cycle: int, phase: str) -> None:
+    def __init__(
+        self, run: Run, settings: CoordinateSettings, *, cycle: int, phase: str, memory: Memory
+    ) -> None:
         self._run = run
         self._settings = settings
         self._cycle = cycle
         self._phase = phase
+        self._memory = memory
 
     @property
     def need(self) -> Spend:
@@ -74,48 +89,75 @@ class Trying:
         train = await self._measure(start, Split.TRAIN)
         skip = self._settings.holdout_policy == "skip" or not run.dataset.holdout
         holdout = None if skip else await self._measure(start, Split.HOLDOUT)
+        result = SplitResult.of(train, run.objective)
         run.record(
             Trial(
                 candidate=start,
                 phase="baseline",
-                train=SplitResult.of(train, run.objective),
+                train=result,
                 holdout=None if holdout is None else SplitResult.of(holdout, run.objective),
             )
         )
         run.advance(start)
-        return Incumbent(candidate=start, train=train, holdout=holdout)
+        loss = result.measurement.loss
+        self._memory.losses[start.id] = loss
+        return Incumbent(candidate=start, train=train, holdout=holdout, loss=loss)
+
+    def unmeasured(self, incumbent: Incumbent) -> str:
+        """Why nothing could ever be compared with this incumbent; empty when it can."""
+        for side in (incumbent.train, incumbent.holdout):
+            if side is None:
+                continue
+            seen = compare(
+                Pair(candidate=side, incumbent=side),
+                self._run.objective,
+                max_missing=self._settings.max_errored_fraction,
+            )
+            if seen.missing.too_many:
+                whole = cases(seen.missing.compared + seen.missing.dropped)
+                return f"of {whole} of {side.split.value}, {seen.missing.dropped} are missing"
+            if not seen.measured:
+                return "a weighted metric, or a price that the loss needs, is not known"
+        return ""
 
     async def attempt(self, attempt: Attempt, before: Incumbent) -> Tried:
         """One trial, recorded whatever comes of it."""
         origin = Origin(by="coordinate", kind=self._phase, note=attempt.note)
         candidate = before.candidate.child(attempt.values, origin=origin)
-        trial = Trial(
+        trial = self._trial(candidate, attempt, before)
+        problems = await self._run.check(candidate, parent=before.candidate)
+        if not problems:
+            return await self._measured(trial, before)
+        self._run.record(replace(trial, problems=tuple(problems)))
+        return Tried(
+            incumbent=before,
+            loss=self._memory.losses.get(candidate.id),
+            unfit=candidate.id not in self._memory.losses,
+            reason="; ".join(map(str, problems)),
+        )
+
+    def turned_away(self, attempt: Attempt, before: Incumbent, why: str) -> Tried:
+        """A trial that is over before there was a candidate."""
+        candidate = replace(
+            before.candidate, origin=Origin(by="coordinate", kind=self._phase, note=attempt.note)
+        )
+        trial = self._trial(candidate, attempt, before)
+        self._run.record(replace(trial, problems=(Problem(message=why),)))
+        return Tried(incumbent=before, unfit=True, reason=why)
+
+    def _trial(self, candidate: Candidate, attempt: Attempt, before: Incumbent) -> Trial:
+        changed = [
+            name
+            for name, value in attempt.values.items()
+            if value_key(value) != value_key(before.candidate.values[name])
+        ]
+        return Trial(
             candidate=candidate,
             cycle=self._cycle,
             phase=self._phase,
-            touched=tuple(attempt.values),
+            touched=tuple(changed or attempt.values),
             details=attempt.details,
         )
-        problems = await self._run.check(candidate, parent=before.candidate)
-        if problems:
-            self._run.record(replace(trial, problems=tuple(problems)))
-            return Tried(incumbent=before)
-        return await self._measured(trial, before)
-
-    def turned_away(self, attempt: Attempt, before: Incumbent, why: str) -> Tried:
-        """A trial that is over before anything was measured."""
-        candidate = replace(before.candidate, origin=Origin(by="coordinate", note=attempt.note))
-        self._run.record(
-            Trial(
-                candidate=candidate,
-                cycle=self._cycle,
-                phase=self._phase,
-                touched=tuple(attempt.values),
-                problems=(Problem(message=why),),
-                details=attempt.details,
-            )
-        )
-        return Tried(incumbent=before)
 
     async def _measured(self, trial: Trial, before: Incumbent) -> Tried:
         run, settings, candidate = self._run, self._settings, trial.candidate
@@ -127,20 +169,25 @@ class Trying:
         ):
             holdout = await self._measure(candidate, Split.HOLDOUT)
             decision = self._decide(train, holdout, before)
+        result = SplitResult.of(train, run.objective)
         row = run.record(
             replace(
                 trial,
-                train=SplitResult.of(train, run.objective),
+                train=result,
                 holdout=None if holdout is None else SplitResult.of(holdout, run.objective),
                 decision=decision,
             )
         )
-        loss = run.objective.measure(train).loss
+        # Where nobody can tell, the loss of what is left says nothing either.
+        told = None if decision.verdict is Verdict.CANNOT_TELL else result.measurement.loss
+        self._memory.losses[candidate.id] = told
         if not decision.accepted:
-            return Tried(incumbent=before, loss=loss)
+            return Tried(incumbent=before, loss=told, reason=decision.reason)
         run.advance(candidate)
-        ahead = Incumbent(candidate=candidate, train=train, holdout=holdout, trial=row.number)
-        return Tried(incumbent=ahead, accepted=True, loss=loss)
+        ahead = Incumbent(
+            candidate=candidate, train=train, holdout=holdout, loss=told, trial=row.number
+        )
+        return Tried(incumbent=ahead, accepted=True, loss=told, reason=decision.reason)
 
     def _decide(self, train: Evaluation, holdout: Evaluation | None, before: Incumbent) -> Decision:
         held = None

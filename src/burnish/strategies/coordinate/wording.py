@@ -1,13 +1,15 @@
 """What the critic and the applier are told and answer: requests, gradients, edits."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from itertools import islice, zip_longest
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from burnish.core.cases import Case
 from burnish.core.content import canonical
 from burnish.core.evaluations import CaseResult, Evaluation
+from burnish.core.leaks import LeakWatch
 from burnish.models.calling import ModelClient
 from burnish.models.prompts import RolePrompt
 from burnish.models.roles import ModelRole
@@ -32,6 +34,13 @@ class Gradient(Words):
     confidence: Annotated[float, Field(ge=0, le=1)]
     citations: list[str]
     avoid: list[str] = Field(default_factory=list[str])
+
+
+class Rejected(Words):
+    """A diagnosis that was carried out and brought nothing, and why."""
+
+    gradient: Gradient
+    reason: str
 
 
 class CritiqueRequest(Words):
@@ -80,33 +89,60 @@ def applier(client: ModelClient, prompt: RolePrompt) -> ModelRole[EditRequest, E
 
 
 def gradients_told(gradients: Sequence[Gradient]) -> str:
-    """Diagnoses that were tried and rejected, one a line."""
-    return "\n".join(canonical(each.model_dump()).decode() for each in gradients) or "(none)"
+    """Diagnoses, one a line."""
+    return _lines([each.model_dump() for each in gradients])
+
+
+def rejections_told(rejected: Sequence[Rejected]) -> str:
+    """Diagnoses that were tried and rejected, one a line, each with the reason."""
+    return _lines([{**r.gradient.model_dump(), "rejected_because": r.reason} for r in rejected])
+
+
+def _lines(rows: Sequence[dict[str, Any]]) -> str:
+    return "\n".join(canonical(row).decode() for row in rows) or "(none)"
 
 
 def failing(evaluation: Evaluation, metrics: Sequence[str]) -> list[CaseResult]:
-    """The first failing run of each case that fails, in order, up to ten."""
+    """The first failing run of each case that fails, in order."""
     found: dict[str, CaseResult] = {}
     for result in evaluation.results:
-        if result.case not in found and result.passed(metrics) is False:
+        if result.case not in found and _fails(result, metrics):
             found[result.case] = result
-    return list(found.values())[:MOST_TRACES]
+    return list(found.values())
 
 
-def traces_told(results: Sequence[CaseResult], cases: Sequence[Case]) -> str:
-    """Failing runs as the critic reads them: asked, expected, done, said, and why it failed."""
+def _fails(result: CaseResult, metrics: Sequence[str]) -> bool:
+    """By the metrics' verdict; where they give none, any score below the best is a failure."""
+    verdict = result.passed(metrics)
+    if verdict is not None:
+        return not verdict
+    values = [result.value(metric) for metric in metrics if result.applies(metric)]
+    return any(value is not None and value < 1 for value in values) and None not in values
+
+
+def traces_told(
+    results: Sequence[CaseResult], cases: Sequence[Case], *, secrets: LeakWatch
+) -> list[str]:
+    """Failing runs as the critic reads them, up to ten.
+
+    An agent may say on a train case what a holdout case expects. That run is left out: it is
+    neither the critic's to see nor a reason to end the search.
+    """
     by_id = {case.id: case for case in cases}
-    return "\n\n".join(_trace(result, by_id[result.case]) for result in results)
+    told = (trace_told(result, by_id[result.case]) for result in results)
+    return list(islice((trace for trace in told if secrets.leaked(trace) is None), MOST_TRACES))
 
 
-def _trace(result: CaseResult, case: Case) -> str:
+def trace_told(result: CaseResult, case: Case) -> str:
+    """One run: asked, expected, done, said, and why it failed."""
     outcome = result.outcome
     lines = [f"case {result.case}"]
-    replies = [*outcome.replies, *[""] * len(case.turns)]
-    for turn, reply in zip(case.turns, replies, strict=False):
-        lines.append(f"asked: {_cut(turn.input)}")
-        if turn.expected is not None:
-            lines.append(f"expected: {_cut(turn.expected)}")
+    asked = outcome.asked or [turn.input for turn in case.turns]
+    expected = [turn.expected for turn in case.turns]
+    for said, wanted, reply in zip_longest(asked, expected, outcome.replies):
+        lines.append(f"asked: {_cut(said or '')}")
+        if wanted is not None:
+            lines.append(f"expected: {_cut(wanted)}")
         lines.append(f"replied: {_cut(reply) if reply else '(nothing)'}")
     lines += [
         f"used {tool.name} with {_cut(canonical(dict(tool.arguments)).decode())}"
@@ -115,7 +151,7 @@ def _trace(result: CaseResult, case: Case) -> str:
         for tool in step.tools
     ]
     if outcome.failure is not None:
-        lines.append(f"it failed: {_cut(outcome.failure.message)}")
+        return "\n".join([*lines, f"it failed: {_cut(outcome.failure.message)}"])
     lines += [f"{s.metric}: {_cut(s.reason)}" for s in result.scores if s.reason and not s.passed]
     return "\n".join(lines)
 

@@ -1,0 +1,150 @@
+"""How often coordinate descent keeps what does not help, and how often it finds what does.
+
+A text is edited five times a run. Each case is answered right with a chance of its own, so every
+sweep is noisy. In one world no edit helps; in the other every third one adds 0.1 to the chance of
+every case, which is less than the spread between two sweeps of so few cases.
+"""
+
+import asyncio
+import hashlib
+import multiprocessing
+import os
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+
+from benchmarks.figures import Figure
+from burnish.core.candidates import Candidate
+from burnish.core.cases import Case, Dataset
+from burnish.core.objectives import Objective
+from burnish.core.surfaces import TextSurface
+from burnish.runs.driving import Ending, drive
+from burnish.runs.opening import start
+from burnish.runs.setup import Setup
+from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
+from burnish.strategies.coordinate.strategy import Coordinate
+from burnish.strategies.coordinate.wording import CritiqueRequest, Edit, EditRequest, Gradient
+from burnish.testing import ExpectedText, ScriptedRole, ScriptedTarget
+
+RUNS = 200
+SIGMAS = (0.5, 1.0, 2.0)
+TRAIN, HOLDOUT, REPEATS, TRIALS = 10, 6, 3, 5
+HELP = 0.1
+START = "Answer."
+CASES = tuple(Case.single(f"question {n}", "yes", name=f"q{n}") for n in range(TRAIN + HOLDOUT))
+
+
+def figures() -> list[Figure]:
+    """Both worlds, for each accept_sigma."""
+    found: list[Figure] = []
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+        for helps in (False, True):
+            for sigma in SIGMAS:
+                one = partial(final_text, helps=helps, accept_sigma=sigma)
+                texts = list(pool.map(one, range(RUNS), chunksize=10))
+                found += _shares(texts, helps=helps, accept_sigma=sigma)
+    return found
+
+
+def _shares(texts: list[str], *, helps: bool, accept_sigma: float) -> list[Figure]:
+    said = f"accept_sigma {accept_sigma:g}, {RUNS} runs × {TRIALS} edits"
+    changed = fmean(text != START for text in texts)
+    if not helps:
+        what = f"nothing helps, {said}: runs that kept an edit"
+        return [Figure(what=what, value=100 * changed, unit="%")]
+    better = fmean(gain(text) > 0 for text in texts)
+    useless = fmean(text != START and not gain(text) for text in texts)
+    what = f"every third edit adds {HELP:g}, {said}: runs that"
+    return [
+        Figure(what=f"{what} found one", value=100 * better, unit="%"),
+        Figure(what=f"{what} kept only useless ones", value=100 * useless, unit="%"),
+    ]
+
+
+def final_text(number: int, *, helps: bool, accept_sigma: float) -> str:
+    """The text one run ends with."""
+    # Memory, where the machine has it as a folder: nobody needs these runs after the next line.
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        os.environ["BURNISH_HOME"] = folder
+        setup = _setup(number, helps=helps, accept_sigma=accept_sigma)
+        ending = asyncio.run(_driven(setup, Path(folder) / "run"))
+    return str(ending.best.values["text"])
+
+
+def gain(text: str) -> float:
+    """What the edits in a text really add to the chance of every case."""
+    return HELP * text.count("helpful")
+
+
+async def _driven(setup: Setup, folder: Path) -> Ending:
+    run = start(setup, folder=folder)
+    try:
+        return await drive(run)
+    finally:
+        await run.close()
+
+
+def _setup(number: int, *, helps: bool, accept_sigma: float) -> Setup:
+    limits = PhaseLimits(max_trials=TRIALS, patience=TRIALS)
+    settings = CoordinateSettings(
+        texts=("text",),
+        repeats=REPEATS,
+        accept_sigma=accept_sigma,
+        max_cycles=1,
+        textual_phase=limits,
+    )
+    return Setup(
+        target=ScriptedTarget(
+            respond=partial(_answer, number),
+            surfaces=(TextSurface(id="text"),),
+            values={"text": START},
+        ),
+        metrics=(ExpectedText(),),
+        objective=Objective(weights={"expected_text": 1.0}),
+        dataset=Dataset(train=CASES[:TRAIN], holdout=CASES[TRAIN:]),
+        strategy=Coordinate(settings=settings, critic=_critic(), applier=_applier(helps=helps)),
+        seed=number,
+        concurrency=64,
+    )
+
+
+def _answer(number: int, candidate: Candidate, case: Case, draw: int) -> str:
+    chance = 0.3 + 0.5 * _luck("case", case.id) + gain(str(candidate.values["text"]))
+    return "yes" if _luck(number, candidate.id, case.id, draw) < chance else "no"
+
+
+def _critic() -> ScriptedRole[CritiqueRequest, Gradient]:
+    same = Gradient(
+        failing_pattern="some are wrong",
+        root_cause_hypothesis="who knows",
+        suggested_change_direction="another sentence",
+        confidence=1.0,
+        citations=[],
+    )
+    return ScriptedRole(
+        name="critic",
+        respond=lambda _request, _draw: same,
+        request_type=CritiqueRequest,
+        answer_type=Gradient,
+    )
+
+
+def _applier(*, helps: bool) -> ScriptedRole[EditRequest, Edit]:
+    def respond(request: EditRequest, draw: int) -> Edit:
+        kind = "helpful" if helps and draw % 3 == 0 else "idle"
+        return Edit(
+            edit_type="insert",
+            rationale="one more",
+            new_text=f"{request.current_text} A {kind} sentence, number {draw}.",
+            diff_summary="one sentence",
+        )
+
+    return ScriptedRole(name="applier", respond=respond, request_type=EditRequest, answer_type=Edit)
+
+
+def _luck(*names: object) -> float:
+    material = "\0".join(map(str, names)).encode()
+    return int.from_bytes(hashlib.sha256(material).digest()[:8], "big") / 2**64

@@ -1,0 +1,61 @@
+"""What `burnish optimize` is asked: flags, checked before anything is read or paid."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from burnish.cli.running import Way
+from burnish.core.errors import ConfigError, Problem
+from burnish.projects.overrides import Overrides
+
+USUAL_FILE = Path("agent.yaml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the command line says."""
+
+    file: Path | None = None
+    """None where no file is named: `./agent.yaml`, or that of the run that goes on."""
+    way: Way = field(default_factory=Way)
+    overrides: Mapping[str, float | str | None] = field(
+        default_factory=dict[str, float | str | None]
+    )
+    dry_run: bool = False
+    suggest_axes: bool = False
+    report_only: str | None = None
+    progress: str = "auto"
+    quiet: bool = False
+    verbose: bool = False
+
+    @property
+    def flags(self) -> Overrides:
+        """The flags that stand in for values of the file."""
+        return Overrides.from_flags(**self.overrides)
+
+    @property
+    def baseline_only(self) -> bool:
+        """Whether the run stops after its baseline, whose numbers are then shown."""
+        return bool(self.overrides.get("baseline_only"))
+
+    def check(self) -> None:
+        """Refuse flags that do not go together."""
+        problems = list(self._problems())
+        if problems:
+            raise ConfigError(problems)
+        self.way.check()
+
+    def _problems(self) -> Iterator[Problem]:
+        modes = {
+            "--dry-run": self.dry_run,
+            "--print-baseline": self.baseline_only,
+            "--report-only": self.report_only is not None,
+            "--suggest-axes": self.suggest_axes,
+        }
+        wanted = [name for name, said in modes.items() if said]
+        if len(wanted) > 1:
+            yield Problem(message=f"{' and '.join(wanted)} do not go together")
+        if self.report_only is not None and self.way.resume is not None:
+            yield Problem(message="--report-only names the run itself, so --resume has no meaning")
+        if self.quiet and self.verbose:
+            yield Problem(message="-q and -v do not go together")

@@ -1,0 +1,48 @@
+"""Coordinate descent in words: the titles of its phases, and why they and the search ended."""
+
+from collections.abc import Mapping
+
+from burnish.core.content import Json
+from burnish.reports.words import counted
+
+_TITLES = {
+    "numeric": "numeric phase",
+    "textual": "textual phase",
+}
+"""Other phases are called by their name."""
+
+_ENDS = {
+    "max_trials": "it had all its trials",
+    "patience": "too long without an accept",
+    "converged": "nothing promising is left to try",
+    "space_exhausted": "every point was tried",
+    "no_examples": "train has no example to show",
+    "no_failures": "no failing case is left to diagnose",
+    "nothing_to_gain": "the loss on train is 0",
+    "stopped": "the run was stopped",
+    "dry_cycle": "a whole cycle brought nothing",
+    "max_cycles": "it had all its cycles",
+    "baseline_missing": "the baseline could not be measured",
+}
+
+
+def phase_title(data: Mapping[str, Json], *, improved: bool = False) -> str:
+    """`cycle 2 · numeric phase (fresh TPE study #2, vs improved prompt)`."""
+    cycle, phase = data.get("cycle"), str(data.get("phase"))
+    told = f"cycle {cycle} · {_TITLES.get(phase, phase)}"
+    if phase != "numeric":
+        return told
+    again = ", vs improved prompt" if improved and cycle != 1 else ""
+    return f"{told} (fresh TPE study #{cycle}{again})"
+
+
+def ended_words(code: str) -> str:
+    """`patience: too long without an accept`; a code nobody has words for stands alone."""
+    return f"{code}: {_ENDS[code]}" if code in _ENDS else code
+
+
+def phase_over(data: Mapping[str, Json]) -> str:
+    """The end of a phase in one line."""
+    trials, accepts = data.get("trials"), data.get("accepts")
+    count = counted(trials, "trial") if isinstance(trials, int) else "—"
+    return f"over after {count}, {accepts} accepted · {ended_words(str(data.get('reason')))}"

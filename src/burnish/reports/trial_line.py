@@ -1,0 +1,86 @@
+"""The line of a trial: what was tried, what it scored against the noise, and what became of it."""
+
+from collections.abc import Mapping
+
+from rich.cells import cell_len
+
+from burnish.core.content import Json
+from burnish.reports.words import duration, gain_words, money, number, padded, shorten
+
+_NOTE, _WIDEST_NOTE = 17, 28
+_REST = 83
+"""What a whole line takes beside its note."""
+_SHORT = {"holdout": "hold"}
+"""Words that would not fit into their column."""
+_UNMEASURED = ("crit", "seen")
+"""Skipped by the strategy itself; all else that was not measured was turned away by a check."""
+
+
+def trial_line(data: Mapping[str, Json], width: int) -> str:
+    """One trial in one line; what matters least is left out where there is no room."""
+    phase = str(data.get("phase") or "trial")
+    # Which of its phase it is; runs of an earlier burnish say only which of all.
+    index = data.get("index", data.get("trial"))
+    label = f"[c{data.get('cycle')}/{phase[0]} {index!s:>2}]"
+    note = data.get("note") or ", ".join(map(str, _list(data.get("touched"))))
+    room = min(_WIDEST_NOTE, max(_NOTE, width - _REST))
+    name = f"{label} {padded(str(note), room)}"
+    code, reason = str(data.get("code")), str(data.get("reason") or "")
+    if data.get("train") is None and code not in _UNMEASURED:
+        return shorten_after(f"{name} {code} ✗  ", reason, width)
+    usd, seconds = data.get("usd"), data.get("seconds")
+    spent = [
+        f"{money(usd if isinstance(usd, int | float) else None):>7}",
+        duration(float(seconds)) if isinstance(seconds, int | float) else "",
+    ]
+    if data.get("train") is None:
+        return _skipped(name, code, reason, spent, width)
+    return _fit(_measured_parts(data, name, spent), width)
+
+
+def _measured_parts(data: Mapping[str, Json], name: str, spent: list[str]) -> list[tuple[int, str]]:
+    """The columns of a trial that was measured, each with how soon it is left out."""
+    numbers = data.get("numbers")
+    gain = gain_words(numbers if isinstance(numbers, dict) else {})
+    held = f"hold {number(data.get('holdout'))}" if data.get("holdout") is not None else "——"
+    code = str(data.get("code"))
+    outcome = "accept ✓" if data.get("accepted") is True else f"{_SHORT.get(code, code)} ✗"
+    return [
+        (0, name),
+        (0, f"train {number(data.get('train'))} ±{number(data.get('train_std'))}"),
+        (1, f"{f'({gain})' if gain else '':<20}"),
+        (2, f"{held:<10}"),
+        (0, f"{outcome:<8}"),
+        (3, spent[0]),
+        (4, spent[1]),
+    ]
+
+
+def _skipped(name: str, code: str, reason: str, spent: list[str], width: int) -> str:
+    """A trial that was over before it was measured: why stands where its numbers would."""
+    for room, tail in ((50, spent), (50, spent[:1]), (50, []), (39, [])):
+        parts = [name, padded(f"({reason})", room), f"{f'{code} ✗':<8}", *tail]
+        line = " ".join(parts).rstrip()
+        if cell_len(line) <= width:
+            return line
+    return shorten_after(f"{name} {code} ✗  ", f"({reason})", width)
+
+
+def shorten_after(head: str, tail: str, width: int) -> str:
+    """The head and as much of the tail as there is room for."""
+    room = width - cell_len(head)
+    return f"{head}{shorten(tail, room)}" if room > 3 else shorten(head, width)
+
+
+def _fit(parts: list[tuple[int, str]], width: int) -> str:
+    for least in (5, 4, 3, 2, 1):
+        line = " ".join(text for rank, text in parts if rank < least).rstrip()
+        if cell_len(line) <= width:
+            return line
+    name, *others = (text for rank, text in parts if rank == 0)
+    rest = " ".join(others).rstrip()
+    return f"{shorten(name, max(9, width - len(rest) - 1))} {rest}"
+
+
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []

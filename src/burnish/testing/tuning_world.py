@@ -1,0 +1,271 @@
+"""A world for coordinate descent with a known best: rules, two numbers, and demonstrations.
+
+A support agent writes notes. A note keeps a rule when the instructions state it, has the form
+of its topic when a demonstration of that topic is shown, and loses some of both when its two
+numbers are off. The best temperature depends on how much is retrieved and on how many rules
+there are to keep. Luck is a hash, so every call is a function of its key.
+"""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from burnish.core.candidates import Candidate
+from burnish.core.cases import Case, Dataset
+from burnish.core.content import short_id
+from burnish.core.effects import Effects
+from burnish.core.errors import RoleFailed
+from burnish.core.money import NOTHING, Spend, to_nano
+from burnish.core.objectives import Objective
+from burnish.core.outcomes import Outcome
+from burnish.core.randomness import stream
+from burnish.core.scores import Score
+from burnish.core.surfaces import DemosSurface, NumberSurface, Surface, TextSurface
+from burnish.runs.setup import Setup
+from burnish.strategies.coordinate.settings import CoordinateSettings
+from burnish.strategies.coordinate.strategy import Coordinate
+from burnish.strategies.coordinate.wording import CritiqueRequest, Edit, EditRequest, Gradient
+from burnish.testing.doubles import CallCounter, ScriptedRole, ScriptedTarget
+
+RULES = {
+    "greeting": "Greet the customer by name.",
+    "number": "Repeat the order number.",
+    "date": "Say when the matter will be settled.",
+    "step": "Offer one next step.",
+}
+TOPICS = ("parcel", "invoice")
+INSTRUCTIONS = f"You write notes for {{shop}}. {RULES['greeting']}"
+TEXT, TEMPERATURE, TOP_K, DEMOS = (
+    "instructions",
+    "model.temperature",
+    "tools[name=archive].top_k",
+    "demonstrations",
+)
+SURFACES: tuple[Surface, ...] = (
+    TextSurface(id=TEXT, max_chars=400, placeholders=("{shop}",)),
+    NumberSurface(id=TEMPERATURE, low=0.0, high=1.0),
+    NumberSurface(id=TOP_K, low=1, high=20, integer=True),
+    DemosSurface(id=DEMOS, max_demos=8, max_chars=1500),
+)
+AXES = CoordinateSettings(numbers=(TEMPERATURE, TOP_K), texts=(TEXT,), demonstrations=DEMOS)
+BEST_TOP_K = 14
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """How large and how rough the world is."""
+
+    train: int = 16
+    holdout: int = 8
+    test: int = 0
+    noise: float = 0.0
+    """How often something is lost by luck, whatever the settings are."""
+    crash_rate: float = 0.0
+    """How often the agent itself fails."""
+    outage_rate: float = 0.0
+    """How often the infrastructure fails."""
+    role_failure_rate: float = 0.0
+    """How often the critic or the applier gives no answer."""
+    call_seconds: float = 0.0
+    usd_per_call: float = 0.0004
+    seed: int = 7
+
+
+class Outage(ConnectionError):
+    """Nobody answered."""
+
+
+def setup(
+    world: World | None = None,
+    settings: CoordinateSettings = AXES,
+    *,
+    counter: CallCounter | None = None,
+) -> Setup:
+    """Everything a run of coordinate descent in this world needs."""
+    world = world or World()
+    return Setup(
+        target=target(world, counter=counter),
+        metrics=(Complete(),),
+        objective=Objective(weights={Complete.name: 1.0}),
+        dataset=dataset(world),
+        strategy=Coordinate(
+            settings=settings,
+            critic=critic(world, counter=counter),
+            applier=applier(world, counter=counter),
+        ),
+    )
+
+
+def dataset(world: World) -> Dataset:
+    """Cases of the world, dealt into splits."""
+    held = world.train + world.holdout
+    cases = [_case(world, number) for number in range(held + world.test)]
+    return Dataset(
+        train=tuple(cases[: world.train]),
+        holdout=tuple(cases[world.train : held]),
+        test=tuple(cases[held:]),
+    )
+
+
+def target(world: World, *, counter: CallCounter | None = None) -> ScriptedTarget:
+    """The agent of this world."""
+    return ScriptedTarget(
+        name="notes agent",
+        config={**asdict(world)},
+        respond=lambda candidate, case, draw: _respond(world, candidate, case, draw),
+        surfaces=SURFACES,
+        values={TEXT: INSTRUCTIONS, TEMPERATURE: 0.9, TOP_K: 3, DEMOS: ()},
+        price=Spend(calls=1, tokens_in=120, tokens_out=40, nano_usd=to_nano(world.usd_per_call)),
+        seconds=world.call_seconds,
+        counter=counter,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Complete:
+    """A metric: the share of what a note should have. The reason names the first thing it lacks."""
+
+    name: str = "complete"
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of its version."""
+        return short_id([self.name, "1"])
+
+    def estimate(self, case: Case) -> Spend:
+        """Nothing: it computes."""
+        del case
+        return NOTHING
+
+    async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
+        """Look for each mark in the note."""
+        del effects
+        wanted = (case.expected or "").split()
+        lacks = [mark for mark in wanted if mark not in outcome.output]
+        return [
+            Score(
+                metric=self.name,
+                value=1 - len(lacks) / len(wanted),
+                passed=not lacks,
+                reason=f"the note lacks {lacks[0]}" if lacks else "",
+            )
+        ]
+
+
+def critic(
+    world: World, *, counter: CallCounter | None = None
+) -> ScriptedRole[CritiqueRequest, Gradient]:
+    """Names the rule that most of the failures it is shown lack, and only such a one."""
+    return ScriptedRole(
+        name="critic",
+        respond=lambda request, draw: _diagnose(world, request, draw),
+        request_type=CritiqueRequest,
+        answer_type=Gradient,
+        counter=counter,
+    )
+
+
+def applier(world: World, *, counter: CallCounter | None = None) -> ScriptedRole[EditRequest, Edit]:
+    """Appends the rule that the diagnosis names."""
+    return ScriptedRole(
+        name="applier",
+        respond=lambda request, draw: _apply(world, request, draw),
+        request_type=EditRequest,
+        answer_type=Edit,
+        counter=counter,
+    )
+
+
+def slip(temperature: float, top_k: int, rules: int) -> float:
+    """The share of what the agent could do that it does not, its numbers being off."""
+    retrieved = (top_k - 1) / 19
+    best = 0.85 - 0.5 * retrieved - 0.04 * rules
+    far = max(0.0, abs(temperature - best) - 0.08)
+    off = max(0.0, abs(top_k - BEST_TOP_K) / 19 - 0.11)
+    return min(0.8, 0.9 * far + 0.5 * off)
+
+
+def rules_in(text: object) -> list[str]:
+    """The rules that a text states."""
+    return [name for name, rule in RULES.items() if rule in str(text)]
+
+
+def _case(world: World, number: int) -> Case:
+    rng = stream(world.seed, "case", number)
+    topic = TOPICS[number % len(TOPICS)]
+    rules = sorted(rng.sample(sorted(RULES), k=2))
+    text = f"Customer {number:03d} asks about the {topic} of order {rng.randrange(10_000, 99_999)}"
+    wanted = [f"[{topic}-form]", *(f"[{rule}]" for rule in rules)]
+    return Case.single(text, " ".join(wanted), name=f"note-{number:03d}")
+
+
+def _respond(world: World, candidate: Candidate, case: Case, draw: int) -> Outcome:
+    if _luck("outage", case.id, draw, candidate.id) < world.outage_rate:
+        raise Outage("the model endpoint did not answer")
+    if _luck("crash", case.id, draw, candidate.id) < world.crash_rate:
+        raise ValueError("the agent's answer was not valid JSON")
+    values = candidate.values
+    stated = rules_in(values[TEXT])
+    temperature, top_k = values[TEMPERATURE], values[TOP_K]
+    assert isinstance(temperature, int | float)
+    assert isinstance(top_k, int)
+    lost = slip(float(temperature), top_k, len(stated))
+    kept = [
+        mark
+        for mark in [*_forms(candidate, case), *(f"[{rule}]" for rule in stated)]
+        # Some things are lost before others, and by luck anything may be.
+        if _luck(mark, case.id) >= lost and _luck(mark, case.id, draw, candidate.id) >= world.noise
+    ]
+    return Outcome(
+        replies=(" · ".join(kept) or "Noted.",),
+        nano_usd=to_nano(world.usd_per_call),
+        seconds=0.5 + 0.02 * top_k,
+    )
+
+
+def _forms(candidate: Candidate, case: Case) -> list[str]:
+    """The forms that demonstrations teach, the case's own left out."""
+    demos = candidate.values[DEMOS]
+    assert isinstance(demos, tuple)
+    others = [demo.input for demo in demos if demo.case != case.id]
+    return [f"[{topic}-form]" for topic in TOPICS if any(topic in shown for shown in others)]
+
+
+def _diagnose(world: World, request: CritiqueRequest, draw: int) -> Gradient:
+    if _luck("critic", draw, world.seed) < world.role_failure_rate:
+        raise RoleFailed("the critic's answer was cut off")
+    lacking = Counter(re.findall(r"the note lacks \[([\w-]+)\]", request.failing_traces))
+    named = [
+        rule
+        for rule, _ in lacking.most_common()
+        if rule in RULES and RULES[rule] not in request.current_text
+    ]
+    fresh = [rule for rule in named if f"[{rule}]" not in request.previous_gradients]
+    rule = next(iter(fresh or named), "")
+    return Gradient(
+        failing_pattern=f"notes lack [{rule}]" if rule else "nothing in common",
+        root_cause_hypothesis="the instructions do not ask for it",
+        suggested_change_direction=f"ask for [{rule}]" if rule else "no idea",
+        confidence=0.9 if rule else 0.1,
+        citations=re.findall(r"case (note-\d+)", request.failing_traces)[:3],
+    )
+
+
+def _apply(world: World, request: EditRequest, draw: int) -> Edit:
+    if _luck("applier", draw, world.seed) < world.role_failure_rate:
+        raise RoleFailed("the applier's answer was cut off")
+    named = re.search(r"ask for \[(\w+)\]", request.gradient)
+    rule = RULES[named[1]] if named else ""
+    return Edit(
+        edit_type="insert",
+        rationale="the diagnosis asks for it",
+        new_text=f"{request.current_text} {rule}".strip(),
+        diff_summary=f"one sentence more: {rule}",
+    )
+
+
+def _luck(*names: object) -> float:
+    material = "\0".join(map(str, names)).encode()
+    return int.from_bytes(hashlib.sha256(material).digest()[:8], "big") / 2**64

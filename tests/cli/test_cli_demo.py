@@ -1,0 +1,31 @@
+"""The demo, smaller: the embedded model is tuned by burnish itself, and the result holds up."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from burnish.evaluation.datasets.formats import read_cases, write_cases
+from tests.cli.console import Burnish
+from tests.models.smollm2 import HERE, needs_smollm2
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "extract"
+
+
+@pytest.mark.model
+@needs_smollm2
+def test_a_small_model_learns_its_job_from_demonstrations(burnish: Burnish, tmp_path: Path) -> None:
+    home = Path(shutil.copytree(EXAMPLE, tmp_path / "extract"))
+    agent = home / "agent.yaml"
+    agent.write_text(agent.read_text(encoding="utf-8").replace("name: smollm2", f"name: {HERE}"))
+    for name, count in (("train", 6), ("holdout", 5), ("test", 6)):
+        path = home / "data" / f"{name}.yaml"
+        write_cases(path, read_cases(path).cases[:count])
+    said = burnish("optimize", str(agent), "--repeats", "2", "--progress", "none")
+    assert said.code == 0
+    assert "test     score 0.000 → " in said.out
+    reached = float(said.out.partition("test     score 0.000 → ")[2].split()[0])
+    assert reached > 0.5
+    (best,) = home.glob("results/optimizer/*/best.yaml")
+    again = burnish("eval", str(best), "-q", "--cases", str(home / "data" / "holdout.yaml"))
+    assert "passed" in again.out

@@ -1,0 +1,128 @@
+"""Points of a space, and the points that TPE suggests."""
+
+import math
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+
+from burnish.core.surfaces import ChoiceSurface, NumberSurface, Scalar
+from burnish.strategies.coordinate import tpe
+from burnish.strategies.coordinate.parzen import Densities
+from burnish.strategies.coordinate.space import Axis, Observation, Space, at_unit, unit
+
+AXES: list[tuple[Axis, float]] = [
+    (NumberSurface(id="x", low=0.0, high=1.0), math.inf),
+    (NumberSurface(id="x", low=1e-4, high=1.0, log=True), math.inf),
+    (NumberSurface(id="x", low=3, high=20, integer=True), 18),
+    (NumberSurface(id="x", low=1, high=1000, integer=True, log=True), 1000),
+    (NumberSurface(id="x", low=0.0, high=1.0, step=0.1), 11),
+    (NumberSurface(id="x", low=0.0, high=1.0, step=0.3), 4),
+    (NumberSurface(id="x", low=5, high=50, integer=True, step=5), 10),
+    (NumberSurface(id="x", low=0.1, high=2.0, log=True, step=0.1), 20),
+    (NumberSurface(id="x", low=0.4, high=0.4), 1),
+    (ChoiceSurface(id="x", choices=("small", "large", True, 7)), 4),
+]
+TWO = Space(
+    axes=(NumberSurface(id="x", low=0.0, high=1.0), NumberSurface(id="y", low=1, high=9, log=True))
+)
+
+
+@pytest.mark.parametrize(("axis", "size"), AXES)
+def test_suggestions_lie_within_bounds_and_on_the_grid(axis: Axis, size: float) -> None:
+    space, known = Space(axes=(axis,)), list[Observation]()
+    assert space.size == size
+    for seed in range(14):
+        point = tpe.suggest(space, known, seed=seed, start=4)
+        assert space.contains(point), point
+        known.append(Observation(point=point, loss=1 / (seed + 1)))
+    assert len({space.key(each.point) for each in known}) <= size
+
+
+def test_values_on_a_grid_are_written_as_a_person_would() -> None:
+    axis = NumberSurface(id="x", low=0.0, high=1.0, step=0.1)
+    seen = {tpe.suggest(Space(axes=(axis,)), [], seed=seed)["x"] for seed in range(60)}
+    assert seen <= {0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0}
+    assert {0.3, 0.6} <= seen, "0.1 + 0.1 + 0.1 is not what stands in the file"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [({"x": 0.1 + 0.2}, {"x": 0.3}), ({"x": 1}, {"x": 1.0})],
+)
+def test_one_point_has_one_spelling(one: dict[str, Scalar], other: dict[str, Scalar]) -> None:
+    space = Space(axes=(NumberSurface(id="x", low=0.0, high=1.0, step=0.1),))
+    assert space.key(one) == space.key(other)
+    assert space.key(one) != space.key({"x": 0.5})
+
+
+@pytest.mark.parametrize("axis", [axis for axis, _ in AXES if isinstance(axis, NumberSurface)])
+@pytest.mark.parametrize("share", [0.0, 0.37, 1.0])
+def test_a_share_of_a_range_is_a_value_of_the_axis(axis: NumberSurface, share: float) -> None:
+    value = at_unit(axis, share)
+    assert not axis.problems(value)
+    if not axis.integer and axis.step is None and axis.low < axis.high:
+        assert unit(axis, value) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(("patience", "points"), [(None, 10), (20, 10), (11, 10), (5, 4), (1, 1)])
+def test_the_warm_up_leaves_room_for_the_model(patience: int | None, points: int) -> None:
+    assert tpe.warm_up(patience) == points
+
+
+def test_a_suggestion_is_a_function_of_what_is_known_and_the_seed() -> None:
+    known = _quadratic(12, seed=1)
+    first = tpe.suggest(TWO, known, seed=5, start=4)
+    assert tpe.suggest(TWO, known, seed=5, start=4) == first
+    assert tpe.suggest(TWO, known, seed=6, start=4) != first
+    assert tpe.suggest(TWO, known[:5], seed=5, start=4) != first
+
+
+def test_another_process_suggests_the_same() -> None:
+    program = (
+        "from tests.strategies.test_coordinate_space import TWO, _quadratic\n"
+        "from burnish.strategies.coordinate import tpe\n"
+        "print(dict(tpe.suggest(TWO, _quadratic(12, seed=1), seed=5, start=4)))"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONHASHSEED": "12345"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    here = tpe.suggest(TWO, _quadratic(12, seed=1), seed=5, start=4)
+    assert said.stdout.strip() == str(dict(here))
+
+
+def test_contract_with_optuna_what_it_picks_is_dense_in_good_points_by_our_densities_too() -> None:
+    known = _quadratic(30, seed=2)
+    densities, rng = Densities.of(TWO, known), random.Random(3)
+    picked = [tpe.suggest(TWO, known, seed=seed) for seed in range(20)]
+    anywhere = [_random_point(rng) for _ in range(200)]
+    ours = [math.log(densities.ratio(point)) for point in picked]
+    theirs = [math.log(densities.ratio(point)) for point in anywhere]
+    assert sum(ours) / len(ours) > sum(theirs) / len(theirs) + 0.5
+
+
+def test_before_the_warm_up_is_over_nothing_that_is_known_matters() -> None:
+    known = _quadratic(5, seed=1)
+    better = [Observation(point=each.point, loss=each.loss / 2 + 0.3) for each in known]
+    asked = {str(tpe.suggest(TWO, told, seed=9, start=6)) for told in (known, better)}
+    assert len(asked) == 1
+
+
+def _quadratic(points: int, *, seed: int) -> list[Observation]:
+    rng = random.Random(seed)
+    found = [_random_point(rng) for _ in range(points)]
+    return [
+        Observation(point=p, loss=(float(p["x"]) - 0.3) ** 2 + (float(p["y"]) / 9 - 0.6) ** 2)
+        for p in found
+    ]
+
+
+def _random_point(rng: random.Random) -> dict[str, Scalar]:
+    x, y = (at_unit(axis, rng.random()) for axis in TWO.axes if isinstance(axis, NumberSurface))
+    return {"x": x, "y": y}
