@@ -15,6 +15,8 @@ from tests.cli.console import START, Burnish, Said, child, finish, refused, tree
 from tests.projects.adopting_runs import TEMPERATURE, agent_run
 from tests.targets.agent_world import write_agent
 
+pytestmark = pytest.mark.slow
+
 BOTH = {"instructions": "Be brief.\n", TEMPERATURE: 0.7}
 DIFF = """\
 --- agent.yaml

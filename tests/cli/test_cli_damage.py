@@ -11,6 +11,8 @@ import pytest
 from burnish.runs.index import index_folder
 from tests.cli.console import Burnish, refused, tree
 
+pytestmark = pytest.mark.slow
+
 
 def noise(size: int) -> bytes:
     return random.Random(7).randbytes(size)

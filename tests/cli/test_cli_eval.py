@@ -14,6 +14,8 @@ import pytest
 from tests.cli.console import Burnish, Said, child, finish
 from tests.cli.terminal import Screen, on_terminal
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 EQUALITY = "- {type: standard, metric: equality}\n"
 CHILD = "from tests.cli.eval_child import main; main()"

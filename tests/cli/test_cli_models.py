@@ -29,6 +29,8 @@ from tests.cli.console import Burnish, child, finish, refused
 from tests.models.gguf_files import SMOLLM2, gguf, wheel
 from tests.models.smollm2 import HERE, needs_smollm2
 
+pytestmark = pytest.mark.slow
+
 KEY = "canary-key-123"
 
 

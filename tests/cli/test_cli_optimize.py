@@ -9,6 +9,8 @@ from burnish.system import FileLock
 from burnish.testing.stories import story
 from tests.cli.console import SMALL, Burnish, refused
 
+pytestmark = pytest.mark.slow
+
 
 def calls(toy: Path) -> int:
     """How many calls the scripted agent and proposer really got."""

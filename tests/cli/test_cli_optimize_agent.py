@@ -36,6 +36,8 @@ from tests.projects.optimizer_world import (
     written_for,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

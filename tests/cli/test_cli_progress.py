@@ -6,6 +6,8 @@ import pytest
 
 from tests.cli.console import Burnish
 
+pytestmark = pytest.mark.slow
+
 
 def test_lines_when_stdout_is_no_terminal(burnish: Burnish, toy: Path) -> None:
     auto = burnish("optimize", str(toy), "-o", "a").lines

@@ -7,6 +7,8 @@ import pytest
 
 from tests.cli.console import Burnish, refused
 
+pytestmark = pytest.mark.slow
+
 
 def test_an_empty_index(burnish: Burnish) -> None:
     assert burnish("runs", "list").out == "no runs yet; `burnish optimize FILE` makes one\n"

@@ -9,6 +9,8 @@ import pytest
 from docs_console import level, matches, run_block
 from docs_pages import ROOT, Block, all_pages, blocks, written_pages
 
+pytestmark = pytest.mark.slow
+
 LANGUAGES = {"python", "console", "yaml", "text", "json", "csv", "diff", "toml"}
 
 

@@ -10,6 +10,8 @@ from burnish.models.troubles import ModelRefused
 from burnish.models.wire import WireBackend
 from tests.models.wire_world import HELLO, set_keys
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _keys(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]

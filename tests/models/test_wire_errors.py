@@ -23,6 +23,8 @@ from burnish.testing.servers import (
 )
 from tests.models.wire_world import CANARY, HELLO, KINDS, Kind, ask, set_keys
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _keys(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]

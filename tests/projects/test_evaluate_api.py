@@ -26,6 +26,8 @@ from burnish.runs.index import known_runs
 from burnish.targets.calling import CommandTarget
 from burnish.testing import ExpectedText, ScriptedBackend
 
+pytestmark = pytest.mark.slow
+
 CASES = [Case.single("yes", "YES", name="one"), Case.single("no", "NEIN", name="two")]
 
 

@@ -22,6 +22,8 @@ from burnish.testing import check_metric, check_strategy, check_target, toy_worl
 from burnish.testing.toy_strategy import Climb, proposer
 from tests.runs.small import TRAIN, add_letters, driven, small
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("budget", "standing", "code"),

@@ -12,6 +12,8 @@ from burnish.testing import tuning_world
 from burnish.testing.tuning_world import DEMOS, RULES, TEMPERATURE, TEXT, TOP_K, World
 from tests.strategies.coordinate_runs import Driven, driven
 
+pytestmark = pytest.mark.slow
+
 QUICK = replace(tuning_world.AXES, repeats=1, numeric_phase=PhaseLimits(max_trials=25, patience=12))
 
 

@@ -16,6 +16,8 @@ from burnish.core.errors import FileTrouble
 from burnish.system import ChildProcesses, end_leftovers
 from burnish.system.process_table import every_process, parse_ps, parse_stat, process_entry
 
+pytestmark = pytest.mark.slow
+
 FAMILY = (
     "import subprocess, time; p = subprocess.Popen(['sleep', '60']); print(p.pid, flush=True); {}"
 )

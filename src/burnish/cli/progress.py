@@ -13,6 +13,7 @@ from burnish.cli.naming import run_name
 from burnish.core.stopping import FINISHED
 from burnish.effects.budget import Budget
 from burnish.projects.loading import AGENT
+from burnish.reports.coordinate_words import ended_words
 from burnish.reports.lines import WIDTH, LineView
 from burnish.reports.live import LiveView
 from burnish.reports.ndjson import NdjsonView
@@ -68,7 +69,8 @@ def _result(ending: Ending, progress: Progress) -> Iterator[str]:
         told = (f"{split} {losses(run, split)}" for split in ("train", "holdout"))
         yield f"loss     {', '.join(told)}; {counted(run.trials, 'trial')}, {run.accepted} accepted"
     code, detail = ending.reason.code, ending.reason.detail
-    told = run.search_end or detail if code == FINISHED.code else f"{code}: {detail}"
+    ended = ended_words(run.search_end) if run.search_end else detail
+    told = ended if code == FINISHED.code else f"{code}: {detail}"
     yield f"stopped  {told}"
 
 
