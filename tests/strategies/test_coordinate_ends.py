@@ -56,14 +56,19 @@ async def test_it_is_kept_wherever_the_run_is_cut(tmp_path: Path, cut_at: int) -
     await check_strategy(lambda: small(world), tmp_path, cut_at=cut_at)
 
 
-def test_a_cycle_without_an_accept_is_the_last(tmp_path: Path) -> None:
-    flat = scripted(
+def flat(budget: Budget | None = None) -> Setup:
+    """One trial that brings nothing: 6 calls for the baseline, 4 of at most 6 for the trial."""
+    return scripted(
         always("no"),
         (NumberSurface(id="x", low=0.0, high=1.0),),
         {"x": 0.5},
         CoordinateSettings(numbers=("x",), repeats=1, numeric_phase=ONE),
+        budget=budget,
     )
-    run = driven(flat, tmp_path / "run")
+
+
+def test_a_cycle_without_an_accept_is_the_last(tmp_path: Path) -> None:
+    run = driven(flat(), tmp_path / "run")
     assert run.why == "dry_cycle"
     assert run.ending.reason.code == "finished"
     assert [row.trial.cycle for row in run.rows] == [0, 1]
@@ -116,12 +121,12 @@ def test_a_budget_stops_the_search_and_more_of_it_goes_on_alike(
 
 
 def test_a_search_that_is_over_is_not_stopped_by_a_budget_it_no_longer_needs(
-    whole: Driven, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    exact = Budget(max_calls=whole.ending.spent.calls)
-    again = driven(replace(small(), budget=exact), tmp_path / "run")
-    assert again.ending.reason.code == "finished"
-    assert again.why == whole.why
+    run = driven(flat(Budget(max_calls=12)), tmp_path / "run")
+    assert run.ending.spent.calls == 10, "two are left, and another trial would need six"
+    assert run.ending.reason.code == "finished"
+    assert run.why == "dry_cycle"
 
 
 def test_where_the_baseline_is_perfect_nothing_is_tried(tmp_path: Path) -> None:
@@ -167,7 +172,7 @@ def test_a_baseline_that_cannot_be_measured_is_not_searched_from(tmp_path: Path)
     settings = CoordinateSettings(numbers=("x",), repeats=1)
     run = driven(scripted(respond, (axis,), {"x": 0.5}, settings), tmp_path / "run")
     assert len(run.rows) == 1
-    assert run.why == "baseline_unmeasured"
+    assert run.why == "baseline_missing"
     assert "of 4 cases of train, 2 are missing" in run.events("warning")[0]["message"]
 
 

@@ -201,8 +201,8 @@ def test_a_point_that_is_turned_away_is_told_as_the_worst(tmp_path: Path) -> Non
 
 def test_a_point_that_nobody_could_measure_is_not_told(tmp_path: Path) -> None:
     def respond(candidate: Candidate, case: Case, draw: int) -> str:
-        if candidate.values["x"] == "b":
-            raise ConnectionError("the endpoint is down")
+        if candidate.values["x"] == "b" and int(case.id[1:]) % 10 >= 4:
+            raise ConnectionError("the endpoint is down for all that it would get wrong")
         return graded(flat)(candidate, case, draw)
 
     setup = made(flat, WORDS, at="a", trials=12, patience=12, eps=0)

@@ -18,6 +18,7 @@ _ENDS = {
     "space_exhausted": "every point was tried",
     "no_examples": "train has no example to show",
     "no_failures": "no failing case is left to diagnose",
+    "failures_not_to_show": "what still fails may not be shown to a critic",
     "nothing_to_gain": "the loss on train is 0",
     "stopped": "the run was stopped",
     "dry_cycle": "a whole cycle brought nothing",

@@ -150,7 +150,7 @@ class Coordinate:
             "(--retry-missing)"
         )
         run.announce("warning", "baseline:unmeasured", {"message": message})
-        _tell_end(run, 0, "baseline_unmeasured")
+        _tell_end(run, 0, "baseline_missing")
 
 
 def _tell_end(run: Run, cycle: int, reason: str) -> None:
