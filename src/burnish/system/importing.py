@@ -4,7 +4,8 @@ import hashlib
 import importlib
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -51,7 +52,8 @@ def load_function(reference: str, folder: Path, *, what: str, remedy: str) -> Us
         sys.path.insert(0, home)
     _forget_namesakes(module_name.partition(".")[0], home)
     try:
-        module = importlib.import_module(module_name)
+        with leaving_no_bytecode():
+            module = importlib.import_module(module_name)
     except Exception as error:
         raise wrong(f"importing it raised {type(error).__name__}: {error}") from error
     function = getattr(module, function_name, None)
@@ -85,3 +87,13 @@ def _origin(module: Any) -> list[str]:
 
 def _places(spec: Any) -> list[str]:
     return [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
+
+
+@contextmanager
+def leaving_no_bytecode() -> Generator[None, None, None]:
+    """Import a user's module without leaving a `__pycache__` in the user's folder."""
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = before

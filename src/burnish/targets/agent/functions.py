@@ -11,6 +11,7 @@ from pydantic_ai.tools import Tool
 
 from burnish.core.content import Json, short_id
 from burnish.core.errors import ConfigError, Problem
+from burnish.system.importing import leaving_no_bytecode
 from burnish.targets.agent.tool_blocks import FunctionTool
 
 
@@ -29,7 +30,8 @@ def load_function(tool: FunctionTool, folder: Path) -> Callable[..., Any]:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     try:
-        spec.loader.exec_module(module)
+        with leaving_no_bytecode():
+            spec.loader.exec_module(module)
     except Exception as error:
         raise _wrong(tool, f"{tool.file} raised {type(error).__name__}: {error}") from error
     function = getattr(module, tool.function, None)
