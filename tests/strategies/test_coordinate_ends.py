@@ -24,6 +24,8 @@ from burnish.testing.stories import story
 from burnish.testing.tuning_world import World
 from tests.strategies.coordinate_runs import ONE, Driven, always, driven, scripted, with_settings
 
+pytestmark = pytest.mark.slow
+
 SMALL = replace(
     tuning_world.AXES,
     repeats=1,
