@@ -1,5 +1,6 @@
 """The phases that search a space of points: numbers and choices, and demonstrations."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, TypeAlias, cast
@@ -34,7 +35,7 @@ class Suggested:
     point: Mapping[str, Scalar]
 
 
-class PointPhase(Phase):
+class PointPhase(Phase, ABC):
     """A phase that searches a space of points with a fresh study."""
 
     space: Space
@@ -57,17 +58,17 @@ class PointPhase(Phase):
         self.seen: set[Hashable] = set()
         self._warm_up = tpe.warm_up(min(limits.patience, limits.max_trials))
 
+    @abstractmethod
     def values(self, point: Point) -> Mapping[str, Value]:
         """The surfaces' values at a point."""
-        raise NotImplementedError
 
+    @abstractmethod
     def note(self, point: Point, before: Incumbent) -> str:
         """A point in a few words."""
-        raise NotImplementedError
 
+    @abstractmethod
     def key(self, point: Point) -> Hashable:
         """The same for two points that are the same thing to try."""
-        raise NotImplementedError
 
     def begin(self, here: Point | None, incumbent: Incumbent) -> None:
         """Tell the new study where the search stands."""
