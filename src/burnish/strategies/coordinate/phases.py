@@ -1,5 +1,6 @@
 """What all phases share: limits, patience, and the reasons to end."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from burnish.core.money import Spend
@@ -23,7 +24,7 @@ class PhaseEnd:
     trials: int = 0
 
 
-class Phase:
+class Phase(ABC):
     """One stretch of trials of one kind. It ends by itself and says why."""
 
     name = ""
@@ -48,13 +49,13 @@ class Phase:
         self.accepts = 0
         self.idle = 0
 
+    @abstractmethod
     async def go(self, incumbent: Incumbent) -> PhaseEnd:
         """Try until there is a reason to end."""
-        raise NotImplementedError
 
+    @abstractmethod
     def nothing_left(self, incumbent: Incumbent) -> str:
         """Why there is nothing left to try; empty when there is."""
-        raise NotImplementedError
 
     def need(self, incumbent: Incumbent) -> Spend:
         """What the next trial may cost."""

@@ -1,6 +1,6 @@
 """The phases that search a space of points: numbers and choices, and demonstrations."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, TypeAlias, cast
@@ -35,7 +35,7 @@ class Suggested:
     point: Mapping[str, Scalar]
 
 
-class PointPhase(Phase, ABC):
+class PointPhase(Phase):
     """A phase that searches a space of points with a fresh study."""
 
     space: Space
