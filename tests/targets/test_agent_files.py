@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from burnish.core.cases import Attachment, Case, Turn
 from burnish.core.errors import ConfigError
+from burnish.targets.agent.documents_checks import pinned
 from burnish.targets.agent.loading import load_agent
 from tests.targets.agent_world import AGENT, PLAIN, write_agent
 
@@ -187,3 +189,14 @@ def test_a_version_is_made_where_there_is_none(tmp_path: Path) -> None:
     path = write_agent(tmp_path)
     (tmp_path / "prompts" / "system.md").write_text("Plain.\n", encoding="utf-8")
     assert load_agent(path).instructions.version.startswith("auto-")
+
+
+def test_another_content_of_an_attached_file_is_another_case(tmp_path: Path) -> None:
+    (tmp_path / "page.txt").write_text("one", encoding="utf-8")
+    file = Attachment(kind="text", path="page.txt")
+    case = Case(turns=(Turn(input="Sum it up", attachments=(file,)),))
+    (before,) = pinned([case], tmp_path)
+    (tmp_path / "page.txt").write_text("two", encoding="utf-8")
+    (after,) = pinned([case], tmp_path)
+    assert before.content_id != after.content_id
+    assert before.question_id != after.question_id

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from burnish.core.cases import Dataset
 from burnish.core.content import short_id
-from burnish.core.errors import ConfigError, Problem
+from burnish.core.errors import ConfigError, Interrupted, Problem
 from burnish.core.evaluations import Evaluation
 from burnish.core.objectives import Objective
-from burnish.core.protocols import Metric
 from burnish.core.randomness import stream
 from burnish.effects.budget import Budget
 from burnish.evaluation.agreement import Agreement, agreement
@@ -66,7 +65,10 @@ class JudgeCheck:
         ending = optimize(self.setup, self.folder, listeners=listeners)
         measured = self.measure.evaluation
         if measured is None:
-            raise ConfigError([_cut_short(ending)])
+            cut = _cut_short(ending)
+            if ending.interrupted:
+                raise Interrupted(cut.message, remedy=cut.remedy)
+            raise ConfigError([cut])
         names = [metric.name for metric in self.setup.metrics]
         pairs = {name: _pairs(self.labelled, measured, name) for name in names}
         return JudgeChecked(
@@ -118,11 +120,6 @@ def prepare_judge_check(
     )
     home = labels.resolve().parent / RESULTS / short_id({**setup.inputs()})
     return JudgeCheck(labelled=labelled, setup=setup, measure=measure, folder=home)
-
-
-def judged_metrics(metrics: Sequence[Metric]) -> list[str]:
-    """The metrics that ask anybody."""
-    return [metric.name for metric in metrics]
 
 
 def _pairs(
