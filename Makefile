@@ -12,7 +12,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	"$$p" -c '$(SUPPORTED)' 2>/dev/null && { echo "$$p"; break; }; done)
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test test-unit lint format bench docs clean
+.PHONY: help demo test test-unit lint format bench bench-search docs clean
 
 help: ## show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -38,6 +38,13 @@ format: $(VENV)/.burnish-dev ## let ruff rewrite what it can
 
 bench: $(VENV)/.burnish ## measure overhead, efficiency, memory, start-up
 	@$(BIN)/python -m benchmarks
+
+# Beside the virtual environment's packages, not among them: only this comparison wants it.
+$(VENV)/gepa-0.1.4: $(VENV)/.burnish
+	@$(PIP) install --no-deps --target $@ gepa==0.1.4
+
+bench-search: $(VENV)/gepa-0.1.4 ## compare searches with gepa in scripted worlds
+	@PYTHONPATH=$(VENV)/gepa-0.1.4 $(BIN)/python -m benchmarks.search $(ARGS)
 
 docs: $(VENV)/.burnish-dev ## write the reference pages from the code, then run every page's examples
 	@$(BIN)/python scripts/reference.py

@@ -111,7 +111,7 @@ async def _direct(cases: tuple[Case, ...]) -> float:
         policy=CasePolicy(),
         concurrency=CONCURRENCY,
     )
-    units = evaluator.units(agent.baseline, cases, 1)
+    units = evaluator.units(agent.baseline, cases, range(1))
     started = time.perf_counter()
     blocks = evaluator.blocks(
         units, scope=DirectEffects, size=len(units), look_ahead=0, seen=lambda _: None

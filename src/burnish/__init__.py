@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from burnish.compat.agent_evaluator import AgentEvaluator
+    from burnish.compat.agent_optimizer import AgentOptimizer
     from burnish.core.candidates import Candidate, Origin
     from burnish.core.cases import Case, Dataset, Split, Turn
     from burnish.core.comparisons import Pair
     from burnish.core.effects import Call, Effects, Receipt
-    from burnish.core.errors import BurnishError, Problem, RoleFailed
+    from burnish.core.errors import BurnishError, Problem, RoleFailed, RollbackError
     from burnish.core.evaluations import Evaluation
     from burnish.core.gates import improves_on_minibatch, min_gain, sigma, strict
     from burnish.core.money import Spend
@@ -36,14 +37,17 @@ if TYPE_CHECKING:
     from burnish.runs.run import Run
     from burnish.runs.setup import Setup
     from burnish.runs.strategy import Strategy
+    from burnish.targets.given import prompt, prompts_folder
+    from burnish.targets.prompts import TargetPrompt
 
 _HOMES = {
     "compat.agent_evaluator": ("AgentEvaluator",),
+    "compat.agent_optimizer": ("AgentOptimizer",),
     "core.candidates": ("Candidate", "Origin"),
     "core.cases": ("Case", "Dataset", "Split", "Turn"),
     "core.comparisons": ("Pair",),
     "core.effects": ("Call", "Effects", "Receipt"),
-    "core.errors": ("BurnishError", "Problem", "RoleFailed"),
+    "core.errors": ("BurnishError", "Problem", "RoleFailed", "RollbackError"),
     "core.evaluations": ("Evaluation",),
     "core.gates": ("improves_on_minibatch", "min_gain", "sigma", "strict"),
     "core.money": ("Spend",),
@@ -67,11 +71,14 @@ _HOMES = {
     "runs.run": ("Run",),
     "runs.setup": ("Setup",),
     "runs.strategy": ("Strategy",),
+    "targets.given": ("prompt", "prompts_folder"),
+    "targets.prompts": ("TargetPrompt",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AgentEvaluator",
+    "AgentOptimizer",
     "Budget",
     "BurnishError",
     "Call",
@@ -98,6 +105,7 @@ __all__ = [
     "Receipt",
     "Role",
     "RoleFailed",
+    "RollbackError",
     "Run",
     "Score",
     "Setup",
@@ -106,6 +114,7 @@ __all__ = [
     "SplitResult",
     "Strategy",
     "Target",
+    "TargetPrompt",
     "TextSurface",
     "TieBreaker",
     "Trial",
@@ -114,6 +123,8 @@ __all__ = [
     "improves_on_minibatch",
     "min_gain",
     "optimize",
+    "prompt",
+    "prompts_folder",
     "sigma",
     "strict",
 ]

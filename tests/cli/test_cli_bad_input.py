@@ -6,16 +6,18 @@ import pytest
 
 from tests.cli.console import Burnish, refused, tree
 
+pytestmark = pytest.mark.slow
+
 FILES = {
     "unknown key": ("kind: toy\nworl: {}\n", "bad.yaml:2 worl", "did you mean 'world'?"),
     "wrong type": ("kind: toy\nworld: {train: many}\n", "bad.yaml:2 world.train", "'many'"),
     "nested typo": ("kind: toy\nbudget:\n  max_usdd: 1\n", "bad.yaml:3", "'max_usd'"),
-    "empty": ("", "bad.yaml: it is empty", "known kinds: toy"),
+    "empty": ("", "bad.yaml: it is empty", "known kinds: prompts, toy"),
     "only a comment": ("# nothing\n", "bad.yaml: it is empty"),
     "syntax": ("kind: toy\nworld: [1, 2\n", "bad.yaml:3", "not valid YAML"),
     "tab": ("kind: toy\nworld:\n\ttrain: 3\n", "bad.yaml:3", "indent with spaces"),
     "twice": ("kind: toy\nkind: toy\n", "bad.yaml:2", "'kind' appears twice"),
-    "no kind": ("world: {}\n", "bad.yaml kind: required", "known kinds: toy"),
+    "no kind": ("world: {}\n", "bad.yaml kind: required", "known kinds: prompts, toy"),
     "unknown kind": ("kind: toi\n", "bad.yaml:1 kind: unknown kind 'toi'", "did you mean 'toy'?"),
     "kind of a wrong type": ("kind: [toy]\n", "bad.yaml:1 kind: expected text, found a list"),
     "a list": ("- kind: toy\n", "bad.yaml: expected keys with values", "found a list"),

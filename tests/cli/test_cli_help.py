@@ -15,6 +15,8 @@ COMMANDS = (
     ("test", "run"),
     ("test", "optimize"),
     ("adopt",),
+    ("init",),
+    ("init", "task"),
     ("data",),
     *(("data", name) for name in ("convert", "split", "check", "judge-check")),
     ("runs",),

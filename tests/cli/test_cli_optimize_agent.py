@@ -1,12 +1,7 @@
 """`burnish optimize agent.yaml`: from flags to a tuned agent, with scripted models."""
 
-import asyncio
-import json
 import os
 import signal
-import threading
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +15,17 @@ from burnish.core.errors import ConfigError
 from burnish.reports.reading import RunRecord
 from burnish.targets.agent.loading import load_agent
 from burnish.testing.servers import Asked as Question
-from burnish.testing.servers import ScriptedServer
 from burnish.testing.stories import story
 from tests.cli.console import Burnish, refused, tree
+from tests.cli.served_echo import served, serving
 from tests.projects.optimizer_world import (
     COLD,
     RULE,
-    Change,
     EchoBackend,
     echo,
     optimizer,
     preparing,
-    said_to,
     write_world,
-    written_for,
 )
 
 pytestmark = pytest.mark.slow
@@ -160,10 +152,23 @@ def test_print_baseline_measures_it_and_stops(
         ["loss", "1.000", "±0.000", "1.000", "±0.000"],
         ["equality", "0.000", "±0.000", "0.000", "±0.000"],
     ]
-    assert "noise    a gain on train counts however small it is" in told
+    counts = "a gain on train counts however small it is"
+    assert f"noise    ±0.000 on train, ±0.000 on holdout over 2 repeats: {counts}" in told
+    assert "the run  about 94 calls" in told
     assert "can be told from chance with 3 cases" in told
     go_on = next(line for line in told.splitlines() if line.startswith("go on"))
     assert go_on == "go on    burnish optimize agent.yaml --fork run"
+
+
+def test_print_baseline_begins_no_phase(
+    tmp_path: Path, backend: EchoBackend, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_world(tmp_path, short)
+    run(backend, baseline_only=True)
+    told = said_of(capsys)
+    assert "baseline " in told
+    assert "cycle 1" not in told
+    assert told.count("noise    ") == 1
 
 
 def test_a_search_forked_from_a_baseline_does_not_pay_for_it_again(
@@ -279,41 +284,6 @@ def test_suggest_axes_prints_a_block_for_this_agent(
 
 
 # -- through the whole command line, with a model that is a real endpoint --------------------
-
-
-@contextmanager
-def serving(asked: list[Question]) -> Generator[str, None, None]:
-    """The echo agent behind a socket on this machine."""
-
-    def answer(question: Question) -> str:
-        asked.append(question)
-        body = question.json
-        shape = body.get("response_format", {}).get("json_schema", {}).get("name", "")
-        if shape in ("critic", "applier"):
-            return json.dumps(written_for(shape))
-        talk = [m["content"] for m in body["messages"] if m["role"] != "system"]
-        told = "".join(m["content"] for m in body["messages"] if m["role"] == "system")
-        return said_to(told, talk, body.get("temperature", 0.0))
-
-    loop = asyncio.new_event_loop()
-    server = ScriptedServer(answers=answer)
-    loop.run_until_complete(server.__aenter__())
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        yield server.base_url
-    finally:
-        asyncio.run_coroutine_threadsafe(server.__aexit__(), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-
-def served(url: str) -> Change:
-    def change(data: dict[str, Any]) -> None:
-        data["model"] |= {"endpoint": url, "api_key": "${ECHO_KEY}"}
-
-    return change
 
 
 @pytest.fixture

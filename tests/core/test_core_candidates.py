@@ -1,5 +1,6 @@
 """A candidate is its values: whatever order they came in, whoever proposed them."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -7,12 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from burnish.core.candidates import Candidate, Change, Origin, diff
+from burnish.core.demonstrations import DemonstratedCall, Demonstration
 from burnish.core.errors import NotJournalable
-from burnish.core.surfaces import Demonstration, Value, value_key
+from burnish.core.surfaces import Value, value_key
 
 swift = settings(max_examples=100, deadline=None, derandomize=True)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-demos = st.lists(st.builds(Demonstration, input=texts, output=texts), max_size=2).map(tuple)
+calls = st.lists(st.builds(DemonstratedCall, tool=texts, result=texts), max_size=2).map(tuple)
+demo = st.builds(Demonstration, input=texts, output=texts, calls=calls)
+demos = st.lists(demo, max_size=2).map(tuple)
 values: st.SearchStrategy[Value] = (
     texts
     | st.integers(-(10**20), 10**20)
@@ -95,6 +99,26 @@ def test_an_id_is_pinned() -> None:
 PINNED = "635a54508ac35d10"
 
 
+def test_an_id_with_a_demonstration_is_pinned() -> None:
+    """It was the same before demonstrations could have calls."""
+    shown = Demonstration(input="2+2", output="4", case="sum")
+    assert Candidate(values={"d": (shown,)}).id == "1f0075b1bd5c44e5"
+    called = replace(shown, calls=(DemonstratedCall(tool="add", result="4"),))
+    assert Candidate(values={"d": (called,)}).id != Candidate(values={"d": (shown,)}).id
+
+
+def test_arguments_are_the_same_in_whatever_order_they_are_spelled() -> None:
+    one = DemonstratedCall(tool="add", arguments='{ "b": 2, "a": 1 }')
+    assert one == DemonstratedCall.of("add", {"a": 1, "b": 2}, "")
+    assert one.given == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize("arguments", ["[1]", '"a"', "a", ""])
+def test_arguments_are_a_json_object(arguments: str) -> None:
+    with pytest.raises(ValueError, match=r"not a JSON object|Expecting value"):
+        DemonstratedCall(tool="add", arguments=arguments)
+
+
 def test_where_it_came_from_is_not_part_of_the_id() -> None:
     plain = Candidate(values={"t": "x"})
     merged = Candidate(values={"t": "x"}, parents=("a", "b"), origin=Origin(kind="merge", by="r"))
@@ -145,6 +169,13 @@ def test_a_diff_of_demonstrations_shows_input_and_output() -> None:
     one, two = Demonstration(input="2+2", output="4"), Demonstration(input="1+1", output="2")
     lines = Change(surface="d", before=(one,), after=(one, two)).lines()
     assert lines[3:] == [" 2+2 → 4", "+1+1 → 2"]
+
+
+def test_a_diff_of_demonstrations_shows_the_tools() -> None:
+    plain = Demonstration(input="2+2", output="4")
+    called = replace(plain, calls=(DemonstratedCall.of("add", {"a": 2, "b": 2}, "4.0"),))
+    lines = Change(surface="d", before=(plain,), after=(called,)).lines()
+    assert lines[3:] == ["-2+2 → 4", '+2+2 → add({"a":2,"b":2}) = 4.0 → 4']
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Law 7: every reason to turn a candidate away before a call is paid."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from burnish.core.candidates import Candidate, Origin
@@ -26,7 +28,7 @@ LONG = Case.single("Capital?", "The capital city is Ouagadougou.", name="long")
 SHORT = Case.single("What is the capital of Burkina Faso?", "Ouagadougou", name="short")
 
 
-def turned_away(changes: dict[str, Value], *, training: tuple[Case, ...] = ()) -> list[str]:
+def turned_away(changes: Mapping[str, Value], *, training: tuple[Case, ...] = ()) -> list[str]:
     candidate = PARENT.child(changes, origin=Origin())
     found = screen(candidate, parent=PARENT, surfaces=SURFACES, seen=(), training=training)
     return [problem.message for problem in found]
@@ -43,6 +45,12 @@ def test_a_candidate_worth_paying_for() -> None:
 def test_unchanged() -> None:
     assert turned_away({}) == ["the candidate changes nothing"]
     assert turned_away({"heat": 0.5, "demos": ()}) == ["the candidate changes nothing"]
+
+
+def test_space_around_a_text_is_no_change_of_it() -> None:
+    changed = {"prompt": "\nBe polite. {question}  \n"}
+    assert turned_away(changed) == ["the candidate changes nothing"]
+    assert turned_away({**changed, "heat": 0.7}) == []
 
 
 def test_seen_before() -> None:

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
+from burnish.core.demonstrations import DemonstratedCall, Demonstration
 from burnish.core.surfaces import (
     ChoiceSurface,
-    Demonstration,
     DemosSurface,
     FileSurface,
     NumberSurface,
@@ -183,6 +183,13 @@ class TestDemos:
         surface = DemosSurface(id="d", max_chars=4)
         assert complaints(surface, (demo("a"),)) == ""
         assert "5 characters, 4 are allowed" in complaints(surface, (demo("ab"),))
+
+    def test_tools_count_too(self) -> None:
+        call = DemonstratedCall.of("look", {"bin": 7}, "bolts")
+        shown = (Demonstration(input="ab", output="c", calls=(call,)),)
+        size = len("ab" + "look" + '{"bin":7}' + "bolts" + "c")
+        assert complaints(DemosSurface(id="d", max_chars=size), shown) == ""
+        assert f"{size} characters" in complaints(DemosSurface(id="d", max_chars=size - 1), shown)
 
     def test_one_twice(self) -> None:
         surface = DemosSurface(id="d")

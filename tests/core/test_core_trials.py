@@ -14,6 +14,7 @@ from burnish.core.candidates import Candidate, Origin
 from burnish.core.codec import codec
 from burnish.core.content import Json, canonical
 from burnish.core.decisions import Decision, Verdict
+from burnish.core.demonstrations import DemonstratedCall, Demonstration
 from burnish.core.errors import Problem
 from burnish.core.evaluations import CaseResult
 from burnish.core.money import Spend
@@ -28,7 +29,7 @@ from burnish.core.outcomes import (
 )
 from burnish.core.scores import Score
 from burnish.core.stopping import FINISHED, Standing, Stopper, StopReason
-from burnish.core.surfaces import Demonstration, Value
+from burnish.core.surfaces import Value
 from burnish.core.trials import Proposal, SplitResult, Trial, TrialRow
 
 T = TypeVar("T")
@@ -42,7 +43,15 @@ plain: st.SearchStrategy[Json] = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(texts, inner, max_size=2),
     max_leaves=4,
 )
-demos = st.builds(Demonstration, input=texts, output=texts, case=texts)
+arguments = st.dictionaries(texts, texts | st.integers() | st.booleans() | st.none(), max_size=2)
+calls = st.builds(DemonstratedCall.of, texts, arguments, texts)
+demos = st.builds(
+    Demonstration,
+    input=texts,
+    output=texts,
+    case=texts,
+    calls=st.lists(calls, max_size=2).map(tuple),
+)
 values: st.SearchStrategy[Value] = (
     texts | st.integers() | reals | st.booleans() | st.lists(demos, max_size=2).map(tuple)
 )

@@ -8,6 +8,8 @@ from typing import cast
 import pytest
 from docs_pages import REFERENCE, ROOT
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_reference_is_current(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(ROOT / "scripts"), *sys.path])

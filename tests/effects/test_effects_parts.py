@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from urllib.error import URLError
 
 import pytest
 from hypothesis import given, settings
@@ -193,6 +194,9 @@ class TemplateMissing(Exception):
         (TransportError("gone"), (), True),
         (Busy(500), (), False),
         (Busy(400), (), False),
+        (URLError(ConnectionRefusedError("refused")), (), True),
+        (URLError(FileNotFoundError("no such file")), (), False),
+        (URLError("unknown url type"), (), False),
         (ValueError("bad JSON"), (), False),
         (TimeoutError("slow"), (), False),
         (TemplateMissing("x"), (), False),

@@ -15,6 +15,8 @@ from burnish.models.wire import WireBackend
 from burnish.testing.servers import Answer, CutOff, Reply, ScriptedServer
 from tests.models.wire_world import CANARY, HELLO, KINDS, Kind, ask, said, set_keys
 
+pytestmark = pytest.mark.slow
+
 INTEGER: dict[str, Json] = {"type": "integer"}
 SCHEMA: dict[str, Json] = {
     "type": "object",

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from burnish.core.demonstrations import DemonstratedCall, Demonstration
 from burnish.core.errors import BurnishError, RunLocked
-from burnish.core.surfaces import Demonstration, Value
+from burnish.core.surfaces import Value
 from burnish.projects.adopting import adopt, adopting, undo
 from burnish.projects.adopting_files import file_changes
 from burnish.projects.adopting_lines import carried_over, hunks, without
@@ -18,9 +19,12 @@ from burnish.projects.adopting_record import NAME as RECORD
 from burnish.projects.adopting_writing import write_together
 from burnish.reports.reading import RunRecord
 from burnish.system import FileLock, Redactor
+from burnish.targets.agent.demonstrating import demonstrations_of
 from burnish.targets.agent.loading import load_agent
 from tests.projects.adopting_runs import TEMPERATURE, agent_run
 from tests.targets.agent_world import AGENT, write_agent
+
+pytestmark = pytest.mark.slow
 
 BRIEF = "Be brief.\n"
 DEMOS = (Demonstration(input="1 - 1?", output="0", case="one"),)
@@ -156,6 +160,18 @@ def test_something_added_after_a_last_line_without_an_end(tmp_path: Path) -> Non
     put(path, demonstrations=DEMOS)
     assert [demo.output for demo in load_agent(path).block.demonstrations] == ["0"]
     assert path.read_text(encoding="utf-8").startswith(f"{ODD}\n")
+
+
+def test_a_demonstration_keeps_the_tools_that_were_used_in_it(tmp_path: Path) -> None:
+    path = write_agent(tmp_path)
+    before = contents(tmp_path)
+    call = DemonstratedCall.of("subtract", {"a": 3, "b": 1.5}, "1.5\n${HOME}")
+    demos = (Demonstration(input="3 - 1.5?", output="1.5", case="three", calls=(call,)),)
+    run = agent_run(path, {"demonstrations": demos})
+    adopted(run)
+    assert demonstrations_of(load_agent(path).block) == demos
+    undone(run)
+    assert contents(tmp_path) == before
 
 
 def test_an_anchor_that_is_used_twice_is_not_changed_in_both_places(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from burnish.core.errors import ConfigError
 from burnish.projects import BudgetSettings, Overrides
-from burnish.projects.overrides import AgentOverrides
+from burnish.projects.overrides import AgentOverrides, PromptOverrides, TaskOverrides
 
 VALUES = {
     "max_trials": 3,
@@ -19,7 +19,9 @@ VALUES = {
 
 
 def test_every_override_has_a_value_here() -> None:
-    known = {*VALUES, "seed", "concurrency", *AgentOverrides.model_fields}
+    blocks = (AgentOverrides, PromptOverrides, TaskOverrides)
+    special = {name for block in blocks for name in block.model_fields}
+    known = {*VALUES, "seed", "concurrency", *special}
     assert known == set(Overrides.model_fields)
 
 
@@ -83,3 +85,10 @@ def test_newer_flags_stand_over_earlier_ones() -> None:
         "max_trials": 9,
         "seed": 1,
     }
+
+
+def test_what_is_about_prompts_is_said_by_flags_only() -> None:
+    said = {"BURNISH_AGENT": "a:b", "BURNISH_TRAIN_CASES": "x", "BURNISH_REFLECTOR": "openai:m"}
+    assert Overrides.from_environment(said).to_json() == {"reflector": "openai:m"}
+    flags = Overrides.from_flags(agent="a:b", prompt_files={"system": "/p.md"}, update_source=True)
+    assert Overrides.from_json(flags.to_json()) == flags

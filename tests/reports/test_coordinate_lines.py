@@ -9,14 +9,51 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from burnish.cli import main
+from burnish.core.codec import codec
 from burnish.core.content import Json
+from burnish.core.money import NOTHING, Spend, to_nano
 from burnish.effects.budget import Budget
 from burnish.reports.lines import LineView
 from burnish.reports.live import LiveView
 from burnish.reports.reading import RunRecord
 from burnish.reports.trial_line import trial_line
 from burnish.runs.events import Event
+from burnish.strategies.coordinate.costs import expected
+from burnish.strategies.coordinate.headroom import Headroom
+from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
 from tests.reports.records import event
+
+
+def checked_headroom() -> dict[str, Json]:
+    """What a run says of its headroom: a trial of 4 calls on train and 2 on holdout."""
+    call = Spend(calls=1, nano_usd=to_nano(0.001))
+    settings = CoordinateSettings(
+        numbers=("x",), max_cycles=3, numeric_phase=PhaseLimits(max_trials=4, patience=4)
+    )
+    costs = expected(
+        settings,
+        baseline=call.times(6),
+        train=call.times(4),
+        holdout=call.times(2),
+        roles=NOTHING,
+        sealed=call.times(4),
+    )
+    found = Headroom(
+        repeats=3,
+        accept_sigma=1.0,
+        loss=0.5,
+        train_std=0.02,
+        holdout_std=0.04,
+        holdout_cases=20,
+        holdout_pass_rate=0.5,
+        least_shown=0.46,
+        costs=costs,
+        measured=True,
+    )
+    told = codec(Headroom).encode(found)
+    assert isinstance(told, dict)
+    return told
+
 
 TRIAL: dict[str, Json] = {
     "trial": 2,
@@ -34,6 +71,7 @@ TRIAL: dict[str, Json] = {
     "usd": 1.05,
     "seconds": 48.0,
 }
+HEADROOM = checked_headroom()
 UNSURE: dict[str, Json] = {
     **TRIAL,
     "phase": "textual",
@@ -149,22 +187,59 @@ def test_other_phases_go_by_their_name() -> None:
         (
             100,
             [
-                "baseline          train 0.967 ±0.000   hold 0.950   smallest change this holdout "
-                "can show: 0.050"
+                "baseline          train 0.967 ±0.000   hold 0.950   one case of holdout is worth "
+                "0.050"
             ],
         ),
         (
-            80,
+            72,
             [
                 "baseline          train 0.967 ±0.000   hold 0.950",
-                "   smallest change this holdout can show: 0.050",
+                "   one case of holdout is worth 0.050",
             ],
         ),
     ],
 )
-def test_the_baseline_says_what_the_holdout_can_show(width: int, lines: list[str]) -> None:
+def test_the_baseline_says_what_a_case_of_holdout_is_worth(width: int, lines: list[str]) -> None:
     first = tried(phase="baseline", train=0.967, train_std=0.0, holdout=0.95, holdout_cases=20)
     assert told(first, width=width) == lines
+
+
+def test_headroom_is_told_in_labelled_lines_that_wrap() -> None:
+    assert told(event("headroom", **HEADROOM), width=80) == [
+        "   noise    ±0.020 on train, ±0.040 on holdout over 3 repeats: a gain on train",
+        "            counts from about 0.028 on",
+        "   holdout  one case of the holdout is 0.050 of the pass rate; a change under",
+        "            0.46 may go unnoticed",
+        "   the run  about 26 calls · $0.0260 if nothing helps (4 trials), at most about",
+        "            82 calls · $0.0820 (12 trials)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said", "cost"),
+    [
+        ({"repeats": 1, "train_std": None}, "noise    not measured: repeats is 1", True),
+        ({"loss": 0.0}, "outlook  nothing to gain: the loss on train is 0", False),
+        ({"loss": 0.01}, "outlook  no gain can be told from noise", True),
+        ({"holdout_cases": 3}, "holdout  no change of the pass rate can be told", True),
+        ({"measured": False}, "the run  about 26 calls if nothing helps (4 trials)", True),
+    ],
+)
+def test_headroom_says_what_is_not_to_be_had(
+    changes: dict[str, Json], said: str, cost: bool
+) -> None:
+    lines = told(event("headroom", **(HEADROOM | changes)), width=200)
+    assert [line for line in lines if said in line]
+    assert any("if nothing helps" in line for line in lines) is cost
+
+
+def test_a_dead_axis_is_named_with_the_reason() -> None:
+    (line,) = told(event("dead_axis", axis="model.x", cycle=1, phase="numeric", runs=6), width=200)
+    reason = "its changes reach no request; 6 measured runs would go on alike"
+    assert line == f"! model.x is not tuned in this phase: {reason}"
+    over = event("phase_ended", cycle=1, phase="x", reason="dead_axes", trials=0, accepts=0)
+    assert "dead_axes: no axis of it reaches a request" in told(over)[0]
 
 
 def test_why_phases_and_the_search_ended() -> None:

@@ -82,7 +82,8 @@ def test_every_row_has_the_seeds_fields_beside_burnishs_own(tuned: Path) -> None
     rows = rows_of(tuned)
     assert len(rows) > 8
     for row in rows:
-        assert set(row) == FIELDS | {"schema", "number", "trial", "spend", "at", "seconds"}
+        more = {"schema", "number", "trial", "spend", "at", "seconds", "split_seconds"}
+        assert set(row) == FIELDS | more
         assert set(row["study_state"]) == STUDY
         assert all(set(row[split]) == SPLIT for split in ("train", "holdout") if row[split])
         assert (row["decision"] is None) == (row["phase"] == "baseline")
@@ -236,18 +237,17 @@ def result(**changes: Any) -> SplitResult:
     ],
 )
 def test_a_cost_nobody_knows_is_null(measured: SplitResult, usd: float | None) -> None:
-    row = TrialRow(number=1, trial=Trial(candidate=START, train=measured), seconds=3.0)
+    row = TrialRow(number=1, trial=Trial(candidate=START, train=measured))
     told: Any = audited(row, Leader(), Leader())["train"]
     assert told["trial_usd"] == usd
-    assert told["duration_sec"] == 3.0
 
 
-def test_time_that_was_shared_is_not_told_apart() -> None:
+def test_each_split_has_its_own_time_and_none_where_nobody_took_it() -> None:
     both = Trial(candidate=START, train=result(), holdout=result())
-    asked = Trial(candidate=START, train=result(), proposals=(Proposal(role="critic"),))
-    for trial in (both, asked):
-        told: Any = audited(TrialRow(number=1, trial=trial, seconds=3.0), Leader(), Leader())
-        assert told["train"]["duration_sec"] is None
+    row = TrialRow(number=1, trial=both, seconds=3.0, split_seconds={"holdout": 1.0})
+    told: Any = audited(row, Leader(), Leader())
+    assert told["holdout"]["duration_sec"] == 1.0
+    assert told["train"]["duration_sec"] is None
 
 
 def test_another_gate_leaves_out_what_it_has_no_word_for() -> None:

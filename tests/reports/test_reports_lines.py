@@ -66,11 +66,20 @@ def test_an_unknown_price_is_not_zero() -> None:
 
 
 def test_a_candidate_turned_away_says_why() -> None:
-    away = {**TRIAL, "accepted": False, "train": None, "code": "turned away", "reason": "too long"}
+    away = {**TRIAL, "accepted": False, "code": "turned away", "reason": "too long"}
+    away |= {"train": None, "holdout": None}
     assert (
         trial_line({**away, "index": 12}, 80)
         == "[c1/w 12] order was forgot… turned away ✗  too long"
     )
+
+
+def test_a_candidate_that_was_run_on_holdout_alone_says_what_became_of_it() -> None:
+    merged = {**TRIAL, "note": "merge of two", "train": None, "train_std": None, "numbers": {}}
+    assert trial_line(merged, 100).split() == [
+        *("[c1/w", "1]", "merge", "of", "two", "——"),
+        *("hold", "0.900", "accept", "✓", "$0.0308", "0.2s"),
+    ]
 
 
 def test_without_a_note_the_surfaces_name_the_trial() -> None:

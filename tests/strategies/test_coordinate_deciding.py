@@ -17,6 +17,8 @@ from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.settings import CoordinateSettings, HoldoutPolicy, PhaseLimits
 from tests.strategies.coordinate_runs import Driven, driven, scripted
 
+pytestmark = pytest.mark.slow
+
 WEIGHTS = {"expected_text": 1.0}
 
 

@@ -15,7 +15,7 @@ from burnish.core.surfaces import Demonstration, DemosSurface
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate import showing
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-from tests.strategies.coordinate_runs import driven, scripted, with_agent
+from tests.strategies.coordinate_runs import driven, scripted, with_agent, with_settings
 
 SURFACE = DemosSurface(id="demos", max_demos=4)
 CASES = [Case.single(f"question {n}", f"answer {n}", name=f"q{n}") for n in range(6)]
@@ -116,7 +116,20 @@ def test_the_point_of_what_is_shown_shows_it() -> None:
     assert showing.shown(demos, point, SURFACE) == now
     assert showing.space_of(demos, SURFACE).contains(point)
     assert showing.point_of(demos[:2], now, SURFACE) is None
-    assert showing.point_of(demos, (), SURFACE) is None
+
+
+def test_showing_none_is_a_point_too() -> None:
+    demos = pool()
+    point = showing.point_of(demos, (), SURFACE)
+    assert point is not None
+    assert showing.shown(demos, point, SURFACE) == ()
+    assert showing.space_of(demos, SURFACE).contains(point)
+
+
+def test_where_some_are_shown_the_first_point_is_to_show_none() -> None:
+    demos = pool()
+    (point,) = showing.first_points(demos, SURFACE, shown=demos[:2])
+    assert showing.shown(demos, point, SURFACE) == ()
 
 
 def test_the_first_points_ask_whether_any_demonstrations_help() -> None:
@@ -126,7 +139,7 @@ def test_the_first_points_ask_whether_any_demonstrations_help() -> None:
     assert [point["count"] for point in showing.first_points(demos[:1], SURFACE)] == [1]
 
 
-@pytest.mark.parametrize(("size", "most", "ways"), [(1, 4, 1), (2, 2, 4), (3, 2, 9), (3, 8, 15)])
+@pytest.mark.parametrize(("size", "most", "ways"), [(1, 4, 2), (2, 2, 5), (3, 2, 10), (3, 8, 16)])
 def test_subsets_in_every_order_are_counted(size: int, most: int, ways: int) -> None:
     assert showing.ways_to_show(pool()[:size], replace(SURFACE, max_demos=most)) == ways
 
@@ -180,6 +193,40 @@ def test_showing_the_same_again_is_known_from_the_ledger_and_ends_a_small_space(
     assert run.ends() == {(1, "demonstrations"): "space_exhausted"}
     paid = {row.trial.candidate.id for row in run.of_phase("demonstrations") if row.trial.train}
     assert len(paid) == 4, "(0), (1), (0, 1), (1, 0)"
+
+
+BAD = Demonstration(input="by hand", output="and wrong")
+TWICE = CoordinateSettings(
+    demonstrations="demos",
+    repeats=1,
+    max_cycles=2,
+    demonstration_phase=PhaseLimits(max_trials=3, patience=3),
+)
+
+
+def test_what_the_ledger_knows_of_showing_none_is_not_tried_again(tmp_path: Path) -> None:
+    def never_all(candidate: Candidate, case: Case, draw: int) -> str:
+        return "no" if case.id == "q0" else taught(candidate, case, draw)
+
+    setup = with_settings(with_agent(made(), respond=never_all), TWICE)
+    run = driven(setup, tmp_path / "run")
+    assert any(row.trial.accepted for row in run.of_phase("demonstrations", 1))
+    assert len(run.of_phase("demonstrations", 2)) == 3
+    assert not any(row.trial.candidate.values["demos"] == () for row in run.rows[1:])
+
+
+def test_demonstrations_that_harm_are_taken_out_and_none_is_tried_first(tmp_path: Path) -> None:
+    def misled(candidate: Candidate, case: Case, draw: int) -> str:
+        del case, draw
+        demos = candidate.values["demos"]
+        assert isinstance(demos, tuple)
+        return "yes" if BAD not in demos else "no"
+
+    setup = with_agent(made(), respond=misled, values={"demos": (BAD,)})
+    run = driven(setup, tmp_path / "run")
+    assert run.ending.best.values["demos"] == ()
+    (only,) = run.of_phase("demonstrations")
+    assert (only.trial.candidate.origin.note, only.trial.accepted) == ("no demos", True)
 
 
 def test_without_examples_the_phase_is_over_at_once(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from burnish.strategies.coordinate.strategy import Coordinate
 from burnish.strategies.coordinate.trying import Trying
 from tests.strategies.coordinate_runs import Driven, driven, scripted, with_agent
 
+pytestmark = pytest.mark.slow
+
 LINE = NumberSurface(id="x", low=0.0, high=1.0)
 WORDS = ChoiceSurface(id="x", choices=("a", "b", "c", "d"))
 

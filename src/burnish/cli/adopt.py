@@ -32,7 +32,7 @@ def adopt(
         typer.Option(metavar="FOLDER", help="For other targets: copy the candidate there."),
     ] = None,
 ) -> None:
-    """Put a run's best candidate into your own agent files.
+    """Put a run's best candidate into your own files: an agent's, prompts, a task's.
 
     Shows the diff and asks first.
     The files must be what the run measured; all of them change, or none.

@@ -11,8 +11,8 @@ from burnish.cli.adopt_words import show_diff, show_evidence, tell_changed
 from burnish.cli.naming import run_name
 from burnish.core.errors import ConfigError, Problem
 from burnish.projects.adopting import adopt, adopting, mend, require_whole, undo
+from burnish.projects.adopting_homes import is_adoptable
 from burnish.projects.adopting_planning import Plan, plan_adoption, plan_undo
-from burnish.projects.agent_files import KIND
 from burnish.reports.reading import RunRecord
 from burnish.reports.words import counted
 from burnish.runs.index import find_run
@@ -49,12 +49,12 @@ class Wish:
 def adopt_run(name: str, wish: Wish) -> None:
     """Adopt a run, undo that, or say where its candidate lies."""
     run = RunRecord.read(find_run(name))
-    if run.header.project.kind != KIND:
+    if not is_adoptable(run.header):
         _refuse_undo(wish)
         copy_candidate(run, trial=wish.trial, to=wish.to)
         return
     if wish.to is not None:
-        message = "this run tuned an agent file, which is adopted where it lies"
+        message = "this run is about files of yours, which are adopted where they lie"
         raise ConfigError([Problem(where="--to", message=message, remedy="leave out --to")])
     if wish.diff:
         require_whole(run)
@@ -69,7 +69,9 @@ def adopt_run(name: str, wish: Wish) -> None:
 
 def _refuse_undo(wish: Wish) -> None:
     if wish.undo:
-        message = "this run tuned no agent file: its candidates are copied, and copies are yours"
+        message = (
+            "this run is about no files of yours: its candidates are copied, and copies are yours"
+        )
         raise ConfigError([Problem(where="--undo", message=message)])
 
 

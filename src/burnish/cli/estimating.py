@@ -42,5 +42,5 @@ def _sweep(setup: Setup, split: Split) -> Spend:
 
 def _limits(budget: Budget) -> str:
     values = ((field.name, getattr(budget, field.name)) for field in fields(budget))
-    limits = [f"{name} {value}" for name, value in values if value not in (None, ())]
+    limits = [f"{name} {value}" for name, value in values if value not in (None, (), {})]
     return ", ".join(limits) or "none: the strategy decides when to stop"

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import typer
 
-from burnish.cli import adopt, data, doctor, models, optimize, roles, runs
+from burnish.cli import adopt, data, doctor, init, models, optimize, roles, runs
 from burnish.cli import eval as measuring
 from burnish.core.errors import BurnishError, Interrupted
+from burnish.system.abandoned import restore_abandoned
 from burnish.version import VERSION
 
 app = typer.Typer(
@@ -44,6 +45,7 @@ app.add_typer(
 )
 app.add_typer(data.app, name="data", rich_help_panel="Measure it")
 app.add_typer(runs.app, name="runs", rich_help_panel="Look back")
+app.add_typer(init.app, name="init", rich_help_panel="Set up")
 app.add_typer(models.app, name="models", rich_help_panel="Set up")
 app.add_typer(roles.app, name="roles", rich_help_panel="Set up")
 app.command("doctor", rich_help_panel="Set up")(doctor.doctor)
@@ -61,6 +63,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _run(argv: Sequence[str] | None) -> int:
     try:
+        _put_back()
         code: int | None = app(argv, prog_name="burnish", standalone_mode=False)
     except typer.TyperException as error:
         return _refuse(error)
@@ -75,6 +78,12 @@ def _run(argv: Sequence[str] | None) -> int:
     except OSError as error:
         return _complain(f"error: {error.filename or 'the system'}: {error.strerror}", 1)
     return _complain("interrupted", 2) if code == _CTRL_C else code or 0
+
+
+def _put_back() -> None:
+    """The files of the user that a killed run left with a candidate in them, before all else."""
+    for fate in restore_abandoned():
+        typer.echo(f"burnish: {fate}", err=True)
 
 
 def _complain(message: str, code: int) -> int:

@@ -5,16 +5,18 @@ from typing import Annotated
 
 import typer
 
-from burnish.cli import options
+from burnish.cli import options, prompt_options, task_options
 
-_SEARCH, _LOOK, _LIMITS, _SHOW = "Agent files", "Look first", "Limits", "Output"
+_SEARCH, _LOOK, _LIMITS, _SHOW = "The search", "Look first", "Limits", "Output"
 
 
 def optimize(
     project: Annotated[
         Path | None,
         typer.Argument(
-            metavar="FILE", help="An agent file or a project file; agent.yaml unless said."
+            metavar="FILE",
+            help="An agent file, an optimizer.json, a task file or a project file; agent.yaml "
+            "unless said.",
         ),
     ] = None,
     *,
@@ -66,6 +68,15 @@ def optimize(
             help="At the end, remove the candidates that are not the best.",
         ),
     ] = False,
+    agent: prompt_options.Agent = None,
+    prompt: prompt_options.Prompt = None,
+    train: prompt_options.Train = None,
+    val: prompt_options.Val = None,
+    metrics: prompt_options.Metrics = None,
+    reflector: prompt_options.Reflector = None,
+    update_source: prompt_options.UpdateSource = False,
+    editor: task_options.Editor = None,
+    in_place: task_options.InPlace = False,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -128,16 +139,16 @@ def optimize(
             "-v",
             "--verbose",
             rich_help_panel=_SHOW,
-            help="Also what critic and applier said.",
+            help="Also what critic, applier, reflector or editor said.",
         ),
     ] = False,
 ) -> None:
-    """Make an agent file, or what a project file describes, measurably better.
+    """Make an agent file, prompts, or the files of a task measurably better.
 
     A flag wins over the file, the file over BURNISH_MAX_TRIALS and the like.
     The first limit that is reached ends the run.
     """
-    from burnish.cli.optimize_asking import Asked
+    from burnish.cli.optimize_asking import Asked, named_files, whole
     from burnish.cli.optimize_running import optimize_project
     from burnish.cli.running import Way
 
@@ -165,9 +176,19 @@ def optimize(
             "strategy": strategy,
             "critic": critic,
             "applier": applier,
-            "sealed_cases": None if test is None else str(test.resolve()),
+            "reflector": reflector,
+            "sealed_cases": whole(test),
             "keep_best_only": keep_best_only or None,
             "baseline_only": print_baseline or None,
+            "agent": agent,
+            "agent_folder": None if agent is None else str(Path.cwd()),
+            "prompt_files": named_files(prompt or ()),
+            "train_cases": whole(train),
+            "holdout_cases": whole(val),
+            "metric_file": whole(metrics),
+            "update_source": update_source or None,
+            "editor": editor,
+            "in_place": in_place or None,
         },
         dry_run=dry_run,
         suggest_axes=suggest_axes,

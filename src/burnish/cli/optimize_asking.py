@@ -1,12 +1,12 @@
 """What `burnish optimize` is asked: flags, checked before anything is read or paid."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from burnish.cli.running import Way
 from burnish.core.errors import ConfigError, Problem
-from burnish.projects.overrides import Overrides
+from burnish.projects.overrides import FlagValue, Overrides, flag_of
 
 USUAL_FILE = Path("agent.yaml")
 
@@ -18,9 +18,7 @@ class Asked:
     file: Path | None = None
     """None where no file is named: `./agent.yaml`, or that of the run that goes on."""
     way: Way = field(default_factory=Way)
-    overrides: Mapping[str, float | str | None] = field(
-        default_factory=dict[str, float | str | None]
-    )
+    overrides: Mapping[str, FlagValue] = field(default_factory=dict[str, FlagValue])
     dry_run: bool = False
     suggest_axes: bool = False
     report_only: str | None = None
@@ -59,3 +57,32 @@ class Asked:
             yield Problem(message="--report-only names the run itself, so --resume has no meaning")
         if self.quiet and self.verbose:
             yield Problem(message="-q and -v do not go together")
+        if self.baseline_only and self.overrides.get("update_source"):
+            yield Problem(message="--print-baseline looks for nothing better to --update-source")
+        if self.baseline_only and self.overrides.get("in_place"):
+            yield Problem(message="--print-baseline looks for nothing better to put --in-place")
+
+
+def whole(path: Path | None) -> str | None:
+    """A file by its whole path, so that a run goes on from another folder too."""
+    return None if path is None else str(path.resolve())
+
+
+def named_files(told: Sequence[str]) -> dict[str, str] | None:
+    """`NAME=FILE`, each by its whole path; None where none is told."""
+    files: dict[str, str] = {}
+    problems: list[Problem] = []
+    for each in told:
+        name, equals, path = each.partition("=")
+        if not (name.strip() and equals and path.strip()):
+            message = f"'{each}' is not of the form NAME=FILE"
+            problems.append(Problem(where=flag_of("prompt_files"), message=message))
+        elif name in files:
+            message = f"two files are given for '{name}'"
+            problems.append(Problem(where=flag_of("prompt_files"), message=message))
+        else:
+            # Links stay: the agent may read the prompt by this name.
+            files[name] = str(Path(path).absolute())
+    if problems:
+        raise ConfigError(problems)
+    return files or None

@@ -1,26 +1,26 @@
 """`burnish optimize --print-baseline`: where the agent stands, and how much it wavers."""
 
-import math
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import typer
 
 from burnish.cli.naming import file_name, run_name
-from burnish.cli.optimize_planning import shown_by
 from burnish.cli.tables import Columns
 from burnish.core.evaluations import mean, spread
 from burnish.core.trials import SplitResult
+from burnish.reports.coordinate_headroom import headroom_lines
 from burnish.reports.reading import RunRecord, result_of
-from burnish.reports.words import counted, number
-from burnish.runs.setup import Setup
-from burnish.strategies.coordinate.strategy import Coordinate
+from burnish.reports.words import number
+from burnish.strategies.coordinate.headroom import HEADROOM
 
 _SPLITS = ("train", "holdout")
 
 
-def show_baseline(folder: Path, setup: Setup) -> None:
-    """The loss and every metric on train and holdout, each with its noise."""
+def show_baseline(folder: Path, *, told: bool) -> None:
+    """The loss and every metric on train and holdout, each with its noise.
+
+    `told` says that the run itself has told its headroom already.
+    """
     run = RunRecord.read(folder)
     results = {split: result_of(run.baseline, split) for split in _SPLITS}
     if results["train"] is None:
@@ -33,8 +33,10 @@ def show_baseline(folder: Path, setup: Setup) -> None:
     for metric in sorted({name for r in there.values() for name in r.measurement.components}):
         table.add(metric, *(_metric(result, metric) for result in there.values()))
     table.show()
-    for line in (*_bar(there, setup), *_shows(there)):
-        typer.echo(line)
+    if not told:
+        for event in run.events:
+            if event.kind == HEADROOM:
+                typer.echo("\n".join(headroom_lines(event.data)))
     file = file_name(run.header.project.file)
     typer.echo(f"go on    burnish optimize {file} --fork {run_name(folder)}")
     typer.echo("         (a new run, which does not pay for the baseline again)")
@@ -52,22 +54,3 @@ def _metric(result: SplitResult, metric: str) -> str:
     means = [mean(known) for each in found if (known := [v for v in each if v is not None])]
     known = result.measurement.components.get(metric)
     return f"{number(known)} ±{number(spread(means) if means else 0.0)}"
-
-
-def _bar(there: Mapping[str, SplitResult], setup: Setup) -> Iterator[str]:
-    strategy = setup.strategy
-    if not isinstance(strategy, Coordinate):
-        return
-    sigma = strategy.settings.accept_sigma
-    bar = sigma * math.sqrt(2) * there["train"].measurement.std
-    repeats = strategy.settings.repeats
-    least = f"from about {bar:.3f} on" if bar else "however small it is"
-    yield f"noise    a gain on train counts {least}: {sigma:g} × the noise of both sides over"
-    yield f"         {counted(repeats, 'repeat')}"
-
-
-def _shows(there: Mapping[str, SplitResult]) -> Iterator[str]:
-    held = there.get("holdout")
-    if held is not None:
-        cases, rate = held.measurement.cases, held.measurement.pass_rate
-        yield f"holdout  {shown_by(cases, 0.5 if rate is None else rate)}"

@@ -1,6 +1,5 @@
 """`burnish optimize --dry-run` of an agent file: what would run, and what it may cost."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import fields
 
@@ -14,10 +13,11 @@ from burnish.core.surfaces import (
     TextSurface,
     Value,
 )
-from burnish.evaluation.datasets.power import smallest_difference
-from burnish.projects.optimizer_costs import Expected, expected_costs
+from burnish.projects.optimizer_costs import expected_costs
+from burnish.reports.coordinate_headroom import shown_by
 from burnish.reports.words import counted, shorten, spending
 from burnish.runs.setup import Setup
+from burnish.strategies.coordinate.costs import Expected
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
 from burnish.strategies.coordinate.strategy import Coordinate
 from burnish.strategies.coordinate.tpe import warm_up
@@ -95,15 +95,6 @@ def _cases(setup: Setup, settings: CoordinateSettings) -> Iterator[str]:
         yield f"can show  {shown_by(len(data.holdout))}"
 
 
-def shown_by(cases: int, pass_rate: float = 0.5) -> str:
-    """The smallest change that so many cases can show."""
-    least = smallest_difference(cases, pass_rate=pass_rate)
-    if math.isinf(least):
-        return f"no change of the pass rate can be told from chance with {counted(cases, 'case')}"
-    one = f"one case of the holdout is {1 / cases:.3f} of the pass rate"
-    return f"{one}; a change under {least:.2f} may go unnoticed"
-
-
 def _phases(strategy: Coordinate) -> Iterator[str]:
     settings = strategy.settings
     if settings.demonstrations:
@@ -129,7 +120,7 @@ def _role(role: object) -> str:
 def _limits(setup: Setup, settings: CoordinateSettings) -> Iterator[str]:
     budget = setup.budget
     values = ((each.name, getattr(budget, each.name)) for each in fields(budget))
-    told = [f"{name} {value}" for name, value in values if value not in (None, ())]
+    told = [f"{name} {value}" for name, value in values if value not in (None, (), {})]
     yield f"limits    {', '.join([f'max_cycles {settings.max_cycles}', *told])}"
 
 

@@ -1,4 +1,4 @@
-"""`burnish optimize -v`: what the critic and the applier said, with the trial it led to."""
+"""`burnish optimize -v`: what critic, applier, reflector or editor said, with its trial."""
 
 import textwrap
 from collections.abc import Callable, Iterator
@@ -15,6 +15,8 @@ _INDENT = "         "
 _TOLD = {
     "critic": ("failing_pattern", "root_cause_hypothesis", "suggested_change_direction"),
     "applier": ("rationale", "diff_summary"),
+    "reflector": ("diagnosis",),
+    "editor": ("rationale",),
 }
 """By role, the parts of an answer that give reasons."""
 

@@ -11,19 +11,24 @@ from burnish.cli.estimating import show_estimate
 from burnish.cli.optimize_asking import USUAL_FILE, Asked
 from burnish.cli.optimize_baseline import show_baseline
 from burnish.cli.optimize_planning import show_plan
+from burnish.cli.optimize_prompts import show_reflective_baseline, show_reflective_plan
 from burnish.cli.optimize_rationales import Rationales
+from burnish.cli.optimize_tasks import show_task_baseline, show_task_plan
 from burnish.cli.running import Way, run_project
 from burnish.core.errors import ConfigError, Problem
 from burnish.projects import LoadedProject, Overrides, load_project
-from burnish.projects.agent_optimizing import BASELINE_ONLY
-from burnish.projects.loading import is_agent_file, stored_overrides
+from burnish.projects.limits import Limits
+from burnish.projects.loading import OPTIMIZER, PROMPTS, is_agent_file, stored_overrides
+from burnish.projects.optimizer_exports import BASELINE_ONLY
 from burnish.reports.report import write_report
 from burnish.runs.events import Listener
 from burnish.runs.header import Header
 from burnish.runs.index import find_run
 from burnish.runs.run import Run
 from burnish.strategies.coordinate.strategy import Coordinate
+from burnish.strategies.reflective.strategy import Reflective
 from burnish.system import read_tree
+from burnish.targets.artifacts.target import ArtifactsTarget
 
 Preparing: TypeAlias = Callable[[Path, Overrides], LoadedProject]
 
@@ -59,19 +64,36 @@ class Watched(Way):
 
 def _prepared(asked: Asked, prepare: Preparing) -> LoadedProject:
     """The project; a run that goes on keeps what it was started with where nothing is said now."""
-    if asked.way.resume is None:
-        return prepare(_file(asked), asked.flags)
-    folder = find_run(asked.way.resume)
-    file = asked.file or Path(Header.read(folder).project.file)
-    return prepare(file, asked.flags.over(stored_overrides(folder)))
+    if asked.way.resume is not None:
+        folder = find_run(asked.way.resume)
+        file = asked.file or Path(Header.read(folder).project.file)
+        return prepare(file, asked.flags.over(stored_overrides(folder)))
+    if asked.way.fork is not None:
+        return prepare(*_forked(asked, find_run(asked.way.fork)))
+    return prepare(_file(asked), asked.flags)
+
+
+def _forked(asked: Asked, parent: Path) -> tuple[Path, Overrides]:
+    """A fork over prompts takes over what they were: flags alone may have named them."""
+    project = Header.read(parent).project
+    if project.kind not in (OPTIMIZER, PROMPTS):
+        return _file(asked), asked.flags
+    own = {*Limits.model_fields, "baseline_only", "keep_best_only", "update_source", "in_place"}
+    kept = {k: v for k, v in stored_overrides(parent).to_json().items() if k not in own}
+    return asked.file or Path(project.file), asked.flags.over(Overrides.from_json(kept))
 
 
 def _file(asked: Asked) -> Path:
-    """The file that is named, else the usual one if it is there."""
+    """The file that is named, else the usual one if it is there; a folder for flags alone."""
+    if asked.file is None and asked.overrides.get("agent") is not None:
+        return Path.cwd()
     if asked.file is None and not USUAL_FILE.exists():
         message = f"no file is named, and there is no {USUAL_FILE} here"
         remedy = "name one; see `burnish optimize --help`"
         raise ConfigError([Problem(message=message, remedy=remedy)])
+    if asked.file is not None and asked.file.is_dir():
+        message = "it is a folder, not a file"
+        raise ConfigError([Problem(where=str(asked.file), message=message, remedy="name a file")])
     return asked.file or USUAL_FILE
 
 
@@ -86,14 +108,24 @@ def _run(project: LoadedProject, asked: Asked) -> None:
         opened=opened,
     )
     run_project(project, watched, progress="none" if asked.quiet else asked.progress)
-    if BASELINE_ONLY in project.setup.stop_callbacks:
-        show_baseline(opened[0], project.setup)
+    if BASELINE_ONLY not in project.setup.stop_callbacks:
+        return
+    if isinstance(project.setup.target, ArtifactsTarget):
+        show_task_baseline(opened[0])
+    elif isinstance(project.setup.strategy, Reflective):
+        show_reflective_baseline(opened[0])
+    else:
+        show_baseline(opened[0], told=not asked.quiet)
 
 
 def _show(project: LoadedProject) -> None:
     strategy = project.setup.strategy
-    if isinstance(strategy, Coordinate):
+    if isinstance(project.setup.target, ArtifactsTarget):
+        show_task_plan(project.setup)
+    elif isinstance(strategy, Coordinate):
         show_plan(project.setup, strategy)
+    elif isinstance(strategy, Reflective):
+        show_reflective_plan(project.setup, strategy)
     else:
         show_estimate(project)
 

@@ -12,8 +12,9 @@ from burnish.cli.listing import losses
 from burnish.cli.naming import run_name
 from burnish.core.stopping import FINISHED
 from burnish.effects.budget import Budget
-from burnish.projects.loading import AGENT
+from burnish.projects.adopting_homes import is_adoptable
 from burnish.reports.coordinate_words import ended_words
+from burnish.reports.edits_page import EDITS, result_words
 from burnish.reports.lines import WIDTH, LineView
 from burnish.reports.live import LiveView
 from burnish.reports.ndjson import NdjsonView
@@ -66,12 +67,19 @@ def _result(ending: Ending, progress: Progress) -> Iterator[str]:
     if ending.sealed is not None and progress in {Progress.JSON, Progress.NONE}:
         yield f"test     {sealed_words(ending.sealed)}"
     if run.baseline is not None:
-        told = (f"{split} {losses(run, split)}" for split in ("train", "holdout"))
-        yield f"loss     {', '.join(told)}; {counted(run.trials, 'trial')}, {run.accepted} accepted"
+        trials = f"{counted(run.trials, 'trial')}, {run.accepted} accepted"
+        yield f"{_numbers(run)}; {trials}"
     code, detail = ending.reason.code, ending.reason.detail
     ended = ended_words(run.search_end) if run.search_end else detail
     told = ended if code == FINISHED.code else f"{code}: {detail}"
     yield f"stopped  {told}"
+
+
+def _numbers(run: RunRecord) -> str:
+    if run.header.strategy == EDITS:
+        return f"result   {result_words(run)}"
+    told = (f"{split} {losses(run, split)}" for split in ("train", "holdout"))
+    return f"loss     {', '.join(told)}"
 
 
 def _cost(ending: Ending) -> Iterator[str]:
@@ -89,7 +97,7 @@ def _next_steps(ending: Ending) -> Iterator[str]:
     homes = (ending.folder / CANDIDATES / BEST, ending.folder / f"{BEST}.yaml")
     yield from (f"best     {best}" for best in homes if best.exists())
     run = RunRecord.read(ending.folder)
-    if run.accepted and run.header.project.kind == AGENT:
+    if run.accepted and is_adoptable(run.header):
         yield f"adopt    burnish adopt {name}   (shows the diff first; can be undone)"
     yield f"look     burnish runs show {name}"
 

@@ -9,6 +9,7 @@ import typer
 
 from burnish.cli.naming import resume_command
 from burnish.cli.progress import Progress, last_words, view
+from burnish.cli.prompt_updating import asks_for_update, update_source
 from burnish.core.errors import ConfigError, FileTrouble, Interrupted, Problem
 from burnish.projects import LoadedProject, launch
 from burnish.runs.index import find_run
@@ -76,6 +77,8 @@ def run_project(project: LoadedProject, way: Way, *, progress: str) -> None:
     last_words(ending, chosen)
     if ending.interrupted:
         raise typer.Exit(2)
+    if asks_for_update(project.setup.project):
+        update_source(ending.folder)
 
 
 @contextmanager

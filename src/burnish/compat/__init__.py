@@ -1,13 +1,29 @@
-"""The names that users of other systems know: `AgentEvaluator` of seed 001."""
+"""The names that users of other systems know: those of seed 001."""
 
 from burnish.compat.agent_evaluator import AgentEvaluator, EvaluateResult
+from burnish.compat.agent_optimizer import AgentOptimizer
 from burnish.compat.callbacks import Callback, CallbackResult, Callbacks, Moment
+from burnish.compat.optimizer_base import BaseOptimizer
+from burnish.compat.optimizer_registry import OPTIMIZER_REGISTRY
+from burnish.compat.optimizer_stopping import LabeledStopper
+from burnish.reports.optimize_result import OptimizeResult, RoundRecord
+from burnish.targets.prompts import TargetPrompt
+
+_LabeledStopper = LabeledStopper
 
 __all__ = [
+    "OPTIMIZER_REGISTRY",
     "AgentEvaluator",
+    "AgentOptimizer",
+    "BaseOptimizer",
     "Callback",
     "CallbackResult",
     "Callbacks",
     "EvaluateResult",
+    "LabeledStopper",
     "Moment",
+    "OptimizeResult",
+    "RoundRecord",
+    "TargetPrompt",
+    "_LabeledStopper",
 ]

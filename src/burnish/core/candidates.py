@@ -71,5 +71,5 @@ def _lines(value: Value | None) -> list[str]:
     if value is None:
         return []
     if isinstance(value, tuple):
-        return [f"{demo.input} → {demo.output}" for demo in value]
+        return [str(demo) for demo in value]
     return str(value).split("\n")

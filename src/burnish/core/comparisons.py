@@ -215,6 +215,18 @@ def decide(gate: str, code: str, words: str, numbers: Mapping[str, float]) -> De
     return Decision(gate=gate, verdict=verdict, code=code, reason=words, numbers=numbers)
 
 
+def unmeasured(evaluation: Evaluation, objective: Objective, *, max_missing: float) -> str:
+    """Why nothing could ever be compared with this evaluation; empty when it can."""
+    alone = Pair(candidate=evaluation, incumbent=evaluation)
+    seen = compare(alone, objective, max_missing=max_missing)
+    if seen.missing.too_many:
+        whole = cases(seen.missing.compared + seen.missing.dropped)
+        return f"of {whole} of {evaluation.split.value}, {seen.missing.dropped} are missing"
+    if not seen.measured:
+        return "a weighted metric, or a price that the loss needs, is not known"
+    return ""
+
+
 def _together(parts: list[MissingCases]) -> MissingCases:
     return MissingCases(
         compared=sum(part.compared for part in parts),

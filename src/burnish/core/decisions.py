@@ -12,6 +12,8 @@ class Verdict(StrEnum):
     """What a gate says."""
 
     ACCEPT = "accept"
+    KEEP = "keep"
+    """Worth building on, though it does not lead."""
     REJECT = "reject"
     CANNOT_TELL = "cannot tell"
 

@@ -3,6 +3,7 @@
 BurnishError
 ├── ConfigError         a file, flag or argument is wrong; carries every problem found
 ├── FileTrouble         a file cannot be read or written
+├── RollbackError       prompts could not be written, and not all could be put back
 ├── RunNotFound         no run by that name
 ├── RunLocked           another process drives this run
 ├── ResumeRefused       what the run was started with has changed
@@ -12,13 +13,14 @@ BurnishError
 ├── NotJournalable      a value cannot be kept as JSON
 ├── PriceUnknown        a USD limit needs prices that are not known
 ├── RoleFailed          a role gave no usable answer
+├── ProposerFailed      nothing can be proposed: the role that proposes never answers
 ├── HoldoutLeak         text of a holdout or test case was about to reach a proposer
 ├── TargetMismatch      the strategy needs something the target does not have
 ├── StrategyMisbehaved  a strategy broke the rules that make resume work
 └── Interrupted         stopped by a signal; the run can be resumed
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from burnish.core.money import NOTHING, Spend
@@ -62,6 +64,18 @@ class ConfigError(BurnishError):
 
 class FileTrouble(BurnishError):
     """A file cannot be read or written."""
+
+
+class RollbackError(BurnishError):
+    """Prompts could not be written, and not all could be put back; `failures` says why, by field.
+
+    What went wrong first is its `__context__`.
+    """
+
+    def __init__(self, failures: Mapping[str, Exception], *, remedy: str = "") -> None:
+        self.failures = dict(failures)
+        told = "; ".join(f"'{name}': {error}" for name, error in self.failures.items())
+        super().__init__(f"these prompts could not be put back: {told}", remedy=remedy)
 
 
 class RunNotFound(BurnishError):
@@ -108,6 +122,10 @@ class RoleFailed(BurnishError):
         super().__init__(message, remedy=remedy)
         self.spend = spend
         self.missing = missing
+
+
+class ProposerFailed(BurnishError):
+    """Nothing can be proposed: the role that proposes never gives a usable answer."""
 
 
 class HoldoutLeak(BurnishError):

@@ -1,10 +1,11 @@
 """The protocols that targets, metrics, roles and executors keep."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
@@ -80,6 +81,35 @@ class Target(Protocol):
         That is the folder they will lie in; what they refer to must be found from there.
         """
         ...
+
+
+@runtime_checkable
+class Rehearsable(Protocol):
+    """A target that can say what a run would do: its effects looked up, the world left alone."""
+
+    async def rehearse(
+        self, candidate: Candidate, case: Case, *, draw: int, effects: Effects, past: Outcome
+    ) -> Outcome:
+        """Run one case on `effects` alone.
+
+        Whatever the target does beside them, such as calling a user's function, is not done: it
+        is answered by what `past` tells of it, else by asking `effects` for what they cannot have.
+        """
+        ...
+
+
+@runtime_checkable
+class TakesTurns(Protocol):
+    """A target that can be under one candidate at a time, such as one whose files are written."""
+
+    def held(self, candidate: Candidate) -> AbstractAsyncContextManager[object]:
+        """The candidate's turn: as long as it is held, the target is under this candidate."""
+        ...
+
+
+def held(target: Target, candidate: Candidate) -> AbstractAsyncContextManager[object]:
+    """The candidate's turn, where a target takes turns; else nothing to wait for."""
+    return target.held(candidate) if isinstance(target, TakesTurns) else nullcontext()
 
 
 class Metric(Protocol):

@@ -26,7 +26,7 @@ def screen(
         candidate.id  # noqa: B018 - a value that has no JSON form has no id either
     except NotJournalable as error:
         return [Problem(message=error.message)]
-    if candidate.id == parent.id:
+    if candidate.id == parent.id or _reads_the_same(candidate, parent, surfaces):
         return [Problem(message="the candidate changes nothing")]
     if candidate.id in seen:
         return [Problem(message=f"the same candidate ({candidate.id}) was tried before")]
@@ -39,6 +39,24 @@ def screen(
         if isinstance(surface, TextSurface) and isinstance(text, str) and text != before:
             found += copied_answers(name, text, cases, already=before)
     return found
+
+
+def _reads_the_same(
+    candidate: Candidate, parent: Candidate, surfaces: Mapping[str, Surface]
+) -> bool:
+    """Whether all that changed is the space around a text: models drop the last line's end."""
+    return set(candidate.values) == set(parent.values) and all(
+        value == parent.values[name]
+        or (
+            isinstance(surfaces.get(name), TextSurface)
+            and _bare(value) == _bare(parent.values[name])
+        )
+        for name, value in candidate.values.items()
+    )
+
+
+def _bare(value: Value) -> Value:
+    return value.strip() if isinstance(value, str) else value
 
 
 def copied_answers(

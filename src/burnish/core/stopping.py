@@ -31,10 +31,14 @@ class Standing:
     """Trials since the last accept."""
     best_score: float | None = None
     """The incumbent's score, where a trial told one."""
+    best_pass_rate: float | None = None
+    """The share of cases in which the incumbent passes everything; None where any is missing."""
     best_passing: Mapping[str, bool] = field(default_factory=dict[str, bool])
     """Whether the incumbent passes each metric on every case."""
+    best_means: Mapping[str, float] = field(default_factory=dict[str, float])
+    """The incumbent's mean of each metric of which nothing is missing."""
     tracked_candidates: int = 0
-    """Candidates accepted so far, the baseline included."""
+    """Candidates accepted or kept in a pool so far, the baseline included."""
 
 
 Stopper: TypeAlias = Callable[[Standing], StopReason | None]

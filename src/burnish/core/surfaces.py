@@ -11,21 +11,12 @@ from pydantic import Field
 
 from burnish.core.codec import codec
 from burnish.core.content import canonical
+from burnish.core.demonstrations import Demonstration
 from burnish.core.errors import Problem
 
 EPSILON = 1e-9
 """What counts as equal when numbers that were computed are compared."""
 _LARGEST = sys.float_info.max
-
-
-@dataclass(frozen=True, kw_only=True)
-class Demonstration:
-    """One worked example shown to the agent."""
-
-    input: str
-    output: str
-    case: str = ""
-    """The case it came from, so that this case is never scored with its own answer in view."""
 
 
 Scalar: TypeAlias = str | int | float | bool
@@ -165,7 +156,7 @@ class DemosSurface:
             )
         if len(set(value)) != len(value):
             found.append(Problem(where=self.id, message="a demonstration is there twice"))
-        size = sum(len(d.input) + len(d.output) for d in value)
+        size = sum(demo.size for demo in value)
         if self.max_chars is not None and size > self.max_chars:
             found.append(
                 Problem(

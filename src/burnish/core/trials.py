@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from burnish.core.candidates import Candidate
 from burnish.core.content import Json
-from burnish.core.decisions import Decision
+from burnish.core.decisions import Decision, Verdict
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation
 from burnish.core.money import NOTHING, Spend
@@ -26,6 +26,8 @@ class SplitResult:
     """Whether each metric passed on every case that has it."""
     errors: Mapping[str, str] = field(default_factory=dict[str, str])
     """The error of each case that failed or is missing."""
+    failed_cases: tuple[str, ...] = ()
+    """The cases that did not pass in one of their repeats; those that are missing are not here."""
 
     @classmethod
     def of(cls, evaluation: Evaluation, objective: Objective) -> "SplitResult":
@@ -39,6 +41,7 @@ class SplitResult:
                 for result in evaluation.results
                 if result.outcome.failure is not None
             },
+            failed_cases=_failed_cases(evaluation, objective),
         )
 
 
@@ -76,6 +79,11 @@ class Trial:
         """Whether the candidate became the incumbent."""
         return self.decision is not None and self.decision.accepted
 
+    @property
+    def kept(self) -> bool:
+        """Whether the candidate is built on, though it does not lead."""
+        return self.decision is not None and self.decision.verdict is Verdict.KEEP
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrialRow:
@@ -90,6 +98,8 @@ class TrialRow:
     """When it was recorded, UTC."""
     seconds: float = 0.0
     """Active time since the trial before."""
+    split_seconds: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Of that, what measuring each split took; left out where a result was there already."""
 
     def same_story(self, other: "TrialRow") -> bool:
         """Whether two rows tell the same, times aside."""
@@ -105,6 +115,12 @@ def case_scores(evaluation: Evaluation) -> CaseScores:
             if result.applies(metric):
                 of_case.setdefault(metric, []).append(result.value(metric))
     return found
+
+
+def _failed_cases(evaluation: Evaluation, objective: Objective) -> tuple[str, ...]:
+    wanted = evaluation.metrics if objective.required is None else objective.required
+    failed = {result.case for result in evaluation.results if result.passed(wanted) is False}
+    return tuple(case for case in evaluation.cases if case in failed)
 
 
 def _passing(evaluation: Evaluation) -> dict[str, bool]:

@@ -1,7 +1,7 @@
 """Budgets: limits on what a run may spend, and the meter that counts what it has."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from burnish.core.money import NOTHING, Spend, to_nano, to_usd
 from burnish.core.stopping import StopReason
@@ -23,8 +23,12 @@ class Budget:
     """Trials in a row without an accept."""
     score_threshold: float | None = None
     """Good enough: the incumbent's score on the split that decides."""
+    pass_rate_threshold: float | None = None
+    """Good enough: the share of cases on that split in which the incumbent passes everything."""
     required_metrics: tuple[str, ...] = ()
     """Good enough: the incumbent passes these metrics on every case."""
+    metric_thresholds: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Good enough: the incumbent's mean of each of these metrics reaches its threshold."""
 
     def spend_limit(self, spent: Spend, need: Spend = NOTHING) -> StopReason | None:
         """Why nothing more may be spent; with `need`, why not that much more."""

@@ -9,6 +9,7 @@ from collections.abc import (
     Coroutine,
     Iterable,
     Iterator,
+    Sized,
 )
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -51,7 +52,9 @@ class AsyncioExecutor:
         Close the iterator (`contextlib.aclosing`) to leave nothing running.
         """
         lane = _Lane(iter(units), work, self._places, room=WINDOW * self.concurrency)
-        workers = [asyncio.create_task(lane.work(n * SPREAD)) for n in range(self.concurrency)]
+        known = len(units) if isinstance(units, Sized) else self.concurrency
+        count = max(1, min(self.concurrency, known))
+        workers = [asyncio.create_task(lane.work(n * SPREAD)) for n in range(count)]
         try:
             async for result in lane.results():
                 yield result

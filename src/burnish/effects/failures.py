@@ -19,7 +19,10 @@ _BUSY = {429, 503}
 def is_infrastructure(error: BaseException, listed: Collection[str] = ()) -> bool:
     """Whether the infrastructure failed: connection errors, 429, 503, or a type that is listed."""
     names = {kind.__name__ for kind in type(error).__mro__}
-    return bool(names & (_NOT_THE_AGENTS_FAULT | set(listed))) or status_of(error) in _BUSY
+    if names & (_NOT_THE_AGENTS_FAULT | set(listed)) or status_of(error) in _BUSY:
+        return True
+    inside = getattr(error, "reason", None)  # where urllib keeps the error of the connection
+    return isinstance(inside, OSError) and inside is not error and is_infrastructure(inside, listed)
 
 
 def status_of(error: BaseException) -> int | None:

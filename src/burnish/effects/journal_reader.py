@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -26,6 +26,17 @@ class EffectRow:
     spend: Spend
     state: str
     """`done`, `missing`, `imported`, or `in flight` (lost, unless a process drives the run)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostRow:
+    """What a completed effect cost, and what everything nested in it did."""
+
+    kind: str
+    trial: int
+    draw: int
+    spends: Mapping[str, Spend]
+    """By key, its own first."""
 
 
 class JournalReader:
@@ -90,6 +101,26 @@ class JournalReader:
             spend=Spend.of(amounts),
             state=next((name for name, holds in states if holds), "done"),
         )
+
+    def costs(self, *, since: int = 0) -> Iterator[CostRow]:
+        """What was completed since a trial cost, in the order in which it was started."""
+        sql = (
+            f"SELECT key, kind, trial, draw, nested, {AMOUNTS} FROM effects "
+            "WHERE value IS NOT NULL AND trial >= ? ORDER BY id"
+        )
+        with schema.reading(self.path):
+            for key, kind, trial, draw, nested, *amounts in self._db.execute(sql, (since,)):
+                inner = cast("dict[str, list[int]]", json.loads(nested) if nested else {})
+                own = {cast("bytes", key).hex(): Spend.of(amounts)}
+                spends = own | {name: Spend.of(each) for name, each in inner.items()}
+                yield CostRow(kind=kind, trial=trial, draw=draw, spends=spends)
+
+    def trial(self, number: int) -> bytes | None:
+        """A recorded trial, or None."""
+        with schema.reading(self.path):
+            sql = "SELECT body FROM trials WHERE number = ?"
+            row = self._db.execute(sql, (number,)).fetchone()
+            return None if row is None else self._packing.unpack(row[0])
 
     def trials(self) -> Iterator[bytes]:
         """Every trial, in order."""

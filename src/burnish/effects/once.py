@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
 from burnish.core.content import Json, canonical
@@ -11,6 +11,7 @@ from burnish.core.errors import NotJournalable, ReplayDiverged, SealedTestRead
 from burnish.core.money import NOTHING, Spend
 from burnish.effects.journal import Journal, Stored
 from burnish.effects.journal_reader import JournalReader
+from burnish.effects.rehearsal import Rehearsal
 from burnish.effects.schema import reading
 from burnish.system import Redactor
 
@@ -48,6 +49,10 @@ class JournaledEffects:
         """Effects on behalf of one trial; `sealed` ones may follow the look at the test."""
         return JournalScope(self, trial=trial, sealed=sealed)
 
+    def rehearsal(self, *, within: Collection[str] | None = None) -> Rehearsal:
+        """Effects that only look up what was paid for, here or in the run this was forked from."""
+        return Rehearsal(self._known, within=within)
+
     def replays(self, trial: int) -> bool:
         """Whether this trial is recorded already, so that nothing in it may be paid."""
         return trial < self.journal.trials_recorded
@@ -76,6 +81,16 @@ class JournaledEffects:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _known(self, key: str) -> Json:
+        stored = self.journal.find(key)
+        if stored is not None:
+            return stored.value
+        earlier = self._cache.find(key) if self._cache else None
+        if earlier is None:
+            return None
+        with reading(self.journal.path):
+            return json.loads(earlier[0])
 
     def _landed(self, key: str, task: "asyncio.Task[Stored]") -> None:
         self._in_flight.pop(key, None)

@@ -1,5 +1,6 @@
 """Making clients: which backend reaches which model, with shared limits and prices."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -7,6 +8,7 @@ from burnish.effects.limits import EndpointLimit, Limits
 from burnish.effects.retries import RetryPolicy
 from burnish.models.calling import RETRIES, ModelClient
 from burnish.models.chat import Backend
+from burnish.models.keys import referred
 from burnish.models.prices import Prices
 from burnish.models.references import ModelRef, ModelSettings
 
@@ -33,9 +35,11 @@ class Models:
         self._retries = retries
         self._given = dict(backends or {})
         self._made: dict[str, Backend] = {}
+        self._keys: set[str] = set()
 
     def client(self, ref: ModelRef, settings: ModelSettings | None = None) -> ModelClient:
         """A client for a model; `settings` fill in what the reference leaves open."""
+        self._keys.update(referred(ref.api_key))
         return ModelClient(
             ref=ref if settings is None else replace(ref, settings=_over(ref.settings, settings)),
             backend=self._backend(ref.provider),
@@ -43,6 +47,11 @@ class Models:
             limits=self._limits,
             retries=self._retries,
         )
+
+    def secrets(self, environ: Mapping[str, str] | None = None) -> list[str]:
+        """The keys that the models were given by name, whatever their variables are called."""
+        env = os.environ if environ is None else environ
+        return sorted(env[name] for name in self._keys if env.get(name, "").strip())
 
     async def close(self) -> None:
         """Let go of connections and memory."""

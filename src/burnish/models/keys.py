@@ -82,7 +82,7 @@ def key_for(ref: ModelRef, environ: Mapping[str, str] | None = None) -> str | No
 
 def missing_key(ref: ModelRef) -> ModelRefused:
     """What to say when a model needs a key and there is none."""
-    named = _REFERENCE.findall(ref.api_key) or variables(ref.provider)
+    named = referred(ref.api_key) or variables(ref.provider)
     if not named:
         remedy = f"give the model an api_key: ${{NAME}}, and set NAME {WHERE}"
     else:
@@ -96,6 +96,11 @@ def require_reference(text: str, where: str) -> str:
         return text.strip()
     remedy = f"put it in {DOTENV} and write ${{NAME}}"
     raise ConfigError([Problem(where=where, message="a key is written out", remedy=remedy)])
+
+
+def referred(text: str) -> list[str]:
+    """The names of the variables that a text refers to."""
+    return _REFERENCE.findall(text)
 
 
 def _referred(ref: ModelRef, environ: Mapping[str, str]) -> str:

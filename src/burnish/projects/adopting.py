@@ -1,4 +1,4 @@
-"""Adopting a run: its best candidate put into the user's own agent files, shown first, undoable."""
+"""Adopting a run: its best candidate put into the user's own files, shown first, undoable."""
 
 import contextlib
 import os
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from burnish.core.content import short_id
 from burnish.core.errors import ConfigError, FileTrouble, Problem, RunLocked
+from burnish.projects.adopting_homes import nobody_writes
 from burnish.projects.adopting_planning import Plan, plan_undo
 from burnish.projects.adopting_record import Adopted
 from burnish.projects.adopting_writing import require_writable, write_together
@@ -31,6 +32,7 @@ def adopting(run: RunRecord, file: Path | None = None) -> Generator[None, None, 
     with (
         FileLock.acquire(run.folder / LOCK, holding=f"the adoption of run {run.header.id}"),
         _alone_with(agent),
+        nobody_writes(run.header),
     ):
         _clean_up(run)
         yield

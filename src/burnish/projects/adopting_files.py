@@ -16,11 +16,11 @@ from burnish.projects.adopting_lines import carried_over, lines_of
 from burnish.system import read_bytes, to_plain
 from burnish.system.yaml_syntax import parse_json, parse_yaml
 from burnish.targets.agent.blocks import AgentBlock
+from burnish.targets.agent.demonstrating import demonstrations_of
 from burnish.targets.agent.editing import EditedAgent, edit
 from burnish.targets.agent.exporting import export_agent
 from burnish.targets.agent.instructions import parse_instructions
 from burnish.targets.agent.loading import LoadedAgent, read_block
-from burnish.targets.agent.target import demonstrations_of
 
 _BOM = "\ufeff"
 T = TypeVar("T")

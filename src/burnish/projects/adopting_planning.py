@@ -1,18 +1,15 @@
 """What an adoption, or its undoing, would change in the user's files; nothing is written here."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from burnish.core.candidates import Change
-from burnish.core.errors import ConfigError, FileTrouble, Problem
+from burnish.core.errors import ConfigError, Problem
 from burnish.core.trials import TrialRow
-from burnish.projects.adopting_files import FileChange, file_changes
-from burnish.projects.adopting_originals import changed_since
+from burnish.projects.adopting_files import FileChange
+from burnish.projects.adopting_homes import Home, home_of
 from burnish.projects.adopting_record import Adopted, Standing
-from burnish.projects.adopting_values import changes_of, chosen_trial, to_put, turned_round
+from burnish.projects.adopting_values import changes_of, chosen_trial, turned_round
 from burnish.reports.reading import RunRecord
-from burnish.targets.agent.loading import LoadedAgent, load_agent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +29,7 @@ def plan_adoption(
 ) -> Plan:
     """What adopting a trial, the best by default, would change; nothing is written.
 
-    The agent's files must be what the run measured. `force` also takes files that were changed
+    The files must be what the run measured. `force` also takes files that were changed
     since, as long as the fields to change still have the values they had in the run.
     """
     row = chosen_trial(run, trial)
@@ -41,10 +38,10 @@ def plan_adoption(
         return Plan(run=run, nothing=_no_better(run, row))
     if told := _adopted_already(run, row):
         return Plan(run=run, row=row, nothing=told)
-    agent = _agent_of(run, file)
+    home = home_of(run, file)
     if not force:
-        _require_measured(run, agent)
-    files = _put(agent, changes)
+        _require_measured(run, home)
+    files = home.put(changes)
     told = "" if files else "the files have these values already"
     return Plan(run=run, row=row, files=files, nothing=told)
 
@@ -64,7 +61,7 @@ def plan_undo(run: RunRecord, *, file: Path | None = None, force: bool = False) 
     if record.standing is not Standing.CHANGED:
         files = record.put_back()
     elif force and row is not None:
-        files = _put(_agent_of(run, file), turned_round(changes_of(run, row)))
+        files = home_of(run, file).put(turned_round(changes_of(run, row)))
     else:
         raise _edited_since(record)
     told = "" if files else "the files are as they were before the adoption"
@@ -90,31 +87,17 @@ def _adopted_already(run: RunRecord, row: TrialRow) -> str:
     raise ConfigError([Problem(message=message, remedy=remedy)])
 
 
-def _agent_of(run: RunRecord, file: Path | None) -> LoadedAgent:
-    path = file or Path(run.header.project.file)
-    if not path.exists():
-        raise FileTrouble(
-            f"run {run.header.id} was started from {path}, which is gone",
-            remedy="put the file back, or say where it is now with --file FILE",
-        )
-    return load_agent(path)
-
-
-def _require_measured(run: RunRecord, agent: LoadedAgent) -> None:
-    changed = changed_since(run.header, agent)
+def _require_measured(run: RunRecord, home: Home) -> None:
+    changed = home.changed_since(run.header)
     if changed:
         raise ConfigError(
             [
-                Problem(where=str(agent.folder), message=f"{name} is not what the run measured")
+                Problem(where=home.place, message=f"{name} is not what the run measured")
                 for name in changed
             ],
             remedy="put it back as it was, or run again on what you have now; --force changes only "
             "fields that still have the value they had in the run, and keeps your edits",
         )
-
-
-def _put(agent: LoadedAgent, changes: Sequence[Change]) -> tuple[FileChange, ...]:
-    return file_changes(agent, to_put(agent, changes))
 
 
 def _edited_since(record: Adopted) -> ConfigError:

@@ -1,6 +1,6 @@
 """What an adoption changes: the values of a trial that differ from where its run started."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from burnish.core.candidates import Change, diff
@@ -11,9 +11,9 @@ from burnish.reports.reading import RunRecord
 from burnish.reports.words import shorten
 from burnish.runs.standing import BASELINE
 from burnish.system.secret_shapes import MARKER
+from burnish.targets.agent.demonstrating import demonstrations_of
 from burnish.targets.agent.loading import LoadedAgent
 from burnish.targets.agent.surface_paths import DEMONSTRATIONS, is_instructions, value_at
-from burnish.targets.agent.target import demonstrations_of
 
 _SHOWN = 60
 
@@ -41,7 +41,7 @@ def turned_round(changes: Sequence[Change]) -> tuple[Change, ...]:
     return tuple(Change(surface=c.surface, before=c.after, after=c.before) for c in changes)
 
 
-def to_put(agent: LoadedAgent, changes: Sequence[Change]) -> Mapping[str, Value]:
+def to_put(changes: Sequence[Change], value_now: Callable[[str], Value]) -> Mapping[str, Value]:
     """The values that are not there yet; refused where a field has a third value by now."""
     values: dict[str, Value] = {}
     problems: list[Problem] = []
@@ -49,7 +49,7 @@ def to_put(agent: LoadedAgent, changes: Sequence[Change]) -> Mapping[str, Value]
         if change.before is None or change.after is None:
             continue
         try:
-            now = value_now(agent, change.surface)
+            now = value_now(change.surface)
         except ConfigError as error:
             problems += error.problems
             continue

@@ -124,13 +124,11 @@ class CommandBlock(CalledBlock):
         )
 
 
-class CalledAgentFile(ProjectFile):
-    """What every project file of an agent that is called may say."""
+class CalledFile(ProjectFile):
+    """What every project file about an agent that is called may say."""
 
     name: str = ""
     """What the agent is called; empty takes the name of the file."""
-    cases: Text | None = None
-    """A file of cases, in any format, from the folder of the file."""
     metrics: list[AgentMetric] = Field(default_factory=list[AgentMetric])
     metrics_file: Text | None = None
     """Metrics from a file, instead of `metrics`."""
@@ -150,6 +148,13 @@ class CalledAgentFile(ProjectFile):
             retry=RetryPolicy(**self.retry.model_dump()),
             infrastructure_errors=self.infrastructure_errors,
         )
+
+
+class CalledAgentFile(CalledFile):
+    """An agent that is called, to be measured."""
+
+    cases: Text | None = None
+    """A file of cases, in any format, from the folder of the file."""
 
 
 class PythonAgentFile(CalledAgentFile):

@@ -1,30 +1,31 @@
 """Agent files as projects of `burnish optimize`: from `evaluations.optimizer` to a Setup."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from burnish.core.errors import ConfigError, Problem
+from burnish.effects.budget import Budget
 from burnish.models.factory import Models
 from burnish.projects.adopting_originals import FILES, measured_files
 from burnish.projects.agent_exports import named_exports
 from burnish.projects.loading import AGENT, Given, LoadedProject, loaded_from
 from burnish.projects.optimizer_block import AT, OptimizerBlock, read_optimizer
-from burnish.projects.optimizer_exports import AfterBaseline, BestOnly
+from burnish.projects.optimizer_exports import as_flagged
 from burnish.projects.optimizer_findings import Findings
 from burnish.projects.optimizer_parts import Parts, parts_of
 from burnish.projects.optimizer_plan import TuningPlan, plan_of
 from burnish.projects.optimizer_starter import starter
 from burnish.projects.overrides import Overrides
+from burnish.projects.prompts.bounds import too_small
+from burnish.projects.reflective_block import ending
 from burnish.projects.settings import DEFAULT_CONCURRENCY
 from burnish.runs.header import Project
 from burnish.runs.setup import Setup
+from burnish.runs.strategy import Strategy
 from burnish.strategies.coordinate.settings import CoordinateSettings
 from burnish.strategies.coordinate.strategy import Coordinate
+from burnish.strategies.reflective.strategy import Reflective
 from burnish.targets.agent.loading import LoadedAgent, load_agent
-
-BASELINE_ONLY = "baseline_only"
-"""Why a run stops that was to measure its baseline only."""
 
 
 def load(given: Given) -> Setup:
@@ -49,6 +50,7 @@ def tuning_of(given: Given, models: Models) -> Setup:
     agent, plan = _read(given, models)
     findings = Findings(tree=given.tree)
     parts = parts_of(agent, plan, models, findings)
+    budget = _budget(plan, parts, findings)
     findings.settle()
     assert parts.target is not None
     setup = Setup(
@@ -58,7 +60,7 @@ def tuning_of(given: Given, models: Models) -> Setup:
         dataset=parts.dataset,
         strategy=_strategy(plan, parts),
         seed=plan.seed,
-        budget=plan.budget,
+        budget=budget,
         concurrency=_concurrency(agent, given),
         test_repeats=plan.repeats,
         exporter=named_exports(agent),
@@ -66,7 +68,7 @@ def tuning_of(given: Given, models: Models) -> Setup:
         notes=(*findings.notes, *parts.target.notes),
         resources=(parts.target, models),
     )
-    return _as_flagged(setup, given.flags)
+    return as_flagged(setup, given.flags)
 
 
 def _read(given: Given, models: Models) -> tuple[LoadedAgent, TuningPlan]:
@@ -100,7 +102,30 @@ def _no_block(agent: LoadedAgent, models: Models) -> ConfigError:
     return ConfigError([problem], remedy=f"\n{starter(agent, models)}")
 
 
-def _strategy(plan: TuningPlan, parts: Parts) -> Coordinate:
+def _budget(plan: TuningPlan, parts: Parts, findings: Findings) -> Budget:
+    """The limits; a reflective search needs one, and enough to finish a round."""
+    if not plan.reflects:
+        return plan.budget
+    budget, notes = ending(plan.budget)
+    findings.notes += notes
+    settings = plan.block.reflective.settings(repeats=plan.repeats)
+    small = too_small(budget, parts.dataset, settings, test_repeats=plan.repeats)
+    if small is not None and not plan.flags.baseline_only:
+        at = ("budget", "global", "max_metric_calls")
+        flag = plan.place("max_metric_calls")
+        findings.wrong(at, small.message, small.remedy, flag=flag)
+    return budget
+
+
+def _strategy(plan: TuningPlan, parts: Parts) -> Strategy:
+    if parts.reflector is not None:
+        texts = tuple(surface.id for surface in parts.axes.texts)
+        settings = plan.block.reflective.settings(repeats=plan.repeats, fields=texts)
+        return Reflective(reflector=parts.reflector, settings=settings)
+    return _coordinate(plan, parts)
+
+
+def _coordinate(plan: TuningPlan, parts: Parts) -> Coordinate:
     axes, writers, block = parts.axes, parts.writers, plan.block
     settings = CoordinateSettings(
         numbers=tuple(surface.id for surface in axes.numbers),
@@ -120,22 +145,6 @@ def _strategy(plan: TuningPlan, parts: Parts) -> Coordinate:
     if writers is None:
         return Coordinate(settings=settings)
     return Coordinate(settings=settings, critic=writers.critic, applier=writers.applier)
-
-
-def _as_flagged(setup: Setup, flags: Overrides) -> Setup:
-    """The setup of a run that keeps the best only, or that stops after its baseline."""
-    exporter = setup.exporter
-    assert exporter is not None
-    if flags.baseline_only:
-        after = AfterBaseline(exporter)
-        # A look at the baseline must leave the sealed test sealed.
-        unsealed = replace(setup.dataset, test=())
-        stops = {BASELINE_ONLY: after.reached}
-        return replace(setup, exporter=after, dataset=unsealed, stop_callbacks=stops)
-    if flags.keep_best_only:
-        best = BestOnly(exporter)
-        return replace(setup, exporter=best, resources=(*setup.resources, best))
-    return setup
 
 
 def _concurrency(agent: LoadedAgent, given: Given) -> int:

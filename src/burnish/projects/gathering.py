@@ -32,6 +32,16 @@ class Gathering:
             self.problems.append(self._placed(told, at))
         return otherwise
 
+    def as_told(self, make: Callable[[], T], otherwise: T, *, where: str = "") -> T:
+        """The same for what says by itself where it stands; `where` is for what does not."""
+        try:
+            return make()
+        except ConfigError as error:
+            self.problems += error.problems
+        except BurnishError as error:
+            self.problems.append(Problem(where=where, message=error.message, remedy=error.remedy))
+        return otherwise
+
     def made(self, at: str, block: BaseModel, make: Callable[[], T]) -> T | None:
         """What a block makes; its problems may say which of its settings they are about."""
         try:

@@ -5,12 +5,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from burnish.reports.report import write_report
+from burnish.reports.round_files import RoundFiles
+from burnish.reports.task_results import TaskLog, TaskResults
 from burnish.runs.driving import Ending, drive
 from burnish.runs.events import Listener
 from burnish.runs.header import NAME as HEADER
 from burnish.runs.opening import resume, start
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
+from burnish.strategies.reflective.strategy import Reflective
+from burnish.targets.artifacts.target import ArtifactsTarget
+from burnish.targets.prompts.target import PromptsTarget
 
 
 def launch(open_run: Callable[[], Run], listeners: Sequence[Listener] = ()) -> Ending:
@@ -34,10 +39,33 @@ def optimize(setup: Setup, folder: Path, *, listeners: Sequence[Listener] = ()) 
 
 async def _launch(open_run: Callable[[], Run], listeners: Sequence[Listener]) -> Ending:
     run = open_run()
-    for listener in listeners:
+    written = (_round_files(run), _task_results(run))
+    files = [each for each in written if each is not None]
+    for listener in (*listeners, *files):
         run.listen(listener)
     try:
         return await drive(run)
     finally:
-        await run.close()
-        write_report(run.directory.folder)
+        try:
+            await run.close()
+        finally:
+            write_report(run.directory.folder)
+            for each in files:
+                each.finish()
+
+
+def _task_results(run: Run) -> TaskResults | None:
+    """What writes the files of seed 002, where the run is over a task."""
+    log = TaskLog.of(run.directory.header.project.config)
+    if log is None or not isinstance(run.target, ArtifactsTarget):
+        return None
+    return TaskResults(run.directory.folder, log, run.target.files_of)
+
+
+def _round_files(run: Run) -> RoundFiles | None:
+    """What writes the files of seed 001, where its kind of search goes on."""
+    if not isinstance(run.target, PromptsTarget) or run.setup.strategy.name != Reflective.name:
+        return None
+    texts = {name: str(text) for name, text in run.target.baseline.values.items()}
+    redactor = run.directory.redactor
+    return RoundFiles(run.directory.folder, baseline=texts, redactor=redactor)

@@ -7,7 +7,7 @@ which kind it is; an agent file does not, and is known by its keys.
 
 import difflib
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -17,7 +17,14 @@ from pydantic import BaseModel
 
 from burnish.core.errors import ConfigError, Problem, ResumeRefused
 from burnish.models.keys import load_dotenv
-from burnish.projects.overrides import AgentOverrides, Overrides, flag_of
+from burnish.projects.overrides import (
+    AGENT_FOLDER,
+    AgentOverrides,
+    Overrides,
+    PromptOverrides,
+    TaskOverrides,
+    flag_of,
+)
 from burnish.runs.header import NAME as HEADER
 from burnish.runs.header import Header, Project
 from burnish.runs.opening import RESULTS
@@ -27,6 +34,30 @@ from burnish.system import YamlTree, read_tree, validate_config
 GROUP = "burnish.projects"
 AGENT = "agent"
 """The kind of agent files."""
+OPTIMIZER = "optimizer"
+"""The kind of optimizer.json."""
+PROMPTS = "prompts"
+"""The kind of files about the prompts of an agent, and of flags without a file."""
+TASK = "task"
+"""The kind of task files."""
+
+_NUMERIC = {"numeric_max_trials", "numeric_patience"}
+_COORDINATE = {"accept_sigma", "max_cycles", "textual_max_trials", "textual_patience"}
+_TOLD: Mapping[str, Set[str]] = {
+    AGENT: {*AgentOverrides.model_fields},
+    PROMPTS: {*AgentOverrides.model_fields, *PromptOverrides.model_fields} - _NUMERIC,
+    OPTIMIZER: {*AgentOverrides.model_fields, *PromptOverrides.model_fields}
+    - {*_NUMERIC, *_COORDINATE, "critic", "applier", "metric_file"},
+    TASK: {
+        *TaskOverrides.model_fields,
+        *_NUMERIC,
+        *("accept_sigma", "baseline_only", "keep_best_only", "max_cycles", "repeats", "strategy"),
+    },
+}
+"""By kind, what a command may say beside limits."""
+
+
+_COMMAND_LINE = YamlTree(path=Path("the command line"), data={"kind": PROMPTS}, text="")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,15 +69,25 @@ class Given:
     flags: Overrides
     environment: Overrides
 
+    @property
+    def folder(self) -> Path:
+        """Where the file lies."""
+        path = self.path.resolve()
+        return path if path.is_dir() else path.parent
+
     @classmethod
     def read(
         cls, path: Path, flags: Overrides, *, environ: Mapping[str, str] | None = None
     ) -> "Given":
-        """A project file as it stands, with flags and the environment."""
-        load_dotenv(path.resolve().parent, os.environ)
+        """A project file as it stands, with flags and the environment.
+
+        A folder stands for flags that say everything; what they name is found from there.
+        """
+        flags_alone = path.is_dir()
+        load_dotenv(path.resolve() if flags_alone else path.resolve().parent, os.environ)
         return cls(
             path=path,
-            tree=read_tree(path),
+            tree=_COMMAND_LINE if flags_alone else read_tree(path),
             flags=flags,
             environment=Overrides.from_environment(os.environ if environ is None else environ),
         )
@@ -71,8 +112,7 @@ def load_project(
     given = Given.read(path, flags, environ=environ)
     loaders = _loaders()
     kind = _kind(given.tree, path, loaders)
-    if kind != AGENT:
-        _refuse_of_agents(flags)
+    _refuse_misplaced(flags, kind)
     loader: Loader = loaders[kind].load()
     return loaded_from(given, kind, loader(given))
 
@@ -82,7 +122,7 @@ def loaded_from(given: Given, kind: str, setup: Setup) -> LoadedProject:
     path = given.path.resolve()
     config = {**setup.project.config, "overrides": given.flags.to_json()}
     project = Project(kind=kind, file=str(path), config=config)
-    return LoadedProject(setup=replace(setup, project=project), root=path.parent / RESULTS)
+    return LoadedProject(setup=replace(setup, project=project), root=given.folder / RESULTS)
 
 
 def reload_project(folder: Path, flags: Overrides) -> LoadedProject:
@@ -121,26 +161,46 @@ def is_agent_file(tree: YamlTree) -> bool:
     return "kind" not in keys and ("model" in keys or "instructions" in keys)
 
 
+def is_optimizer_file(tree: YamlTree) -> bool:
+    """Whether the keys are those of an optimizer.json."""
+    keys = tree.data if isinstance(tree.data, dict) else {}
+    return "kind" not in keys and "evaluate" in keys and "optimize" in keys
+
+
+def is_task_file(tree: YamlTree) -> bool:
+    """Whether the keys are those of a task file."""
+    keys = tree.data if isinstance(tree.data, dict) else {}
+    return "kind" not in keys and "artifacts" in keys and ("runner" in keys or "scorer" in keys)
+
+
 class _Kinded(BaseModel):
     """As much of a project file as says what the rest is."""
 
     kind: str
 
 
-def _refuse_of_agents(flags: Overrides) -> None:
-    said = [name for name in AgentOverrides.model_fields if getattr(flags, name) is not None]
-    if said:
-        message = "only the search over an agent file can be told this"
-        raise ConfigError([Problem(where=flag_of(name), message=message) for name in said])
+def _refuse_misplaced(flags: Overrides, kind: str) -> None:
+    blocks = (AgentOverrides, PromptOverrides, TaskOverrides)
+    special = [name for block in blocks for name in block.model_fields]
+    said = [name for name in special if getattr(flags, name) is not None and name != AGENT_FOLDER]
+    wrong = [name for name in said if name not in _TOLD.get(kind, ())]
+    if wrong:
+        message = f"a project of kind '{kind}' cannot be told this"
+        raise ConfigError([Problem(where=flag_of(name), message=message) for name in wrong])
 
 
 def _kind(tree: YamlTree, path: Path, kinds: Collection[str]) -> str:
     if is_agent_file(tree):
         return AGENT
-    known = [kind for kind in kinds if kind != AGENT]
+    if is_optimizer_file(tree):
+        return OPTIMIZER
+    if is_task_file(tree):
+        return TASK
+    known = [kind for kind in kinds if kind not in (AGENT, OPTIMIZER, TASK)]
     remedy = (
         f"a project file says what it is, such as `kind: toy`; known kinds: {_listed(known)}; "
-        "an agent file is known by its model and instructions"
+        "an agent file is known by its model and instructions, an optimizer.json by evaluate and "
+        "optimize, a task file by artifacts and scorer"
     )
     try:
         kind = validate_config(tree.data, _Kinded, source=path.name, tree=tree).kind

@@ -17,10 +17,10 @@ from burnish.projects.optimizer_block import AxesBlock, TextAxis
 from burnish.projects.optimizer_fields import refusal, tool_at
 from burnish.projects.optimizer_findings import Findings
 from burnish.projects.optimizer_ranges import NumericSurface, probes, surface_of
+from burnish.targets.agent.demonstrating import demonstrations_of
 from burnish.targets.agent.editing import edit
 from burnish.targets.agent.loading import LoadedAgent
 from burnish.targets.agent.surface_paths import DEMONSTRATIONS, is_instructions, value_at
-from burnish.targets.agent.target import demonstrations_of
 
 _NEUTRAL = {"top_p": "1.0", "min_score": "0.0", "min_similarity_score": "0.0"}
 """The value that changes nothing, for fields that a file may leave out."""

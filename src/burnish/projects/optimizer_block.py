@@ -12,6 +12,7 @@ from burnish.core.objectives import Constraint, Objective, Operator, Penalties
 from burnish.core.surfaces import Scalar
 from burnish.models.provider_block import ProviderBlock
 from burnish.projects.limits import AtLeastOne, Limits, Settings, Share
+from burnish.projects.reflective_block import ReflectiveBlock
 from burnish.system import YamlTree, validate_config
 from burnish.targets.agent.variables import expanded
 
@@ -126,6 +127,10 @@ class OptimizerBlock(Settings):
     """Who diagnoses; the agent's own model unless it is a local one."""
     applier: ProviderBlock | None = None
     """Who edits; the critic's model unless named."""
+    reflector: ProviderBlock | None = None
+    """Who rewrites texts in a reflective search; the critic's model unless named."""
+    reflective: ReflectiveBlock = Field(default_factory=ReflectiveBlock)
+    """The settings of a reflective search."""
     strategy: Named | None = None
     seed: int | None = None
 

@@ -11,10 +11,10 @@ from burnish.evaluation.turn_metric import TurnMetric
 from burnish.projects.optimizer_axes import Axes
 from burnish.projects.optimizer_fields import NOISY
 from burnish.projects.optimizer_findings import Findings
-from burnish.projects.optimizer_plan import COORDINATE, TuningPlan
+from burnish.projects.optimizer_plan import COORDINATE, REFLECTIVE, TuningPlan
 from burnish.strategies.coordinate.tpe import WARM_UP, warm_up
 
-STRATEGIES = (COORDINATE,)
+STRATEGIES = (COORDINATE, REFLECTIVE)
 """The strategies that can tune an agent file."""
 _NUMBERS = ("loss", "pass_rate", "cost_usd", "latency_sec", "failed_cases")
 """What a constraint may speak of beside metrics."""
@@ -24,6 +24,9 @@ def check_settings(plan: TuningPlan, axes: Axes, findings: Findings) -> None:
     """What can be said of the settings without looking at the agent."""
     _strategy(plan, findings)
     _written_twice(plan, findings)
+    if plan.reflects:
+        check_reflection(plan, axes, findings)
+        return
     _repeats(plan, axes, findings)
     _warm_up(plan, axes, findings)
     if (axes.numbers or axes.demonstrations) and find_spec("optuna") is None:
@@ -33,6 +36,18 @@ def check_settings(plan: TuningPlan, axes: Axes, findings: Findings) -> None:
         findings.note(
             "min_delta has no effect: the bar is the noise that was measured (accept_sigma)"
         )
+
+
+def check_reflection(plan: TuningPlan, axes: Axes, findings: Findings) -> None:
+    """What a reflective search needs, and what it leaves alone."""
+    if not axes.texts and not findings.problems:
+        told = "reflection rewrites texts, and no textual axis is given"
+        findings.wrong(("axes", "textual"), told, "add one, or take the strategy 'coordinate'")
+    if not plan.holdout:
+        told = "a reflective search decides on holdout, which may not be skipped"
+        findings.wrong(("holdout_eval_policy",), told, "remove it")
+    if axes.numbers or axes.demonstrations:
+        findings.note("reflection rewrites texts only: the other axes are left as they are")
 
 
 def check_metrics(

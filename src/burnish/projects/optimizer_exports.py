@@ -1,9 +1,16 @@
 """Exporting with something besides: keeping the best only, stopping after the baseline."""
 
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from burnish.core.candidates import Candidate
-from burnish.runs.exporting import Exported, Exporter
+from burnish.projects.overrides import Overrides
+from burnish.runs.exporting import Exported, Exporter, in_folders
+from burnish.runs.setup import Setup
+
+BASELINE_ONLY = "baseline_only"
+"""Why a run stops that was to measure its baseline only."""
 
 
 class BestOnly:
@@ -29,6 +36,9 @@ class BestOnly:
         """Remove what is not the best."""
         for path in self._written - self._best:
             path.unlink(missing_ok=True)
+            if path.parent.name.startswith("iter-"):
+                with suppress(OSError):  # another file of the candidate is still there
+                    path.parent.rmdir()
 
 
 class AfterBaseline:
@@ -46,3 +56,18 @@ class AfterBaseline:
     def reached(self) -> bool:
         """Whether the baseline has been measured, so that the run may stop."""
         return self._exported
+
+
+def as_flagged(setup: Setup, flags: Overrides) -> Setup:
+    """The setup of a run that keeps the best only, or that stops after its baseline."""
+    exporter = setup.exporter or in_folders(setup.target)
+    if flags.baseline_only:
+        after = AfterBaseline(exporter)
+        # A look at the baseline must leave the sealed test sealed.
+        unsealed = replace(setup.dataset, test=())
+        stops = {BASELINE_ONLY: after.reached}
+        return replace(setup, exporter=after, dataset=unsealed, stop_callbacks=stops)
+    if flags.keep_best_only:
+        best = BestOnly(exporter)
+        return replace(setup, exporter=best, resources=(*setup.resources, best))
+    return setup

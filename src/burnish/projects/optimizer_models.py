@@ -1,16 +1,17 @@
 """The models of a search: whether each can be asked, and whether its price is known."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from burnish.core.cases import Case
 from burnish.core.errors import ConfigError
 from burnish.core.protocols import Metric
 from burnish.models.calling import ModelClient
 from burnish.models.factory import Models
+from burnish.models.roles import ModelRole
 from burnish.models.troubles import ModelRefused
 from burnish.projects.optimizer_findings import Findings
 from burnish.projects.optimizer_ranges import NumericSurface, probes
-from burnish.projects.optimizer_roles import Writers
 from burnish.targets.agent.editing import edit
 from burnish.targets.agent.target import AgentTarget, client_for
 
@@ -41,9 +42,9 @@ def unpriced_models(
     numbers: Sequence[NumericSurface],
     models: Models,
     measured: tuple[Sequence[Metric], Sequence[Case]],
-    writers: Writers | None,
+    roles: Sequence[ModelRole[Any, Any]],
 ) -> dict[str, str]:
-    """Who has no known price, by its job: the agent, a metric's judge, the critic, the applier."""
+    """Who has no known price, by its job: the agent, a metric's judge, whoever writes texts."""
     metrics, cases = measured
     variants = [c for surface in numbers for _, c in _variants(target, surface, models)]
     found: dict[str, str] = {}
@@ -53,7 +54,7 @@ def unpriced_models(
     for metric in metrics:
         if any(metric.estimate(case).unpriced for case in cases):
             found[f"the judge of {metric.name}"] = "its model"
-    for role in (writers.critic, writers.applier) if writers else ():
+    for role in roles:
         if not role.priced:
             found[f"the {role.name}"] = role.client.ref.label
     return found

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.protocols import Metric
 from burnish.models.factory import Models
+from burnish.models.roles import ModelRole
 from burnish.projects.agent_files import agent_metrics, user_of
 from burnish.projects.evaluating import Wanted
 from burnish.projects.optimizer_axes import Axes, axes_of
@@ -14,7 +15,8 @@ from burnish.projects.optimizer_checks import check_metrics, check_prices, check
 from burnish.projects.optimizer_findings import Findings
 from burnish.projects.optimizer_models import check_models, unpriced_models
 from burnish.projects.optimizer_plan import TuningPlan
-from burnish.projects.optimizer_roles import Writers, writers_of
+from burnish.projects.optimizer_roles import Writers, reflector_for, writers_of
+from burnish.strategies.reflective.wording import Reflection, ReflectRequest
 from burnish.targets.agent.loading import LoadedAgent
 from burnish.targets.agent.target import AgentTarget
 
@@ -28,6 +30,7 @@ class Parts:
     metrics: tuple[Metric, ...]
     target: AgentTarget | None
     writers: Writers | None
+    reflector: ModelRole[ReflectRequest, Reflection] | None = None
 
 
 def parts_of(agent: LoadedAgent, plan: TuningPlan, models: Models, findings: Findings) -> Parts:
@@ -39,16 +42,29 @@ def parts_of(agent: LoadedAgent, plan: TuningPlan, models: Models, findings: Fin
     metrics = _metrics(agent, cases, models, findings)
     if metrics:
         check_metrics(plan, metrics, dataset, findings)
-    writers = writers_of(agent, plan, models, findings) if axes.texts else None
-    _something_left(axes, writers, findings)
-    axes = axes if writers else replace(axes, texts=())
+    writers, reflector = None, None
+    if plan.reflects:
+        reflector = reflector_for(agent, plan, models, findings)
+        axes = replace(axes, numbers=(), demonstrations=None)
+    else:
+        writers = writers_of(agent, plan, models, findings) if axes.texts else None
+        _something_left(axes, writers, findings)
+        axes = axes if writers else replace(axes, texts=())
     target = _target(agent, axes, cases, models, findings)
     if target is not None:
         check_models(target, axes.numbers, models, findings)
-        unpriced = unpriced_models(target, axes.numbers, models, (metrics, cases), writers)
+        roles = [writers.critic, writers.applier] if writers else [reflector] if reflector else []
+        unpriced = unpriced_models(target, axes.numbers, models, (metrics, cases), roles)
         check_prices(plan, unpriced, findings)
     _require_examples(axes, dataset, findings)
-    return Parts(axes=axes, dataset=dataset, metrics=metrics, target=target, writers=writers)
+    return Parts(
+        axes=axes,
+        dataset=dataset,
+        metrics=metrics,
+        target=target,
+        writers=writers,
+        reflector=reflector,
+    )
 
 
 def _metrics(

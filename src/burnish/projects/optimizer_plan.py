@@ -11,7 +11,7 @@ from burnish.projects.overrides import Overrides
 from burnish.projects.settings import DEFAULT_SEED, BudgetSettings
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
 
-COORDINATE = "coordinate"
+COORDINATE, REFLECTIVE = "coordinate", "reflective"
 _USUAL = CoordinateSettings()
 
 
@@ -33,8 +33,14 @@ class TuningPlan:
     critic: ModelRef | None
     """None where nobody is named."""
     applier: ModelRef | None
+    reflector: ModelRef | None
     sealed: Path | None
     """The sealed cases, if any."""
+
+    @property
+    def reflects(self) -> bool:
+        """Whether texts are rewritten by reflection, and nothing else is tuned."""
+        return self.strategy == REFLECTIVE
 
     @property
     def holdout(self) -> bool:
@@ -53,11 +59,13 @@ def plan_of(block: OptimizerBlock, given: Given) -> TuningPlan:
     sealed = flags.choose(
         "sealed_cases", _beside(given.path, block.sealed_cases_file), environment, None
     )
+    strategy = flags.choose("strategy", block.strategy, environment, COORDINATE)
+    usual = 1 if strategy == REFLECTIVE else _USUAL.repeats
     return TuningPlan(
         block=block,
         flags=flags,
-        strategy=flags.choose("strategy", block.strategy, environment, COORDINATE),
-        repeats=flags.choose("repeats", block.repeats, environment, _USUAL.repeats),
+        strategy=strategy,
+        repeats=flags.choose("repeats", block.repeats, environment, usual),
         accept_sigma=flags.choose(
             "accept_sigma", block.accept_sigma, environment, _USUAL.accept_sigma
         ),
@@ -69,6 +77,7 @@ def plan_of(block: OptimizerBlock, given: Given) -> TuningPlan:
         seed=flags.choose("seed", block.seed, environment, DEFAULT_SEED),
         critic=_model(block, given, "critic"),
         applier=_model(block, given, "applier"),
+        reflector=_model(block, given, "reflector"),
         sealed=None if sealed is None else Path(sealed),
     )
 

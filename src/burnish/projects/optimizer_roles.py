@@ -1,4 +1,4 @@
-"""Who diagnoses and who edits texts in a search over an agent file."""
+"""Who diagnoses, edits or rewrites texts in a search over an agent file."""
 
 from dataclasses import dataclass
 
@@ -20,6 +20,7 @@ from burnish.strategies.coordinate.wording import (
     applier,
     critic,
 )
+from burnish.strategies.reflective.wording import ROLE, Reflection, ReflectRequest, reflector
 from burnish.targets.agent.loading import LoadedAgent
 
 TOO_SMALL = (
@@ -54,6 +55,19 @@ def writers_of(
     return Writers(critic=critic(*diagnosing), applier=applier(*editing))
 
 
+def reflector_for(
+    agent: LoadedAgent, plan: TuningPlan, models: Models, findings: Findings
+) -> ModelRole[ReflectRequest, Reflection] | None:
+    """Who rewrites texts: whoever is named, the critic's model, or the agent's own."""
+    named = plan.reflector or plan.critic
+    if named is None and agent.block.model.provider == "local":
+        told = "the agent's own model is a local one, and rewriting texts takes a stronger one"
+        findings.wrong((ROLE,), told, "name one, or say --reflector PROVIDER:NAME")
+        return None
+    made = _Making(agent, models, findings).client(ROLE, named or agent_judge(agent))
+    return None if made is None else reflector(*made)
+
+
 @dataclass(frozen=True)
 class _Making:
     agent: LoadedAgent
@@ -66,16 +80,17 @@ class _Making:
 
         def made() -> tuple[ModelClient, RolePrompt]:
             prompt = in_force(role, self.agent.folder)
-            return self._reached(ref, prompt), prompt
+            return reached(self.models, ref, prompt), prompt
 
         return self.findings.of(at, made, None)
 
-    def _reached(self, ref: ModelRef, prompt: RolePrompt) -> ModelClient:
-        """The temperature of the prompt gives way where a model takes none."""
-        client = self.models.client(ref, prompt.settings)
-        try:
-            client.check()
-        except ModelRefused:
-            client = self.models.client(ref)
-            client.check()
-        return client
+
+def reached(models: Models, ref: ModelRef, prompt: RolePrompt) -> ModelClient:
+    """A role's model, seen to be within reach; its prompt's temperature gives way if need be."""
+    client = models.client(ref, prompt.settings)
+    try:
+        client.check()
+    except ModelRefused:
+        client = models.client(ref)
+        client.check()
+    return client

@@ -4,20 +4,12 @@ import os
 from pathlib import Path
 
 from burnish.core.cases import Case, Dataset
-from burnish.core.errors import ConfigError, PriceUnknown
 from burnish.core.objectives import Objective
 from burnish.core.protocols import Metric
-from burnish.evaluation.configs.layering import make_agent_metrics
-from burnish.evaluation.configs.making import MetricMaking
-from burnish.evaluation.configs.reading import MetricsRead, read_metric_file
 from burnish.evaluation.datasets.formats import read_cases
-from burnish.evaluation.simulation import ROLE as USER_SIMULATOR
-from burnish.evaluation.simulation import user_simulator
 from burnish.models.factory import Models
-from burnish.models.prompts import in_force
-from burnish.models.references import ModelRef
-from burnish.projects.agent_blocks import KINDS, AnyAgentFile, PythonAgentFile, User
-from burnish.projects.black_box import trajectory_problems
+from burnish.projects.agent_blocks import KINDS, AnyAgentFile, PythonAgentFile
+from burnish.projects.called_parts import CalledParts, price_notes
 from burnish.projects.evaluating import RESULTS, Measurement, Wanted
 from burnish.projects.gathering import Gathering
 from burnish.projects.overrides import Overrides
@@ -28,7 +20,6 @@ from burnish.strategies.measure import Measure
 from burnish.system import YamlTree, validate_config
 from burnish.targets.calling import CallingTarget
 from burnish.targets.calling.notes import notes_for
-from burnish.targets.calling.target import no_player
 
 
 def prepare_other_agent(
@@ -54,16 +45,20 @@ class _Preparing:
         self.folder = path.resolve().parent
         self.file = file
         self.wanted = wanted
-        self.models = models or file.models.models()
         self.wrong = Gathering(tree=tree)
+        self.parts = CalledParts(file, self.folder, models, self.wrong)
 
     def measurement(self) -> Measurement:
         cases = self._cases()
-        user = self._user(cases)
+        user = self.parts.user(cases)
         block = self.file.target
         target = self.wrong.made("target", block, lambda: block.made(self.folder, user))
-        read = self._read_metrics()
-        metrics = self._metrics(read, cases)
+        read = self.parts.read_metrics(
+            self.wanted.metric_file,
+            names=tuple(self.wanted.metrics),
+            replies_only=not isinstance(self.file, PythonAgentFile),
+        )
+        metrics = self.parts.metrics(read, cases, judge=self.wanted.judge)
         self.wrong.settle()
         assert target is not None
         measure = Measure(repeats=self.wanted.repeats or self.file.repeats)
@@ -94,8 +89,8 @@ class _Preparing:
             concurrency=flags.choose("concurrency", file.concurrency, weak, DEFAULT_CONCURRENCY),
             case_policy=file.case_policy(),
             project=Project(kind=file.kind, file=str(self.path.resolve())),
-            notes=(*notes_for(target, cases), *_price_notes(target), *notes),
-            resources=(self.models,),
+            notes=(*notes_for(target, cases), *price_notes(target), *notes),
+            resources=(self.parts.models,),
         )
 
     def _cases(self) -> tuple[Case, ...]:
@@ -109,67 +104,3 @@ class _Preparing:
         if not cases and not self.wrong.problems:
             self.wrong.add(("cases",), f"there is no case in {path.name}")
         return cases
-
-    def _user(self, cases: tuple[Case, ...]) -> User | None:
-        scenarios = [case for case in cases if case.scenario is not None and case.recorded is None]
-        block = self.file.user_simulator
-        if block is None:
-            self.wrong.problems += [no_player(case) for case in scenarios[:1]]
-            return None
-        if not scenarios:
-            return None
-        return self.wrong.of(("user_simulator",), lambda: self._player(block.reference()), None)
-
-    def _player(self, ref: ModelRef) -> User:
-        prompt = in_force(USER_SIMULATOR, self.folder)
-        client = self.models.client(ref, prompt.settings)
-        client.check()
-        if self.file.budget.max_usd is not None and not client.priced:
-            raise PriceUnknown(f"max_usd is set, but the price of {ref.label} is not known")
-        return user_simulator(client, prompt)
-
-    def _read_metrics(self) -> MetricsRead:
-        given = MetricsRead(blocks=self.file.metrics)
-        file = self.wanted.metric_file
-        if file is None and self.file.metrics_file is not None:
-            file = self.folder / self.file.metrics_file
-            if self.file.metrics:
-                self.wrong.add(("metrics_file",), "give metrics or metrics_file, not both")
-        if file is not None:
-            named = file
-            given = self.wrong.of(("metrics_file",), lambda: read_metric_file(named), given)
-        names = self.wanted.metrics
-        given = self.wrong.of(("metrics",), lambda: given.only(names), given)
-        if not isinstance(self.file, PythonAgentFile):
-            self.wrong.of(("metrics",), lambda: _refuse_trajectories(given), None)
-        return given
-
-    def _metrics(self, read: MetricsRead, cases: tuple[Case, ...]) -> tuple[Metric, ...]:
-        """What each metric is made of; with no metric at all there is nothing to measure."""
-        before = len(self.wrong.problems)
-        made = self.wrong.of(("metrics",), lambda: self._made(read, cases), ())
-        if not made and not read.blocks and len(self.wrong.problems) == before:
-            remedy = "add one: metrics: [{type: standard, metric: equality}]"
-            self.wrong.add(("metrics",), "there are no metrics", remedy)
-        return made
-
-    def _made(self, read: MetricsRead, cases: tuple[Case, ...]) -> tuple[Metric, ...]:
-        judge = read.judge
-        if self.wanted.judge is not None:
-            judge = ModelRef.parse(self.wanted.judge)
-        elif self.file.judge is not None:
-            judge = self.file.judge.reference()
-        making = MetricMaking(models=self.models, folder=self.folder, judge=judge)
-        return make_agent_metrics(read.blocks, cases, making)
-
-
-def _price_notes(target: CallingTarget) -> tuple[str, ...]:
-    if target.usd_per_call is not None:
-        return ()
-    told = "what a call of the agent costs is not known, unless it says so itself"
-    return (f"{told}: US dollars leave it out (usd_per_call says it)",)
-
-
-def _refuse_trajectories(read: MetricsRead) -> None:
-    if found := trajectory_problems(read.blocks):
-        raise ConfigError(found)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Annotated, TypeVar, cast
+from typing import Annotated, TypeAlias, TypeVar, cast
 
 from pydantic import Field
 
@@ -12,13 +12,23 @@ from burnish.projects.limits import AtLeastOne, Limits, Places, Settings
 from burnish.system import validate_config
 
 T = TypeVar("T")
+AGENT_FOLDER = "agent_folder"
+"""What no flag says: it goes with --agent."""
+FlagValue: TypeAlias = float | str | Mapping[str, str] | None
 
-_FLAGS = {"sealed_cases": "--test", "baseline_only": "--print-baseline"}
+_FLAGS = {
+    "sealed_cases": "--test",
+    "baseline_only": "--print-baseline",
+    "train_cases": "--train",
+    "holdout_cases": "--val",
+    "prompt_files": "--prompt",
+    "metric_file": "--metrics",
+}
 """The flags that have another name than what they set."""
 
 
 class AgentOverrides(Settings):
-    """What only the search over an agent file can be told."""
+    """What only the search over an agent file, or over prompts, can be told."""
 
     max_cycles: AtLeastOne | None = None
     numeric_max_trials: AtLeastOne | None = None
@@ -31,27 +41,55 @@ class AgentOverrides(Settings):
     critic: str | None = None
     """Models, as `provider:name`."""
     applier: str | None = None
+    reflector: str | None = None
     sealed_cases: str | None = None
     """A file of cases; whole, so that a run goes on from another folder too."""
     keep_best_only: bool | None = None
     baseline_only: bool | None = None
 
 
-class Overrides(Limits, AgentOverrides):
+class PromptOverrides(Settings):
+    """What only the search over prompts can be told. Paths are whole, as above."""
+
+    agent: str | None = None
+    """`module:function`."""
+    agent_folder: str | None = None
+    """Where the command was given, so that the module is found again."""
+    prompt_files: dict[str, str] | None = None
+    """By the name of the field."""
+    train_cases: str | None = None
+    holdout_cases: str | None = None
+    metric_file: str | None = None
+    update_source: bool | None = None
+    """Put the best prompts where they came from when the run has ended well."""
+
+
+class TaskOverrides(Settings):
+    """What only the search over the files of a task can be told."""
+
+    editor: str | None = None
+    """A model, as `provider:name`."""
+    in_place: bool | None = None
+    """Put the best files where they came from when the run has ended well."""
+
+
+class Overrides(Limits, AgentOverrides, PromptOverrides, TaskOverrides):
     """What flags say; None leaves it to the file."""
 
     seed: int | None = None
     concurrency: Places | None = None
 
     @classmethod
-    def from_flags(cls, **values: float | str | None) -> "Overrides":
+    def from_flags(cls, **values: FlagValue) -> "Overrides":
         """What the command line says: stronger than the file."""
         return cls._read(values, flag_of)
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> "Overrides":
         """`BURNISH_MAX_TRIALS=10` and so on: weaker than the file, stronger than defaults."""
-        variables = {name: _variable(name) for name in cls.model_fields}
+        unsaid = (*PromptOverrides.model_fields, "in_place")
+        names = [name for name in cls.model_fields if name not in unsaid]
+        variables = {name: _variable(name) for name in names}
         said = {name: environ.get(variable) or None for name, variable in variables.items()}
         return cls._read(said, lambda name: f"${_variable(name)}")
 

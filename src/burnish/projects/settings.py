@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from burnish.effects.budget import Budget
-from burnish.projects.limits import AboveZero, AtLeastOne, Limits, Places, Settings
+from burnish.projects.limits import AboveZero, AtLeastOne, Limits, Places, Settings, Share
 from burnish.projects.model_settings import ModelsBlock
 from burnish.projects.overrides import Overrides
 
@@ -18,6 +18,8 @@ class BudgetSettings(Limits):
 
     max_proposals: AtLeastOne | None = None
     max_tracked_candidates: AtLeastOne | None = None
+    pass_rate_threshold: Share | None = None
+    """Good enough: the share of cases in which the incumbent passes every metric."""
     required_metrics: tuple[str, ...] = ()
 
     def budget(self, flags: Overrides, environment: Overrides) -> Budget:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from burnish.core.trials import TrialRow
+from burnish.reports.coordinate_headroom import dead_axes, known_at_the_start
 from burnish.reports.reading import RunRecord, result_of
 from burnish.reports.words import counted, number
 from burnish.runs.exporting import BEST, CANDIDATES
@@ -53,6 +54,8 @@ def method(run: RunRecord) -> Iterator[str]:
     yield f"- cases: {cases}; train fed the proposals, {decided}"
     yield from _noise(run)
     yield from _holdout(run)
+    yield from known_at_the_start(run.events)
+    yield from dead_axes(run.events)
     yield from _provenance(run)
     yield (
         "- cases of one source guard against learning single cases by heart, not against fitting "
@@ -93,14 +96,11 @@ def _noise(run: RunRecord) -> Iterator[str]:
         "when it reaches accept_sigma × the spread of both sides over their repeats, and holdout "
         "may not get worse by more than its own spread"
     )
-    start = result_of(run.baseline, "train")
     if repeats[0] < 2:
         yield (
             "- **one repeat measures no spread: the bar is 0, and any gain on train counts.** Two "
             "or more tell noise from gain, unless the agent always answers the same"
         )
-    elif start is not None:
-        yield f"- noise of the baseline on train: ±{number(start.measurement.std)} over its repeats"
 
 
 def repeats_used(run: RunRecord) -> list[int]:

@@ -17,12 +17,15 @@ _ENDS = {
     "converged": "nothing promising is left to try",
     "space_exhausted": "every point was tried",
     "no_examples": "train has no example to show",
+    "dead_axes": "no axis of it reaches a request",
     "no_failures": "no failing case is left to diagnose",
     "failures_not_to_show": "what still fails may not be shown to a critic",
     "nothing_to_gain": "the loss on train is 0",
     "stopped": "the run was stopped",
     "dry_cycle": "a whole cycle brought nothing",
     "max_cycles": "it had all its cycles",
+    "nothing_new": "too many rounds without a candidate worth running",
+    "reflector_failed": "the reflector gives no usable answer any more",
     "baseline_missing": "the baseline could not be measured",
 }
 

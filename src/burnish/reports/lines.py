@@ -8,7 +8,9 @@ from rich.cells import cell_len
 from burnish.core.cases import Split
 from burnish.core.codec import codec
 from burnish.core.content import Json
+from burnish.reports.coordinate_headroom import LABEL, dead_words, headroom_lines
 from burnish.reports.coordinate_words import ended_words, phase_over, phase_title
+from burnish.reports.edit_lines import edit_line, is_edit
 from burnish.reports.trial_line import shorten_after, trial_line
 from burnish.reports.words import (
     counted,
@@ -70,7 +72,21 @@ def describe(
     """
     if event.kind == "phase_started" and not measuring:
         return [_rule(phase_title(event.data, improved=improved), width)]
-    return _of_measuring(event, width) if measuring else _of_search(event, width)
+    if measuring:
+        return _of_measuring(event, width)
+    return _of_axes(event, width) or _of_search(event, width)
+
+
+def _of_axes(event: Event, width: int) -> list[str]:
+    """What is known before trials are paid for."""
+    match event.kind:
+        case "headroom":
+            told = headroom_lines(event.data)
+            return [line for each in told for line in _labelled(each, width)]
+        case "dead_axis":
+            return _wrapped(f"! {visible(dead_words(event.data))}", width)
+        case _:
+            return []
 
 
 def _of_measuring(event: Event, width: int) -> list[str]:
@@ -100,10 +116,8 @@ def _of_search(event: Event, width: int) -> list[str]:
         case "search_ended":
             told = f"search over · {ended_words(str(data.get('reason')))}"
             return [shorten_after(INDENT, told, width)]
-        case "trial_recorded" if data.get("phase") == BASELINE:
-            return _baseline(data, width)
         case "trial_recorded":
-            return [trial_line(data, width)]
+            return _trial(data, width)
         case "sealed_test":
             sealed = codec(SealedResult).decode(dict(data))
             return ["", *_wrapped(f"sealed test, looked at once: {sealed_words(sealed)}", width)]
@@ -115,13 +129,20 @@ def _of_search(event: Event, width: int) -> list[str]:
             return []
 
 
+def _trial(data: Mapping[str, Json], width: int) -> list[str]:
+    if is_edit(data):
+        return [edit_line(data, width)]
+    return _baseline(data, width) if data.get("phase") == BASELINE else [trial_line(data, width)]
+
+
 def _baseline(data: Mapping[str, Json], width: int) -> list[str]:
-    loss = f"train {number(data.get('train'))} ±{number(data.get('train_std'))}"
-    line = f"{'baseline':<18}{loss}   hold {number(data.get('holdout'))}"
+    loss = f"train {number(data.get('train'))} ±{number(data.get('train_std'))}   "
+    loss = loss if data.get("train") is not None or data.get("holdout") is None else ""
+    line = f"{'baseline':<18}{loss}hold {number(data.get('holdout'))}"
     cases = data.get("holdout_cases")
     if not isinstance(cases, int) or not cases:
         return [line]
-    least = f"smallest change this holdout can show: {number(1 / cases)}"
+    least = f"one case of holdout is worth {number(1 / cases)}"
     whole = f"{line}   {least}"
     if cell_len(whole) <= width:
         return [whole]
@@ -154,6 +175,12 @@ def _going_on(recorded: Json) -> str:
 
 def _wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, max(20, width), subsequent_indent="  ")
+
+
+def _labelled(text: str, width: int) -> list[str]:
+    """What is said in passing under a label, which stands before all of its lines."""
+    below = " " * (len(INDENT) + LABEL)
+    return textwrap.wrap(f"{INDENT}{text}", max(40, width), subsequent_indent=below)
 
 
 def _rule(title: str, width: int) -> str:

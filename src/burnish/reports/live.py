@@ -33,6 +33,8 @@ class LiveView:
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._doing = "starting"
         self._measuring = False
+        self._phases = False
+        """Whether the strategy tells of its phases."""
         self._tick: Tick | None = None
         self._best: Json = None
         self._trials = 0
@@ -59,12 +61,15 @@ class LiveView:
         if event.kind == "run_resumed":
             self._trials = max(0, _whole(data.get("trials_recorded")) - 1)
         if event.kind == "phase_started":
+            self._phases = True
             # The panel has little room: which study it is stands in the line above.
             self._doing = phase_title(data).partition(" (")[0]
         if event.kind == "trial_recorded":
             self._best = data.get("best_score")
             self._trials = _whole(data.get("trial"))
             self._tick = None
+            if not self._phases:
+                self._doing = f"trial {self._trials + 1}"
         if "spent" in data:
             self._spent = codec(Spend).decode(data["spent"])
         self._lines.event(event)

@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from burnish.core.candidates import diff
 from burnish.core.trials import SplitResult, TrialRow
 from burnish.reports.coordinate_page import coordinate_page
+from burnish.reports.edits_page import edits_page
 from burnish.reports.eval_page import measurement_page
 from burnish.reports.reading import RunRecord, loss_of, result_of
-from burnish.reports.report_parts import SPLITS, fenced, gains, headline, missing_cases
+from burnish.reports.reflective_page import reflective_page
+from burnish.reports.report_parts import SPLITS, changes_made, gains, headline, missing_cases, why
 from burnish.reports.words import (
     cell,
     counted,
@@ -20,7 +21,9 @@ from burnish.reports.words import (
 from burnish.runs.exporting import BEST, CANDIDATES
 from burnish.runs.standing import BASELINE
 from burnish.strategies.coordinate.strategy import Coordinate
+from burnish.strategies.edits.strategy import Edits
 from burnish.strategies.measure import Measure
+from burnish.strategies.reflective.strategy import Reflective
 from burnish.system import write_atomic
 
 NAME = "report.md"
@@ -39,13 +42,17 @@ def render(run: RunRecord) -> str:
         return measurement_page(run)
     if run.header.strategy == Coordinate.name:
         return coordinate_page(run)
+    if run.header.strategy == Edits.name:
+        return edits_page(run)
+    if run.header.strategy == Reflective.name:
+        return reflective_page(run)
     parts = (
         headline(run),
         _summary(run),
         _trajectory(run),
         _attribution(run),
         _metrics(run),
-        _changes(run),
+        changes_made(run),
         _trials(run),
         _adopt(run),
         _method(run),
@@ -110,18 +117,6 @@ def _metrics(run: RunRecord) -> Iterator[str]:
     yield f"| share of cases that pass | {rates[0]} | {rates[1]} |"
 
 
-def _changes(run: RunRecord) -> Iterator[str]:
-    yield from ("", "## What changed", "")
-    if run.baseline is None or run.best_candidate is None:
-        yield "Nothing was measured yet."
-        return
-    changes = diff(run.baseline.trial.candidate, run.best_candidate)
-    if not changes:
-        yield "Nothing: no candidate was better than the baseline."
-        return
-    yield from fenced([line for change in changes for line in change.lines()], "diff")
-
-
 def _trials(run: RunRecord) -> Iterator[str]:
     yield from ("", "## Every trial", "")
     yield "| # | phase | what | train | holdout | decision |"
@@ -129,9 +124,7 @@ def _trials(run: RunRecord) -> Iterator[str]:
     for row in run.rows:
         trial = row.trial
         what = trial.candidate.origin.note or ", ".join(trial.touched) or "—"
-        told = "; ".join(map(str, trial.problems)) or (
-            trial.decision.reason if trial.decision else "the start"
-        )
+        told = why(trial)
         mark = "✓ " if trial.accepted else ""
         losses = " | ".join(number(loss_of(row, split)) for split in SPLITS)
         yield (

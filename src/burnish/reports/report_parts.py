@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from burnish.core.candidates import diff
+from burnish.core.trials import Trial
 from burnish.reports.reading import RunRecord, loss_of, result_of
 from burnish.reports.words import sealed_words, visible
 
@@ -51,3 +53,22 @@ def fenced(lines: Sequence[str], language: str = "") -> Iterator[str]:
     yield f"{fence}{language}"
     yield from shown
     yield fence
+
+
+def changes_made(run: RunRecord) -> Iterator[str]:
+    """How the best candidate differs from the baseline."""
+    yield from ("", "## What changed", "")
+    if run.baseline is None or run.best_candidate is None:
+        yield "Nothing was measured yet."
+        return
+    changes = diff(run.baseline.trial.candidate, run.best_candidate)
+    if not changes:
+        yield "Nothing: no candidate was better than the baseline."
+        return
+    yield from fenced([line for change in changes for line in change.lines()], "diff")
+
+
+def why(trial: Trial) -> str:
+    """Why a trial ended as it did: what was wrong with it, or the decision."""
+    told = trial.decision.reason if trial.decision else "the start"
+    return "; ".join(map(str, trial.problems)) or told

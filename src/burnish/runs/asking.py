@@ -9,6 +9,7 @@ from burnish.core.effects import Call, Effects, Receipt, Scope
 from burnish.core.errors import RoleFailed
 from burnish.core.money import NOTHING
 from burnish.core.protocols import Role
+from burnish.core.trials import Proposal
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
@@ -20,6 +21,22 @@ class Reply(Generic[Answer]):
 
     answer: Answer | None = None
     failure: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked(Generic[Answer]):
+    """One of several things a role was asked: its answer, or why there is none."""
+
+    answer: Answer | None
+    proposal: Proposal
+    """What it saw and said, for the record."""
+
+
+def as_asked(role: Role[Request, Answer], seen: Json, reply: Reply[Answer]) -> Asked[Answer]:
+    """A reply, with what it was given to."""
+    said = None if reply.answer is None else role.answers.encode(reply.answer)
+    proposal = Proposal(role=role.name, request=seen, answer=said, error=reply.failure)
+    return Asked(answer=reply.answer, proposal=proposal)
 
 
 class _ReplyCodec(Codec[Reply[Answer]]):

@@ -32,8 +32,6 @@ _NUMBERS = (
 def audited(row: TrialRow, before: Leader, after: Leader) -> dict[str, Json]:
     """The seed's fields of a row, given who was ahead before and after it."""
     trial = row.trial
-    alone = not (trial.train and trial.holdout) and not trial.proposals
-    seconds = row.seconds if alone else None
     source = proposal_source(trial)
     return {
         "trial_id": row.number,
@@ -45,8 +43,8 @@ def audited(row: TrialRow, before: Leader, after: Leader) -> dict[str, Json]:
         "proposal_source": _explained(source, trial, before),
         "candidate_path": before.path_at(row.number) if trial.accepted else None,
         "repeats": _repeats(trial),
-        "train": _split(trial.train, seconds),
-        "holdout": _split(trial.holdout, seconds),
+        "train": _split(trial.train, row.split_seconds.get("train")),
+        "holdout": _split(trial.holdout, row.split_seconds.get("holdout")),
         "decision": _decision(trial),
         "study_state": {
             "cycle": trial.cycle,
@@ -71,7 +69,7 @@ def proposal_source(trial: Trial) -> Mapping[str, Json]:
 
 
 def _explained(source: Mapping[str, Json], trial: Trial, before: Leader) -> Json:
-    """The source with what the row knows beside it; the models are not known to a row."""
+    """The source with what the row knows beside it."""
     told: dict[str, Json] = {**source}
     critic, applier = source.get("critic"), source.get("applier")
     if isinstance(critic, dict):

@@ -25,7 +25,7 @@ from burnish.core.errors import BurnishError, NotJournalable
 from burnish.core.evaluations import CaseResult
 from burnish.core.money import NOTHING, Spend
 from burnish.core.outcomes import Failure, FailureKind, Outcome
-from burnish.core.protocols import Executor, Metric, Target, WorkUnit
+from burnish.core.protocols import Executor, Metric, Target, WorkUnit, held
 from burnish.core.scores import Score
 from burnish.effects.executors import together
 from burnish.effects.failures import failure_of, is_infrastructure
@@ -109,13 +109,15 @@ class Evaluator:
         self._places = asyncio.Semaphore(concurrency)
         self._grading: list[Json] = [[metric.name, metric.fingerprint] for metric in self._metrics]
 
-    def units(self, candidate: Candidate, cases: Collection[Case], repeats: int) -> list[WorkUnit]:
+    def units(
+        self, candidate: Candidate, cases: Collection[Case], draws: Sequence[int]
+    ) -> list[WorkUnit]:
         """The units of an evaluation: all repeats of a case stand together."""
         target = self._target.description
         return [
             WorkUnit(target=target, candidate=candidate, case=case, draw=draw)
             for case in cases
-            for draw in range(repeats)
+            for draw in draws
         ]
 
     async def blocks(
@@ -201,7 +203,8 @@ class Evaluator:
         policy, started = self._policy, time.perf_counter()
         limit = asyncio.timeout(policy.time_limit)
         try:
-            async with limit:
+            # Waiting for a turn is not the agent's time.
+            async with held(self._target, unit.candidate), limit:
                 receipt = await retry(attempt, policy=policy.retry, again=self._is_infrastructure)
         except BurnishError:
             raise

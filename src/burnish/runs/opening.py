@@ -30,7 +30,8 @@ def resume(setup: Setup, folder: Path, *, redactor: Redactor | None = None) -> R
     """Go on with a run: the same strategy over the same journal."""
     setup.check()
     Header.read(folder).require_same(setup.inputs())
-    return Run(setup, RunDirectory(folder, redactor=redactor or Redactor.from_environment()))
+    known = redactor or Redactor.from_environment(extra=setup.secrets())
+    return Run(setup, RunDirectory(folder, redactor=known))
 
 
 def fork(
@@ -80,7 +81,7 @@ def _begin(
     sealed_test: str = "unread",
     cache: Cache | None = None,
 ) -> Run:
-    redactor = Redactor.from_environment()
+    redactor = Redactor.from_environment(extra=setup.secrets())
     inputs = setup.inputs()
     started = datetime.now(UTC)
     header = Header(

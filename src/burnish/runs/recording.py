@@ -12,6 +12,7 @@ from burnish.core.trials import Proposal, Trial, TrialRow
 from burnish.runs.directory import RunDirectory
 from burnish.runs.standing import after
 from burnish.runs.telling import now
+from burnish.runs.timing import SplitTimes
 
 
 class Recorder:
@@ -28,6 +29,7 @@ class Recorder:
         self._in_phase = Counter[tuple[int, str]]()
         self._spent_before = NOTHING
         self._seconds_before = directory.journal.active_seconds
+        self.times = SplitTimes(directory.journal)
 
     def asking(self, role: str, request: Json) -> int:
         """Note what a role is asked; its place in the record is the order of asking."""
@@ -47,6 +49,7 @@ class Recorder:
             spend=spent.minus(self._spent_before),
             at=now(),
             seconds=active - self._seconds_before,
+            split_seconds=self.times.taken(),
         )
         row = self._replayed(row) if replaying else self._recorded(row)
         self._asked = []

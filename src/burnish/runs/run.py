@@ -2,9 +2,10 @@
 
 import json
 import random
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeVar
 
 from burnish.core.candidates import Candidate
@@ -28,13 +29,14 @@ from burnish.core.screening import screen
 from burnish.core.stopping import FINISHED, Standing, StopReason
 from burnish.core.trials import Trial, TrialRow
 from burnish.effects.budget import Budget, Meter
-from burnish.effects.executors import AsyncioExecutor
+from burnish.effects.executors import AsyncioExecutor, together
 from burnish.effects.once import Cache, JournaledEffects
-from burnish.runs.asking import ask_once
+from burnish.runs.asking import Asked, as_asked, ask_once
 from burnish.runs.directory import RunDirectory
 from burnish.runs.evaluating import Evaluator
 from burnish.runs.events import Listener
 from burnish.runs.exporting import in_folders
+from burnish.runs.probing import Probed, Prober, measured_runs
 from burnish.runs.recording import Recorder
 from burnish.runs.setup import Setup
 from burnish.runs.stoppers import ImpureStopper, Stops, asked_by, out_of_time, stop_file
@@ -80,7 +82,8 @@ class Run:
             concurrency=setup.concurrency,
         )
         self._surfaces = {surface.id: surface for surface in setup.target.surfaces}
-        self._leaks = LeakWatch(setup.dataset)
+        self.secrets = LeakWatch(setup.dataset)
+        """Knows the text that no proposer may see."""
         self._meter = Meter()
         self._stops = Stops(setup.budget, directory.journal, impure=self._impure_stoppers())
         self._signal: str = ""
@@ -120,6 +123,11 @@ class Run:
         return self._effects.replays(self.trial)
 
     @property
+    def forked(self) -> bool:
+        """Whether it takes results from an earlier run, which has paid for them."""
+        return self._cache is not None
+
+    @property
     def spent(self) -> Spend:
         """What the results used so far cost."""
         return self._meter.spent
@@ -147,11 +155,20 @@ class Run:
         split: Split,
         cases: Collection[Case] | None = None,
         repeats: int = 1,
+        draw: int = 0,
     ) -> Evaluation:
-        """Run and score a candidate over a split, or over some cases of it."""
+        """Run and score a candidate over a split, or over some cases of it.
+
+        What was run before under the same draws is not run again; `draw` is the first of them.
+        """
         chosen = self.dataset.cases(split) if cases is None else cases
         blocks = self.blocks(
-            candidate, split=split, cases=chosen, repeats=repeats, block_size=max(1, len(chosen))
+            candidate,
+            split=split,
+            cases=chosen,
+            repeats=repeats,
+            draw=draw,
+            block_size=max(1, len(chosen)),
         )
         async with aclosing(blocks) as parts:
             results = [result async for part in parts for result in part.results]
@@ -164,6 +181,7 @@ class Run:
         split: Split,
         cases: Collection[Case] | None = None,
         repeats: int = 1,
+        draw: int = 0,
         block_size: int,
         look_ahead: int = 0,
     ) -> AsyncGenerator[Evaluation, None]:
@@ -176,7 +194,7 @@ class Run:
         if sealed:
             self._read_sealed_test()
         chosen = self.dataset.cases(split) if cases is None else cases
-        units = self._evaluator.units(candidate, chosen, repeats)
+        units = self._evaluator.units(candidate, chosen, range(draw, draw + repeats))
         blocks = self._evaluator.blocks(
             units,
             scope=lambda: self._scope(sealed=sealed),
@@ -185,26 +203,21 @@ class Run:
             look_ahead=0 if self.replaying else look_ahead,
             seen=self._teller.counter(candidate, split, len(units), lambda: self.spent),
         )
-        async with aclosing(blocks) as parts:
-            async for block in parts:
-                for done in block:
-                    self._meter.use(done.spends)
-                results = tuple(done.result for done in block)
-                yield Evaluation(candidate=candidate.id, split=split, results=results)
+        ran = sum(unit.case.recorded is None for unit in units)
+        with self._recorder.times.measuring(split.value, ran):
+            async with aclosing(blocks) as parts:
+                async for block in parts:
+                    for done in block:
+                        self._meter.use(done.spends)
+                    results = tuple(done.result for done in block)
+                    yield Evaluation(candidate=candidate.id, split=split, results=results)
 
     async def ask(self, role: Role[Request, Answer], request: Request, *, draw: int = 0) -> Answer:
         """Ask a role. What it saw and said goes into the record of this trial.
 
         Raises RoleFailed when it gave no usable answer, on a replay too.
         """
-        seen = role.encode(request)
-        if (case := self._leaks.leaked(seen)) is not None:
-            raise HoldoutLeak(
-                f"the request to the role '{role.name}' contains text of case '{case}', "
-                "which no proposer may see",
-                remedy="build requests from train cases only",
-            )
-        place = self._recorder.asking(role.name, seen)
+        place = self._recorder.asking(role.name, self._encoded(role, request))
         scope = self._scope()
         reply = await ask_once(role, request, draw=draw, scope=scope)
         self._meter.use(scope.used)
@@ -213,6 +226,34 @@ class Run:
             raise RoleFailed(reply.failure)
         self._recorder.answered(place, answer=role.answers.encode(reply.answer))
         return reply.answer
+
+    async def ask_together(
+        self, role: Role[Request, Answer], requests: Sequence[Request], *, draw: int = 0
+    ) -> list[Asked[Answer]]:
+        """Ask a role several things at once, each under a draw of its own; replies in order.
+
+        What it saw and said is in each reply, for the record of the trial that it belongs to.
+        """
+        scopes = [self._scope() for _ in requests]
+        seen = [self._encoded(role, request) for request in requests]
+        replies = await together(
+            ask_once(role, request, draw=draw + place, scope=scopes[place])
+            for place, request in enumerate(requests)
+        )
+        for scope in scopes:
+            self._meter.use(scope.used)
+        return [as_asked(role, *each) for each in zip(seen, replies, strict=True)]
+
+    def _encoded(self, role: Role[Request, Answer], request: Request) -> Json:
+        """What the role will see, which may hold no text that no proposer may see."""
+        seen = role.encode(request)
+        if (case := self.secrets.leaked(seen)) is not None:
+            raise HoldoutLeak(
+                f"the request to the role '{role.name}' contains text of case '{case}', "
+                "which no proposer may see",
+                remedy="build requests from train cases only",
+            )
+        return seen
 
     async def check(self, candidate: Candidate, *, parent: Candidate) -> list[Problem]:
         """Why this candidate is not worth paying for; an empty list when it is. Costs no call."""
@@ -223,6 +264,7 @@ class Run:
             seen=self._recorder.seen,
             training=self.dataset.train,
         )
+        problems = problems or self._secrets_told(candidate)
         if problems:
             return problems
         checked = await self.remember(
@@ -232,6 +274,28 @@ class Run:
             lambda: Checked(problems=tuple(self.target.check(candidate))),
         )
         return list(checked.problems)
+
+    async def probe(self, candidates: Sequence[Candidate], *, measured: Evaluation) -> Probed:
+        """Whether any of these would do anything else in the runs of the incumbent. Costs nothing.
+
+        Where nobody can tell, the answer is that it would.
+        """
+        known = {case.id: case for case in self.dataset.cases(measured.split)}
+        prober = Prober(target=self.target, effects=self._effects)
+        return await prober.probe(
+            candidates,
+            before=self.incumbent,
+            measured=[*measured_runs(known, measured)],
+            scope=self._scope(),
+        )
+
+    def _secrets_told(self, candidate: Candidate) -> list[Problem]:
+        """A text that holds what no proposer may see would be shown to it the next time."""
+        return [
+            Problem(where=name, message=f"the text contains text of case '{case}', a held out one")
+            for name, value in candidate.values.items()
+            if isinstance(value, str) and (case := self.secrets.leaked(value)) is not None
+        ]
 
     async def remember(
         self, kind: str, request: Json, gives: type[T], compute: Callable[[], T]
@@ -269,16 +333,19 @@ class Run:
             return None
         return codec(StopReason).decode(json.loads(begun))
 
-    @property
+    @cached_property
     def reserve(self) -> Spend:
         """What is set aside for the sealed test: the baseline and the best, once."""
         return self.estimate(Split.TEST, repeats=2 * self.setup.test_repeats)
 
-    def estimate(self, split: Split, *, repeats: int = 1) -> Spend:
-        """What evaluating one candidate on a split is expected to cost."""
+    def estimate(
+        self, split: Split, *, cases: Collection[Case] | None = None, repeats: int = 1
+    ) -> Spend:
+        """What evaluating one candidate on a split, or some of its cases, is expected to cost."""
+        chosen = self.dataset.cases(split) if cases is None else cases
         spends = (
             self._estimate_run(case) + total(metric.estimate(case) for metric in self.setup.metrics)
-            for case in self.dataset.cases(split)
+            for case in chosen
         )
         return total(spends).times(repeats)
 
@@ -343,8 +410,10 @@ class Run:
         if self._cache is not None:
             self._cache.close()
         self.directory.close()
-        for resource in self.setup.resources:
-            await resource.close()
+        async with AsyncExitStack() as resources:
+            # All of them, the last one first; what one of them raises comes after the others.
+            for resource in self.setup.resources:
+                resources.push_async_callback(resource.close)
 
     def _impure_stoppers(self) -> list[ImpureStopper]:
         journal, minutes = self.directory.journal, self.setup.budget.max_minutes

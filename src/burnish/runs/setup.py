@@ -1,14 +1,15 @@
 """Everything a run is made of, checked before anything is written or paid."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from burnish.core.cases import Dataset, Split
 from burnish.core.codec import codec
 from burnish.core.content import short_id
 from burnish.core.effects import KEY_SCHEMA
 from burnish.core.errors import ConfigError, PriceUnknown, Problem, TargetMismatch
+from burnish.core.leaks import LeakWatch
 from burnish.core.objectives import Objective
 from burnish.core.protocols import Metric, Target
 from burnish.effects.budget import Budget
@@ -24,6 +25,15 @@ class Closable(Protocol):
 
     async def close(self) -> None:
         """Let go of it."""
+        ...
+
+
+@runtime_checkable
+class KnowsSecrets(Protocol):
+    """Something that was given keys, and knows their values."""
+
+    def secrets(self) -> Sequence[str]:
+        """What may not be kept anywhere."""
         ...
 
 
@@ -53,10 +63,16 @@ class Setup:
     resources: tuple[Closable, ...] = ()
     """What is let go of when the run is closed: connections, engines."""
 
+    def secrets(self) -> list[str]:
+        """The keys that anything here was given."""
+        known = [each for each in self.resources if isinstance(each, KnowsSecrets)]
+        return [secret for each in known for secret in each.secrets()]
+
     def inputs(self) -> dict[str, str]:
         """Hashes of everything that decides what happens; budgets and concurrency do not."""
         return {
             "target": self.target.description.fingerprint,
+            "baseline": self.target.baseline.id,
             "data": self.dataset.fingerprint,
             "metrics": short_id([[m.name, m.fingerprint] for m in self.metrics]),
             "objective": short_id(codec(Objective).encode(self.objective)),
@@ -71,7 +87,7 @@ class Setup:
 
     def check(self) -> None:
         """Raise with everything that is wrong, before anything is paid."""
-        problems = [*self.dataset.problems(), *self._unknown_metrics()]
+        problems = [*self.dataset.problems(), *self._unknown_metrics(), *self._told_already()]
         if problems:
             raise ConfigError(problems)
         mismatch = self.strategy.mismatch(self.target)
@@ -81,6 +97,21 @@ class Setup:
                 + "; ".join(map(str, mismatch))
             )
         self._check_prices()
+
+    def _told_already(self) -> list[Problem]:
+        """Whoever proposes sees the texts as they are: they may hold nothing of what decides."""
+        if not self.strategy.roles:
+            return []
+        secrets, values = LeakWatch(self.dataset), self.target.baseline.values
+        return [
+            Problem(
+                where=name,
+                message=f"the text contains text of case '{case}', which no proposer may see",
+                remedy="take the case out of holdout and test, or its text out of this one",
+            )
+            for name, value in values.items()
+            if isinstance(value, str) and (case := secrets.leaked(value)) is not None
+        ]
 
     def _unknown_metrics(self) -> list[Problem]:
         names = {metric.name for metric in self.metrics}

@@ -5,12 +5,13 @@ Pure stoppers decide on the Standing alone, so a replay stops where the run did.
 by the number of the check, "stop" never is, so that a resume with more time goes on.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from burnish.core.money import NOTHING, Spend
 from burnish.core.stopping import Standing, Stopper, StopReason
+from burnish.core.surfaces import EPSILON
 from burnish.effects.budget import Budget
 from burnish.effects.journal import Journal
 
@@ -53,6 +54,19 @@ def good_enough(threshold: float) -> Stopper:
     return stop
 
 
+def enough_pass(threshold: float) -> Stopper:
+    """Stop when the incumbent passes so large a share of the cases, and none is missing."""
+
+    def stop(standing: Standing) -> StopReason | None:
+        rate = standing.best_pass_rate
+        if rate is None or rate < threshold - EPSILON:
+            return None
+        detail = f"pass rate {rate:.3f} reached {threshold:g}"
+        return StopReason(code="score_threshold", detail=detail)
+
+    return stop
+
+
 def all_passing(metrics: Sequence[str]) -> Stopper:
     """Stop when the incumbent passes these metrics on every case, and none is missing."""
 
@@ -65,8 +79,32 @@ def all_passing(metrics: Sequence[str]) -> Stopper:
     return stop
 
 
+def means_reached(thresholds: Mapping[str, float]) -> Stopper:
+    """Stop when the incumbent's mean of each metric reaches its threshold, and none is missing."""
+
+    def stop(standing: Standing) -> StopReason | None:
+        means = standing.best_means
+        if not all(means.get(m, -1.0) >= bar - EPSILON for m, bar in thresholds.items()):
+            return None
+        told = ", ".join(f"{m} {means[m]:.3f}" for m in thresholds)
+        return StopReason(code="required_metrics", detail=f"every threshold is reached: {told}")
+
+    return stop
+
+
 def pure_stoppers(budget: Budget) -> Iterator[Stopper]:
-    """The stoppers a budget asks for, in the order in which they are looked at."""
+    """The stoppers a budget asks for, in the order in which they are looked at.
+
+    That the goal is reached comes first: where a limit is reached too, it is the better reason.
+    """
+    if budget.required_metrics:
+        yield all_passing(budget.required_metrics)
+    if budget.metric_thresholds:
+        yield means_reached(budget.metric_thresholds)
+    if budget.score_threshold is not None:
+        yield good_enough(budget.score_threshold)
+    if budget.pass_rate_threshold is not None:
+        yield enough_pass(budget.pass_rate_threshold)
     counts: list[tuple[str, int | None, Callable[[Standing], int], str]] = [
         ("max_trials", budget.max_trials, lambda s: s.trials, "trials"),
         ("max_proposals", budget.max_proposals, lambda s: s.proposals, "proposals"),
@@ -82,10 +120,6 @@ def pure_stoppers(budget: Budget) -> Iterator[Stopper]:
             yield at_most(code, limit, count, unit)
     if budget.patience is not None:
         yield out_of_patience(budget.patience)
-    if budget.score_threshold is not None:
-        yield good_enough(budget.score_threshold)
-    if budget.required_metrics:
-        yield all_passing(budget.required_metrics)
 
 
 def stop_file(folder: Path) -> ImpureStopper:

@@ -84,6 +84,7 @@ def summary(row: TrialRow, standing: Standing, index: int) -> dict[str, Json]:
         "candidate": trial.candidate.id,
         "note": trial.candidate.origin.note,
         "accepted": trial.accepted,
+        "kept": trial.kept,
         "code": turned_away(trial) or (decision.code if decision else ""),
         "reason": "; ".join(map(str, trial.problems)) or (decision.reason if decision else ""),
         "numbers": dict(decision.numbers) if decision else {},
@@ -96,17 +97,32 @@ def summary(row: TrialRow, standing: Standing, index: int) -> dict[str, Json]:
         "seconds": round(row.seconds, 3),
         "spent": codec(Spend).encode(standing.spent),
         "best_score": standing.best_score,
+        **_of_minibatch(trial),
+        **({"primary": told} if (told := trial.details.get("primary")) else {}),
     }
+
+
+def _of_minibatch(trial: Trial) -> dict[str, Json]:
+    """Where a parent was run on the same few cases, its loss there; and how far holdout went."""
+    before = trial.details.get("parent_score")
+    found: dict[str, Json] = {}
+    if trial.train is not None and isinstance(before, int | float):
+        found["parent_train"] = 1 - before
+    if trial.holdout is not None and trial.details.get("whole_holdout") is False:
+        found["part_of_holdout"] = True
+    return found
 
 
 def turned_away(trial: Trial) -> str:
     """The word for a candidate that was turned away; empty when it was not.
 
     `crit` where the critic was too unsure for an edit; `seen` for a point that was tried before,
-    which is the only thing wrong with a point as a whole.
+    which is the only thing wrong with a point as a whole; `skipped` where nothing was proposed.
     """
     if not trial.problems:
         return ""
+    if trial.details.get("skipped"):
+        return "skipped"
     source = proposal_source(trial)
     answered = not any(proposal.error for proposal in trial.proposals)
     if "critic" in source and "applier" not in source and answered:

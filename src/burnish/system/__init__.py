@@ -3,24 +3,67 @@
 Everything here keeps a promise that the rooms above rely on: a file is whole or absent, a lock
 dies with its holder, no secret passes a Redactor, every problem of a configuration is shown at
 once with its line, and no child process outlives its run.
+
+Names load when they are first used: every command looks here first for files to put back, and
+most of them need nothing else.
 """
 
-from burnish.system.config import expand_variables, load_config, validate_config
-from burnish.system.files import (
-    append_line,
-    link_atomic,
-    read_bytes,
-    read_text,
-    remove_stale_temporaries,
-    write_atomic,
-)
-from burnish.system.folders import make_folder
-from burnish.system.locks import FileLock, is_held
-from burnish.system.mounts import file_system_of, is_network_file_system
-from burnish.system.plain_data import to_plain
-from burnish.system.processes import ChildProcesses, end_leftovers
-from burnish.system.redaction import Redactor
-from burnish.system.yaml_tree import YamlTree, read_tree
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from burnish.system.config import expand_variables, load_config, validate_config
+    from burnish.system.files import (
+        append_line,
+        link_atomic,
+        read_bytes,
+        read_text,
+        remove_stale_temporaries,
+        write_atomic,
+    )
+    from burnish.system.folders import make_folder
+    from burnish.system.locks import FileLock, is_held
+    from burnish.system.mounts import file_system_of, is_network_file_system
+    from burnish.system.plain_data import to_plain
+    from burnish.system.processes import ChildProcesses, end_leftovers
+    from burnish.system.redaction import Redactor
+    from burnish.system.yaml_tree import YamlTree, read_tree
+
+_HOMES = {
+    "config": (
+        "expand_variables",
+        "load_config",
+        "validate_config",
+    ),
+    "files": (
+        "append_line",
+        "link_atomic",
+        "read_bytes",
+        "read_text",
+        "remove_stale_temporaries",
+        "write_atomic",
+    ),
+    "folders": ("make_folder",),
+    "locks": (
+        "FileLock",
+        "is_held",
+    ),
+    "mounts": (
+        "file_system_of",
+        "is_network_file_system",
+    ),
+    "plain_data": ("to_plain",),
+    "processes": (
+        "ChildProcesses",
+        "end_leftovers",
+    ),
+    "redaction": ("Redactor",),
+    "yaml_tree": (
+        "YamlTree",
+        "read_tree",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "ChildProcesses",
@@ -44,3 +87,13 @@ __all__ = [
     "validate_config",
     "write_atomic",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'burnish.system' has no attribute '{name}'")
+    return getattr(import_module(f"burnish.system.{_HOME_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,8 +1,8 @@
 """Files that are whole or absent: atomic writes and links, appended lines, reads that explain."""
 
+import contextlib
 import errno
 import os
-import shutil
 import stat
 from pathlib import Path
 
@@ -23,7 +23,13 @@ def write_atomic(
         home = Path(os.path.realpath(path))
         kept = _mode_of(home)
         wanted = kept if mode is None else mode
-        put_in_place(home, lambda spare: _write_new(spare, payload, durable=durable, mode=wanted))
+
+        def make(spare: Path) -> None:
+            _write_new(spare, payload, durable=durable, mode=wanted)
+            if kept is not None:
+                _keep_owner(home, spare)
+
+        put_in_place(home, make)
         if durable:
             _sync_folder(home.parent)
     except OSError as error:
@@ -75,13 +81,15 @@ def remove_stale_temporaries(folder: Path, *, shared: bool = False) -> None:
     Call it while nobody here writes there, or say that the folder is `shared`: then what
     looks like this process's own is left alone.
     """
+    from burnish.system.workspaces.removal import remove_tree
+
     try:
         entries = list(folder.iterdir()) if folder.is_dir() else []
         for entry in entries:
             if not is_abandoned(entry.name, shared=shared):
                 continue
             if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry, ignore_errors=True)
+                remove_tree(entry)
             else:
                 entry.unlink(missing_ok=True)
     except OSError as error:
@@ -98,6 +106,17 @@ def _write_new(path: Path, payload: bytes, *, durable: bool, mode: int | None) -
         file.flush()
         if durable:
             os.fsync(descriptor)
+
+
+def _keep_owner(path: Path, spare: Path) -> None:
+    """A file stays its owner's where root, or another of its group, writes it."""
+    before, now = path.stat(), spare.stat()
+    if (before.st_uid, before.st_gid) == (now.st_uid, now.st_gid):
+        return
+    # Whoever may not give it away could not have kept it by any other way of replacing it.
+    with contextlib.suppress(PermissionError):
+        os.chown(spare, before.st_uid, before.st_gid)
+        spare.chmod(stat.S_IMODE(now.st_mode))
 
 
 def _mode_of(path: Path) -> int | None:

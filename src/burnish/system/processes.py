@@ -13,6 +13,7 @@ from burnish.system.file_trouble import file_trouble
 from burnish.system.files import read_bytes, write_atomic
 from burnish.system.process_groups import end_group, is_running, kill_group
 from burnish.system.process_table import boot_id, process_entry
+from burnish.system.strays import kill_marked
 
 _Stream: TypeAlias = int | IO[Any] | None
 _POLL = 0.05
@@ -24,6 +25,7 @@ class _Record(BaseModel):
     pgid: int
     start_time: str
     boot: str = ""
+    marker: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +43,8 @@ class ChildProcesses:
         stdin: _Stream = asyncio.subprocess.DEVNULL,
         stdout: _Stream = None,
         stderr: _Stream = None,
+        pass_fds: Sequence[int] = (),
+        marker: str = "",
     ) -> asyncio.subprocess.Process:
         """Start a program in a session of its own and put its group on record."""
         try:
@@ -53,11 +57,12 @@ class ChildProcesses:
                 stdout=stdout,
                 stderr=stderr,
                 start_new_session=True,
+                pass_fds=pass_fds,
             )
         except OSError as error:
             raise file_trouble("start", Path(error.filename or argv[0]), error) from error
         try:
-            self._record(process.pid)
+            self.record(process.pid, marker=marker)
         except BaseException:
             # Without a record nobody could end it after a crash.
             await self.end(process, grace=0)
@@ -82,22 +87,40 @@ class ChildProcesses:
         await _exit_code(process)
         path.unlink(missing_ok=True)
 
-    def _record(self, group: int) -> None:
+    def record(self, group: int, *, marker: str = "") -> None:
+        """Put a group on record; with a `marker`, whoever carries it is ended with the group."""
         leader = process_entry(group)
-        record = _Record(pgid=group, start_time=leader.start_time if leader else "", boot=boot_id())
+        started = leader.start_time if leader else ""
+        record = _Record(pgid=group, start_time=started, boot=boot_id(), marker=marker)
         # Not durable: no process survives the power cut either.
         write_atomic(_record_path(self.folder, group), record.model_dump_json(), durable=False)
+
+    def forget(self, group: int) -> None:
+        """Take a group that is known to be gone off the record."""
+        _record_path(self.folder, group).unlink(missing_ok=True)
+
+    def end_recorded(self, group: int) -> None:
+        """Kill what still runs of a group that `record` put on record, and those with its marker.
+
+        Blocks for the moment that this takes.
+        """
+        _end_recorded(_record_path(self.folder, group))
 
 
 def end_leftovers(folder: Path) -> list[int]:
     """Kill what a killed run left running, by its records; the groups that were ended."""
-    ended: list[int] = []
-    for path in sorted(folder.glob("[0-9]*.json")):
-        record = _read_record(path)
-        if record and _is_ours(record):
-            kill_group(record.pgid)
-            ended.append(record.pgid)
-        path.unlink(missing_ok=True)
+    groups = [_end_recorded(path) for path in sorted(folder.glob("[0-9]*.json"))]
+    return [group for group in groups if group is not None]
+
+
+def _end_recorded(path: Path) -> int | None:
+    record, ended = _read_record(path), None
+    if record and _is_ours(record):
+        kill_group(record.pgid)
+        ended = record.pgid
+    if record and record.boot in ("", boot_id()):
+        kill_marked(record.marker)
+    path.unlink(missing_ok=True)
     return ended
 
 

@@ -65,7 +65,11 @@ class YamlTree:
 def read_tree(path: Path) -> YamlTree:
     """Read a YAML or JSON file; what is wrong with it is said with line and column."""
     _refuse_large(path)
-    text = read_text(path).removeprefix("\ufeff")
+    return parse_tree(path, read_text(path).removeprefix("\ufeff"))
+
+
+def parse_tree(path: Path, text: str) -> YamlTree:
+    """A text as the tree that a file of this name would hold."""
     try:
         return _parse(path, text)
     except RecursionError:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-_TIMES = {"at", "timestamp", "seconds", "duration_sec", "latency_sec", "billed"}
+_TIMES = {"at", "timestamp", "seconds", "split_seconds", "duration_sec", "latency_sec", "billed"}
 
 
 def story(trials: Path) -> list[Any]:

@@ -34,6 +34,7 @@ from burnish.evaluation.judges.quality import QualityJudge
 from burnish.evaluation.metrics.equality import Equality
 from burnish.evaluation.metrics.numeric import Numeric
 from burnish.evaluation.metrics.overlap import Bleu, Chrf, Meteor, RougeMetric
+from burnish.evaluation.metrics.repetition import DistinctPhrases
 from burnish.evaluation.turn_metric import TurnMetric
 
 _QUALITY: dict[str, type[QualityJudge]] = {
@@ -79,6 +80,8 @@ def _standard(block: StandardBlock, making: MetricMaking) -> TurnMetric:
     elif block.metric == "numeric":
         keys = ("absolute_tolerance", "relative_tolerance", "accept_percent",
                 "accept_thousands_separators")  # fmt: skip
+    elif block.metric == "distinct_phrases":
+        return DistinctPhrases(**common)
     elif block.metric in _OVERLAP:
         return _OVERLAP[block.metric](**common, response_path=block.response_path or "")
     else:

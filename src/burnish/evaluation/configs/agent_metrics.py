@@ -20,6 +20,7 @@ StandardName: TypeAlias = Literal[
     "meteor",
     "equality",
     "numeric",
+    "distinct_phrases",
 ]
 Parameter: TypeAlias = Literal[
     "input", "actual_output", "expected_output", "context", "retrieval_context"

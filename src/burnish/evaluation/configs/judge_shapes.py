@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
@@ -55,9 +55,11 @@ class JudgeModel(Shape):
     )
     weight: Annotated[float, Field(gt=0)] = 1.0
     think: bool | None = None
+    job: ClassVar[str] = "the judge"
+    """What such a model does, for errors."""
 
     def reference(self) -> ModelRef:
-        """The judge as a reference. Names are expanded now, the key when it is used."""
+        """The model as a reference. Names are expanded now, the key when it is used."""
         provider = expand_variables(_long(self.provider_name), os.environ)
         name = expand_variables(_long(self.model_name), os.environ)
         settings = self.generation_config
@@ -67,7 +69,7 @@ class JudgeModel(Shape):
             provider=parsed.provider,
             name=parsed.name,
             base_url=_long(self.base_url),
-            api_key=require_reference(_long(self.api_key), f"the api_key of the judge {name}"),
+            api_key=require_reference(_long(self.api_key), f"the api_key of {self.job} {name}"),
             settings=ModelSettings(
                 temperature=settings.temperature,
                 max_tokens=settings.max_tokens,

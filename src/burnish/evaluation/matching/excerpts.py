@@ -25,6 +25,14 @@ def cut(text: str, width: int = WIDTH) -> str:
     return kept.translate(_CONTROLS)
 
 
+def without_middle(text: str, most: int) -> str:
+    """A text of many lines as it is; of a longer one, the beginning and the end."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]} […] {text[-half:]}"
+
+
 def quoted_at(text: str, place: int, width: int = WIDTH) -> str:
     """The part of a long text that a place is in, quoted."""
     start = max(0, place - _BEFORE)

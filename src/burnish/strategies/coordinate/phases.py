@@ -7,6 +7,7 @@ from burnish.core.money import Spend
 from burnish.core.surfaces import Surface
 from burnish.runs.run import Run
 from burnish.strategies.coordinate.memory import Memory
+from burnish.strategies.coordinate.probing import Probing
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
 from burnish.strategies.coordinate.trying import Incumbent, Tried, Trying
 
@@ -42,6 +43,7 @@ class Phase(ABC):
         self.settings = settings
         self.limits = limits
         self.memory = memory
+        self.probing = Probing(run=run, cycle=cycle, phase=self.name)
         self.trying = Trying(run, settings, cycle=cycle, phase=self.name, memory=memory)
         self.surfaces: dict[str, Surface] = {s.id: s for s in run.target.surfaces}
         self.metrics = list(run.objective.weights)

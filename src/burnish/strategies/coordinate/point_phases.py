@@ -1,4 +1,4 @@
-"""The phases that search a space of points: numbers and choices, and demonstrations."""
+"""What phases that search a space of points have in common, and that of numbers and choices."""
 
 from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Literal, TypeAlias, cast
 
 from burnish.core.content import Json, short_id
-from burnish.core.surfaces import ChoiceSurface, DemosSurface, NumberSurface, Scalar, Value
+from burnish.core.surfaces import ChoiceSurface, NumberSurface, Scalar, Value
 from burnish.runs.run import Run
-from burnish.strategies.coordinate import showing, tpe
+from burnish.strategies.coordinate import tpe
 from burnish.strategies.coordinate.memory import Memory
 from burnish.strategies.coordinate.parzen import (
     CANDIDATES,
@@ -18,6 +18,7 @@ from burnish.strategies.coordinate.parzen import (
     ratio,
 )
 from burnish.strategies.coordinate.phases import Phase, PhaseEnd
+from burnish.strategies.coordinate.probing import DEAD_AXES
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
 from burnish.strategies.coordinate.space import Observation, Point, Space
 from burnish.strategies.coordinate.trying import Attempt, Incumbent, Tried
@@ -156,11 +157,14 @@ class NumericPhase(PointPhase):
 
     async def go(self, incumbent: Incumbent) -> PhaseEnd:
         """Search from the incumbent's own point, which is the first thing the study is told."""
-        axes = tuple(
+        named = [
             surface
             for name in self.settings.numbers
             if isinstance(surface := self.surfaces[name], NumberSurface | ChoiceSurface)
-        )
+        ]
+        axes = await self.probing.alive(named, incumbent)
+        if not axes:
+            return self.end(incumbent, DEAD_AXES)
         self.space = Space(axes=axes)
         self.whole = self.space.size
         here = {axis.id: cast("Scalar", incumbent.candidate.values[axis.id]) for axis in axes}
@@ -178,50 +182,11 @@ class NumericPhase(PointPhase):
     def note(self, point: Point, before: Incumbent) -> str:
         """The values that differ from the incumbent's."""
         new = [
-            f"{name.rpartition('.')[2]} {_short(value)}"
+            f"{name.rpartition('#')[2].rpartition('.')[2]} {_short(value)}"
             for name, value in point.items()
             if before.candidate.values[name] != value
         ]
         return ", ".join(new) or "as before"
-
-
-class DemonstrationPhase(PointPhase):
-    """Which worked examples to show, and in which order."""
-
-    name = "demonstrations"
-
-    async def go(self, incumbent: Incumbent) -> PhaseEnd:
-        """Search over the examples that train has to offer."""
-        surface = self.surfaces[self.settings.demonstrations]
-        assert isinstance(surface, DemosSurface)
-        self.surface: DemosSurface = surface
-        now = incumbent.candidate.values[surface.id]
-        shown = now if isinstance(now, tuple) else ()
-        self.pool = showing.pool_of(
-            self.run.dataset.train, incumbent.train, self.metrics, surface, shown=shown
-        )
-        if not self.pool or not surface.max_demos:
-            return self.end(incumbent, "no_examples")
-        self.space = showing.space_of(self.pool, surface)
-        self.whole = showing.ways_to_show(self.pool, surface)
-        here = showing.point_of(self.pool, shown, surface)
-        self.begin(here, incumbent)
-        first = [] if here is not None else showing.first_points(self.pool, surface)
-        return await self.search(incumbent, first)
-
-    def values(self, point: Point) -> Mapping[str, Value]:
-        """The demonstrations of a point."""
-        return {self.surface.id: showing.shown(self.pool, point, self.surface)}
-
-    def key(self, point: Point) -> Hashable:
-        """What is shown: places beyond the count do not matter."""
-        return showing.shown(self.pool, point, self.surface)
-
-    def note(self, point: Point, before: Incumbent) -> str:
-        """How many."""
-        del before
-        count = len(showing.shown(self.pool, point, self.surface))
-        return f"{count} demo{'' if count == 1 else 's'}"
 
 
 def _short(value: Scalar) -> str:

@@ -9,15 +9,17 @@ from burnish.core.errors import Problem
 from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import ChoiceSurface, DemosSurface, NumberSurface, TextSurface
 from burnish.runs.run import Run
+from burnish.strategies.coordinate import headroom
+from burnish.strategies.coordinate.demonstration_phase import DemonstrationPhase
 from burnish.strategies.coordinate.memory import Memory
 from burnish.strategies.coordinate.phases import NOTHING_TO_GAIN, STOPPED, Phase
-from burnish.strategies.coordinate.point_phases import DemonstrationPhase, NumericPhase
+from burnish.strategies.coordinate.point_phases import NumericPhase
 from burnish.strategies.coordinate.settings import CoordinateSettings
 from burnish.strategies.coordinate.textual_phase import TextualPhase
 from burnish.strategies.coordinate.trying import Incumbent, Trying
 from burnish.strategies.coordinate.wording import CritiqueRequest, Edit, EditRequest, Gradient
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,13 +89,21 @@ class Coordinate:
         if why := trying.unmeasured(incumbent):
             self._cannot_start(run, why)
             return
+        self._tell_headroom(run, trying, incumbent)
         cycle, reason = 0, NOTHING_TO_GAIN if incumbent.perfect else ""
+        if not reason and run.stop_reason() is not None:
+            reason = STOPPED
         while not reason:
             cycle += 1
             before, incumbent = incumbent, await self._cycle(run, cycle, incumbent, memory)
             reason = self._over(run, cycle, before, incumbent)
         if reason != STOPPED:
             _tell_end(run, cycle, reason)
+
+    def _tell_headroom(self, run: Run, trying: Trying, incumbent: Incumbent) -> None:
+        """How much there is to gain, and what looking for it will cost, before it does."""
+        costs = headroom.costs_ahead(run, self.settings, self.roles, trying.paid)
+        headroom.announce(run, headroom.headroom_of(run, self.settings, incumbent, costs))
 
     def _over(self, run: Run, cycle: int, before: Incumbent, after: Incumbent) -> str:
         """Why the whole search is over; empty when it is not."""

@@ -1,14 +1,18 @@
 """The phase of texts: a critic diagnoses, an applier edits, one text a trial."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from burnish.core.content import Json
 from burnish.core.errors import RoleFailed
-from burnish.core.leaks import LeakWatch
 from burnish.core.money import Spend
 from burnish.core.protocols import Role
 from burnish.core.surfaces import TextSurface
+from burnish.models.roles import ModelRole
 from burnish.runs.run import Run
 from burnish.strategies.coordinate.memory import Memory
 from burnish.strategies.coordinate.phases import Phase, PhaseEnd
+from burnish.strategies.coordinate.probing import DEAD_AXES
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
 from burnish.strategies.coordinate.trying import Attempt, Incumbent, Tried
 from burnish.strategies.coordinate.wording import (
@@ -48,15 +52,20 @@ class TextualPhase(Phase):
         super().__init__(run, settings, cycle=cycle, limits=limits, memory=memory)
         self._critic = critic
         self._applier = applier
-        self._secrets = LeakWatch(run.dataset)
+        self._secrets = run.secrets
+        self._texts: Sequence[str] = settings.texts
 
     @property
     def axis(self) -> str:
         """Whose turn it is."""
-        return self.settings.texts[self.trials % len(self.settings.texts)]
+        return self._texts[self.trials % len(self._texts)]
 
     async def go(self, incumbent: Incumbent) -> PhaseEnd:
         """Edit one text after the other, each on top of what was accepted."""
+        named = [self.surfaces[name] for name in self.settings.texts]
+        self._texts = [axis.id for axis in await self.probing.alive(named, incumbent)]
+        if not self._texts:
+            return self.end(incumbent, DEAD_AXES)
         while not (reason := self.over(incumbent)):
             tried = await self._edit(self.axis, incumbent)
             incumbent = tried.incumbent
@@ -83,7 +92,7 @@ class TextualPhase(Phase):
             gradient = await self.run.ask(self._critic, critique, draw=draw)
         except RoleFailed as error:
             return self._turned_away(axis, incumbent, error.message)
-        critic = gradient.model_dump(mode="json")
+        critic = {**_played_by(self._critic), **gradient.model_dump(mode="json")}
         if gradient.confidence < self.settings.min_confidence:
             why = f"low confidence: {gradient.confidence:.2f}"
             return self._turned_away(axis, incumbent, why, critic=critic)
@@ -91,9 +100,10 @@ class TextualPhase(Phase):
         try:
             edit = await self.run.ask(self._applier, commission, draw=draw)
         except RoleFailed as error:
-            failed: Json = {"error": error.message}
+            failed: Json = {**_played_by(self._applier), "error": error.message}
             return self._turned_away(axis, incumbent, error.message, critic=critic, applier=failed)
-        told = edit.model_dump(mode="json", exclude={"new_text"})
+        said: dict[str, Json] = edit.model_dump(mode="json", exclude={"new_text"})
+        told: Json = {**_played_by(self._applier), **said}
         attempt = _attempt(axis, edit.new_text, critic=critic, applier=told)
         tried = await self.trying.attempt(attempt, incumbent)
         if not tried.accepted:
@@ -126,6 +136,11 @@ class TextualPhase(Phase):
             gradient=gradient,
             max_chars=surface.max_chars or MAX_CHARS,
         )
+
+
+def _played_by(role: Role[Any, Any]) -> dict[str, Json]:
+    """Which model plays a role, for the audit row; nothing where none does."""
+    return {"model": role.client.ref.label} if isinstance(role, ModelRole) else {}
 
 
 def _text(axis: str, incumbent: Incumbent) -> str:

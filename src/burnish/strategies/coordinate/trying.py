@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Split
-from burnish.core.comparisons import Pair, cases, compare
+from burnish.core.comparisons import Pair, unmeasured
 from burnish.core.content import Json
 from burnish.core.decisions import Decision, Verdict
 from burnish.core.errors import Problem
@@ -56,7 +56,7 @@ class Tried:
     loss: float | None = None
     """On train; what the ledger says where it was tried before; None when nobody can tell."""
     unfit: bool = False
-    """It was turned away for what it is, and never measured."""
+    """It is not to be had: turned away for what it is, or it breaks a constraint."""
     reason: str = ""
     """Why it was accepted or not."""
 
@@ -72,6 +72,8 @@ class Trying:
         self._cycle = cycle
         self._phase = phase
         self._memory = memory
+        self.paid: dict[Split, Spend] = {}
+        """What the last measurement on each split cost."""
 
     @property
     def need(self) -> Spend:
@@ -105,20 +107,10 @@ class Trying:
 
     def unmeasured(self, incumbent: Incumbent) -> str:
         """Why nothing could ever be compared with this incumbent; empty when it can."""
-        for side in (incumbent.train, incumbent.holdout):
-            if side is None:
-                continue
-            seen = compare(
-                Pair(candidate=side, incumbent=side),
-                self._run.objective,
-                max_missing=self._settings.max_errored_fraction,
-            )
-            if seen.missing.too_many:
-                whole = cases(seen.missing.compared + seen.missing.dropped)
-                return f"of {whole} of {side.split.value}, {seen.missing.dropped} are missing"
-            if not seen.measured:
-                return "a weighted metric, or a price that the loss needs, is not known"
-        return ""
+        most = self._settings.max_errored_fraction
+        sides = [side for side in (incumbent.train, incumbent.holdout) if side is not None]
+        found = (unmeasured(side, self._run.objective, max_missing=most) for side in sides)
+        return next((why for why in found if why), "")
 
     async def attempt(self, attempt: Attempt, before: Incumbent) -> Tried:
         """One trial, recorded whatever comes of it."""
@@ -178,6 +170,9 @@ class Trying:
                 decision=decision,
             )
         )
+        if decision.code == "constraint":
+            # However low its loss is, it is not to be had: a study must not be drawn there.
+            return Tried(incumbent=before, unfit=True, reason=decision.reason)
         # Where nobody can tell, the loss of what is left says nothing either.
         told = None if decision.verdict is Verdict.CANNOT_TELL else result.measurement.loss
         self._memory.losses[candidate.id] = told
@@ -202,4 +197,7 @@ class Trying:
         )
 
     async def _measure(self, candidate: Candidate, split: Split) -> Evaluation:
-        return await self._run.evaluate(candidate, split=split, repeats=self._settings.repeats)
+        before = self._run.spent
+        found = await self._run.evaluate(candidate, split=split, repeats=self._settings.repeats)
+        self.paid[split] = self._run.spent.minus(before)
+        return found

@@ -61,12 +61,23 @@ class ExecutionBlock(Block):
     """Cases at once; the turns of one case follow each other."""
 
 
+class CallBlock(Block):
+    """A use of a tool in a worked example."""
+
+    tool: Annotated[str, Field(min_length=1)]
+    arguments: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    result: str = ""
+    """What came back."""
+
+
 class DemonstrationBlock(Block):
     """A worked example that the agent is shown before the conversation."""
 
     input: str
     output: str
     case: str = ""
+    calls: list[CallBlock] = Field(default_factory=list[CallBlock])
+    """The tools that are used between input and output, in order."""
 
 
 class AgentBlock(Block):

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from burnish.core.content import Json
-from burnish.core.surfaces import Demonstration, Value
+from burnish.core.demonstrations import Demonstration
+from burnish.core.errors import ConfigError
+from burnish.core.surfaces import Value
 from burnish.targets.agent.blocks import AgentBlock
+from burnish.targets.agent.demonstrating import demonstrations_of, unknown_tools
 from burnish.targets.agent.loading import LoadedAgent, read_block
 from burnish.targets.agent.surface_paths import (
     DEMONSTRATIONS,
@@ -36,7 +39,7 @@ class EditedAgent:
 def edit(agent: LoadedAgent, values: Mapping[str, Value]) -> EditedAgent:
     """Put values into a file; what is then wrong with it is raised as a ConfigError."""
     told = [str(value) for path, value in values.items() if is_instructions(path)]
-    demos = [value for path, value in values.items() if path == DEMONSTRATIONS]
+    demos = cast("tuple[Demonstration, ...] | None", values.get(DEMONSTRATIONS))
     plain = {
         path: cast("Json", value)
         for path, value in values.items()
@@ -48,11 +51,13 @@ def edit(agent: LoadedAgent, values: Mapping[str, Value]) -> EditedAgent:
     for path, value in changes.items():
         put_at(cast("dict[str, Any]", data), path, value)
     block = read_block(data, source=agent.path.name) if changes else agent.block
+    if strange := list(unknown_tools(block, demos or ())):
+        raise ConfigError(strange)
     return EditedAgent(
         block=block,
         instructions=told[0] if told else agent.instructions.text,
         changes=changes,
-        demonstrations=cast("tuple[Demonstration, ...]", demos[0]) if demos else None,
+        demonstrations=None if demos == demonstrations_of(agent.block) else demos,
     )
 
 

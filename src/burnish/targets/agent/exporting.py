@@ -7,10 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from burnish.core.codec import codec
-from burnish.core.content import Json
-from burnish.core.surfaces import Demonstration
 from burnish.system import YamlTree
+from burnish.targets.agent.demonstrating import written
 from burnish.targets.agent.editing import EditedAgent
 from burnish.targets.agent.loading import LoadedAgent
 from burnish.targets.agent.surface_paths import put_at
@@ -31,7 +29,7 @@ def export_agent(
     for path, value in edited.changes.items():
         put_at(root, path, value)
     if edited.demonstrations is not None:
-        root["demonstrations"] = [_shown(demo) for demo in edited.demonstrations]
+        root["demonstrations"] = [written(demo) for demo in edited.demonstrations]
     _rebase(root, _way(home, agent.folder))
     files: dict[str, bytes] = {}
     if edited.instructions != agent.instructions.text:
@@ -55,12 +53,6 @@ def _instructions(
 def _copied(tree: YamlTree) -> YamlTree:
     root, data = copy.deepcopy(tree.root), copy.deepcopy(tree.data)
     return replace(tree, root=root, data=data)
-
-
-def _shown(demo: Demonstration) -> Json:
-    data = codec(Demonstration).encode(demo)
-    assert isinstance(data, dict)
-    return {key: value for key, value in data.items() if value}
 
 
 def _way(home: Path, folder: Path) -> str:

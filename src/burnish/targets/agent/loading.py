@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem
 from burnish.evaluation.datasets.formats import read_cases
 from burnish.system import YamlTree, read_bytes, read_text, read_tree, validate_config
 from burnish.targets.agent.blocks import AgentBlock
+from burnish.targets.agent.demonstrating import demonstrations_of, unknown_tools
 from burnish.targets.agent.instructions import Instructions, read_instructions
 from burnish.targets.agent.tool_blocks import FunctionTool, PromptTool
 from burnish.targets.agent.variables import expanded
@@ -83,6 +84,10 @@ def load_agent(path: Path) -> LoadedAgent:
             problems.append(_problem(path, "instructions.file", error))
     agent = LoadedAgent(path=path, tree=tree, block=block, instructions=instructions)
     problems += _unreadable(agent)
+    problems += [
+        replace(problem, where=f"{path.name} {problem.where}")
+        for problem in unknown_tools(block, demonstrations_of(block))
+    ]
     try:
         _ = agent.cases
     except ConfigError as error:

@@ -12,11 +12,11 @@ from pydantic_ai.toolsets import AbstractToolset
 
 from burnish.core.cases import Attachment, Case
 from burnish.core.content import Json
+from burnish.core.demonstrations import Demonstration
 from burnish.core.effects import Effects
 from burnish.core.errors import BurnishError, RoleFailed
 from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, Trace, Usage
 from burnish.core.protocols import Role
-from burnish.core.surfaces import Demonstration
 from burnish.effects.failures import failure_of
 from burnish.evaluation.simulation import NextRemark, TalkSoFar, converse
 from burnish.models.agent_model import Asked, ClientModel

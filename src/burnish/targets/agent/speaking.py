@@ -18,9 +18,9 @@ from pydantic_ai.messages import (
 )
 
 from burnish.core.content import Json
-from burnish.core.messages import Image, Message
+from burnish.core.demonstrations import Demonstration
+from burnish.core.messages import Image, Message, ToolUse
 from burnish.core.outcomes import Step, ToolCall
-from burnish.core.surfaces import Demonstration
 from burnish.models.calling import Priced
 
 
@@ -28,11 +28,22 @@ def opening(
     demonstrations: Sequence[Demonstration], history: Sequence[Message]
 ) -> list[ModelMessage]:
     """What stands before the first turn: worked examples, then what was said already."""
-    shown: list[Message] = []
-    for demo in demonstrations:
-        shown.append(Message(role="user", content=demo.input))
-        shown.append(Message(role="assistant", content=demo.output))
+    shown = [
+        said for number, demo in enumerate(demonstrations, start=1) for said in _shown(demo, number)
+    ]
     return [_message(said) for said in (*shown, *history)]
+
+
+def _shown(demo: Demonstration, number: int) -> Iterator[Message]:
+    """A worked example as if it had just happened: the question, each tool used, the answer."""
+    yield Message(role="user", content=demo.input)
+    for place, call in enumerate(demo.calls, start=1):
+        # The same at every asking: a request is what its answer is kept under.
+        name = f"demo-{number}-{place}"
+        use = ToolUse(id=name, name=call.tool, arguments=call.given)
+        yield Message(role="assistant", content="", uses=(use,))
+        yield Message(role="tool", content=call.result, answers=name, tool=call.tool)
+    yield Message(role="assistant", content=demo.output)
 
 
 def _message(said: Message) -> ModelMessage:

@@ -15,13 +15,14 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.core.money import Spend
 from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Description, Role
-from burnish.core.surfaces import Demonstration, Surface, Value
+from burnish.core.surfaces import Surface, Value
 from burnish.evaluation.simulation import DEFAULT_TURNS, NextRemark, TalkSoFar
 from burnish.models.calling import ModelClient
 from burnish.models.factory import Models
 from burnish.models.references import ModelSettings
 from burnish.models.troubles import ModelRefused
 from burnish.targets.agent.blocks import AgentBlock
+from burnish.targets.agent.demonstrating import demonstrations_of
 from burnish.targets.agent.editing import edit
 from burnish.targets.agent.exporting import export_agent
 from burnish.targets.agent.loading import LoadedAgent, response_schema
@@ -105,6 +106,15 @@ class AgentTarget:
         outcome = await run_case(parts, case, draw=draw, effects=effects)
         return Receipt(value=outcome, missing=outcome.missing)
 
+    async def rehearse(
+        self, candidate: Candidate, case: Case, *, draw: int, effects: Effects, past: Outcome
+    ) -> Outcome:
+        """The case's conversation as far as `effects` know it; the user's tools are left alone."""
+        from burnish.targets.agent.rehearsing import rehearse_case
+
+        parts, tools = await self._parts(candidate), self.agent.block.tools
+        return await rehearse_case(parts, case, tools, draw=draw, effects=effects, past=past)
+
     def estimate(self, case: Case) -> Spend:
         """One call a turn, as well as can be told: tools may take more."""
         turns = len(case.turns)
@@ -155,14 +165,6 @@ class AgentTarget:
             demonstrations=demonstrations_of(edited.block) if demos is None else demos,
             user=self._user,
         )
-
-
-def demonstrations_of(block: AgentBlock) -> tuple[Demonstration, ...]:
-    """The worked examples of a file."""
-    return tuple(
-        Demonstration(input=demo.input, output=demo.output, case=demo.case)
-        for demo in block.demonstrations
-    )
 
 
 def client_for(models: Models, block: AgentBlock) -> ModelClient:

@@ -15,6 +15,8 @@ SECRET_KEYS = ("api_key", "env", "headers")
 """What stands under these keys is expanded by whoever sends it, and never kept."""
 IGNORED_KEYS = ("database", "keyword_index", "claude", "openai", "observability", "deployment")
 """What has no effect here need not be set here either."""
+WORD_FOR_WORD = ("demonstrations",)
+"""What a tool or a user said may have a `${` of its own in it."""
 
 
 def expanded(data: Json, *, environ: Mapping[str, str] | None = None, where: str = "") -> Json:
@@ -36,7 +38,7 @@ def _expanded(data: Json, env: Mapping[str, str], where: str, problems: list[Pro
     if isinstance(data, dict):
         return {
             key: value
-            if key in SECRET_KEYS + IGNORED_KEYS
+            if key in SECRET_KEYS + IGNORED_KEYS + WORD_FOR_WORD
             else _expanded(value, env, f"{where}.{key}" if where else key, problems)
             for key, value in data.items()
         }

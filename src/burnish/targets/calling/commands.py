@@ -25,12 +25,15 @@ from burnish.targets.calling.pipes import LONGEST_OUTPUT, Ran, talk_to
 from burnish.targets.calling.secrets import hidden, written_out
 from burnish.targets.calling.talks import Reply, Said
 from burnish.targets.calling.target import CallingTarget
+from burnish.targets.given import given_prompts
 
 InputWay: TypeAlias = Literal["stdin", "argument", "json"]
 
 TEMPORARY_FAILURE = 75
 """The exit code by which a command says that it is worth trying again (EX_TEMPFAIL)."""
-_PLACE = re.compile(r"\{(input|session)\}")
+PROMPTS_VARIABLE = "BURNISH_PROMPTS"
+"""Where a process finds the folder of the candidate's prompts."""
+_PLACE = re.compile(r"\{(input|session|prompts)\}")
 _LONGEST_ARGUMENT = 100_000
 """Systems differ; Linux takes 128 kB for one argument."""
 
@@ -39,8 +42,9 @@ _LONGEST_ARGUMENT = 100_000
 class CommandTarget(CallingTarget):
     """Starts a program for each turn; what it writes to stdout is the reply.
 
-    `{input}` and `{session}` in its arguments are filled in. `${VAR}` in `env` is expanded when
-    a process is started, and kept nowhere.
+    `{input}` and `{session}` in its arguments are filled in, and where prompts are optimised
+    `{prompts}`, the folder in which they lie. `${VAR}` in `env` is expanded when a process is
+    started, and kept nowhere.
     """
 
     command: Sequence[str]
@@ -119,7 +123,9 @@ class CommandTarget(CallingTarget):
 
     def _environ(self) -> dict[str, str]:
         own = {name: expand_variables(value, os.environ) for name, value in self.env.items()}
-        return {**os.environ, **own}
+        given = given_prompts()
+        prompts = {} if given is None else {PROMPTS_VARIABLE: str(given.folder)}
+        return {**os.environ, **own, **prompts}
 
     @asynccontextmanager
     async def conversation(self) -> AsyncGenerator[Reply, None]:
@@ -127,7 +133,8 @@ class CommandTarget(CallingTarget):
         yield self._reply
 
     async def _reply(self, said: Said) -> Outcome:
-        argv = [_filled(part, said) for part in self.command]
+        prompts = self._prompts()
+        argv = [_filled(part, said, prompts) for part in self.command]
         if any(len(part.encode()) > _LONGEST_ARGUMENT for part in argv):
             told = "the input is too long for an argument: give it on stdin"
             return failed(told, "InputTooLong")
@@ -142,6 +149,14 @@ class CommandTarget(CallingTarget):
         if ran.code == TEMPORARY_FAILURE:
             raise AgentUnreachable(told)
         return failed(told, "ExitCode")
+
+    def _prompts(self) -> str:
+        given = given_prompts()
+        if given is None and "prompts" in self._places:
+            message = "nobody gives the folder for {prompts}"
+            remedy = "such an agent runs where its prompts are named too: as fields to optimise"
+            raise ConfigError([Problem(where="command", message=message, remedy=remedy)])
+        return "" if given is None else str(given.folder)
 
     async def _run(self, argv: Sequence[str], stdin: bytes) -> Ran:
         children, pipe = self._children, asyncio.subprocess.PIPE
@@ -165,8 +180,8 @@ class CommandTarget(CallingTarget):
         return f"{json.dumps(whole, ensure_ascii=False)}\n".encode()
 
 
-def _filled(part: str, said: Said) -> str:
-    values = {"input": said.input, "session": said.session}
+def _filled(part: str, said: Said, prompts: str) -> str:
+    values = {"input": said.input, "session": said.session, "prompts": prompts}
     return _PLACE.sub(lambda place: values[place[1]], part)
 
 

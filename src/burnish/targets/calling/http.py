@@ -27,13 +27,17 @@ from burnish.targets.calling.secrets import hidden, written_out
 from burnish.targets.calling.talks import Reply, Said
 from burnish.targets.calling.target import CallingTarget
 from burnish.targets.calling.templates import (
+    PROMPTS,
     REMEMBERING,
     filled,
+    filled_header,
     places_in,
     problems_in,
+    prompts_in,
     texts_in,
     values_of,
 )
+from burnish.targets.given import given_prompts
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
@@ -112,17 +116,40 @@ class HttpTarget(CallingTarget):
         _require_address(url, self.url)
         return url, {name: _expanded(value) for name, value in self.headers.items()}
 
+    @property
+    def prompts(self) -> set[str]:
+        """The prompt fields that an endpoint is sent: `{{prompts.NAME}}` in body or headers."""
+        return prompts_in(self.body) | prompts_in(dict(self.headers))
+
+    def _prompts(self) -> dict[str, Json]:
+        """What the places of prompts stand for, or a ConfigError where nobody gives one."""
+        given = given_prompts()
+        texts: Mapping[str, str] = {} if given is None else given.texts
+        if missing := sorted(self.prompts - set(texts)):
+            places = ", ".join(f"{{{{{PROMPTS}{name}}}}}" for name in missing)
+            message = f"nobody gives the texts for {places}"
+            remedy = "such an agent runs where its prompts are named too: as fields to optimise"
+            raise ConfigError([Problem(where="body", message=message, remedy=remedy)])
+        return {f"{PROMPTS}{name}": texts[name] for name in self.prompts}
+
     @asynccontextmanager
     async def conversation(self) -> AsyncGenerator[Reply, None]:
         """One connection for the conversation."""
         url, headers = self._request_parts()
+        prompts = self._prompts()
+        headers = {name: filled_header(self.headers[name], prompts, _expanded) for name in headers}
         async with client_for(url) as client:
-            yield partial(self._reply, client, url, headers)
+            yield partial(self._reply, client, url, headers, prompts)
 
     async def _reply(
-        self, client: "AsyncClient", url: str, headers: Mapping[str, str], said: Said
+        self,
+        client: "AsyncClient",
+        url: str,
+        headers: Mapping[str, str],
+        prompts: Mapping[str, Json],
+        said: Said,
     ) -> Outcome:
-        body = filled(self.body, values_of(said), _expanded)
+        body = filled(self.body, {**values_of(said), **prompts}, _expanded)
         content = json.dumps(body).encode()
         sent = {"content-type": "application/json", **headers}
         try:

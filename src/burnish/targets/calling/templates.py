@@ -1,14 +1,21 @@
-"""Templates of requests: `{{input}}`, `{{history}}`, `{{messages}}` and `{{session}}`."""
+"""Templates of requests: `{{input}}`, `{{history}}`, `{{messages}}`, `{{session}}` and prompts.
+
+`{{prompts.NAME}}` is the text of a prompt field, where prompts are optimised.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from urllib.parse import quote
 
 from burnish.core.content import Json
 from burnish.core.errors import Problem
 from burnish.evaluation.matching.excerpts import spelled
 from burnish.targets.calling.talks import Said
 
-_PLACE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_PLACE = re.compile(r"\{\{\s*(prompts\.[^{}]*[^{}\s]|\w+)\s*\}\}")
+_PROMPT = re.compile(r"\{\{\s*(prompts\.[^{}]*[^{}\s])\s*\}\}")
+PROMPTS = "prompts."
+"""What the places of prompt fields begin with."""
 _NAMES = ("input", "history", "messages", "session")
 REMEMBERING = ("history", "messages", "session")
 """With one of these an endpoint can know what was said before."""
@@ -52,6 +59,22 @@ def _filled_text(text: str, values: Mapping[str, Json], expand: Callable[[str], 
     return "".join(told)
 
 
+def filled_header(text: str, values: Mapping[str, Json], expand: Callable[[str], str]) -> str:
+    """A header with its prompts filled in, percent-encoded: a header has one line of ASCII."""
+    parts = _PROMPT.split(text)
+    told = (
+        quote(str(values[part])) if number % 2 else expand(part)
+        for number, part in enumerate(parts)
+    )
+    return "".join(told)
+
+
+def prompts_in(template: Json) -> set[str]:
+    """The names of the prompt fields that a template has a place for."""
+    places = {name for text in texts_in(template) for name in _PROMPT.findall(text)}
+    return {name.removeprefix(PROMPTS) for name in places}
+
+
 def places_in(template: Json) -> set[str]:
     """The names of the places that a template has."""
     return {name for text in texts_in(template) for name in _PLACE.findall(text)}
@@ -71,7 +94,7 @@ def texts_in(template: Json) -> Iterator[str]:
 
 def problems_in(template: Json) -> Iterator[Problem]:
     """Places that nothing is known for, and a template that leaves the input out."""
-    names = places_in(template)
+    names = {name for name in places_in(template) if not name.startswith(PROMPTS)}
     for name in sorted(names - set(_NAMES)):
         known = ", ".join(f"{{{{{each}}}}}" for each in _NAMES)
         yield Problem(message=f"unknown place {{{{{name}}}}}", remedy=f"there are: {known}")

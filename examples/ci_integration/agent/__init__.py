@@ -1,0 +1,1 @@
+"""The agent that the gate measures and the nightly run improves."""

@@ -1,0 +1,1 @@
+"""The service that is optimised. It knows nothing of burnish."""

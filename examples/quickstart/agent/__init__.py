@@ -1,0 +1,1 @@
+"""The agent that is optimised. It knows nothing of burnish."""

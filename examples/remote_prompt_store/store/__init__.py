@@ -1,0 +1,1 @@
+"""A store of prompts over HTTP, and its client."""

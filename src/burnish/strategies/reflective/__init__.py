@@ -1,0 +1,1 @@
+"""The strategy `reflective`: a pool of candidates, rewritten by reflection on failures (GEPA)."""

@@ -1,0 +1,149 @@
+"""A heat: one candidate on its way over holdout, and what can be told of it so far."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from burnish.core.candidates import Candidate
+from burnish.core.cases import Case, Split
+from burnish.core.comparisons import cases
+from burnish.core.decisions import Decision, Verdict
+from burnish.core.evaluations import Evaluation
+from burnish.core.money import Spend
+from burnish.core.objectives import Objective
+from burnish.core.racing import Race
+from burnish.runs.run import Run
+
+ENOUGH_ALIKE = 6
+"""Runs that come out again as they did, after which chance is taken to play no part."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heat:
+    """What came of running a candidate over holdout."""
+
+    evaluation: Evaluation
+    whole: bool
+    """Whether every case was run."""
+    lost: Decision | None = None
+    """Why it was ended early."""
+    behind: bool = False
+    """Whether it is worse than chance alone would make it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course:
+    """What a candidate is run over, and against whom."""
+
+    order: Sequence[Case]
+    incumbent: Evaluation
+    repeats: int
+    block: int
+    """Cases between two looks at how it stands."""
+    early: bool
+    """Whether it may end before every case was run."""
+    draw: int = 0
+    """The first draw."""
+    earlier: Evaluation | None = None
+    """In a second run, the first."""
+
+
+class Lane:
+    """One candidate under way."""
+
+    def __init__(self, run: Run, candidate: Candidate, course: Course) -> None:
+        self._run = run
+        self._course = course
+        self._found = Evaluation(candidate=candidate.id, split=Split.HOLDOUT, results=())
+        self.blocks = run.blocks(
+            candidate,
+            split=Split.HOLDOUT,
+            cases=course.order,
+            repeats=course.repeats,
+            draw=course.draw,
+            block_size=course.block,
+        )
+        self.heat: Heat | None = None
+        """None until it is over."""
+
+    @property
+    def need(self) -> Spend:
+        """What the next block costs."""
+        done, course = len(self._found.cases), self._course
+        due = course.order[done : done + course.block]
+        return self._run.estimate(Split.HOLDOUT, cases=due, repeats=course.repeats)
+
+    async def step(self) -> None:
+        """Run the next block, and look how it stands."""
+        part = await anext(self.blocks)
+        self._found = replace(self._found, results=(*self._found.results, *part.results))
+        self.heat = self._heat()
+        if self.heat is not None:
+            await self.blocks.aclose()
+
+    def _heat(self) -> Heat | None:
+        course, objective = self._course, self._run.objective
+        earlier, found = course.earlier, self._found
+        if course.early and earlier is not None and _alike(earlier, found, objective, course.order):
+            return Heat(evaluation=earlier, whole=True)
+        race = standing(found, course, objective)
+        if len(found.cases) == len(course.order):
+            return Heat(evaluation=_both(earlier, found), whole=True, behind=race.far_behind)
+        if (lost := lost_by(race)) is None:
+            return None
+        # Of a second run that was ended, nothing is in the books: its cases are not all there.
+        seen = earlier or found
+        return Heat(evaluation=seen, whole=seen is earlier, lost=lost, behind=race.far_behind)
+
+
+def standing(done: Evaluation, course: Course, objective: Objective) -> Race:
+    """The gains of the cases that were run, and what those to come can add."""
+    both, ended = _both(course.earlier, done), set(done.cases)
+    gains: list[float] = []
+    room: list[float] = []
+    promised: list[float] = []
+    for case in course.order:
+        new = objective.case_score(both, case.id)
+        old = objective.case_score(course.incumbent, case.id)
+        if case.id in ended:
+            gains += [] if new is None or old is None else [new - old]
+            continue
+        # Of a second run half is known; of what is missing, nothing is.
+        room.append((1.0 if new is None else (new + 1.0) / 2) - (old or 0.0))
+        promised.append(0.0 if new is None or old is None else (new - old) / 2)
+    return Race(gains=tuple(gains), room=tuple(room), promised=math.fsum(promised))
+
+
+def adds_up(evaluation: Evaluation, objective: Objective) -> bool:
+    """Whether the score of the whole is the mean of the cases: every metric speaks of each."""
+    results = [result for result in evaluation.results if not result.outcome.missing]
+    return all(result.applies(metric) for result in results for metric in objective.weights)
+
+
+def lost_by(race: Race) -> Decision | None:
+    """Why going on is not worth it, if it is not."""
+    hope = race.hope()
+    if hope == "open" or not race.gains:
+        return None
+    n, left, ahead = len(race.gains), len(race.room), race.ahead
+    told = f"after {cases(n)} {ahead:+.2f}, "
+    if hope == "hopeless":
+        told += f"and the {left} left can add no more than {race.best_end - ahead:.2f}"
+    else:
+        told += f"which the {left} left are not likely to make up"
+    numbers = {"gain_so_far": ahead, "cases": float(n), "cases_left": float(left)}
+    return Decision(gate="race", verdict=Verdict.REJECT, code=hope, reason=told, numbers=numbers)
+
+
+def _alike(
+    earlier: Evaluation, found: Evaluation, objective: Objective, order: Sequence[Case]
+) -> bool:
+    """Whether the second run says what the first one said, often enough to believe it."""
+    score = objective.case_score
+    if len(found.cases) < min(ENOUGH_ALIKE, len(order)):
+        return False
+    return all(score(earlier, case) == score(found, case) for case in found.cases)
+
+
+def _both(first: Evaluation | None, second: Evaluation) -> Evaluation:
+    return second if first is None else replace(first, results=(*first.results, *second.results))

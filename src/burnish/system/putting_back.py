@@ -1,0 +1,170 @@
+"""Puts borrowed files back; run by its path it is the guard of a process that borrows files.
+
+A guard must start fast and outlive whatever happened to the process, so nothing but Python itself
+is imported here.
+"""
+
+import base64
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import secrets
+import select
+import signal
+import stat
+import sys
+import time
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+Fate: TypeAlias = Literal["put back", "left alone", "failed"]
+
+_SPARE = re.compile(r"\.(?P<pid>\d{1,10})-[0-9a-f]{16}\.burnish-tmp")
+_LOOK = 0.5
+"""Seconds between two looks at the owner: a forked child of it may keep the pipe open."""
+_BEAT = 10.0
+"""Seconds between two signs of life on the record, for those who cannot see the owner."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PutBack:
+    """What became of one borrowed file that did not hold its own content."""
+
+    path: str
+    fate: Fate
+    told: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.told}"
+
+
+def digest(content: bytes) -> str:
+    """What a record keeps of a content that burnish wrote."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def put_back(record: Path) -> list[PutBack]:
+    """Give each file of a record its own content back, where it holds what burnish wrote.
+
+    What somebody else wrote, or deleted, is theirs. The record goes when nothing is left to do.
+    """
+    with _claimed(record) as told:
+        if told is None:
+            return []
+        places = [Path(file["path"]) for file in told["files"]]
+        for folder in {place.parent for place in places}:
+            _remove_spares(folder, told["owner"]["pid"])
+        found = [fate for file in told["files"] if (fate := _restored(file)) is not None]
+        if not any(fate.fate == "failed" for fate in found):
+            with contextlib.suppress(OSError):
+                record.unlink(missing_ok=True)
+    return found
+
+
+@contextlib.contextmanager
+def _claimed(record: Path) -> Generator[dict[str, Any] | None, None, None]:
+    """The record while nobody else puts its files back; None when it is gone."""
+    try:
+        file = record.open("rb")
+    except FileNotFoundError:
+        yield None
+        return
+    with file:
+        # Where a file system has no locks, two may do the same: the outcome is one.
+        with contextlib.suppress(OSError):
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+        yield json.load(file) if record.exists() else None
+
+
+def _restored(file: dict[str, Any]) -> PutBack | None:
+    path, original = Path(file["path"]), base64.b64decode(file["original"])
+    try:
+        now = path.read_bytes()
+        if now == original:
+            return None
+        if digest(now) not in file["written"]:
+            told = "somebody changed it meanwhile, so it was left alone"
+            return PutBack(path=str(path), fate="left alone", told=told)
+        _replace(path, original)
+    except FileNotFoundError:
+        told = "somebody deleted it meanwhile, so it was left alone"
+        return PutBack(path=str(path), fate="left alone", told=told)
+    except OSError as error:
+        told = f"its own content could not be put back: {error.strerror or error}"
+        return PutBack(path=str(path), fate="failed", told=told)
+    return PutBack(path=str(path), fate="put back", told="its own content was put back")
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Another content in one step; mode and owner stay."""
+    before = path.stat()
+    spare = path.parent / f".{os.getpid()}-{secrets.token_hex(8)}.burnish-tmp"
+    try:
+        descriptor = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            with contextlib.suppress(PermissionError):
+                os.fchown(descriptor, before.st_uid, before.st_gid)
+            os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        spare.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            spare.unlink(missing_ok=True)
+        raise
+
+
+def _remove_spares(folder: Path, owner: int) -> None:
+    """What the owner, or somebody else who is gone, was writing when it was killed."""
+    with contextlib.suppress(OSError):
+        for entry in folder.iterdir():
+            found = _SPARE.fullmatch(entry.name)
+            if found and (int(found["pid"]) == owner or not _is_alive(int(found["pid"]))):
+                entry.unlink(missing_ok=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def guard(owner: int, record: Path) -> None:
+    """Wait for the end of the owner, then put back what it borrowed."""
+    open_pipe, pause, beat = True, 0.005, time.monotonic()
+    while os.getppid() == owner:
+        if open_pipe:
+            open_pipe = not _ended(sys.stdin.fileno(), _LOOK)
+        elif not record.exists():
+            return
+        else:
+            # The pipe closes a moment before its owner is gone; or the owner lost it.
+            time.sleep(pause)
+            pause = min(2 * pause, _LOOK)
+        if time.monotonic() - beat > _BEAT:
+            beat = time.monotonic()
+            with contextlib.suppress(OSError):
+                os.utime(record)
+    put_back(record)
+
+
+def _ended(pipe: int, seconds: float) -> bool:
+    readable, _, _ = select.select([pipe], [], [], seconds)
+    return bool(readable) and not os.read(pipe, 1)
+
+
+if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # It ends by itself as soon as its owner does, and not before.
+        signal.signal(number, signal.SIG_IGN)
+    guard(int(sys.argv[1]), Path(sys.argv[2]))

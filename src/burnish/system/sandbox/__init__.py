@@ -1,0 +1,17 @@
+"""Commands that somebody else wrote or edited: limited always, isolated where bubblewrap works."""
+
+from burnish.system.sandbox.isolation import Isolation, Mode, Probe, probe_bubblewrap, resolve
+from burnish.system.sandbox.results import CommandResult, EndedBy, Limits
+from burnish.system.sandbox.sandboxes import Sandbox
+
+__all__ = [
+    "CommandResult",
+    "EndedBy",
+    "Isolation",
+    "Limits",
+    "Mode",
+    "Probe",
+    "Sandbox",
+    "probe_bubblewrap",
+    "resolve",
+]

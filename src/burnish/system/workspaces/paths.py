@@ -1,0 +1,104 @@
+"""Paths inside a workspace, with `/` between their parts, and the patterns that name them."""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from functools import lru_cache
+
+_LONGEST = 4096
+
+
+def path_problem(path: str) -> str:
+    """Why a path does not name a file inside a workspace, in words; '' where it does."""
+    if not path or "\0" in path or len(path) > _LONGEST:
+        return "it is no path of a file"
+    if path.startswith(("/", "~")) or re.match(r"[A-Za-z]:", path):
+        return "it does not start in the workspace"
+    parts = path.split("/")
+    if ".." in parts:
+        return "it leads out of the folder it names ('..')"
+    if "" in parts or "." in parts:
+        return "it is not written plainly: '.', '//' and a '/' at the end are not allowed"
+    if "\\" in path:
+        return "it has a backslash: parts of a path are separated by '/'"
+    if any(unicodedata.category(char) in ("Cc", "Cs") for char in path):
+        return "it has characters that cannot be shown"
+    return ""
+
+
+def pattern_problem(pattern: str) -> str:
+    """Why a pattern cannot be used, in words; '' where it can."""
+    plain = pattern.removesuffix("/")
+    if not plain or plain.startswith(("/", "~")) or ".." in plain.split("/"):
+        return "patterns are relative to the workspace and do not leave it"
+    if "\\" in plain or "\0" in plain:
+        return "parts of a pattern are separated by '/'"
+    return ""
+
+
+def shown(path: str) -> str:
+    """A path as one line of text, whatever bytes its name is made of."""
+    readable = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in readable)
+
+
+def look_alike(path: str) -> str:
+    """One spelling for all paths that some file systems take for the same."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
+
+
+def matches(path: str, patterns: Iterable[str]) -> bool:
+    """Whether one of the patterns names this path itself.
+
+    `*` stands for anything but '/', `**` also for folders, `x/` for all that is in x.
+    """
+    return _compiled(tuple(patterns)).fullmatch(path) is not None
+
+
+def covers(patterns: Iterable[str], path: str) -> bool:
+    """Whether one of the patterns names this path or a folder that it lies in."""
+    wanted = tuple(patterns)
+    return any(matches(place, wanted) for place in (path, *folders_of(path)))
+
+
+def folders_of(path: str) -> list[str]:
+    """The folders that a path lies in, the nearest first."""
+    parts = path.split("/")
+    return ["/".join(parts[:end]) for end in range(len(parts) - 1, 0, -1)]
+
+
+@lru_cache(maxsize=256)
+def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    # Without a pattern nothing matches, not even an empty path.
+    return re.compile("|".join(map(_expression, patterns)) or r"(?!)", re.DOTALL)
+
+
+def _expression(pattern: str) -> str:
+    whole = f"{pattern}**" if pattern.endswith("/") else pattern
+    parts = whole.removeprefix("./").split("/")
+    made = ""
+    for at, part in enumerate(parts):
+        last = at == len(parts) - 1
+        if part == "**":
+            made += ".*" if last else "(?:[^/]+/)*"
+        else:
+            made += _part(part) + ("" if last else "/")
+    return made
+
+
+def _part(part: str) -> str:
+    made, at = "", 0
+    while at < len(part):
+        char, at = part[at], at + 1
+        if char == "*":
+            made += "" if part[at : at + 1] == "*" else "[^/]*"
+        elif char == "?":
+            made += "[^/]"
+        elif char == "[" and (end := part.find("]", at + 1)) > 0:
+            chosen, at = part[at:end], end + 1
+            negated = chosen[0] in "!^"
+            inside = re.escape(chosen[negated:]).replace(r"\-", "-")
+            made += f"[{'^/' if negated else ''}{inside}]"
+        else:
+            made += re.escape(char)
+    return made

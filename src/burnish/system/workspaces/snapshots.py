@@ -1,0 +1,129 @@
+"""What a folder holds at one moment: every entry with its kind, mode and content."""
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from burnish.system.file_trouble import file_trouble
+
+EntryKind: TypeAlias = Literal["file", "folder", "link", "other"]
+
+_PART = 1024 * 1024
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """One name in a folder."""
+
+    kind: EntryKind
+    mode: int = 0
+    digest: str = ""
+    """Of a file's content or a link's target. What could not be read has a mark instead."""
+    size: int = 0
+    links: int = 1
+    """How many names a file has; more than one, and a change here is a change elsewhere."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """All entries below a folder, by path relative to it."""
+
+    entries: Mapping[str, Entry]
+
+    @property
+    def files(self) -> list[str]:
+        """The paths of files."""
+        return [path for path, entry in self.entries.items() if entry.kind == "file"]
+
+
+def snapshot(folder: Path, *, leave_out: Callable[[str], bool] | None = None) -> Snapshot:
+    """Look at everything below `folder`, links not followed; `leave_out` says what to pass over.
+
+    Take it while nothing runs in there: what changes while it is read counts as changed.
+    """
+    entries: dict[str, Entry] = {}
+    todo = [""]
+    try:
+        os.scandir(folder).close()
+    except OSError as error:
+        raise file_trouble("read", folder, error) from error
+    while todo:
+        inside = todo.pop()
+        for name in _names(folder / inside if inside else folder, entries, inside):
+            path = f"{inside}/{name}" if inside else name
+            if leave_out is not None and leave_out(path):
+                continue
+            entries[path] = entry = _entry(folder / path)
+            if entry.kind == "folder":
+                todo.append(path)
+    return Snapshot(entries=dict(sorted(entries.items())))
+
+
+def read_contents(folder: Path, paths: Iterable[str]) -> dict[str, bytes]:
+    """What these files hold; links and what is no file are left out."""
+    found: dict[str, bytes] = {}
+    for path in paths:
+        with contextlib.suppress(OSError), os.fdopen(_open(folder / path), "rb") as file:
+            found[path] = file.read()
+    return found
+
+
+def _names(folder: Path, entries: dict[str, Entry], inside: str) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208
+    except OSError as error:
+        # What cannot be looked into may hold anything; its content then counts as gone.
+        entries[inside] = Entry(kind="folder", digest=f"unreadable: {error.strerror}")
+        return []
+
+
+def _entry(path: Path) -> Entry:
+    try:
+        seen = path.lstat()
+        mode = stat.S_IMODE(seen.st_mode)
+        if stat.S_ISDIR(seen.st_mode):
+            return Entry(kind="folder", mode=mode)
+        if stat.S_ISLNK(seen.st_mode):
+            target = os.fsencode(path.readlink())
+            return Entry(kind="link", digest=hashlib.sha256(target).hexdigest(), size=len(target))
+    except OSError as error:
+        return Entry(kind="other", digest=f"unreadable: {error.strerror}")
+    if not stat.S_ISREG(seen.st_mode):
+        return Entry(kind="other", mode=seen.st_mode)
+    digest = _digest(path, seen)
+    return Entry(kind="file", mode=mode, digest=digest, size=seen.st_size, links=seen.st_nlink)
+
+
+def _digest(path: Path, seen: os.stat_result) -> str:
+    try:
+        for _ in range(_ATTEMPTS):
+            with os.fdopen(_open(path), "rb", buffering=0) as file:
+                before = _stamp(os.fstat(file.fileno()))
+                made = hashlib.sha256()
+                while part := file.read(_PART):
+                    made.update(part)
+                if _stamp(os.fstat(file.fileno())) == before:
+                    return made.hexdigest()
+    except OSError:
+        return f"unreadable: {_stamp(seen)}"
+    return f"changing: {_stamp(path.lstat())}"
+
+
+def _stamp(seen: os.stat_result) -> tuple[int, int, int, int]:
+    return seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
+
+
+def _open(path: Path) -> int:
+    # Neither follows a link nor waits for the other end of a pipe.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise IsADirectoryError(errno.EISDIR, "not a file", str(path))
+    return descriptor

@@ -1,0 +1,121 @@
+"""TargetPrompt: which prompts may be edited, and where each of them lies."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from burnish.targets.prompts.fields import (
+    CallbackField,
+    Field,
+    FileField,
+    Read,
+    Write,
+    encoded,
+    is_async,
+    name_problem,
+)
+from burnish.targets.prompts.writing import write_together
+
+
+class TargetPrompt:
+    """Prompt fields by name, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._fields: dict[str, Field] = {}
+
+    def add_path(self, name: str, path: str | os.PathLike[str]) -> Self:
+        """A field that is a whole file."""
+        self._require_name(name)
+        field = FileField(name=name, given=os.fspath(path), path=Path(path).absolute())
+        for other in self.files:
+            if other.home == field.home:
+                raise ValueError(
+                    f"the prompt fields '{other.name}' and '{name}' are the same file, {path}"
+                )
+        self._fields[name] = field
+        return self
+
+    def add_callback(self, name: str, *, read: Read, write: Write) -> Self:
+        """A field behind `async read() -> str` and `async write(text)`."""
+        self._require_name(name)
+        for what, function in (("read", read), ("write", write)):
+            if not is_async(function):
+                raise TypeError(f"the {what} function of the prompt field '{name}' is not async")
+        self._fields[name] = CallbackField(name=name, read=read, write=write)
+        return self
+
+    def names(self) -> list[str]:
+        """The fields, in the order in which they were added."""
+        return list(self._fields)
+
+    def describe_source(self, name: str) -> str:
+        """The path as it was given, or `<callback>`."""
+        field = self._field(name)
+        return field.given if isinstance(field, FileField) else "<callback>"
+
+    async def read(self, name: str) -> str:
+        """What a field says now."""
+        field = self._field(name)
+        return field.text() if isinstance(field, FileField) else await field.text()
+
+    async def read_all(self) -> dict[str, str]:
+        """What every field says now."""
+        return {name: await self.read(name) for name in self._fields}
+
+    def read_files(self) -> dict[str, str]:
+        """The same without waiting for anybody, where all fields are files."""
+        if self.callbacks:
+            names = ", ".join(field.name for field in self.callbacks)
+            raise TypeError(f"fields behind callbacks can only be awaited: {names}")
+        return {field.name: field.text() for field in self.files}
+
+    async def write_all(self, prompts: Mapping[str, str]) -> None:
+        """Give every field its text: files first, each in one step, then callbacks.
+
+        When anything fails, files that were written hold again what they held before, and the
+        error is raised; RollbackError where one of them could not be put back. A callback that
+        was called is not called again.
+        """
+        self._require_all(prompts)
+        files = {field: encoded(prompts[field.name], _now(field), field.path)
+                 for field in self.files}  # fmt: skip
+        await write_together(files, {field: prompts[field.name] for field in self.callbacks})
+
+    @property
+    def files(self) -> tuple[FileField, ...]:
+        """The fields that are files."""
+        return tuple(field for field in self._fields.values() if isinstance(field, FileField))
+
+    @property
+    def callbacks(self) -> tuple[CallbackField, ...]:
+        """The fields behind callbacks."""
+        return tuple(field for field in self._fields.values() if isinstance(field, CallbackField))
+
+    def _field(self, name: str) -> Field:
+        if name not in self._fields:
+            known = ", ".join(self._fields) or "none"
+            raise KeyError(f"no prompt field '{name}': there are {known}")
+        return self._fields[name]
+
+    def _require_name(self, name: str) -> None:
+        if problem := name_problem(name, self._fields):
+            raise ValueError(f"'{name}' cannot be the name of a prompt field: {problem}")
+
+    def _require_all(self, prompts: Mapping[str, str]) -> None:
+        missing = [name for name in self._fields if name not in prompts]
+        extra = [name for name in prompts if name not in self._fields]
+        told = [f"missing: {', '.join(missing)}"] * bool(missing)
+        told += [f"unknown: {', '.join(extra)}"] * bool(extra)
+        if told:
+            raise ValueError(
+                f"every prompt field needs a text, and nothing else; {'; '.join(told)}"
+            )
+
+
+def _now(field: FileField) -> bytes:
+    """What the file looks like; where it cannot be read, writing it will say why."""
+    try:
+        return field.path.read_bytes()
+    except OSError:
+        return b""

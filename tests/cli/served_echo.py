@@ -1,0 +1,47 @@
+"""The echo agent, its critic and its applier behind a real socket on this machine."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from burnish.testing.servers import Asked as Question
+from burnish.testing.servers import ScriptedServer
+from tests.projects.optimizer_world import Change, said_to, written_for
+
+
+@contextmanager
+def serving(asked: list[Question]) -> Generator[str, None, None]:
+    """The echo agent behind a socket on this machine."""
+
+    def answer(question: Question) -> str:
+        asked.append(question)
+        body = question.json
+        shape = body.get("response_format", {}).get("json_schema", {}).get("name", "")
+        if shape in ("critic", "applier"):
+            return json.dumps(written_for(shape))
+        talk = [m["content"] for m in body["messages"] if m["role"] != "system"]
+        told = "".join(m["content"] for m in body["messages"] if m["role"] == "system")
+        return said_to(told, talk, body.get("temperature", 0.0))
+
+    loop = asyncio.new_event_loop()
+    server = ScriptedServer(answers=answer)
+    loop.run_until_complete(server.__aenter__())
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield server.base_url
+    finally:
+        asyncio.run_coroutine_threadsafe(server.__aexit__(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def served(url: str) -> Change:
+    def change(data: dict[str, Any]) -> None:
+        data["model"] |= {"endpoint": url, "api_key": "${ECHO_KEY}"}
+
+    return change

@@ -1,0 +1,200 @@
+"""`burnish optimize` over the files of a task: whole runs, with a scripted editor."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from burnish.cli.running import Way
+from burnish.core.errors import ConfigError
+from burnish.models.chat import ChatReply, ChatRequest
+from burnish.reports.reading import RunRecord
+from burnish.testing.backends import ScriptedBackend
+from tests.cli.console import Burnish, refused, tree
+from tests.projects.artifacts.task_world import (
+    TEXT,
+    adding,
+    optimize,
+    put,
+    results,
+    top,
+    write_task,
+)
+
+pytestmark = pytest.mark.slow
+
+TWO, THREE, FOUR = "one\ntwo\n", "one\ntwo\nthree\n", "one\ntwo\nthree\nfour\n"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def notes(folder: Path) -> str:
+    return (folder / "notes.md").read_text(encoding="utf-8")
+
+
+def test_only_what_is_better_is_kept_and_everything_is_logged(tmp_path: Path) -> None:
+    file = write_task(tmp_path)
+    before = tree(tmp_path)
+    optimize(adding(TWO, "one\ntwo\ntwo\n", "boom\n"), file)
+    after = tree(tmp_path)
+    assert {name: after[name] for name in before} == before
+    rows = results(tmp_path)
+    assert [row["decision"] for row in rows] == ["baseline", "keep", "discard", "crash"]
+    assert [row["score"] for row in rows[:3]] == [0.25, 0.5, 0.5]
+    assert rows[2]["constraints"] == [{"constraint": "doubled == 0", "value": 1.0, "holds": False}]
+    assert "it blew up" in rows[3]["reason"]
+    assert {row["run"] for row in rows} == {RunRecord.read(tmp_path / "run").header.id}
+    for row in rows:
+        assert (tmp_path / row["folder"] / "files" / "notes.md").exists()
+    patch = (tmp_path / rows[3]["folder"] / "diff.patch").read_text(encoding="utf-8")
+    assert "+boom\n" in patch
+
+
+def test_a_second_run_adds_its_rows(tmp_path: Path) -> None:
+    file = write_task(tmp_path, put("budget", max_iterations=1))
+    optimize(adding(TWO), file)
+    first = results(tmp_path)
+    optimize(adding(THREE), file, way=Way(output_dir=Path("again")))
+    rows = results(tmp_path)
+    assert rows[: len(first)] == first
+    assert len({row["run"] for row in rows}) == 2
+
+
+def test_a_run_that_goes_on_adds_what_is_not_there_yet(tmp_path: Path) -> None:
+    file = write_task(tmp_path)
+    optimize(adding(TWO), file, max_trials=1)
+    path = tmp_path / "work" / "results.jsonl"
+    first, second = path.read_text(encoding="utf-8").splitlines()
+    path.write_text(f"{first}\n{second[:40]}", encoding="utf-8")
+    optimize(adding(THREE, FOUR), None, way=Way(resume="run"), max_trials=3)
+    rows = results(tmp_path)
+    assert [row["trial"] for row in rows] == [0, 1, 2, 3]
+    assert rows[1] == json.loads(second)
+    assert rows[3]["score"] == 1.0
+
+
+def test_another_budget_in_the_file_is_no_other_task(tmp_path: Path) -> None:
+    optimize(adding(TWO), write_task(tmp_path, put("budget", max_iterations=1)))
+    write_task(tmp_path, put("budget", max_iterations=2))
+    optimize(adding(THREE), None, way=Way(resume="run"))
+    assert [row["score"] for row in results(tmp_path)] == [0.25, 0.5, 0.75]
+
+
+def test_adopting_shows_the_diff_checks_the_originals_and_undoes(
+    tmp_path: Path, burnish: Burnish
+) -> None:
+    optimize(adding(TWO), write_task(tmp_path, put("budget", max_iterations=1)))
+    diff = burnish("adopt", "run", "--diff").out
+    assert "+two" in diff
+    assert notes(tmp_path) == TEXT
+    assert burnish("adopt", "run", "--yes").code == 0
+    assert notes(tmp_path) == TWO
+    assert "adopted already" in burnish("adopt", "run", "--yes").out
+    assert burnish("adopt", "run", "--undo").code == 0
+    assert notes(tmp_path) == TEXT
+    (tmp_path / "notes.md").write_text("mine\n", encoding="utf-8")
+    refused(burnish("adopt", "run", "--yes"), "notes.md is not what the run measured")
+    assert notes(tmp_path) == "mine\n"
+
+
+def test_in_place_changes_the_files_after_success_and_can_be_undone(
+    tmp_path: Path, burnish: Burnish, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write_task(tmp_path, put("budget", max_iterations=1))
+    optimize(adding(TWO), file, in_place=True)
+    assert "changed  notes.md" in capsys.readouterr().out
+    assert notes(tmp_path) == TWO
+    assert burnish("adopt", "run", "--undo").code == 0
+    assert notes(tmp_path) == TEXT
+
+
+def test_in_place_leaves_files_alone_that_somebody_changed(tmp_path: Path) -> None:
+    file, editor = write_task(tmp_path, put("budget", max_iterations=1)), adding(TWO)
+
+    def respond(request: ChatRequest, draw: int) -> str | ChatReply:
+        (tmp_path / "notes.md").write_text("mine\n", encoding="utf-8")
+        return editor.respond(request, draw)
+
+    with pytest.raises(ConfigError) as error:
+        optimize(ScriptedBackend(respond=respond), file, in_place=True)
+    assert "is not what the run measured" in str(error.value)
+    assert notes(tmp_path) == "mine\n"
+
+
+def test_a_dry_run_says_what_would_run_and_runs_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    backend = adding(TWO)
+    file = write_task(tmp_path, top(holdout={"scorer": {"command": "python3 other.py"}}))
+    before = tree(tmp_path)
+    optimize(backend, file, dry_run=True)
+    told = capsys.readouterr().out
+    for words in (
+        "strategy  edits, seed 42, editor openai:m",
+        "  notes.md: 1 line",
+        "scorer    python3 score.py, at most 300 s",
+        "holdout   scorer python3 other.py, at most 300 s",
+        "sandbox   limits only, as asked",
+        "only if   doubled == 0",
+        "at a tie  lower length",
+        "an edit   at most 2 files and 6 changed lines",
+        "limits    max_trials 3, max_failures 10",
+        "nothing was run or paid",
+    ):
+        assert words in told
+    assert backend.asked == []
+    assert tree(tmp_path) == before
+
+
+def test_the_baseline_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    backend = adding(TWO)
+    optimize(backend, write_task(tmp_path), baseline_only=True)
+    told = capsys.readouterr().out
+    assert "score" in told
+    assert "0.25" in told
+    assert backend.asked == []
+
+
+def test_holdout_decides_and_stands_apart(tmp_path: Path) -> None:
+    holdout = 'import json; print(json.dumps({"score": 0.1, "metrics": {"doubled": 0}}))'
+    file = write_task(tmp_path, top(holdout={"scorer": {"command": "python3 held.py"}}))
+    (tmp_path / "held.py").write_text(holdout, encoding="utf-8")
+    optimize(adding(TWO), file, max_trials=1)
+    row = results(tmp_path)[1]
+    assert (row["decision"], row["score"], row["holdout"]["score"]) == ("discard", 0.5, 0.1)
+
+
+def test_numbers_of_a_file_are_tuned_and_adopted_with_its_comments(
+    tmp_path: Path, burnish: Burnish
+) -> None:
+    scorer = """
+import json, re
+size = int(re.search(r"size: (\\d+)", open("c.yaml").read())[1])
+print(json.dumps({"score": (size - 20) ** 2}))
+"""
+    axis = {"file": "c.yaml", "path": "cache.size", "low": 1, "high": 32, "integer": True}
+    goal = {"direction": "minimize", "worst": 400, "best": 0}
+    file = write_task(
+        tmp_path,
+        put("artifacts", include=["c.yaml"]),
+        top(axes=[axis], objective=goal, constraints=[], policy={}, budget={}),
+    )
+    (tmp_path / "score.py").write_text(scorer, encoding="utf-8")
+    config = tmp_path / "c.yaml"
+    config.write_text("# sizes\ncache:\n  size: 4  # now\n", encoding="utf-8")
+    optimize(adding(TWO), file, strategy="coordinate", max_cycles=1, numeric_max_trials=8)
+    rows = results(tmp_path)
+    assert [row["score"] for row in rows if row["decision"] == "baseline"] == [256]
+    kept = [row for row in rows if row["decision"] == "keep"]
+    assert kept[-1]["score"] < 256
+    assert kept[-1]["changes"] == [{"path": "c.yaml", "added": 1, "removed": 1}]
+    assert burnish("adopt", "run", "--yes").code == 0
+    told = config.read_text(encoding="utf-8")
+    assert told.startswith("# sizes\ncache:\n  size: ")
+    assert told.endswith("# now\n")
+    assert "size: 4 " not in told
+    assert burnish("adopt", "run", "--undo").code == 0
+    assert "size: 4 " in config.read_text(encoding="utf-8")

@@ -1,0 +1,265 @@
+"""AgentOptimizer end to end: what it gives back, what is on disk, what is left of the prompts."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from burnish.compat import OptimizeResult
+from burnish.core.errors import ConfigError, ResumeRefused, RunLocked
+from burnish.reports.round_files import write_result_files
+from tests.compat.optimizing import BASELINE, BETTER, reflection, world
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+    monkeypatch.setenv("SCRIPTED_LOGIN", "scripted-key-0123456789")
+
+
+async def test_a_better_prompt_is_found_and_the_source_is_left_alone(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        result = await here.optimize()
+        out = here.out
+        assert here.prompt.read_text() == BASELINE
+    assert (result.status, result.finish_reason) == ("SUCCEEDED", "perfect_pass_rate")
+    assert result.stop_reason == "required_metrics_passing"
+    assert (result.baseline_pass_rate, result.best_pass_rate) == (0.0, 1.0)
+    assert result.best_prompts == {"system": BETTER}
+    assert (out / "best_prompts" / "system.md").read_text() == BETTER
+    assert (out / "baseline_prompts" / "system.md").read_text() == BASELINE
+    assert OptimizeResult.from_file(out / "result.json") == result
+    assert result.algorithm == "gepa_reflective"
+    assert (
+        "status=SUCCEEDED algorithm=gepa_reflective baseline=0 best=1 delta=+1 rounds=1"
+        in (out / "run.log").read_text()
+    )
+    assert (
+        "pass_rate     : 0.0000 -> 1.0000 (+1.0000, improved)" in (out / "summary.txt").read_text()
+    )
+    assert {"run.json", "journal.db", "trials.jsonl", "report.md"} <= {
+        p.name for p in out.iterdir()
+    }
+
+
+async def test_best_outputs_are_kept_where_the_config_asks_for_them(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        here.configure(track_best_outputs=True)
+        await here.optimize()
+        outputs = here.told()["extras"]["best_outputs"]
+    assert outputs
+    for told in outputs.values():
+        assert (told["score"], told["round"]) == (1.0, 1)
+        assert told["output"].startswith("Answer: ")
+
+
+async def test_a_finished_run_gives_its_result_again_without_paying(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        first = await here.optimize()
+        files = {p: p.read_bytes() for p in (here.out / "rounds").iterdir()}
+        calls, asked = len(here.calls), len(here.server.requests)
+        again = await here.optimize()
+        assert (len(here.calls), len(here.server.requests)) == (calls, asked)
+        assert again.best_prompts == first.best_prompts
+        assert again.rounds == first.rounds
+        assert {p: p.read_bytes() for p in (here.out / "rounds").iterdir()} == files
+        here.prompt.write_text("Something else that is long enough.\n")
+        with pytest.raises(ResumeRefused, match="another baseline"):
+            await here.optimize()
+
+
+async def test_what_the_folder_alone_tells_is_the_same(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        result = await here.optimize()
+        kept = (here.out / "result.json").read_bytes()
+        for name in ("result.json", "summary.txt", "run.log"):
+            (here.out / name).unlink()
+        assert write_result_files(here.out) == result
+        assert (here.out / "result.json").read_bytes() == kept
+
+
+async def test_a_cancelled_run_is_resumed_by_the_same_call(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        stuck = asyncio.Event()
+
+        async def agent(query: str) -> str:
+            if here.prompt.read_text() != BASELINE and not stuck.is_set():
+                stuck.set()
+                await asyncio.sleep(3600)
+            return await here.call_agent(query)
+
+        here.agent = agent
+        task = asyncio.create_task(here.optimize())
+        await stuck.wait()
+        assert here.prompt.read_text() == BETTER
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert here.prompt.read_text() == BASELINE
+        assert here.told()["status"] == "CANCELED"
+        paid = list(here.calls)
+        result = await here.optimize()
+        assert result.status == "SUCCEEDED"
+        assert here.calls[: len(paid)] == paid
+        assert len(here.calls) == result.total_metric_calls
+
+
+async def test_two_programs_cannot_share_a_folder(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        refused: list[type[BaseException]] = []
+
+        async def agent(query: str) -> str:
+            if not refused:
+                refused.append(RunLocked)
+                with pytest.raises(RunLocked, match="run out is in use"):
+                    await here.optimize()
+            return await here.call_agent(query)
+
+        here.agent = agent
+        assert (await here.optimize()).status == "SUCCEEDED"
+        assert refused
+
+
+@pytest.mark.parametrize("changed", [False, True])
+async def test_the_source_is_updated_after_success_unless_somebody_changed_it(
+    tmp_path: Path, changed: bool
+) -> None:
+    async with world(tmp_path) as here:
+        target = here.target()
+
+        class Meddler:
+            def on_optimization_end(self, event: dict[str, object]) -> None:
+                if changed:
+                    (tmp_path / "note.md").write_text("changed by hand")
+
+        (tmp_path / "note.md").write_text("a second prompt of the agent")
+        target.add_path("note", tmp_path / "note.md")
+        given = {"target_prompt": target, "update_source": True}
+        if not changed:
+            result = await here.optimize(**given)
+            assert result.source_updated
+            assert here.prompt.read_text() == BETTER
+            assert "update_source : true" in (here.out / "summary.txt").read_text()
+            assert here.told()["sourceUpdated"] is True
+            return
+        with pytest.raises(ConfigError, match="somebody changed it"):
+            await here.optimize(**given, extra_gepa_callbacks=[Meddler()])
+        assert here.prompt.read_text() == BASELINE
+        assert "not written back" in here.told()["errorMessage"]
+        assert here.told()["sourceUpdated"] is False
+
+
+async def test_a_signal_ends_it_after_the_round_with_everything_on_disk(tmp_path: Path) -> None:
+    worse = [reflection(f"{BASELINE}Never mind {n}.\n") for n in range(9)]
+    async with world(tmp_path, [*worse]) as here:
+        here.configure(max_candidate_proposals=8)
+
+        class Impatient:
+            def on_proposal_end(self, event: dict[str, int]) -> None:
+                if event["iteration"] == 2:
+                    os.kill(os.getpid(), signal.SIGINT)
+
+        if threading.current_thread() is not threading.main_thread():
+            pytest.skip("signals reach the main thread only")
+        result = await here.optimize(extra_gepa_callbacks=[Impatient()])
+        assert (result.status, result.stop_reason) == ("CANCELED", "user_requested_stop")
+        assert here.prompt.read_text() == BASELINE
+        assert 2 <= result.total_rounds < 8
+        assert not (here.out / "summary.txt").exists()
+        rounds = sorted(p.name for p in (here.out / "rounds").iterdir())
+        assert rounds[:2] == ["round_001.json", "round_002.json"]
+
+
+PROGRAM = """
+import asyncio, pathlib, sys
+from tests.compat.optimizing import BASELINE, world
+
+async def main():
+    async with world(pathlib.Path(sys.argv[1])) as here:
+        async def agent(query):
+            if here.prompt.read_text() != BASELINE:
+                print("at work", flush=True)
+                await asyncio.sleep(3600)
+            return await here.call_agent(query)
+        here.agent = agent
+        await here.optimize()
+
+asyncio.run(main())
+"""
+
+
+def test_item_1_ctrl_c_twice_ends_the_process_at_once_with_the_source_as_it_was(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
+    root, quiet = Path(__file__).parents[2], subprocess.DEVNULL
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=quiet) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"at work\n"
+        assert (tmp_path / "system.md").read_text() == BETTER
+        for _ in range(2):
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=0.5)
+        assert process.wait(timeout=30) != 0
+    assert (tmp_path / "system.md").read_text() == BASELINE
+    told = OptimizeResult.from_file(tmp_path / "out" / "result.json")
+    assert (told.status, told.stop_reason) == ("CANCELED", "user_requested_stop")
+    assert told.baseline_pass_rate == 0.0
+
+
+async def test_it_runs_in_a_thread_that_is_not_the_main_one(tmp_path: Path) -> None:
+    def program() -> OptimizeResult:
+        async def main() -> OptimizeResult:
+            async with world(tmp_path) as here:
+                return await here.optimize()
+
+        return asyncio.run(main())
+
+    result = await asyncio.to_thread(program)
+    assert result.status == "SUCCEEDED"
+
+
+async def test_the_stop_file_ends_it(tmp_path: Path) -> None:
+    worse = [reflection(f"{BASELINE}Never mind {n}.\n") for n in range(9)]
+    async with world(tmp_path, [*worse]) as here:
+        here.configure(max_candidate_proposals=8)
+
+        class Stopping:
+            def on_iteration_end(self, event: dict[str, int]) -> None:
+                (here.out / "optimize.stop").touch()
+
+        result = await here.optimize(extra_gepa_callbacks=[Stopping()])
+        assert (result.status, result.stop_reason) == ("SUCCEEDED", "user_requested_stop")
+        assert (result.finish_reason, result.total_rounds) == ("no_improvement", 1)
+        assert result.best_prompts == result.baseline_prompts
+        assert json.loads((here.out / "rounds" / "round_001.json").read_text())["accepted"] is False
+
+
+async def test_attempts_side_by_side_have_rounds_and_costs_of_their_own(tmp_path: Path) -> None:
+    many = [reflection(f"{BASELINE}Never mind {n}.\n") for n in range(20)]
+    async with world(tmp_path, [*many]) as here:
+        here.configure(name="reflective", proposals_per_round=2, max_candidate_proposals=4)
+        early: list[int] = []
+
+        class Reading:
+            def on_iteration_end(self, event: dict[str, int]) -> None:
+                path = here.out / "rounds" / f"round_{event['iteration']:03d}.json"
+                early.append(json.loads(path.read_text())["reflectionLmCalls"])
+
+        result = await here.optimize(extra_gepa_callbacks=[Reading()])
+    assert result.algorithm == "reflective"
+    assert [each.round for each in result.rounds] == list(range(1, len(result.rounds) + 1))
+    asked = [each for each in result.rounds if each.reflections]
+    assert len(asked) >= 4
+    assert {each.reflection_lm_calls for each in asked} == {1}
+    assert sum(each.reflection_lm_calls for each in asked) == result.total_reflection_lm_calls
+    assert early == [each.reflection_lm_calls for each in result.rounds]

@@ -1,0 +1,104 @@
+"""A small task: a list of words that a scorer counts, and an editor that adds one."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from burnish.cli.optimize_asking import Asked
+from burnish.cli.optimize_running import optimize_project
+from burnish.cli.running import Way
+from burnish.effects.retries import RetryPolicy
+from burnish.models.chat import ChatRequest
+from burnish.models.factory import Models
+from burnish.projects import LoadedProject, Overrides
+from burnish.projects.artifacts.task_files import prepare_task
+from burnish.testing.backends import ScriptedBackend
+
+TEXT = "one\n"
+SCORER = """
+import json
+from pathlib import Path
+
+words = Path("notes.md").read_text(encoding="utf-8").split()
+if "boom" in words:
+    raise SystemExit("it blew up")
+metrics = {"length": len(words), "doubled": len(words) != len(set(words))}
+print(json.dumps({"score": min(1.0, len(set(words)) / 4), "metrics": metrics}))
+"""
+TASK: dict[str, Any] = {
+    "id": "words",
+    "description": "notes.md is a list of different words.",
+    "artifacts": {"include": ["notes.md"], "exclude": ["work/**"]},
+    "mutation": {"editor": "openai:m", "max_changed_lines": 6},
+    "scorer": {"type": "command", "command": "python3 score.py"},
+    "constraints": [{"metric": "doubled", "op": "==", "value": False}],
+    "policy": {"tie_breakers": [{"lower": "length"}]},
+    "budget": {"max_iterations": 3},
+    "sandbox": "none",
+}
+
+Change = Callable[[dict[str, Any]], None]
+
+
+def write_task(folder: Path, *changes: Change) -> Path:
+    """The folder of the task; its task file, changed first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "notes.md").write_text(TEXT, encoding="utf-8")
+    (folder / "score.py").write_text(SCORER, encoding="utf-8")
+    data = copy.deepcopy(TASK)
+    for change in changes:
+        change(data)
+    path = folder / "task.json"
+    path.write_text(json.dumps(data, indent=1), encoding="utf-8")
+    return path
+
+
+def put(block: str, **values: Any) -> Change:
+    """A change of one block."""
+    return lambda data: data.setdefault(block, {}).update(values)
+
+
+def top(**values: Any) -> Change:
+    """A change of the file itself."""
+    return lambda data: data.update(values)
+
+
+def adding(*words: str) -> ScriptedBackend:
+    """An editor that writes these words into the file, one edit after the other."""
+    said = list(words)
+
+    def respond(request: ChatRequest, draw: int) -> str:
+        del request, draw
+        content = said.pop(0) if len(said) > 1 else said[0]
+        files = [{"path": "notes.md", "content": content}]
+        return json.dumps({"rationale": f"say {content.split()[-1]}", "files": files})
+
+    return ScriptedBackend(respond=respond)
+
+
+def prepared(file: Path, backend: ScriptedBackend | None = None, **flags: Any) -> LoadedProject:
+    """The task ready to run, with a scripted editor."""
+    return _preparing(backend or adding("one\ntwo\n"))(file, Overrides.from_flags(**flags))
+
+
+def optimize(backend: ScriptedBackend, file: Path | None, **asked: Any) -> None:
+    """`burnish optimize … -o run` with a scripted editor."""
+    told = {k: v for k, v in asked.items() if k in Asked.__dataclass_fields__}
+    overrides = {k: v for k, v in asked.items() if k not in told}
+    told.setdefault("way", Way(output_dir=Path("run")))
+    told.setdefault("quiet", True)
+    wish = Asked(file=file, overrides=overrides, **told)
+    optimize_project(wish, prepare=_preparing(backend))
+
+
+def results(folder: Path) -> list[dict[str, Any]]:
+    """The rows of results.jsonl."""
+    text = (folder / "work" / "results.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def _preparing(backend: ScriptedBackend) -> Callable[[Path, Overrides], LoadedProject]:
+    models = Models(backends={"openai": backend}, retries=RetryPolicy(attempts=1))
+    return lambda path, flags: prepare_task(path, flags, environ={}, models=models)

@@ -1,0 +1,236 @@
+"""From a task file to a Setup: what is made, what is noted, what is refused before the start."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from burnish.core.errors import ConfigError
+from burnish.projects import Overrides, load_project
+from burnish.projects.artifacts.measured_scores import ScaledScore
+from burnish.runs.setup import Setup
+from burnish.strategies.coordinate.strategy import Coordinate
+from burnish.strategies.edits.command_editor import CommandEditor
+from burnish.strategies.edits.strategy import Edits
+from burnish.targets.artifacts.target import ArtifactsTarget
+from tests.projects.artifacts.task_world import Change, prepared, put, top, write_task
+
+RUBRICS = [{"id": "1", "content": {"text": "it is clear"}}]
+JUDGED = {
+    "metric_name": "clarity",
+    "evaluator_name": "llm_rubric_response",
+    "criterion": {"llm_judge": {"rubrics": RUBRICS}},
+}
+LENGTH = {
+    "metric_name": "short",
+    "evaluator_name": "final_response_length_compliance",
+    "criterion": {"length": {"max": 100}},
+}
+
+
+def setup(folder: Path, *changes: Change, **flags: Any) -> Setup:
+    return prepared(write_task(folder, *changes), **flags).setup
+
+
+def refusal(folder: Path, *changes: Change, **flags: Any) -> str:
+    with pytest.raises(ConfigError) as error:
+        setup(folder, *changes, **flags)
+    return str(error.value)
+
+
+def edits(made: Setup) -> Edits:
+    assert isinstance(made.strategy, Edits)
+    return made.strategy
+
+
+def test_a_task_becomes_a_search_over_its_files(tmp_path: Path) -> None:
+    made = setup(tmp_path, put("objective", tolerance=0.1), top(repeats=2))
+    made.check()
+    settings = edits(made).settings
+    assert (settings.primary, settings.direction, settings.tolerance) == ("score", "maximize", 0.1)
+    assert (settings.max_files, settings.max_changed_lines, settings.repeats) == (2, 6, 2)
+    assert made.target.baseline.values == {"notes.md": "one\n"}
+    assert made.budget.max_trials == 3
+    assert [str(each) for each in made.objective.constraints] == ["doubled == 0"]
+    assert made.objective.weights == {}
+    assert [case.id for case in made.dataset.train] == ["task"]
+    assert made.dataset.holdout == ()
+
+
+def test_the_kind_is_known_by_its_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
+    project = load_project(write_task(tmp_path), Overrides(), environ={})
+    assert project.setup.project.kind == "task"
+    assert project.root == tmp_path / "results" / "optimizer"
+
+
+def test_without_a_holdout_the_score_is_called_a_training_score(tmp_path: Path) -> None:
+    assert any("training score" in note for note in setup(tmp_path).notes)
+    held = setup(tmp_path, top(holdout={"scorer": {"command": "python3 other.py"}}))
+    held.check()
+    assert not any("training score" in note for note in held.notes)
+    assert [case.id for case in held.dataset.holdout] == ["holdout"]
+
+
+def test_somebody_must_edit(tmp_path: Path) -> None:
+    told = refusal(tmp_path, put("mutation", editor=None))
+    assert "there is nobody to edit the files" in told
+    assert "--editor MODEL or BURNISH_EDITOR" in told
+    made = setup(tmp_path, put("mutation", editor=None), editor="openai:other")
+    assert "openai:other" in getattr(edits(made).editor, "client").ref.label  # noqa: B009
+
+
+def test_a_program_edits_within_the_same_bounds(tmp_path: Path) -> None:
+    program = top(mutation={"mode": "command", "command": "my-agent", "max_changed_lines": 9})
+    role = edits(setup(tmp_path, program)).editor
+    assert isinstance(role, CommandEditor)
+    assert (role.command, role.max_files, role.max_changed_lines) == ("my-agent", 2, 9)
+
+
+@pytest.mark.parametrize(
+    ("budget", "flags", "most"),
+    [
+        ({}, {}, 100),
+        ({"max_iterations": 7}, {}, 14),
+        ({"max_iterations": 7, "max_trials": 5}, {}, 5),
+        ({"max_iterations": 7}, {"max_trials": 30}, 30),
+    ],
+)
+def test_iterations_are_counted_in_trials(
+    tmp_path: Path, budget: dict[str, int], flags: dict[str, int], most: int
+) -> None:
+    made = setup(tmp_path, top(budget=budget, candidates_per_iteration=2), **flags)
+    assert made.budget.max_trials == most
+
+
+def test_metrics_score_the_text_of_the_file(tmp_path: Path) -> None:
+    scorer = {"metrics": [JUDGED, LENGTH], "judge": "openai:m"}
+    made = setup(
+        tmp_path,
+        top(scorer=scorer, objective={"primary_metric": "clarity"}, policy={}),
+        top(constraints=[{"metric": "short", "op": ">=", "value": 1}]),
+    )
+    made.check()
+    assert [metric.name for metric in made.metrics] == ["clarity", "short"]
+    assert made.objective.weights == {"clarity": 1.0}
+    assert isinstance(made.target, ArtifactsTarget)
+    assert made.target.task.scoring.reads == "notes.md"
+    notes = " ".join(made.notes)
+    assert "one judge decides on clarity" in notes
+    assert "openai:m edits the files and judges clarity" in notes
+
+
+def test_names_that_no_metric_has_are_refused(tmp_path: Path) -> None:
+    told = refusal(tmp_path, top(scorer={"metrics": [LENGTH]}, policy={}))
+    assert "constraints[0].metric: no metric of scorer is called 'doubled'" in told
+    scorer = {"metrics": [LENGTH, {**LENGTH, "metric_name": "shorter"}]}
+    told = refusal(tmp_path, top(scorer=scorer, policy={}, constraints=[]))
+    assert "objective.primary_metric: no metric of scorer is called 'score'" in told
+
+
+def test_a_holdout_may_have_judges_of_its_own(tmp_path: Path) -> None:
+    other = {"metrics": [{**LENGTH, "criterion": {"length": {"max": 5}}}]}
+    plain = top(scorer={"metrics": [LENGTH]}, policy={}, constraints=[], holdout={"scorer": other})
+    made = setup(tmp_path, plain)
+    made.check()
+    assert [metric.name for metric in made.metrics] == ["short"]
+    told = refusal(tmp_path, plain, top(holdout={"runner": {"command": "x"}}))
+    assert "another runner changes nothing" in told
+
+
+def test_metrics_over_several_files_must_say_which(tmp_path: Path) -> None:
+    (tmp_path / "more.md").write_text("x", encoding="utf-8")
+    several = put("artifacts", include=["*.md"])
+    plain = top(scorer={"metrics": [LENGTH]}, policy={}, constraints=[])
+    assert "there are 2" in refusal(tmp_path, several, plain)
+    assert "none of them" in refusal(tmp_path, several, plain, put("scorer", reads="no.md"))
+    setup(tmp_path, several, plain, put("scorer", reads="more.md"))
+
+
+def test_what_burnish_writes_is_not_what_is_edited(tmp_path: Path) -> None:
+    told = refusal(
+        tmp_path,
+        top(artifacts={"include": ["**/*.md", "work/*.jsonl"]}),
+    )
+    assert "logging.results_file: artifacts.include matches it" in told
+    assert "logging.candidate_dir: artifacts.include matches it" in told
+    told = refusal(tmp_path, put("logging", results_file="work/candidates/rows.jsonl"))
+    assert "it lies in candidate_dir" in told
+
+
+def test_links_that_lead_out_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "task"
+    file = write_task(folder)
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "work").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError) as error:
+        prepared(file)
+    assert "logging.results_file: 'work/results.jsonl' leads out" in str(error.value)
+
+
+def test_nothing_to_edit_is_an_error(tmp_path: Path) -> None:
+    assert "no file" in refusal(tmp_path, put("artifacts", include=["missing/*.md"]))
+
+
+def test_what_burnish_writes_is_no_part_of_the_task(tmp_path: Path) -> None:
+    first = setup(tmp_path).inputs()
+    (tmp_path / "work" / "candidates" / "old").mkdir(parents=True)
+    (tmp_path / "work" / "results.jsonl").write_text("{}\n", encoding="utf-8")
+    (tmp_path / "work" / "candidates" / "old" / "x.md").write_text("x", encoding="utf-8")
+    (tmp_path / "results" / "optimizer").mkdir(parents=True)
+    (tmp_path / "results" / "optimizer" / "x").write_text("x", encoding="utf-8")
+    assert setup(tmp_path).inputs() == first
+    (tmp_path / "score.py").write_text("print(1)", encoding="utf-8")
+    changed = prepared(tmp_path / "task.json").setup.inputs()
+    assert changed["target"] != first["target"]
+
+
+def test_numbers_in_a_file_are_tuned_by_coordinate(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("# sizes\ncache:\n  size: 4  # now\n", encoding="utf-8")
+    axis = {"file": "c.yaml", "path": "cache.size", "low": 1, "high": 64, "integer": True}
+    tuned = (put("artifacts", include=["*.yaml"]), top(axes=[axis]))
+    made = setup(tmp_path, *tuned, strategy="coordinate")
+    made.check()
+    assert isinstance(made.strategy, Coordinate)
+    assert made.strategy.settings.numbers == ("c.yaml#cache.size",)
+    assert made.target.baseline.values["c.yaml#cache.size"] == 4
+    scaled = [each for each in made.metrics if isinstance(each, ScaledScore)]
+    assert [(each.measure, each.worst, each.best) for each in scaled] == [("score", 0.0, 1.0)]
+    assert "no numbers to tune" in refusal(tmp_path, strategy="coordinate")
+
+
+def test_axes_must_be_there_and_start_within_their_bounds(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("cache:\n  size: 400\n", encoding="utf-8")
+    here = {"file": "c.yaml", "low": 1, "high": 64}
+    axes = [{**here, "path": "cache.size"}, {**here, "path": "cache.sise"}]
+    tuned = (put("artifacts", include=["*.yaml"]), top(axes=axes))
+    told = refusal(tmp_path, *tuned, strategy="coordinate")
+    assert "axes[0]: the value of the file is outside: 400 is outside [1, 64]" in told
+    assert "axes[1]" in told
+
+
+def test_flags_of_other_kinds_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
+    file = write_task(tmp_path)
+    with pytest.raises(ConfigError) as error:
+        load_project(file, Overrides.from_flags(critic="openai:m"), environ={})
+    assert "--critic: a project of kind 'task' cannot be told this" in str(error.value)
+    agent = tmp_path / "agent.yaml"
+    agent.write_text(json.dumps({"name": "a", "model": {}, "instructions": {}}), encoding="utf-8")
+    with pytest.raises(ConfigError) as error:
+        load_project(agent, Overrides.from_flags(editor="openai:m", in_place=True), environ={})
+    assert "--editor: a project of kind 'agent'" in str(error.value)
+    assert "--in-place: a project of kind 'agent'" in str(error.value)
+
+
+def test_only_coordinate_knows_cycles(tmp_path: Path) -> None:
+    assert "--max-cycles: only the strategy 'coordinate'" in refusal(tmp_path, max_cycles=2)
+    assert "no strategy 'reflective' for a task" in refusal(tmp_path, strategy="reflective")
+
+
+def test_a_threshold_needs_a_score(tmp_path: Path) -> None:
+    told = refusal(tmp_path, score_threshold=0.9)
+    assert "'score' is in its own unit" in told
+    plain = top(scorer={"metrics": [LENGTH]}, policy={}, constraints=[])
+    assert setup(tmp_path, plain, score_threshold=0.9).budget.score_threshold == 0.9

@@ -1,0 +1,229 @@
+"""The artifact loop: stages, keep, discard, crash, bounds, what the editor is told."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from burnish.core.candidates import Candidate
+from burnish.core.cases import Case, Split
+from burnish.core.content import Json
+from burnish.core.errors import RoleFailed
+from burnish.core.evaluations import CaseResult, Evaluation
+from burnish.core.objectives import Constraint, Objective, TieBreaker
+from burnish.core.outcomes import Outcome
+from burnish.core.scores import Score
+from burnish.core.trials import TrialRow
+from burnish.effects.budget import Budget
+from burnish.reports.reading import RunRecord
+from burnish.strategies.edits.changes import file_change
+from burnish.strategies.edits.judging import disagreement, disagreements, remarks_on
+from burnish.strategies.edits.settings import EditsSettings
+from burnish.strategies.edits.wording import Edit, Replacement, WholeFile, carried_out
+from burnish.testing.doubles import CallCounter
+from tests.strategies.edit_world import PATH, START, Script, driven, failed, respond, setup, whole
+
+STAGES = [
+    "mutate_artifacts",
+    "run_candidate",
+    "score_candidate",
+    "validate_constraints",
+    "decide",
+    "log_iteration",
+]
+
+
+def words(rows: Sequence[TrialRow]) -> list[object]:
+    return [row.trial.details.get("decision") for row in rows[1:]]
+
+
+async def test_only_what_is_clearly_better_is_kept(tmp_path: Path) -> None:
+    edits = [whole("2\n1\n1\n"), whole("1\n1\n1\n0\n"), whole("2\n2\n1\n"), whole("boom")]
+    ending = await driven(setup(Script(edits=edits)), tmp_path / "run")
+    record = RunRecord.read(tmp_path / "run")
+    assert words(record.rows) == ["keep", "discard", "keep", "crash"]
+    assert ending.best.values[PATH] == "2\n2\n1\n"
+    assert record.rows[2].trial.candidate.parents == (record.rows[1].trial.candidate.id,)
+
+
+async def test_the_eight_stages_are_told_in_their_order(tmp_path: Path) -> None:
+    await driven(setup(Script(edits=[whole("3\n")])), tmp_path / "run")
+    told = [
+        (event.data["iteration"], event.data["stage"])
+        for event in RunRecord.read(tmp_path / "run").events
+        if event.kind == "stage"
+    ]
+    assert told[:2] == [(0, "load_task"), (0, "snapshot_baseline")]
+    assert told[2:] == [(1, stage) for stage in STAGES]
+
+
+async def test_constraints_come_before_the_primary_number(tmp_path: Path) -> None:
+    objective = Objective(weights={}, constraints=(Constraint(metric="lines", op="<=", value=3),))
+    made = setup(Script(edits=[whole("9\n9\n9\n9\n"), whole("2\n1\n1\n")]), objective=objective)
+    await driven(made, tmp_path / "run")
+    rows = RunRecord.read(tmp_path / "run").rows
+    assert words(rows) == ["discard", "keep"]
+    assert rows[1].trial.decision is not None
+    assert rows[1].trial.decision.code == "constraint"
+
+
+async def test_tie_breakers_speak_only_at_a_tie(tmp_path: Path) -> None:
+    breakers = (TieBreaker(metric="lines", prefer="lower"),)
+    edits = [whole("3\n"), whole("1\n1\n1\n0\n"), whole("2\n")]
+    made = setup(Script(edits=edits), objective=Objective(weights={}, tie_breakers=breakers))
+    await driven(made, tmp_path / "run")
+    assert words(RunRecord.read(tmp_path / "run").rows) == ["keep", "discard", "discard"]
+
+
+async def test_a_number_to_be_minimised(tmp_path: Path) -> None:
+    settings = EditsSettings(direction="minimize")
+    made = setup(Script(edits=[whole("1\n"), whole("2\n")]), settings)
+    await driven(made, tmp_path / "run")
+    assert words(RunRecord.read(tmp_path / "run").rows) == ["keep", "discard"]
+
+
+async def test_an_edit_beyond_its_bounds_costs_no_run(tmp_path: Path) -> None:
+    counter = CallCounter(path=tmp_path / "calls")
+    settings = EditsSettings(max_changed_lines=2)
+    edits = [
+        whole("7\n7\n7\n"),
+        Edit(rationale="a new file", files=[WholeFile(path="other.txt", content="9")]),
+        Edit(rationale="elsewhere", replacements=[Replacement(path=PATH, search="5", replace="6")]),
+        Edit(rationale="which?", replacements=[Replacement(path=PATH, search="1", replace="6")]),
+        whole(START),
+        RoleFailed("the editor's answer was cut off"),
+        whole("1\n1\n2\n"),
+    ]
+    script = Script(edits=edits)
+    await driven(setup(script, settings, counter=counter), tmp_path / "run")
+    rows = RunRecord.read(tmp_path / "run").rows
+    assert words(rows) == ["discard"] * 6 + ["keep"]
+    reasons = [str(row.trial.problems[0]) for row in rows[1:7]]
+    for part, reason in zip(
+        ["6 lines", "other.txt", "is not there", "3 times", "changes nothing", "cut off"],
+        reasons,
+        strict=True,
+    ):
+        assert part in reason
+    assert sum(call.startswith("run") for call in counter.calls()) == 2
+    assert "6 lines" in script.seen[1].turned_down
+
+
+async def test_the_editor_reads_logs_and_numbers_and_never_holdout(tmp_path: Path) -> None:
+    script = Script(edits=[whole("boom", "try boom"), whole("2\n1\n1\n1\n1\n"), whole("2\n1\n1\n")])
+    await driven(setup(script, holdout=True), tmp_path / "run")
+    rows = RunRecord.read(tmp_path / "run").rows
+    assert words(rows) == ["crash", "discard", "keep"]
+    assert rows[2].trial.decision is not None
+    assert rows[2].trial.decision.code == "holdout_worse"
+    assert "score: 3" in script.seen[0].feedback
+    assert "ran task" in script.seen[0].feedback
+    assert "exit code 1: boom" in script.seen[1].turned_down
+    asked = "".join(request.model_dump_json() for request in script.seen)
+    assert "ran holdout" not in asked
+
+
+async def test_crashes_are_counted_and_end_the_loop(tmp_path: Path) -> None:
+    edits = [whole(f"boom {number}") for number in range(5)]
+    settings = EditsSettings(max_failures=2)
+    await driven(setup(Script(edits=edits), settings), tmp_path / "run")
+    record = RunRecord.read(tmp_path / "run")
+    assert words(record.rows) == ["crash", "crash"]
+    assert record.search_end == "max_failures"
+
+
+async def test_files_that_do_not_run_yet_can_be_made_to(tmp_path: Path) -> None:
+    made = setup(Script(edits=[whole("still boom"), whole("1\n")]), text="boom\n")
+    ending = await driven(made, tmp_path / "run")
+    assert ending.best.values[PATH] == "1\n"
+    assert words(RunRecord.read(tmp_path / "run").rows) == ["crash", "keep"]
+
+
+async def test_tampering_is_turned_down_loudly(tmp_path: Path) -> None:
+    def agent(candidate: Candidate, case: Case, draw: int) -> Outcome:
+        if "9" in str(candidate.values[PATH]):
+            return failed("tampering: the run changed score.py", "Tampering")
+        return respond(candidate, case, draw)
+
+    await driven(setup(Script(edits=[whole("9\n")]), agent=agent), tmp_path / "run")
+    record = RunRecord.read(tmp_path / "run")
+    assert words(record.rows) == ["discard"]
+    warned = [event for event in record.events if event.kind == "warning"]
+    assert any("score.py" in str(event.data["message"]) for event in warned)
+
+
+async def test_a_difference_within_the_noise_is_a_tie(tmp_path: Path) -> None:
+    def agent(candidate: Candidate, case: Case, draw: int) -> Outcome:
+        found = respond(candidate, case, draw)
+        return Outcome(measures={"score": found.measures["score"] + (3 if draw else 0)})
+
+    settings = EditsSettings(repeats=2, accept_sigma=1.0)
+    made = setup(Script(edits=[whole("2\n1\n1\n"), whole("9\n")]), settings, agent=agent)
+    await driven(made, tmp_path / "run")
+    assert words(RunRecord.read(tmp_path / "run").rows) == ["discard", "keep"]
+
+
+async def test_candidates_side_by_side_are_decided_on_in_order(tmp_path: Path) -> None:
+    edits = [whole("2\n1\n1\n"), whole("3\n1\n1\n"), whole("1\n1\n1\n0\n")]
+    settings = EditsSettings(candidates_per_iteration=3)
+    made = setup(Script(edits=edits), settings, budget=Budget(max_trials=3))
+    ending = await driven(made, tmp_path / "run")
+    rows = RunRecord.read(tmp_path / "run").rows
+    assert words(rows) == ["keep", "keep", "discard"]
+    assert {row.trial.cycle for row in rows[1:]} == {1}
+    assert ending.best.values[PATH] == "3\n1\n1\n"
+
+
+async def test_a_run_that_goes_on_pays_for_nothing_twice(tmp_path: Path) -> None:
+    counter = CallCounter(path=tmp_path / "calls")
+    edits = [whole("2\n1\n1\n"), whole("boom"), whole("3\n1\n1\n")]
+    short = setup(Script(edits=edits), counter=counter, budget=Budget(max_trials=2))
+    await driven(short, tmp_path / "run")
+    longer = setup(Script(edits=edits[2:]), counter=counter, budget=Budget(max_trials=3))
+    ending = await driven(longer, tmp_path / "run")
+    assert ending.best.values[PATH] == "3\n1\n1\n"
+    assert len(counter.calls()) == len(set(counter.calls())) == 7
+
+
+def test_replacements_are_carried_out_after_whole_files() -> None:
+    edit = Edit(
+        rationale="",
+        files=[WholeFile(path="a", content="x y")],
+        replacements=[Replacement(path="a", search="x", replace="z")],
+    )
+    assert carried_out(edit, {"a": "old"}).texts == {"a": "z y"}
+
+
+def test_changed_lines_are_counted_on_both_sides() -> None:
+    found = file_change("a", "1\n2\n3\n", "1\nb\n3\n4\n")
+    assert (found.added, found.removed, found.changed) == (2, 1, 3)
+
+
+def test_judges_who_do_not_agree_are_told_of() -> None:
+    judges: list[Json] = [
+        {"judge": "one", "value": 1.0, "reason": ""},
+        {"judge": "other", "value": 0.25, "reason": "no example"},
+    ]
+    score = Score(metric="clarity", value=0.625, reason="no example", details={"judges": judges})
+    ran = CaseResult(case="task", outcome=Outcome(replies=("",)), scores=(score,))
+    evaluation = Evaluation(candidate="c", split=Split.TRAIN, results=(ran,))
+    apart = "clarity: the judges do not agree: one 1, other 0.25"
+    assert remarks_on(evaluation) == ["clarity: no example", apart]
+    assert disagreements(evaluation) == {"disagreement": [apart]}
+    agreed = Score(metric="clarity", value=1.0, details={"judges": judges[:1] * 2})
+    assert disagreement(agreed) == ""
+
+
+async def test_numbers_and_logs_of_holdout_never_reach_the_editor(tmp_path: Path) -> None:
+    def agent(candidate: Candidate, case: Case, draw: int) -> Outcome:
+        if case.id == "holdout" and "9" in str(candidate.values[PATH]):
+            return failed("the runner failed: SECRET of holdout")
+        if case.id == "holdout" and "8" in str(candidate.values[PATH]):
+            return Outcome(measures={"score": -7777.0, "lines": 1.0})
+        return respond(candidate, case, draw)
+
+    script = Script(edits=[whole("9\n", "nine"), whole("8\n", "eight"), whole("4\n", "four")])
+    await driven(setup(script, holdout=True, agent=agent), tmp_path / "run")
+    assert words(RunRecord.read(tmp_path / "run").rows) == ["crash", "discard", "keep"]
+    asked = "".join(request.model_dump_json() for request in script.seen)
+    assert "SECRET" not in asked
+    assert "7777" not in asked
+    assert "not where it is decided" in asked
