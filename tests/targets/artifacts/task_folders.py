@@ -1,5 +1,6 @@
 """Small folders with a task in them: a value in a file, a runner that prints it, a scorer."""
 
+import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -94,5 +95,6 @@ def seen(folder: Path) -> dict[str, tuple[int, int, bytes]]:
 
 
 def left_behind() -> set[str]:
-    """Folders of workspaces that lie about."""
-    return {path.name for path in Path(tempfile.gettempdir()).glob(".*.burnish-tmp")}
+    """Folders of this process's workspaces that lie about: other tests run beside this one."""
+    mine = f".{os.getpid()}-*.burnish-tmp"
+    return {path.name for path in Path(tempfile.gettempdir()).glob(mine)}
