@@ -1,4 +1,4 @@
-"""The journal: every effect once, trials, events and checks, in one SQLite file."""
+"""The journal: every effect once, trials, events and checks, in a file or a database."""
 
 import json
 import math
@@ -9,38 +9,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any
 
 from burnish.core.content import Json
 from burnish.core.effects import Call
-from burnish.core.errors import FileTrouble
+from burnish.core.errors import BurnishError
 from burnish.core.money import Spend
-from burnish.effects import schema
-from burnish.effects.packing import Packing
-from burnish.effects.schema import AMOUNTS
-from burnish.effects.writer import Writer
-from burnish.system import is_network_file_system
+from burnish.effects import storage
+from burnish.effects.places import store_at
+from burnish.effects.schema import reading
+from burnish.effects.storage import JournalStore, Statement
 
 KEEP_TIME_EVERY = 0.5
 """Seconds of active time that a killed process may forget."""
-
-_NOTE = (
-    f"INSERT INTO effects (key, kind, trial, draw, request, at, {AMOUNTS}) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
-_COMPLETE = (
-    f"INSERT INTO effects (key, kind, trial, draw, request, at, {AMOUNTS}, "
-    "value, nested, missing, imported) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT (key) DO UPDATE SET at = excluded.at, value = excluded.value, "
-    "nested = excluded.nested, missing = excluded.missing, "
-    + ", ".join(f"{name} = excluded.{name}" for name in AMOUNTS.split(", "))
-)
-_MARK = "INSERT INTO meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
-_LOSE = (
-    f"INSERT INTO lost SELECT key, kind, trial, {AMOUNTS} FROM effects WHERE value IS NULL",
-    "DELETE FROM effects WHERE value IS NULL",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,38 +35,44 @@ class Stored:
 
 
 class Journal:
-    """One run's journal, open for writing. Hold the run's lock while it is open."""
+    """One run's journal, open for writing.
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / schema.NAME
-        self._packing = Packing(folder / "blobs")
-        self._wal = not is_network_file_system(folder)
-        self._reader = self._connect()
-        with schema.closed_on_error(self._reader):
+    `place` is the run's folder, or a store. Hold the run's lock while it is open: in a
+    database the store holds one itself.
+    """
+
+    def __init__(self, place: Path | JournalStore) -> None:
+        self._store = store_at(place)
+        self._reader = self._store.take()
+        try:
+            self.path = self._store.path
+            self._sql, self._packing = self._store.sql, self._store.packing
             self._read()
-        self._opened = time.monotonic()
-        self._time_kept = 0.0
-        self._writer = Writer(self._connect, name=str(self.path))
-        self._writer.before_commit = self._keep_time
+            self._opened = time.monotonic()
+            self._time_kept = 0.0
+            self._writer = self._store.writer(self._keep_time)
+        except BaseException:
+            self._store.close()
+            raise
 
     def _read(self) -> None:
         """Take over where the last session ended."""
-        schema.prepare(self._reader, self.path)
-        with schema.reading(self.path):
-            for statement in _LOSE:
-                self._reader.execute(statement)
+        db, sql = self._reader, self._sql
+        with reading(self.path):
+            # Together: killed in between, the next session would bill the lost ones again.
+            db.execute(sql.begin)
+            for statement in sql.lose_all:
+                db.execute(statement)
             self._session = self._begin_session()
-            self.active_before = schema.one(
-                self._reader, "SELECT COALESCE(SUM(active), 0) FROM sessions"
-            )
-            self.trials_recorded = int(schema.one(self._reader, "SELECT COUNT(*) FROM trials"))
-            rows = self._reader.execute("SELECT label, number FROM checks")
+            db.execute("COMMIT")
+            self.active_before = storage.one(db, sql.active)
+            self.trials_recorded = int(storage.one(db, sql.trials_recorded))
+            rows = db.execute(sql.checks)
             self._continued = {str(label): int(number) for label, number in rows}
             self.sealed_read = self.mark("sealed_read") is not None
-            self._billed = schema.billed(self._reader)
+            self._billed = storage.billed(db, sql)
             # Most look-ups are of effects that are not there: 32 bytes each save asking the disk.
-            keys = self._reader.execute("SELECT key FROM effects WHERE value IS NOT NULL")
-            self._known = {key for (key,) in keys}
+            self._known = {key for (key,) in db.execute(sql.keys)}
 
     # -- effects ---------------------------------------------------------------------------
 
@@ -93,19 +80,15 @@ class Journal:
         """A completed effect, or None."""
         if bytes.fromhex(key) not in self._known:
             return None
-        with schema.reading(self.path):
-            row = self._reader.execute(
-                f"SELECT value, nested, missing, {AMOUNTS} FROM effects "
-                "WHERE key = ? AND value IS NOT NULL",
-                (bytes.fromhex(key),),
-            ).fetchone()
+        with reading(self.path):
+            row = self._reader.execute(self._sql.find, (bytes.fromhex(key),)).fetchone()
             return None if row is None else self._stored(key, row)
 
     async def note(self, call: Call[Any], *, trial: int, request: bytes) -> None:
         """Say, on disk, that a paid effect starts."""
         self._billed += call.estimate
         row = (*_identity(call, trial, self._packing.pack(request)), *call.estimate.amounts)
-        await self._writer.commit(_NOTE, row)
+        await self._writer.commit(self._sql.note, row)
 
     async def complete(
         self,
@@ -134,16 +117,15 @@ class Journal:
             int(imported),
         )
         if call.computed:
-            self._writer.put(_COMPLETE, row)
+            self._writer.put((self._sql.complete, row))
         else:
-            await self._writer.commit(_COMPLETE, row)
+            await self._writer.commit(self._sql.complete, row)
         self._known.add(row[0])
 
     def lose(self, call: Call[Any]) -> None:
         """A noted effect will not be completed: billed, not spent."""
         key = bytes.fromhex(call.key)
-        for statement in _LOSE:
-            self._writer.put(f"{statement} AND key = ?", (key,))
+        self._writer.put(*((statement, (key,)) for statement in self._sql.lose_one))
 
     @property
     def billed(self) -> Spend:
@@ -154,29 +136,27 @@ class Journal:
 
     def add_trial(self, number: int, body: bytes) -> None:
         """Keep a trial; on disk when this returns."""
-        self._writer.write("INSERT INTO trials VALUES (?, ?)", (number, self._packing.pack(body)))
+        self._writer.write(self._sql.add_trial, (number, self._packing.pack(body)))
         self.trials_recorded = max(self.trials_recorded, number + 1)
 
     def trial(self, number: int) -> bytes | None:
         """A recorded trial, or None."""
-        sql = "SELECT body FROM trials WHERE number = ?"
-        with schema.reading(self.path):
-            row = self._reader.execute(sql, (number,)).fetchone()
+        with reading(self.path):
+            row = self._reader.execute(self._sql.trial, (number,)).fetchone()
             return None if row is None else self._packing.unpack(row[0])
 
     def add_event(self, key: str, body: bytes) -> tuple[bool, bool]:
         """Keep an event under its stable key; whether it is new, and whether it was delivered."""
-        sql = "SELECT delivered FROM events WHERE key = ?"
-        with schema.reading(self.path):
-            row = self._reader.execute(sql, (key,)).fetchone()
+        with reading(self.path):
+            row = self._reader.execute(self._sql.event, (key,)).fetchone()
         if row is not None:
             return False, bool(row[0])
-        self._writer.write("INSERT INTO events (key, body) VALUES (?, ?)", (key, body))
+        self._writer.write(self._sql.add_event, (key, body))
         return True, False
 
     def event_delivered(self, key: str) -> None:
         """Everyone was told. Until this is on disk, an event may be told again."""
-        self._writer.put("UPDATE events SET delivered = 1 WHERE key = ?", (key,))
+        self._writer.put((self._sql.event_delivered, (key,)))
 
     def continued(self, label: str, number: int) -> bool:
         """Whether an impure stopper said "continue" at this check before."""
@@ -185,20 +165,17 @@ class Journal:
     def add_continue(self, label: str, number: int) -> None:
         """Keep a "continue"; it is on disk before any effect that follows from it."""
         self._continued[label] = number
-        self._writer.put(
-            "INSERT INTO checks VALUES (?, ?) ON CONFLICT DO UPDATE SET number = excluded.number",
-            (label, number),
-        )
+        self._writer.put((self._sql.add_continue, (label, number)))
 
     def mark(self, name: str) -> str | None:
         """A mark that was set, or None."""
-        with schema.reading(self.path):
-            row = self._reader.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        with reading(self.path):
+            row = self._reader.execute(self._sql.mark, (name,)).fetchone()
             return None if row is None else str(row[0])
 
     def set_mark(self, name: str, value: str) -> None:
         """Set a mark; on disk when this returns."""
-        self._writer.write(_MARK, (name, value))
+        self._writer.write(self._sql.set_mark, (name, value))
         self.sealed_read = self.sealed_read or name == "sealed_read"
 
     # -- time and life ---------------------------------------------------------------------
@@ -214,30 +191,26 @@ class Journal:
         return self.active_before + time.monotonic() - self._opened
 
     def close(self) -> None:
-        """Write what is queued and let go of the file."""
+        """Write what is queued and let go of the place."""
         self._time_kept = -math.inf
-        with suppress(FileTrouble):
-            self._writer.put("SELECT 1")
+        with suppress(BurnishError):  # a writer that broke has said so to whoever wrote
+            self._writer.put(("SELECT 1", ()))
         self._writer.close()
-        self._reader.close()
+        self._store.close()
 
     def _begin_session(self) -> int:
+        number = int(storage.one(self._reader, self._sql.next_session))
         who = f"{socket.gethostname()}:{os.getpid()}"
-        cursor = self._reader.execute(
-            "INSERT INTO sessions (started, active, who) VALUES (?, 0, ?)",
-            (datetime.now(UTC).isoformat(timespec="seconds"), who),
-        )
-        return int(cursor.lastrowid or 0)
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        self._reader.execute(self._sql.add_session, (number, started, 0.0, who))
+        return number
 
-    def _keep_time(self) -> tuple[str, tuple[float, int]] | None:
+    def _keep_time(self) -> Statement | None:
         active = time.monotonic() - self._opened
         if active < self._time_kept + KEEP_TIME_EVERY:
             return None
         self._time_kept = active
-        return "UPDATE sessions SET active = ? WHERE id = ?", (active, self._session)
-
-    def _connect(self) -> Connection:
-        return schema.connect(self.path, wal=self._wal)
+        return self._sql.keep_time, (active, self._session)
 
     def _stored(self, key: str, row: tuple[Any, ...]) -> Stored:
         value, nested, missing, *amounts = row

@@ -1,7 +1,6 @@
 """A journal looked at from outside: nothing is written, a driver may be at work."""
 
 import json
-import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +8,10 @@ from typing import Any, cast
 
 from burnish.core.content import Json
 from burnish.core.money import Spend
-from burnish.effects import schema
-from burnish.effects.packing import Packing
-from burnish.effects.schema import AMOUNTS
+from burnish.effects import storage
+from burnish.effects.places import store_at
+from burnish.effects.schema import reading
+from burnish.effects.storage import JournalStore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,25 +42,11 @@ class CostRow:
 class JournalReader:
     """A journal looked at from outside: nothing is written, a driver may be at work."""
 
-    def __init__(self, folder: Path) -> None:
-        self._packing = Packing(folder / "blobs")
-        self.path = folder / schema.NAME
-        with schema.reading(self.path):
-            self._db = self._open()
-            with schema.closed_on_error(self._db):
-                schema.check_schema(self._db, self.path)
-
-    def _open(self) -> sqlite3.Connection:
-        """The journal; an empty one where the run was killed before it had any tables."""
-        if self.path.exists():
-            db = sqlite3.connect(f"file:{_quoted(self.path)}?mode=ro", uri=True)
-            with schema.closed_on_error(db):
-                if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'sessions'").fetchone():
-                    return db
-            db.close()
-        db = sqlite3.connect(":memory:")
-        schema.prepare(db, self.path)
-        return db
+    def __init__(self, place: Path | JournalStore) -> None:
+        self._store = store_at(place)
+        self._db = self._store.look()
+        self.path, self._packing = self._store.path, self._store.packing
+        self._sql = self._store.sql
 
     def __enter__(self) -> "JournalReader":
         return self
@@ -69,24 +55,19 @@ class JournalReader:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
-        self._db.close()
+        """Let go of the place."""
+        self._store.close()
 
     def find(self, key: str) -> tuple[bytes, bool] | None:
         """A completed effect's value and whether it is missing, or None."""
-        sql = "SELECT value, missing FROM effects WHERE key = ? AND value IS NOT NULL"
-        with schema.reading(self.path):
-            row = self._db.execute(sql, (bytes.fromhex(key),)).fetchone()
-            return None if row is None else (self._packing.unpack(row[0]), bool(row[1]))
+        with reading(self.path):
+            row = self._db.execute(self._sql.find, (bytes.fromhex(key),)).fetchone()
+            return None if row is None else (self._packing.unpack(row[0]), bool(row[2]))
 
     def effects(self) -> Iterator[EffectRow]:
         """Every effect, in the order in which they were started."""
-        sql = (
-            "SELECT key, kind, trial, draw, request, value IS NULL, missing, imported, "
-            f"{AMOUNTS} FROM effects ORDER BY id"
-        )
-        with schema.reading(self.path):
-            for row in self._db.execute(sql):
+        with reading(self.path):
+            for row in self._store.stream(self._sql.effects):
                 yield self._effect(*row)
 
     def _effect(self, *row: Any) -> EffectRow:
@@ -104,12 +85,9 @@ class JournalReader:
 
     def costs(self, *, since: int = 0) -> Iterator[CostRow]:
         """What was completed since a trial cost, in the order in which it was started."""
-        sql = (
-            f"SELECT key, kind, trial, draw, nested, {AMOUNTS} FROM effects "
-            "WHERE value IS NOT NULL AND trial >= ? ORDER BY id"
-        )
-        with schema.reading(self.path):
-            for key, kind, trial, draw, nested, *amounts in self._db.execute(sql, (since,)):
+        with reading(self.path):
+            rows = self._store.stream(self._sql.costs, (since,))
+            for key, kind, trial, draw, nested, *amounts in rows:
                 inner = cast("dict[str, list[int]]", json.loads(nested) if nested else {})
                 own = {cast("bytes", key).hex(): Spend.of(amounts)}
                 spends = own | {name: Spend.of(each) for name, each in inner.items()}
@@ -117,40 +95,35 @@ class JournalReader:
 
     def trial(self, number: int) -> bytes | None:
         """A recorded trial, or None."""
-        with schema.reading(self.path):
-            sql = "SELECT body FROM trials WHERE number = ?"
-            row = self._db.execute(sql, (number,)).fetchone()
+        with reading(self.path):
+            row = self._db.execute(self._sql.trial, (number,)).fetchone()
             return None if row is None else self._packing.unpack(row[0])
 
     def trials(self) -> Iterator[bytes]:
         """Every trial, in order."""
-        with schema.reading(self.path):
-            for (body,) in self._db.execute("SELECT body FROM trials ORDER BY number"):
+        with reading(self.path):
+            for (body,) in self._store.stream(self._sql.trials):
                 yield self._packing.unpack(body)
 
     def events(self) -> Iterator[bytes]:
         """Every event, in order."""
-        with schema.reading(self.path):
-            for (body,) in self._db.execute("SELECT body FROM events ORDER BY id"):
+        with reading(self.path):
+            for (body,) in self._store.stream(self._sql.events):
                 yield cast("bytes", body)
 
     def marks(self) -> dict[str, str]:
         """Every mark."""
-        with schema.reading(self.path):
-            return {str(k): str(v) for k, v in self._db.execute("SELECT name, value FROM meta")}
+        with reading(self.path):
+            return {str(k): str(v) for k, v in self._db.execute(self._sql.marks)}
 
     @property
     def billed(self) -> Spend:
         """Everything that was started."""
-        with schema.reading(self.path):
-            return schema.billed(self._db)
+        with reading(self.path):
+            return storage.billed(self._db, self._sql)
 
     @property
     def active_seconds(self) -> float:
         """The time the run was driven."""
-        with schema.reading(self.path):
-            return schema.one(self._db, "SELECT COALESCE(SUM(active), 0) FROM sessions")
-
-
-def _quoted(path: Path) -> str:
-    return str(path.resolve()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+        with reading(self.path):
+            return storage.one(self._db, self._sql.active)

@@ -1,4 +1,4 @@
-"""The journal's tables, and how to connect to them.
+"""The journal's tables in a file, and how to connect to them.
 
 `effects` holds one row an effect. A paid effect is noted before it starts (its columns then
 hold the estimate) and completed when it ends (they hold what it cost). Notes that nobody will
@@ -11,13 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from burnish.core.errors import FileTrouble, JournalTrouble
-from burnish.core.money import Spend
+from burnish.effects.statements import AMOUNTS
 
 SCHEMA = 1
 NAME = "journal.db"
 
-AMOUNTS = "metric_calls, calls, tokens_in, tokens_out, nano_usd, unpriced"
-SUMS = ", ".join(f"COALESCE(SUM({name}), 0)" for name in AMOUNTS.split(", "))
 TABLES = f"""
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS effects (
@@ -86,7 +84,7 @@ def check_schema(db: sqlite3.Connection, path: Path) -> None:
 
 
 @contextmanager
-def reading(path: Path) -> Generator[None, None, None]:
+def reading(path: Path | str) -> Generator[None, None, None]:
     """Whatever a damaged journal makes Python raise becomes one clear error."""
     try:
         yield
@@ -94,7 +92,7 @@ def reading(path: Path) -> Generator[None, None, None]:
         raise unreadable(path, error) from error
 
 
-def unreadable(path: Path, error: Exception) -> FileTrouble | JournalTrouble:
+def unreadable(path: Path | str, error: Exception) -> FileTrouble | JournalTrouble:
     """The error for a journal that cannot be opened or is none."""
     if isinstance(error, sqlite3.OperationalError):
         return FileTrouble(
@@ -109,15 +107,3 @@ def unreadable(path: Path, error: Exception) -> FileTrouble | JournalTrouble:
 
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
-
-
-def one(db: sqlite3.Connection, sql: str) -> float:
-    """The one number a query gives."""
-    return float(db.execute(sql).fetchone()[0])
-
-
-def billed(db: sqlite3.Connection) -> Spend:
-    """Everything that was started: completed effects, and lost ones by their estimate."""
-    tables = ("effects", "lost")
-    rows = (db.execute(f"SELECT {SUMS} FROM {table}").fetchone() for table in tables)
-    return sum((Spend.of(row) for row in rows), Spend())

@@ -15,9 +15,9 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeAlias
 
-from burnish.core.errors import FileTrouble
+from burnish.core.errors import BurnishError, FileTrouble
+from burnish.effects.storage import BeforeCommit, Statement
 
-Statement: TypeAlias = tuple[str, Sequence[Any]]
 Waiter: TypeAlias = "asyncio.Future[None] | Future[None] | None"
 Loops: TypeAlias = "dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]]"
 
@@ -25,7 +25,13 @@ Loops: TypeAlias = "dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]]"
 class Writer:
     """Executes statements in the order they were given; a wait ends when they are on disk."""
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection], *, name: str) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], sqlite3.Connection],
+        *,
+        name: str,
+        before_commit: BeforeCommit = lambda: None,
+    ) -> None:
         self._db = connect()
         self._name = name
         self._waiting: list[tuple[Statement, Waiter]] = []
@@ -35,26 +41,25 @@ class Writer:
         self._committing = self._closing = self._left_to_loop = False
         self._broken: FileTrouble | None = None
         self._turn = threading.Condition()
-        self.before_commit: Callable[[], Statement | None] = lambda: None
-        """A statement to add to a commit, now and then."""
+        self._before_commit = before_commit
         self._thread = threading.Thread(target=self._commit_groups, name="burnish-journal")
         self._thread.daemon = True
         self._thread.start()
 
-    def put(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        """Give a statement; whatever is given later reaches the disk no sooner."""
-        self._add((sql, parameters), None)
+    def put(self, *statements: Statement) -> None:
+        """Give statements that are kept together; what is given later is kept no sooner."""
+        self._add(*((each, None) for each in statements))
 
     def write(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         """Give a statement and wait until it is on disk."""
         done: Future[None] = Future()
-        self._add((sql, parameters), done)
+        self._add(((sql, parameters), done))
         done.result()
 
     async def commit(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         """Give a statement and wait, without blocking the loop, until it is on disk."""
         done = asyncio.get_running_loop().create_future()
-        self._add((sql, parameters), done)
+        self._add(((sql, parameters), done))
         await done
 
     def close(self) -> None:
@@ -65,13 +70,13 @@ class Writer:
         self._thread.join()
         self._db.close()
 
-    def _add(self, statement: Statement, waiter: Waiter) -> None:
+    def _add(self, *given: tuple[Statement, Waiter]) -> None:
         with self._turn:
             if self._broken is not None:
                 raise self._broken
             if self._closing:
                 raise FileTrouble(f"the journal {self._name} is closed")
-            self._waiting.append((statement, waiter))
+            self._waiting += given
             if not self._committing:
                 self._execute_waiting()
 
@@ -101,16 +106,16 @@ class Writer:
                 if not group:
                     return
                 self._committing = True
-            loops = _by_loop(group)
+            loops = by_loop(group)
             self._commit()
             self._finish(loops)
-            _release(group, loops, self._broken, self._go_on)
+            release(group, loops, self._broken, self._go_on)
 
     def _commit(self) -> None:
         if self._broken is not None:
             return
         try:
-            if (more := self.before_commit()) is not None:
+            if (more := self._before_commit()) is not None:
                 self._db.execute(*more)
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
@@ -145,7 +150,7 @@ class Writer:
         )
 
 
-def _by_loop(group: Sequence[Waiter]) -> Loops:
+def by_loop(group: Sequence[Waiter]) -> Loops:
     """Those who wait in an event loop that still runs."""
     found: Loops = {}
     for waiter in group:
@@ -154,10 +159,10 @@ def _by_loop(group: Sequence[Waiter]) -> Loops:
     return found
 
 
-def _release(
+def release(
     group: Sequence[Waiter],
     loops: Loops,
-    trouble: FileTrouble | None,
+    trouble: BurnishError | None,
     go_on: Callable[[], None],
 ) -> None:
     """Tell everyone who waits, the waiters of one loop in one go; then let the loops go on."""
@@ -171,7 +176,7 @@ def _release(
 
 def _settle_all(
     waiters: Sequence["asyncio.Future[None]"],
-    trouble: FileTrouble | None,
+    trouble: BurnishError | None,
     go_on: Callable[[], None],
 ) -> None:
     go_on()
@@ -180,7 +185,7 @@ def _settle_all(
             _settle(waiter, trouble)
 
 
-def _settle(waiter: "asyncio.Future[None] | Future[None]", trouble: FileTrouble | None) -> None:
+def _settle(waiter: "asyncio.Future[None] | Future[None]", trouble: BurnishError | None) -> None:
     if trouble is None:
         waiter.set_result(None)
     else:

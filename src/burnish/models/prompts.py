@@ -4,6 +4,7 @@
 never overwritten. The whole file is part of the journal key of every call of the role.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -139,4 +140,7 @@ def _filled(template: str, request: Mapping[str, Json]) -> str:
 
 
 def _text(value: Json) -> str:
+    """Texts as they are, lists and objects in lines: models read them better so."""
+    if isinstance(value, list | dict):
+        return json.dumps(value, indent=2, ensure_ascii=False)
     return value if isinstance(value, str) else canonical(value).decode()

@@ -34,6 +34,8 @@ class ModelRole(Generic[Request, Answer]):
     client: ModelClient
     check: Callable[[Request, Answer], str] | None = None
     """What is wrong with an answer that keeps its schema, in words that help to mend it once."""
+    narrowed: Callable[[Request], dict[str, Json]] | None = None
+    """The schema for one request, where that can say more than the type of the answer."""
     leaf: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -67,12 +69,13 @@ class ModelRole(Generic[Request, Answer]):
     async def answer(self, request: Request, /, *, draw: int, effects: Effects) -> Receipt[Answer]:
         """The validated answer. Raises RoleFailed when two attempts give none."""
         messages = self._messages(request)
-        reply = await self._ask(messages, draw=draw, effects=effects)
+        schema = self.narrowed(request) if self.narrowed else self._schema
+        reply = await self._ask(messages, schema, draw=draw, effects=effects)
         try:
             return Receipt(value=self._validated(reply, request))
         except _Invalid as invalid:
             messages = (*messages, *_repair(reply, invalid))
-        reply = await self._ask(messages, draw=draw, effects=effects)
+        reply = await self._ask(messages, schema, draw=draw, effects=effects)
         try:
             return Receipt(value=self._validated(reply, request))
         except _Invalid as invalid:
@@ -81,9 +84,14 @@ class ModelRole(Generic[Request, Answer]):
             ) from None
 
     async def _ask(
-        self, messages: tuple[Message, ...], *, draw: int, effects: Effects
+        self,
+        messages: tuple[Message, ...],
+        schema: dict[str, Json],
+        *,
+        draw: int,
+        effects: Effects,
     ) -> ChatReply:
-        request = ChatRequest(messages=messages, schema=self._schema, schema_name=self.name)
+        request = ChatRequest(messages=messages, schema=schema, schema_name=self.name)
         try:
             priced = await self.client.ask(request, draw=draw, effects=effects)
         except (ModelUnavailable, ModelRejected) as error:

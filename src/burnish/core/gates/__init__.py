@@ -5,9 +5,10 @@ Constraints of the objective come first in every gate that ends in an accept; th
 gate only screens, so it leaves them to the gate behind it.
 """
 
+from burnish.core.gates.guards import Guards, guarded
 from burnish.core.gates.min_gain import min_gain
 from burnish.core.gates.minibatch import improves_on_minibatch
 from burnish.core.gates.sigma import sigma
 from burnish.core.gates.strict import strict
 
-__all__ = ["improves_on_minibatch", "min_gain", "sigma", "strict"]
+__all__ = ["Guards", "guarded", "improves_on_minibatch", "min_gain", "sigma", "strict"]

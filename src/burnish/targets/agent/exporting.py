@@ -24,17 +24,29 @@ def export_agent(
 
     `prompt` is where new instructions lie, from `home`; a folder of their own by default.
     """
-    tree = _copied(agent.tree)
+    tree = copied(agent.tree)
     root = cast("MutableMapping[str, Any]", tree.root if tree.root is not None else tree.data)
+    files = write_values(root, agent, edited, way=way_back(home, agent.folder), prompt=prompt)
+    return {agent.path.name: tree.dump().encode(), **files}
+
+
+def write_values(
+    root: MutableMapping[str, Any],
+    agent: LoadedAgent,
+    edited: EditedAgent,
+    *,
+    way: str,
+    prompt: str = "",
+) -> dict[str, bytes]:
+    """Put new values into the tree of an agent, and lead its paths `way`; what goes beside it."""
     for path, value in edited.changes.items():
         put_at(root, path, value)
     if edited.demonstrations is not None:
         root["demonstrations"] = [written(demo) for demo in edited.demonstrations]
-    _rebase(root, _way(home, agent.folder))
-    files: dict[str, bytes] = {}
-    if edited.instructions != agent.instructions.text:
-        files |= _instructions(agent, edited, root, prompt)
-    return {agent.path.name: tree.dump().encode(), **files}
+    _rebase(root, way)
+    if edited.instructions == agent.instructions.text:
+        return {}
+    return _instructions(agent, edited, root, prompt)
 
 
 def _instructions(
@@ -50,13 +62,14 @@ def _instructions(
     return {path: agent.instructions.with_text(edited.instructions).encode()}
 
 
-def _copied(tree: YamlTree) -> YamlTree:
+def copied(tree: YamlTree) -> YamlTree:
+    """A tree of its own to write into."""
     root, data = copy.deepcopy(tree.root), copy.deepcopy(tree.data)
     return replace(tree, root=root, data=data)
 
 
-def _way(home: Path, folder: Path) -> str:
-    """The way from the exported file back to the agent's folder."""
+def way_back(home: Path, folder: Path) -> str:
+    """The way from an exported file back to the folder of the one it came from."""
     return os.path.relpath(folder.resolve(), home.resolve())
 
 
@@ -66,8 +79,15 @@ def _rebase(root: MutableMapping[str, Any], way: str) -> None:
         return
     for holder, key in _paths(root):
         named = holder[key]
-        if isinstance(named, str) and named and not _is_elsewhere(named):
-            holder[key] = Path(way, named).as_posix()
+        if isinstance(named, str):
+            holder[key] = rebased(named, way)
+
+
+def rebased(path: str, way: str) -> str:
+    """A relative path as it is spelled from elsewhere."""
+    if way == "." or not path or _is_elsewhere(path):
+        return path
+    return Path(way, path).as_posix()
 
 
 def _paths(root: Mapping[str, Any]) -> Iterator[tuple[MutableMapping[str, Any], str]]:

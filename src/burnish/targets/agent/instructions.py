@@ -25,6 +25,8 @@ class Instructions:
     front: str = ""
     """The frontmatter as it stands, dashes included; kept when the file is written again."""
     version: str = ""
+    name: str = ""
+    """What the frontmatter calls it."""
 
     def with_text(self, text: str) -> str:
         """The whole file with another text."""
@@ -43,7 +45,8 @@ def parse_instructions(whole: str, *, source: str) -> Instructions:
     front = whole[: len(whole) - len(text)]
     facts = _facts(found[1] if found else "", source)
     version = str(facts.get("version") or f"auto-{hashlib.sha256(text.encode()).hexdigest()[:8]}")
-    return Instructions(text=text, front=front, version=version)
+    name = str(facts.get("name") or "")
+    return Instructions(text=text, front=front, version=version, name=name)
 
 
 def _facts(front: str, source: str) -> Mapping[str, Any]:

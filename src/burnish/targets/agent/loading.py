@@ -1,10 +1,11 @@
 """Reading an agent file: the file, its instructions, its cases, and what has no effect."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from burnish.core.cases import Case
 from burnish.core.content import Json
@@ -28,6 +29,8 @@ class LoadedAgent:
     block: AgentBlock
     """As it counts, with variables expanded."""
     instructions: Instructions = field(repr=False)
+    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Any], repr=False)
+    """Functions that were given as they are, by the tool that calls each; files have none."""
 
     @property
     def folder(self) -> Path:
@@ -59,7 +62,8 @@ class LoadedAgent:
 
     def _files(self) -> Iterator[tuple[str, Path]]:
         block = self.block
-        named = [block.instructions.file, *(_file_of(tool) for tool in block.tools)]
+        tools = [tool for tool in block.tools if tool.name not in self.functions]
+        named = [block.instructions.file, *(_file_of(tool) for tool in tools)]
         if isinstance(block.response_format, str):
             named.append(block.response_format)
         for name in named:
@@ -74,7 +78,17 @@ def load_agent(path: Path) -> LoadedAgent:
     """
     path = path.resolve() if path.is_symlink() else path
     tree = read_tree(path)
-    block = read_block(tree.data, source=path.name, tree=tree)
+    return sound_agent(path, tree, read_block(tree.data, source=path.name, tree=tree))
+
+
+def sound_agent(
+    path: Path,
+    tree: YamlTree,
+    block: AgentBlock,
+    *,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+) -> LoadedAgent:
+    """The agent of a block with what it names, or a ConfigError with all that is wrong there."""
     problems: list[Problem] = []
     instructions = Instructions(text=block.instructions.inline or "")
     if block.instructions.file is not None:
@@ -82,7 +96,9 @@ def load_agent(path: Path) -> LoadedAgent:
             instructions = read_instructions(path.parent / block.instructions.file)
         except BurnishError as error:
             problems.append(_problem(path, "instructions.file", error))
-    agent = LoadedAgent(path=path, tree=tree, block=block, instructions=instructions)
+    agent = LoadedAgent(
+        path=path, tree=tree, block=block, instructions=instructions, functions=functions or {}
+    )
     problems += _unreadable(agent)
     problems += [
         replace(problem, where=f"{path.name} {problem.where}")

@@ -15,6 +15,7 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.core.money import Spend
 from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Description, Role
+from burnish.core.structures import Node, Position, Structure, node_path
 from burnish.core.surfaces import Surface, Value
 from burnish.evaluation.simulation import DEFAULT_TURNS, NextRemark, TalkSoFar
 from burnish.models.calling import ModelClient
@@ -26,7 +27,13 @@ from burnish.targets.agent.demonstrating import demonstrations_of
 from burnish.targets.agent.editing import edit
 from burnish.targets.agent.exporting import export_agent
 from burnish.targets.agent.loading import LoadedAgent, response_schema
-from burnish.targets.agent.surface_paths import DEMONSTRATIONS, is_instructions, value_at
+from burnish.targets.agent.positions import positions_of
+from burnish.targets.agent.surface_paths import (
+    DEMONSTRATIONS,
+    INSTRUCTIONS,
+    is_instructions,
+    value_at,
+)
 
 if TYPE_CHECKING:
     from burnish.targets.agent.running import AgentParts
@@ -83,6 +90,19 @@ class AgentTarget:
         return self._surfaces
 
     @property
+    def structure(self) -> Structure:
+        """A graph of one node."""
+        name = self.agent.block.name
+        node = node_path(name)
+        return Structure.of(node, [Node(id=node, name=name)], (), self.positions(node))
+
+    def positions(self, node: str) -> tuple[Position, ...]:
+        """What can be edited, as positions of this node."""
+        found = positions_of(self.agent, node, self._toolbox.schemas())
+        offered = {_usual(surface.id): surface.id for surface in self._surfaces}
+        return tuple(replace(each, surface=offered.get(each.surface, "")) for each in found)
+
+    @property
     def baseline(self) -> Candidate:
         """The values the file has now."""
         values = {surface.id: self._now(surface.id) for surface in self._surfaces}
@@ -102,7 +122,7 @@ class AgentTarget:
         """Have the case's conversation with the agent."""
         from burnish.targets.agent.running import run_case
 
-        parts = await self._parts(candidate)
+        parts = await self.parts(candidate)
         outcome = await run_case(parts, case, draw=draw, effects=effects)
         return Receipt(value=outcome, missing=outcome.missing)
 
@@ -112,7 +132,7 @@ class AgentTarget:
         """The case's conversation as far as `effects` know it; the user's tools are left alone."""
         from burnish.targets.agent.rehearsing import rehearse_case
 
-        parts, tools = await self._parts(candidate), self.agent.block.tools
+        parts, tools = await self.parts(candidate), self.agent.block.tools
         return await rehearse_case(parts, case, tools, draw=draw, effects=effects, past=past)
 
     def estimate(self, case: Case) -> Spend:
@@ -139,7 +159,7 @@ class AgentTarget:
             return demonstrations_of(self.agent.block)
         return cast("Value", value_at(self.agent.block, path))
 
-    async def _parts(self, candidate: Candidate) -> "AgentParts":
+    async def parts(self, candidate: Candidate) -> "AgentParts":
         """The agent of a candidate, made once while it is in use."""
         async with self._making:
             if candidate.id not in self._ready:
@@ -155,7 +175,7 @@ class AgentTarget:
         edited = edit(self.agent, candidate.values)
         demos = edited.demonstrations
         return AgentParts(
-            name=edited.block.name,
+            name=node_path(edited.block.name),
             instructions=edited.instructions,
             client=client_for(self._models, edited.block),
             toolsets=await self._toolbox.toolsets(edited.block.tools),
@@ -165,6 +185,10 @@ class AgentTarget:
             demonstrations=demonstrations_of(edited.block) if demos is None else demos,
             user=self._user,
         )
+
+
+def _usual(path: str) -> str:
+    return INSTRUCTIONS[0] if is_instructions(path) else path
 
 
 def client_for(models: Models, block: AgentBlock) -> ModelClient:

@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, cast
 
 from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 
+from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
 from burnish.targets.agent.functions import function_tool, load_function
 from burnish.targets.agent.loading import LoadedAgent, template_of
@@ -48,6 +49,15 @@ class Toolbox:
         ]
         return (LoggedToolset(plain), *servers) if plain.tools else tuple(servers)
 
+    def schemas(self) -> dict[str, Json]:
+        """What each tool takes, by its name, as a JSON schema; servers tell once they run."""
+        found = {block.name: self._tool(block) for block in self._agent.block.tools}
+        return {
+            name: cast("Json", tool.tool_def.parameters_json_schema)
+            for name, tool in found.items()
+            if tool is not None
+        }
+
     async def close(self) -> None:
         """Stop every server."""
         await self._open.aclose()
@@ -82,7 +92,8 @@ class Toolbox:
         for block in tools:
             try:
                 if isinstance(block, FunctionTool):
-                    functions[block.name] = load_function(block, self._agent.folder)
+                    given = self._agent.functions.get(block.name)
+                    functions[block.name] = given or load_function(block, self._agent.folder)
                     function_tool(block, functions[block.name], block.description)
                 elif isinstance(block, PromptTool):
                     prompt_tool(block, template_of(self._agent, block), block.description)

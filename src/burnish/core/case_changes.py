@@ -1,0 +1,55 @@
+"""What changed case by case between two evaluations: passes won and lost, scores up and down."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from burnish.core.comparisons import Pair
+from burnish.core.evaluations import Evaluation
+from burnish.core.objectives import Objective
+from burnish.core.surfaces import EPSILON
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseChanges:
+    """The cases that both sides have, by what became of them."""
+
+    new_pass: tuple[str, ...] = ()
+    new_fail: tuple[str, ...] = ()
+    up: tuple[str, ...] = ()
+    """A higher score than before, whether or not it passes now."""
+    down: tuple[str, ...] = ()
+
+
+def case_changes(pair: Pair, objective: Objective) -> CaseChanges:
+    """Compare case by case; a case that is missing on a side changed in no way that is known."""
+    new_pass: list[str] = []
+    new_fail: list[str] = []
+    up: list[str] = []
+    down: list[str] = []
+    metrics = sorted({*pair.candidate.metrics, *pair.incumbent.metrics})
+    wanted = objective.required if objective.required is not None else metrics
+    for case in pair.candidate.cases:
+        now, before = passes(pair.candidate, case, wanted), passes(pair.incumbent, case, wanted)
+        if now is True and before is False:
+            new_pass.append(case)
+        if now is False and before is True:
+            new_fail.append(case)
+        gain = _gain(pair, objective, case)
+        if gain > EPSILON:
+            up.append(case)
+        if gain < -EPSILON:
+            down.append(case)
+    return CaseChanges(
+        new_pass=tuple(new_pass), new_fail=tuple(new_fail), up=tuple(up), down=tuple(down)
+    )
+
+
+def passes(evaluation: Evaluation, case: str, metrics: Collection[str]) -> bool | None:
+    """Whether a case passes in every repeat; None when it is missing or has no verdict."""
+    verdicts = [result.passed(metrics) for result in evaluation.of_case(case)]
+    return None if not verdicts or None in verdicts else all(verdicts)
+
+
+def _gain(pair: Pair, objective: Objective, case: str) -> float:
+    now, before = (objective.case_score(side, case) for side in (pair.candidate, pair.incumbent))
+    return 0.0 if now is None or before is None else now - before

@@ -1,0 +1,139 @@
+"""What the journal says to its database, in the spelling of that database.
+
+In a file there is one run. In a database there are many, so each row carries its run's number,
+which is part of the text: whoever gives parameters need not know where the journal lies.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+AMOUNTS = "metric_calls, calls, tokens_in, tokens_out, nano_usd, unpriced"
+_AMOUNTS = tuple(AMOUNTS.split(", "))
+_SUMS = ", ".join(f"COALESCE(SUM({name}), 0)" for name in _AMOUNTS)
+_NOTED = ("key", "kind", "trial", "draw", "request", "at", *_AMOUNTS)
+_RESULT = ("value", "nested", "missing")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spelling:
+    """How one kind of database writes things, and which run is meant."""
+
+    prefix: str = ""
+    """What the names of the tables begin with."""
+    run: int | None = None
+    """The number of the run; None where there is but one."""
+    placeholder: str = "?"
+    begin: str = "BEGIN"
+    mysql: bool = False
+
+    def columns(self, names: Sequence[str]) -> str:
+        """Names of columns, quoted where one of them is a word of the language."""
+        return ", ".join(self.column(name) for name in names)
+
+    def column(self, name: str) -> str:
+        """The name of a column."""
+        return "`key`" if self.mysql and name == "key" else name
+
+    def insert(
+        self,
+        table: str,
+        names: Sequence[str],
+        *,
+        unique: Sequence[str] = (),
+        update: Sequence[str] = (),
+    ) -> str:
+        """Put a row in; where one with the same `unique` is there, update it, or leave it."""
+        values = ", ".join([self.placeholder] * len(names))
+        head, number = ("", "") if self.run is None else ("run, ", f"{self.run}, ")
+        text = f"INSERT INTO {self.prefix}{table} ({head}{self.columns(names)}) "
+        return f"{text}VALUES ({number}{values}){self._otherwise(unique, update)}"
+
+    def _otherwise(self, unique: Sequence[str], update: Sequence[str]) -> str:
+        if not unique:
+            return ""
+        if self.mysql:
+            changes = [f"{name} = VALUES({name})" for name in update]
+            return f" ON DUPLICATE KEY UPDATE {', '.join(changes) or 'run = run'}"
+        found = self.columns(unique if self.run is None else ("run", *unique))
+        changes = [f"{name} = excluded.{name}" for name in update]
+        action = f"UPDATE SET {', '.join(changes)}" if changes else "NOTHING"
+        return f" ON CONFLICT ({found}) DO {action}"
+
+    def select(self, what: str, table: str, *conditions: str, order: str = "") -> str:
+        """Read rows of this run."""
+        text = f"SELECT {what} FROM {self.prefix}{table}{self.where(*conditions)}"
+        return f"{text} ORDER BY {order}" if order else text
+
+    def where(self, *conditions: str) -> str:
+        """The condition that a row is of this run, and more."""
+        mine = () if self.run is None else (f"run = {self.run}",)
+        every = " AND ".join((*mine, *conditions))
+        return f" WHERE {every}" if every else ""
+
+    def equal(self, name: str) -> str:
+        """The condition that a column has a given value."""
+        return f"{self.column(name)} = {self.placeholder}"
+
+
+class Statements:
+    """Every statement of a journal, spelled once."""
+
+    def __init__(self, spelling: Spelling) -> None:
+        self._write_with(spelling)
+        self._read_with(spelling)
+        self.begin = spelling.begin
+
+    def _write_with(self, s: Spelling) -> None:
+        self.note = s.insert("effects", _NOTED)
+        self.complete = s.insert(
+            "effects",
+            (*_NOTED, *_RESULT, "imported"),
+            unique=("key",),
+            update=("at", *_RESULT, *_AMOUNTS),
+        )
+        self.lose_all = _lose(s)
+        self.lose_one = _lose(s, s.equal("key"))
+        self.add_trial = s.insert("trials", ("number", "body"))
+        self.add_event = s.insert("events", ("key", "body"))
+        delivered = f"UPDATE {s.prefix}events SET delivered = 1"
+        self.event_delivered = delivered + s.where(s.equal("key"))
+        checks = ("label", "number")
+        self.add_continue = s.insert("checks", checks, unique=("label",), update=("number",))
+        self.set_mark = s.insert("meta", ("name", "value"), unique=("name",), update=("value",))
+        self.first_mark = s.insert("meta", ("name", "value"), unique=("name",))
+        self.add_session = s.insert("sessions", ("id", "started", "active", "who"))
+        kept = f"UPDATE {s.prefix}sessions SET active = {s.placeholder}"
+        self.keep_time = kept + s.where(s.equal("id"))
+        self.add_blob = s.insert("blobs", ("name", "part", "body"), unique=("name", "part"))
+
+    def _read_with(self, s: Spelling) -> None:
+        done, key = "value IS NOT NULL", s.column("key")
+        self.keys = s.select(key, "effects", done)
+        self.find = s.select(f"value, nested, missing, {AMOUNTS}", "effects", s.equal("key"), done)
+        row = f"{key}, kind, trial, draw, request, value IS NULL, missing, imported, {AMOUNTS}"
+        self.effects = s.select(row, "effects", order="id")
+        costs, since = f"{key}, kind, trial, draw, nested, {AMOUNTS}", f"trial >= {s.placeholder}"
+        self.costs = s.select(costs, "effects", done, since, order="id")
+        self.billed = (s.select(_SUMS, "effects"), s.select(_SUMS, "lost"))
+        self.trial = s.select("body", "trials", s.equal("number"))
+        self.trials = s.select("body", "trials", order="number")
+        self.trials_recorded = s.select("COUNT(*)", "trials")
+        self.event = s.select("delivered", "events", s.equal("key"))
+        self.events = s.select("body", "events", order="id")
+        self.checks = s.select("label, number", "checks")
+        self.mark = s.select("value", "meta", s.equal("name"))
+        self.marks = s.select("name, value", "meta")
+        self.next_session = s.select("COALESCE(MAX(id), 0) + 1", "sessions")
+        self.active = s.select("COALESCE(SUM(active), 0)", "sessions")
+        self.blob = s.select("body", "blobs", s.equal("name"), order="part")
+
+
+def _lose(s: Spelling, *which: str) -> tuple[str, str]:
+    """Move notes that nobody will complete from `effects` to `lost`."""
+    head = "" if s.run is None else "run, "
+    moved = f"{head}{s.columns(('key', 'kind', 'trial'))}, {AMOUNTS}"
+    rows = s.where("value IS NULL", *which)
+    return (
+        f"INSERT INTO {s.prefix}lost ({moved}) SELECT {moved} FROM {s.prefix}effects{rows}",
+        f"DELETE FROM {s.prefix}effects{rows}",
+    )

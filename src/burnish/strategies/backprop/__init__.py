@@ -1,0 +1,1 @@
+"""The strategy `backprop`: losses walked back through the trace, merged, patched."""

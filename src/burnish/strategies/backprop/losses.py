@@ -1,0 +1,145 @@
+"""Losses: every metric that failed on a train case, at the steps where its run ended."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from burnish.core.cases import Case
+from burnish.core.evaluations import CaseResult, Evaluation
+from burnish.core.outcomes import Step, Trace
+from burnish.core.scores import Score
+from burnish.evaluation.matching.excerpts import without_middle
+from burnish.strategies.backprop.packets import CaseLoss, Severity, TerminalLoss
+from burnish.strategies.backprop.settings import LossHint
+
+MOST_CHARS = 1500
+"""Of one text in a loss."""
+WHOLE = "agent"
+"""The node of an agent whose run left no steps: a graph of one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Losses:
+    """Reads losses from an evaluation of train."""
+
+    cases: Mapping[str, Case]
+    thresholds: Mapping[str, float]
+    """What each metric wants, where it says."""
+    hints: Sequence[LossHint] = ()
+    targets: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By metric, the node where its losses begin."""
+
+    def of(self, evaluation: Evaluation, surfaces: Sequence[str]) -> list[CaseLoss]:
+        """The losses of every run that failed something, in order of case and draw."""
+        found: list[CaseLoss] = []
+        for result in sorted(evaluation.results, key=lambda each: (each.case, each.draw)):
+            trace = trace_of(result, self.cases[result.case], surfaces)
+            losses = sorted(self._of_run(result, trace), key=lambda loss: loss.order)
+            if losses:
+                found.append(CaseLoss(case=result.case, draw=result.draw, losses=tuple(losses)))
+        return found
+
+    def _of_run(self, result: CaseResult, trace: Trace) -> Iterator[TerminalLoss]:
+        if result.outcome.missing:
+            return
+        scores = [score for score in result.scores if failed(score)]
+        if result.outcome.failed and not scores:
+            scores = [Score.of_failure("agent", "")]
+        for score in scores:
+            loss = TerminalLoss(
+                case=result.case,
+                draw=result.draw,
+                metric=score.metric,
+                step="",
+                severity=severity_of(result, score).value,
+                text=self._words(result, score),
+            )
+            steps = [step.id for step in self._begins(score, trace)]
+            yield from (replace(loss, step=step) for step in steps)
+            for hint in self._hints(result.case, score.metric):
+                told = replace(loss, severity=hint.severity.value, text=hint.reason)
+                yield from (replace(told, step=step) for step in steps)
+
+    def _begins(self, score: Score, trace: Trace) -> list[Step]:
+        """The last step of the node that answers for the metric, else where the run ended."""
+        node = self.targets.get(score.metric)
+        if node is None:
+            return terminal_steps(trace, score.turn)
+        there = [step for step in trace.steps if step.node == node]
+        in_turn = [step for step in there if score.turn in (None, step.turn)]
+        return in_turn[-1:]
+
+    def _hints(self, case: str, metric: str) -> list[LossHint]:
+        return [hint for hint in self.hints if (hint.case, hint.metric) == (case, metric)]
+
+    def _words(self, result: CaseResult, score: Score) -> str:
+        """All that is known of the failure: score, threshold, reason, expected, error."""
+        value = "no score" if score.value is None else f"score {score.value:.3f}"
+        bar = self.thresholds.get(score.metric)
+        lines = [f"{score.metric} failed: {value}" + (f", {bar:g} is wanted" if bar else "")]
+        if score.reason:
+            lines.append(f"Reason: {_cut(score.reason)}")
+        if result.outcome.failure is not None:
+            lines.append(f"The agent failed: {_cut(result.outcome.failure.message)}")
+        case = self.cases[result.case]
+        turn = case.turns[score.turn if score.turn is not None else -1]
+        if turn.expected is not None:
+            lines.append(f"Expected: {_cut(turn.expected)}")
+        wanted = [tool.name for tool in (*turn.expected_tools, *turn.expected_calls)]
+        if wanted:
+            lines.append(f"Expected tools: {', '.join(wanted)}")
+        return "\n".join(lines)
+
+
+def failed(score: Score) -> bool:
+    """Whether a score calls for something better; without a verdict, anything below 1 does."""
+    if score.value is None:
+        return False
+    return score.value < 1 if score.passed is None else not score.passed
+
+
+def severity_of(result: CaseResult, score: Score) -> Severity:
+    """A crash is the worst, then nothing right, then not enough right."""
+    if result.outcome.failed:
+        return Severity.P0
+    return Severity.P1 if score.value == 0 else Severity.P2
+
+
+def trace_of(result: CaseResult, case: Case, surfaces: Sequence[str]) -> Trace:
+    """The trace of a run; of a run that left none, one step with everything in force."""
+    outcome = result.outcome
+    if outcome.trace.steps:
+        return outcome.trace
+    asked = outcome.asked or tuple(turn.input for turn in case.turns)
+    replies = outcome.replies or ("",)
+    steps = [
+        Step(
+            id=f"{WHOLE}-{turn + 1}",
+            node=WHOLE,
+            turn=turn,
+            surfaces=tuple(surfaces),
+            input=asked[turn] if turn < len(asked) else None,
+            output=reply,
+            error="" if outcome.failure is None else outcome.failure.message,
+        )
+        for turn, reply in enumerate(replies)
+    ]
+    return Trace(steps=tuple(steps))
+
+
+def terminal_steps(trace: Trace, turn: int | None = None) -> list[Step]:
+    """The steps that nothing followed in a turn; in the last turn that has steps unless told."""
+    turns = {step.turn for step in trace.steps}
+    at = turn if turn in turns else max(turns, default=0)
+    here = [step for step in trace.steps if step.turn == at]
+    followed = {name for step in here for name in step.predecessors}
+    return [step for step in here if step.id not in followed]
+
+
+def chosen(losses: Sequence[CaseLoss], cases: Iterable[str]) -> list[CaseLoss]:
+    """The losses of these cases."""
+    wanted = set(cases)
+    return [loss for loss in losses if loss.case in wanted]
+
+
+def _cut(text: str) -> str:
+    return without_middle(text, MOST_CHARS)

@@ -1,0 +1,136 @@
+"""One round: losses, the walk back, merging, patches, and what came of the candidates."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from burnish.core.candidates import Candidate
+from burnish.core.case_changes import CaseChanges, case_changes
+from burnish.core.codec import codec
+from burnish.core.comparisons import Pair
+from burnish.core.content import Json
+from burnish.core.decisions import Decision
+from burnish.core.errors import Problem
+from burnish.core.evaluations import Evaluation
+from burnish.core.objectives import Objective
+from burnish.core.trials import Proposal, SplitResult, Trial
+from burnish.evaluation.failure_classes import FailureClass
+from burnish.strategies.backprop.packets import (
+    CaseLoss,
+    Lost,
+    MergedGradient,
+    SurfaceGradient,
+    TerminalLoss,
+)
+from burnish.strategies.backprop.patching import Patch
+from burnish.strategies.backprop.values import shown_value
+
+PHASE = "backprop"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """What a round found out before a candidate was tried."""
+
+    number: int
+    parent: Candidate
+    train: Evaluation
+    losses: tuple[CaseLoss, ...] = ()
+    classes: Mapping[str, FailureClass] | None = None
+    """By failing case, what kind of failure it is."""
+    gradients: tuple[SurfaceGradient, ...] = ()
+    merged: Mapping[str, Sequence[MergedGradient]] | None = None
+    lost: tuple[Lost, ...] = ()
+    proposals: tuple[Proposal, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One candidate of a round, and what became of it."""
+
+    round: Round
+    candidate: Candidate
+    patches: tuple[Patch, ...] = ()
+    lost: tuple[Lost, ...] = ()
+    proposals: tuple[Proposal, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    train: Evaluation | None = None
+    holdout: Evaluation | None = None
+    before: Evaluation | None = None
+    """The incumbent on holdout."""
+    decision: Decision | None = None
+    first: bool = True
+    """Whether the walk back is told with this one: it belongs to all candidates of a round."""
+
+    @property
+    def why(self) -> str:
+        """Why it was decided so, or turned away."""
+        if self.decision is not None:
+            return self.decision.reason
+        return "; ".join(map(str, self.problems))
+
+    def changes(self, objective: Objective) -> CaseChanges | None:
+        """What changed case by case on holdout."""
+        if self.holdout is None or self.before is None:
+            return None
+        return case_changes(Pair(candidate=self.holdout, incumbent=self.before), objective)
+
+    def trial(self, objective: Objective) -> Trial:
+        """The row of the ledger."""
+        found = self.round
+        own = (*found.proposals, *self.proposals) if self.first else self.proposals
+        return Trial(
+            candidate=self.candidate,
+            phase=PHASE,
+            cycle=found.number,
+            touched=tuple(patch.surface for patch in self.patches),
+            proposals=own,
+            problems=self.problems,
+            train=None if self.train is None else SplitResult.of(self.train, objective),
+            holdout=None if self.holdout is None else SplitResult.of(self.holdout, objective),
+            decision=self.decision,
+            details=self._details(objective),
+        )
+
+    def _details(self, objective: Objective) -> dict[str, Json]:
+        measured = objective.measure(self.round.train)
+        details: dict[str, Json] = {
+            "round": self.round.number,
+            "train_score": measured.score,
+            "patches": {
+                patch.surface: {"value": shown_value(patch.value), "reason": patch.reason}
+                for patch in self.patches
+            },
+        }
+        if self.first:
+            details |= round_details(self.round)
+        lost = (*self.round.lost, *self.lost) if self.first else self.lost
+        if lost:
+            details["lost"] = [codec(Lost).encode(each) for each in lost]
+        if (changes := self.changes(objective)) is not None:
+            details["changes"] = codec(CaseChanges).encode(changes)
+        return details
+
+
+def round_details(found: Round) -> dict[str, Json]:
+    """The walk back as the ledger keeps it."""
+    return {
+        "losses": [
+            codec(TerminalLoss).encode(loss) for case in found.losses for loss in case.losses
+        ],
+        "failure_classes": {case: each.value for case, each in (found.classes or {}).items()},
+        "gradients": [codec(SurfaceGradient).encode(each) for each in found.gradients],
+        "merged": {
+            name: [_merged(each) for each in remarks]
+            for name, remarks in (found.merged or {}).items()
+        },
+    }
+
+
+def with_decision(attempt: Attempt, decision: Decision) -> Attempt:
+    """The attempt, decided on."""
+    return replace(attempt, decision=decision)
+
+
+def _merged(each: MergedGradient) -> Json:
+    cases: list[Json] = [*dict.fromkeys(source.case for source in each.sources)]
+    return {"severity": each.severity, "gradient": each.text, "cases": cases}

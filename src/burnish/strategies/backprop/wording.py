@@ -1,0 +1,266 @@
+"""What backwarder, aggregator and patcher are told, and what they may answer."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from burnish.core.content import Json
+from burnish.core.surfaces import Surface
+from burnish.models.calling import ModelClient
+from burnish.models.prompts import RolePrompt
+from burnish.models.roles import ModelRole
+from burnish.strategies.backprop.packets import Severity
+
+BACKWARDER, AGGREGATOR, PATCHER = "backwarder", "aggregator", "patcher"
+
+
+class Words(BaseModel):
+    """Something a role is told or says."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class ShownSurface(Words):
+    """A surface as a role sees it."""
+
+    id: str
+    type: str
+    value: JsonValue
+
+
+class ShownStep(Words):
+    """A step before the one in question."""
+
+    id: str
+    node: str
+    output: str
+    error: str = ""
+
+
+class Remark(Words):
+    """Something that should be better, and how bad it is."""
+
+    severity: Severity = Severity.P2
+    gradient: str
+
+
+class BackwardRequest(Words):
+    """One step of one run, and what those after it say."""
+
+    node: str
+    input: str
+    output: str
+    error: str = ""
+    tools: str = ""
+    """The tools that were used, with what was asked and what came back."""
+    surfaces: tuple[ShownSurface, ...]
+    """What may be blamed here."""
+    other_surfaces: tuple[ShownSurface, ...] = ()
+    """What was in force here too, and may not be blamed."""
+    predecessors: tuple[ShownStep, ...] = ()
+    incoming: tuple[Remark, ...]
+
+
+class SurfaceRemark(Remark):
+    """A remark about a surface of the step."""
+
+    surface: str = ""
+
+
+class Upstream(Words):
+    """What an earlier step is told."""
+
+    predecessor: str = ""
+    gradients: list[Remark] = Field(default_factory=list[Remark])
+
+
+class BackwardAnswer(Words):
+    """What should change here, and what should have been better before."""
+
+    gradients: list[SurfaceRemark] = Field(default_factory=list[SurfaceRemark])
+    upstream: list[Upstream] = Field(default_factory=list[Upstream])
+
+
+class NumberedRemark(Remark):
+    """A remark with a number to refer to it by."""
+
+    number: int
+
+
+class MergeRequest(Words):
+    """All that was said about one surface."""
+
+    surface: ShownSurface
+    gradients: tuple[NumberedRemark, ...]
+
+
+class MergedRemark(Remark):
+    """One remark for several that say the same."""
+
+    sources: list[int] = Field(default_factory=list[int])
+    """The numbers of the remarks it stands for."""
+
+
+class MergeAnswer(Words):
+    """The remarks, merged."""
+
+    gradients: list[MergedRemark] = Field(default_factory=list[MergedRemark])
+
+
+class PatchRequest(Words):
+    """A surface, what should change about it, and what was tried."""
+
+    surface: ShownSurface
+    kind: str
+    bounds: str
+    """What a new value must keep to, in words."""
+    gradients: tuple[Remark, ...]
+    rejected: str = ""
+    """Patches of this surface that were turned down, and why."""
+    limits: Surface
+    """The same bounds, for whoever checks."""
+
+
+class PatchAnswer(Words):
+    """A new value, and why."""
+
+    value: JsonValue
+    reason: str
+
+
+Backwarder: TypeAlias = ModelRole[BackwardRequest, BackwardAnswer]
+
+
+def backwarder(client: ModelClient, prompt: RolePrompt) -> Backwarder:
+    """The role that says, step by step, what is to blame and what to pass on."""
+    return ModelRole(
+        name=BACKWARDER,
+        request_type=BackwardRequest,
+        answer_type=BackwardAnswer,
+        prompt=prompt,
+        client=client,
+        check=nothing_said,
+        narrowed=backward_schema,
+    )
+
+
+def aggregator(client: ModelClient, prompt: RolePrompt) -> ModelRole[MergeRequest, MergeAnswer]:
+    """The role that merges what was said about one surface."""
+    return ModelRole(
+        name=AGGREGATOR,
+        request_type=MergeRequest,
+        answer_type=MergeAnswer,
+        prompt=prompt,
+        client=client,
+    )
+
+
+def patcher(client: ModelClient, prompt: RolePrompt) -> ModelRole[PatchRequest, PatchAnswer]:
+    """The role that writes a new value."""
+    return ModelRole(
+        name=PATCHER,
+        request_type=PatchRequest,
+        answer_type=PatchAnswer,
+        prompt=prompt,
+        client=client,
+        check=unfit,
+        narrowed=patch_schema,
+    )
+
+
+def sanitised(answer: BackwardAnswer, request: BackwardRequest) -> BackwardAnswer:
+    """The answer without blanks and without names that were made up.
+
+    A name left out is filled in where there is only one it can be; several remarks to one step
+    become one list.
+    """
+    surfaces = [surface.id for surface in request.surfaces]
+    steps = [step.id for step in request.predecessors]
+    gradients = [
+        remark.model_copy(update={"surface": name})
+        for remark in answer.gradients
+        if remark.gradient.strip() and (name := _meant(remark.surface, surfaces))
+    ]
+    upstream: dict[str, list[Remark]] = {}
+    for sent in answer.upstream:
+        said = [remark for remark in sent.gradients if remark.gradient.strip()]
+        if said and (name := _meant(sent.predecessor, steps)):
+            upstream.setdefault(name, []).extend(said)
+    return BackwardAnswer(
+        gradients=gradients,
+        upstream=[Upstream(predecessor=name, gradients=said) for name, said in upstream.items()],
+    )
+
+
+def _meant(name: str, known: Sequence[str]) -> str:
+    if name in known:
+        return name
+    return known[0] if not name.strip() and len(known) == 1 else ""
+
+
+def nothing_said(request: BackwardRequest, answer: BackwardAnswer) -> str:
+    """Why an answer is of no use: nobody is told anything."""
+    kept = sanitised(answer, request)
+    if kept.gradients or kept.upstream:
+        return ""
+    surfaces = ", ".join(surface.id for surface in request.surfaces) or "none"
+    steps = ", ".join(step.id for step in request.predecessors) or "none"
+    return (
+        "it names neither a surface nor a predecessor; the surfaces are: "
+        f"{surfaces}; the predecessors are: {steps}"
+    )
+
+
+def unfit(request: PatchRequest, answer: PatchAnswer) -> str:
+    """Why a new value cannot be taken."""
+    from burnish.strategies.backprop.values import BadValue, value_from
+
+    if not answer.reason.strip():
+        return "the reason is empty"
+    try:
+        value = value_from(answer.value, request.limits)
+    except BadValue as error:
+        return str(error)
+    return "; ".join(map(str, request.limits.problems(value)))
+
+
+def backward_schema(request: BackwardRequest) -> dict[str, Json]:
+    """The schema of an answer to this request: only names that were shown."""
+    schema = _schema(BackwardAnswer)
+    definitions = schema["$defs"]
+    surfaces = [surface.id for surface in request.surfaces]
+    steps = [step.id for step in request.predecessors]
+    _only(definitions["SurfaceRemark"], "surface", surfaces)
+    _only(definitions["Upstream"], "predecessor", steps)
+    definitions["Upstream"]["properties"]["gradients"]["minItems"] = 1
+    for key, names in (("gradients", surfaces), ("upstream", steps)):
+        if not names:
+            schema["properties"][key]["maxItems"] = 0
+    if steps and not surfaces:
+        schema["properties"]["upstream"]["minItems"] = 1
+    return schema
+
+
+def patch_schema(request: PatchRequest) -> dict[str, Json]:
+    """The schema of a new value for this surface."""
+    from burnish.strategies.backprop.values import value_schema
+
+    schema = _schema(PatchAnswer)
+    schema["properties"]["value"] = value_schema(request.limits)
+    return schema
+
+
+def _schema(answer: type[BaseModel]) -> dict[str, Any]:
+    return copy.deepcopy(answer.model_json_schema())
+
+
+def _only(definition: dict[str, Any], key: str, names: Sequence[str]) -> None:
+    field = definition["properties"][key]
+    field.pop("default", None)
+    if names:
+        field["enum"] = list(names)
+    required = definition.setdefault("required", [])
+    if key not in required:
+        required.append(key)

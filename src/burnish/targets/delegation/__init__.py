@@ -1,0 +1,1 @@
+"""The delegation run: a manager, workers with tools, critique, completion gates, evaluation."""

@@ -1,0 +1,108 @@
+"""The workspace of a delegation: every step in it is journaled with the state it leaves behind."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from burnish.core.codec import codec
+from burnish.core.content import Json
+from burnish.core.effects import Call, Effects, Receipt
+from burnish.core.money import NOTHING, Spend
+from burnish.targets.artifacts.workspace import finished
+from burnish.targets.delegation.states import StateStore
+
+INPUT = "input"
+"""Where given files lie in the workspace: to be read, and no part of what is delivered."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stepped:
+    """What a step gave, as the journal keeps it."""
+
+    value: Json
+    state: str
+    """The workspace after it."""
+    seconds: float
+    """The run's active time when it ended."""
+
+
+@dataclass(kw_only=True)
+class Workspace:
+    """The folder that workers share, and the state that the story so far says it is in.
+
+    On a replay nothing is done in the folder. As soon as a step is not in the journal, the folder
+    is first put into the state that the step before it left, whatever a killed run did there.
+    """
+
+    folder: Path
+    store: StateStore
+    effects: Effects
+    active: Callable[[], float]
+    """The run's active seconds."""
+    state: str = ""
+    seconds: float = 0.0
+    """The active time at the end of the last step."""
+    _actual: str = field(default="?", init=False)
+    """The state that the folder is really in, where that is known."""
+
+    async def step(
+        self,
+        kind: str,
+        request: dict[str, Json],
+        act: Callable[[], Awaitable[Json]],
+        *,
+        keep: bool = True,
+        price: Spend = NOTHING,
+    ) -> Json:
+        """Do something in the folder, once. Without `keep`, what it changed there is undone."""
+        before = self.state
+
+        async def perform(_: Effects) -> Receipt[Stepped]:
+            await self._bring_to(before)
+            self._actual = "?"
+            value = await act()
+            after = await finished(self.store.keep, self.folder) if keep else before
+            self._actual = after if keep else "?"
+            made = Stepped(value=value, state=after, seconds=self.active())
+            return Receipt(value=made, spend=price)
+
+        call = Call(
+            kind=kind,
+            request={"state": before, **request},
+            codec=codec(Stepped),
+            estimate=price,
+        )
+        done = await self.effects.once(call, perform)
+        self.state, self.seconds = done.state, max(self.seconds, done.seconds)
+        return done.value
+
+    async def settle(self) -> None:
+        """Leave the folder as the story says it is, for whoever looks at it after the end."""
+        await self._bring_to(self.state)
+
+    async def _bring_to(self, state: str) -> None:
+        if state and self._actual != state:
+            await finished(self.store.restore, state, self.folder)
+            self._actual = state
+
+    # -- looking: at the state, so that a replay sees the same -----------------------------
+
+    @property
+    def files(self) -> list[str]:
+        """The files of the present state."""
+        return self.store.files(self.state)
+
+    def made(self, since: str) -> list[str]:
+        """Files that are new or changed since a state; what was given is not among them."""
+        old = self.store.entries(since)
+        new = self.store.entries(self.state)
+        return [
+            path
+            for path in self.files
+            if not path.startswith(f"{INPUT}/")
+            and (path not in old or old[path].content != new[path].content)
+        ]
+
+    def read(self, path: str) -> bytes:
+        """What a file of the present state holds."""
+        return self.store.read(self.state, path)
