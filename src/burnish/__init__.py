@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from burnish.runs.strategy import Strategy
     from burnish.targets.given import prompt, prompts_folder
     from burnish.targets.prompts import TargetPrompt
+    from burnish.targets.tracing import OpenStep, carry, step, traced
 
 _HOMES = {
     "compat.agent_evaluator": ("AgentEvaluator",),
@@ -73,6 +74,7 @@ _HOMES = {
     "runs.strategy": ("Strategy",),
     "targets.given": ("prompt", "prompts_folder"),
     "targets.prompts": ("TargetPrompt",),
+    "targets.tracing": ("OpenStep", "carry", "step", "traced"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -97,6 +99,7 @@ __all__ = [
     "Metric",
     "NumberSurface",
     "Objective",
+    "OpenStep",
     "Origin",
     "Outcome",
     "Pair",
@@ -119,6 +122,7 @@ __all__ = [
     "TieBreaker",
     "Trial",
     "Turn",
+    "carry",
     "evaluate",
     "improves_on_minibatch",
     "min_gain",
@@ -126,7 +130,9 @@ __all__ = [
     "prompt",
     "prompts_folder",
     "sigma",
+    "step",
     "strict",
+    "traced",
 ]
 
 

@@ -2,10 +2,7 @@
 
 import json
 import os
-import random
 import signal
-import subprocess
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +13,10 @@ from burnish.core.money import Spend, total
 from burnish.effects.journal_reader import JournalReader
 from burnish.testing import CallCounter
 from burnish.testing.stories import story
+from tests.crash.nursery import ROOT, nursery
 
-ROOT = Path(__file__).parents[2]
 CHILD = "tests.crash.child"
+CHILDREN = (CHILD, "tests.crash.coordinate_child", "tests.crash.reflective_child")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,36 +36,31 @@ class Chain:
     folder: Path
     child: str = CHILD
     """The module that is the process."""
+    attempts: int = 0
     kills: int = 0
     most_at_once: int = 0
 
     def attempt(self, *flags: str, concurrency: int = 4) -> Ended:
         """One process. Whatever was journaled before it must not be called by it."""
         known, before = self._journaled(), len(self.calls)
-        seed, home = random.randrange(2**32), self.folder.parent / "home"
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                self.child,
-                str(self.folder),
-                f"--concurrency={concurrency}",
-                *flags,
-            ],
+        # Two nurseries, each with a hash seed of its own: the order of a set decides nothing.
+        done = nursery(self.attempts % 2, *CHILDREN).run(
+            f"from {self.child} import main; main()",
+            str(self.folder),
+            f"--concurrency={concurrency}",
+            *flags,
             cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": str(seed), "BURNISH_HOME": str(home)},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
+            outputs=self.folder.parent,
+            env={**os.environ, "BURNISH_HOME": str(self.folder.parent / "home")},
         )
+        self.attempts += 1
         repeated = known.intersection(self.calls[before:])
         assert not repeated, f"paid again for what was journaled: {sorted(repeated)[:3]}"
-        killed = done.returncode == -signal.SIGKILL
+        killed = done.code == -signal.SIGKILL
         self.kills += killed
         self.most_at_once = max(self.most_at_once, concurrency)
-        told: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
-        return Ended(killed=killed, told=told, errors=done.stderr, code=done.returncode)
+        told: dict[str, Any] = json.loads(done.out) if done.code == 0 else {}
+        return Ended(killed=killed, told=told, errors=done.err, code=done.code)
 
     def until_it_ends(self, attempts: Iterable[tuple[str, ...]], *always: str) -> Ended:
         """Attempts with their flags, then one that nobody kills."""

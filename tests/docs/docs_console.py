@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
-from docs_pages import ROOT, Block
+from tests.docs.docs_pages import ROOT, Block
 
 from burnish.cli import main
 
@@ -49,13 +49,19 @@ def run_block(block: Block, folder: Path) -> None:
     for command in commands(block):
         if command.line.startswith("make ") and not command.shown:
             continue  # the checkout is set up already, and its tests are what runs here
-        code, output = _run(_meant(command.line), folder)
-        came = output.replace(f"{folder.resolve()}/", "")
-        told = f"{block.place}: `$ {command.line}` now prints\n\n{came}\n"
-        refused = any(line.startswith("error:") for line in command.shown)
-        wanted = 0 if not refused else 3 if command.line.startswith("burnish eval") else 1
-        assert code == wanted, f"{told}with exit code {code}"
-        assert not command.shown or matches(command.shown, came.splitlines()), told
+        run_command(command, folder, place=block.place)
+
+
+def run_command(command: Command, folder: Path, *, place: str) -> str:
+    """Run one command; what is shown below it must be what comes out, which is returned."""
+    code, output = _run(_meant(command.line), folder)
+    came = output.replace(f"{folder.resolve()}/", "")
+    told = f"{place}: `$ {command.line}` now prints\n\n{came}\n"
+    refused = any(line.startswith("error:") for line in command.shown)
+    wanted = 0 if not refused else 3 if command.line.startswith("burnish eval") else 1
+    assert code == wanted, f"{told}with exit code {code}"
+    assert not command.shown or matches(command.shown, came.splitlines()), told
+    return came
 
 
 def _run(line: str, folder: Path) -> tuple[int, str]:
@@ -123,7 +129,10 @@ def _meant(line: str) -> str:
 
 
 def _environment() -> dict[str, str]:
+    """That of a person with no model of their own, no network, and a terminal without colours."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    drop = {"FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS"}
-    kept = {name: value for name, value in os.environ.items() if name not in drop}
-    return {**kept, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+    drop = re.compile("FORCE_COLOR|GITHUB_ACTIONS|PY_COLORS|EXAMPLE_.*")
+    kept = {name: value for name, value in os.environ.items() if not drop.fullmatch(name)}
+    nowhere = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
+    plain = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", "no_proxy": "127.0.0.1,localhost"}
+    return {**kept, **nowhere, **plain, "PATH": path}

@@ -6,6 +6,23 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 REFERENCE = ROOT / "docs" / "reference"
+EXAMPLES = ROOT / "examples"
+TESTED_EXAMPLES = (
+    "advanced_strategies",
+    "blackbox_cli",
+    "ci_integration",
+    "config_tuning",
+    "fast_code",
+    "http_service",
+    "multi_agent_pipeline",
+    "multi_metric_with_judges",
+    "prompt_template",
+    "quickstart",
+    "remote_prompt_store",
+    "skill_quality",
+    "slo_runtime_control",
+)
+"""Their READMEs are run by tests/examples, which look at what is left behind as well."""
 
 _FENCE = re.compile(r"^```(\w*)\s*$")
 _NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
@@ -34,13 +51,19 @@ class Block:
 
 def all_pages() -> list[Path]:
     """README, docs and the READMEs of the examples."""
-    examples = sorted((ROOT / "examples").glob("*/README.md"))
+    examples = sorted(EXAMPLES.glob("*/README.md"))
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *examples]
 
 
 def written_pages() -> list[Path]:
     """The pages that people write."""
     return [page for page in all_pages() if REFERENCE not in page.parents]
+
+
+def pages_to_run() -> list[Path]:
+    """Those of them that no test of an example runs."""
+    elsewhere = {EXAMPLES / name / "README.md" for name in TESTED_EXAMPLES}
+    return [page for page in written_pages() if page not in elsewhere]
 
 
 def blocks(page: Path) -> list[Block]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from docs_pages import ROOT
+from tests.docs.docs_pages import ROOT
 
 from burnish.testing.stories import story
 

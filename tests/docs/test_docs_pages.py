@@ -6,8 +6,16 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from docs_console import level, matches, run_block
-from docs_pages import ROOT, Block, all_pages, blocks, written_pages
+from tests.docs.docs_console import level, matches, run_block
+from tests.docs.docs_pages import (
+    ROOT,
+    TESTED_EXAMPLES,
+    Block,
+    all_pages,
+    blocks,
+    pages_to_run,
+    written_pages,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +26,7 @@ def _name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", written_pages(), ids=_name)
+@pytest.mark.parametrize("page", pages_to_run(), ids=_name)
 def test_a_page_runs_from_top_to_bottom(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -41,6 +49,14 @@ def test_a_page_runs_from_top_to_bottom(
             run_block(block, tmp_path)
     for name in own:
         sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("name", TESTED_EXAMPLES)
+def test_a_page_left_to_the_tests_of_examples_is_run_there(name: str) -> None:
+    tests = (ROOT / "tests" / "examples").glob("test_*.py")
+    assert any(f'run_readme("{name}"' in path.read_text(encoding="utf-8") for path in tests)
+    page = ROOT / "examples" / name / "README.md"
+    assert all(block.language != "python" and not block.not_run for block in blocks(page))
 
 
 def _execute(block: Block, module: ModuleType) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import cast
 
 import pytest
-from docs_pages import REFERENCE, ROOT
+from tests.docs.docs_pages import REFERENCE, ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from docs_pages import ROOT
 from pydantic import BaseModel
+from tests.docs.docs_pages import ROOT
 
 from burnish.projects.artifacts.numeric_axes import AxisBlock, CoordinateBlock
 from burnish.projects.artifacts.step_blocks import (

@@ -3,19 +3,18 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.docs.docs_examples import Step, copy_of, own_files, run_readme
 
 from burnish.compat import OptimizeResult
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 FILES = {"result.json", "summary.txt", "run.log", "config.snapshot.json", "journal.db", "report.md"}
 NAMES = (
     "quickstart",
@@ -24,11 +23,6 @@ NAMES = (
     "multi_agent_pipeline",
     "remote_prompt_store",
 )
-
-
-def copy_of(name: str, tmp_path: Path) -> Path:
-    ignored = shutil.ignore_patterns("results", "__pycache__")
-    return shutil.copytree(EXAMPLES / name, tmp_path / "examples" / name, ignore=ignored)
 
 
 def shown_in(readme: Path, *, with_word: str) -> str:
@@ -53,26 +47,16 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def sources(folder: Path) -> Mapping[str, bytes]:
-    """Every file of an example but what its runs left."""
-    left = {"results", "__pycache__"}
-    files = (path for path in folder.rglob("*") if path.is_file() and not left & {*path.parts})
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
-def optimized(name: str, tmp_path: Path) -> tuple[OptimizeResult, str]:
+def optimized(steps: Sequence[Step], here: Path) -> tuple[OptimizeResult, str]:
     """What the program of an example came to, and what it printed."""
-    here = copy_of(name, tmp_path)
-    before = sources(here)
-    command = shown_in(here / "README.md", with_word="run_optimization.py")
-    done = run(command, tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert sources(here) == before
-    (folder,) = (here / "results").iterdir()
+    start, program = steps[:2]
+    assert "run_optimization.py" in program.line
+    assert all(step.sources == start.sources for step in steps)
+    (folder,) = (path for path in (here / "results").iterdir() if path.name != "optimizer")
     result = OptimizeResult.from_file(folder / "result.json")
     require_files(folder, result)
-    assert (folder / "summary.txt").read_text(encoding="utf-8") in done.stdout
-    return result, done.stdout
+    assert (folder / "summary.txt").read_text(encoding="utf-8") in program.out
+    return result, program.out
 
 
 def require_files(folder: Path, result: OptimizeResult) -> None:
@@ -87,33 +71,29 @@ def require_files(folder: Path, result: OptimizeResult) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_file_of_an_example_is_small(name: str) -> None:
-    for path, content in sources(EXAMPLES / name).items():
+    for path, content in own_files(name).items():
         assert len(content.splitlines()) <= 120, path
 
 
-def test_quickstart_finds_what_both_prompts_lack(tmp_path: Path) -> None:
-    result, told = optimized("quickstart", tmp_path)
+def test_quickstart_finds_what_both_prompts_lack_also_from_the_command_line(
+    tmp_path: Path,
+) -> None:
+    steps, here = run_readme("quickstart", tmp_path), tmp_path / "examples" / "quickstart"
+    result, told = optimized(steps, here)
     assert (result.baseline_pass_rate, result.best_pass_rate) == (0.0, 1.0)
     assert "pass_rate     : 0.0000 -> 1.0000 (+1.0000, improved)" in told
     assert "'Result:'" in result.best_prompts["system_prompt"]
     assert "unit" in result.best_prompts["skill"]
     assert result.judge_usage.calls > 0
     assert set(result.best_metric_breakdown.values()) == {1.0}
-
-
-def test_quickstart_from_the_command_line_finds_the_same(tmp_path: Path) -> None:
-    here = copy_of("quickstart", tmp_path)
-    before = sources(here)
-    done = run(shown_in(here / "README.md", with_word="burnish optimize"), tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert sources(here) == before
-    assert "every threshold is reached" in done.stdout
+    assert "every threshold is reached" in steps[2].out
     (best,) = (here / "results" / "optimizer").glob("*/candidates/best/system_prompt.md")
     assert "'Result:'" in best.read_text(encoding="utf-8")
 
 
 def test_a_service_is_optimised_from_outside_and_stopped(tmp_path: Path) -> None:
-    result, _ = optimized("http_service", tmp_path)
+    steps = run_readme("http_service", tmp_path)
+    result, _ = optimized(steps, tmp_path / "examples" / "http_service")
     assert (result.baseline_pass_rate, result.best_pass_rate) == (0.25, 1.0)
     assert "night desk" in result.best_prompts["system_prompt"]
     assert not still_running(tmp_path)
@@ -142,7 +122,9 @@ def still_running(folder: Path) -> list[str]:
 
 
 def test_a_tool_on_the_command_line_teaches_by_its_errors(tmp_path: Path) -> None:
-    result, _ = optimized("blackbox_cli", tmp_path)
+    workspace = tmp_path / "examples" / "blackbox_cli" / "workspace"
+    steps = run_readme("blackbox_cli", tmp_path)
+    result, _ = optimized(steps, workspace.parent)
     assert (result.baseline_pass_rate, result.best_pass_rate) == (0.25, 1.0)
     assert "Leave out issue numbers." in result.best_prompts["house"]
     assert "without a kind as 'Changed'" in result.best_prompts["skill"]
@@ -150,17 +132,12 @@ def test_a_tool_on_the_command_line_teaches_by_its_errors(tmp_path: Path) -> Non
         [each.model_dump() for round_ in result.rounds for each in round_.reflections]
     )
     assert "the tool ended with 3: the note has no kind" in asked
-
-
-def test_the_same_tool_isolated_never_has_its_workspace_touched(tmp_path: Path) -> None:
-    here = copy_of("blackbox_cli", tmp_path)
-    before = sources(here)
-    stamps = {path: path.stat().st_mtime_ns for path in (here / "workspace").rglob("*.md")}
-    done = run(shown_in(here / "README.md", with_word="isolated.yaml"), tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "holdout 0.750 → 0.000" in done.stdout
-    assert sources(here) == before
-    assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
+    isolated = steps[2]
+    assert "isolated.yaml" in isolated.line
+    assert "holdout 0.750 → 0.000" in isolated.out
+    prompts = [str(path.relative_to(tmp_path)) for path in workspace.rglob("*.md")]
+    assert prompts
+    assert all(isolated.stamps[name] == steps[1].stamps[name] for name in prompts)
 
 
 def test_the_program_itself_runs_isolated_where_the_config_says_so(tmp_path: Path) -> None:
@@ -176,7 +153,8 @@ def test_the_program_itself_runs_isolated_where_the_config_says_so(tmp_path: Pat
 
 
 def test_three_agents_learn_one_by_one_and_are_merged(tmp_path: Path) -> None:
-    result, told = optimized("multi_agent_pipeline", tmp_path)
+    steps = run_readme("multi_agent_pipeline", tmp_path)
+    result, told = optimized(steps, tmp_path / "examples" / "multi_agent_pipeline")
     assert result.best_pass_rate == 1.0
     assert result.baseline_pass_rate == pytest.approx(4 / 9)
     changed = {n for n, text in result.best_prompts.items() if text != result.baseline_prompts[n]}
@@ -186,7 +164,8 @@ def test_three_agents_learn_one_by_one_and_are_merged(tmp_path: Path) -> None:
 
 
 def test_a_store_holds_the_original_again(tmp_path: Path) -> None:
-    result, told = optimized("remote_prompt_store", tmp_path)
+    steps = run_readme("remote_prompt_store", tmp_path)
+    result, told = optimized(steps, tmp_path / "examples" / "remote_prompt_store")
     assert (result.baseline_pass_rate, result.best_pass_rate) == (0.0, 1.0)
     assert "For each blood test add:" in result.best_prompts["reminder"]
     assert "production/reminder: as before, written 0 times" in told

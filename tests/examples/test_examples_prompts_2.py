@@ -2,24 +2,18 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.docs.docs_examples import copy_of, run_readme
 
 from burnish.compat import OptimizeResult
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 REAL_MODELS = ("EXAMPLE_MODEL", "EXAMPLE_JUDGE", "EXAMPLE_SECOND_JUDGE")
-
-
-def copy_of(name: str, tmp_path: Path) -> Path:
-    ignored = shutil.ignore_patterns("results", "__pycache__")
-    return shutil.copytree(EXAMPLES / name, tmp_path / name, ignore=ignored)
 
 
 def run(
@@ -39,22 +33,16 @@ def run(
     )
 
 
-def texts(folder: Path) -> dict[str, str]:
-    return {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.md")}
-
-
 def results(folder: Path) -> dict[str, OptimizeResult]:
     found = sorted((folder / "results").rglob("result.json"))
     return {path.parent.name: OptimizeResult.from_file(path) for path in found}
 
 
 def test_metrics_that_want_different_things_are_reported_one_by_one(tmp_path: Path) -> None:
-    here = copy_of("multi_metric_with_judges", tmp_path)
-    before = texts(here / "prompts")
-    done = run("python", here / "run_optimization.py")
-    assert done.returncode == 0, done.stderr
-    assert "ended by required_metrics_passing" in done.stdout
-    assert texts(here / "prompts") == before
+    here = tmp_path / "examples" / "multi_metric_with_judges"
+    start, done = run_readme("multi_metric_with_judges", tmp_path)
+    assert "ended by required_metrics_passing" in done.out
+    assert done.sources == start.sources
     (result,) = results(here).values()
     assert result.best_pass_rate == 1.0
     assert result.stop_reason == "required_metrics_passing"
@@ -78,36 +66,25 @@ def git(folder: Path, *command: str) -> str:
 
 
 def test_the_gate_is_red_until_the_nightly_run_has_mended_the_prompts(tmp_path: Path) -> None:
-    here = copy_of("ci_integration", tmp_path)
-    git(here, "init", "--quiet")
-    git(here, "add", "-A")
-    git(here, "commit", "--quiet", "-m", "The desk")
-    red = run("bash", here / "ci" / "run_pr_check.sh")
-    assert red.returncode == 1
-    assert "desk_val: 6 of 6 cases do not pass" in red.stdout
-    assert "expected  Queue: billing" in red.stdout
-    assert 'failures="1"' in (here / "results" / "pytest_report.xml").read_text(encoding="utf-8")
-    night = run("bash", here / "ci" / "run_nightly_optimize.sh")
-    assert night.returncode == 0, night.stderr
-    assert "prompts written back: True" in night.stdout
-    assert "open a pull request" in night.stdout
+    here = tmp_path / "desk"
+    *_, red, night, _, quiet = run_readme("ci_integration", tmp_path)
+    assert "desk_val: 6 of 6 cases do not pass" in red.out
+    assert "expected  Queue: billing" in red.out
+    assert b'failures="1"' in red.files["desk/results/pytest_report.xml"]
+    assert "prompts written back: True" in night.out
+    assert "open a pull request" in night.out
     changed = git(here, "show", "--name-only", "--format=%s").split("\n")
     assert changed[0] == "Better prompts, by the nightly run"
     assert set(changed[2:-1]) == {"agent/prompts/skill.md", "agent/prompts/system.md"}
     assert git(here, "branch", "--show-current").startswith("prompts/")
     assert git(here, "status", "--porcelain") == ""
-    green = run("bash", here / "ci" / "run_pr_check.sh")
-    assert green.returncode == 0, green.stdout
-    quiet = run("bash", here / "ci" / "run_nightly_optimize.sh")
-    assert "no better prompts tonight" in quiet.stdout
+    assert "no better prompts tonight" in quiet.out
     assert git(here, "log", "--oneline").count("\n") == 2
 
 
 def test_each_run_says_which_limit_ended_it(tmp_path: Path) -> None:
-    here = copy_of("slo_runtime_control", tmp_path)
-    before = texts(here / "prompts")
-    done = run("python", here / "run_optimization.py")
-    assert done.returncode == 0, done.stderr
+    here = tmp_path / "examples" / "slo_runtime_control"
+    start, done = run_readme("slo_runtime_control", tmp_path)
     assert {name: each.stop_reason for name, each in results(here).items()} == {
         "as_it_stands": "score_threshold",
         "little_time": "timeout",
@@ -119,8 +96,8 @@ def test_each_run_says_which_limit_ended_it(tmp_path: Path) -> None:
         "quota_runs_low": "quota_low",
         "somebody_stops_it": "user_requested_stop",
     }
-    assert len(done.stdout.splitlines()) == 9
-    assert texts(here / "prompts") == before
+    assert len(done.out.splitlines()) == 9
+    assert done.sources == start.sources
     found = results(here)
     assert found["as_it_stands"].best_pass_rate == 1.0
     assert found["few_runs_of_cases"].total_metric_calls <= 26
@@ -131,17 +108,13 @@ def test_each_run_says_which_limit_ended_it(tmp_path: Path) -> None:
 def test_two_configs_are_compared_and_a_third_names_an_algorithm_of_ones_own(
     tmp_path: Path,
 ) -> None:
-    here = copy_of("advanced_strategies", tmp_path)
-    before = texts(here / "prompts")
-    early = run("python", here / "compare.py")
-    assert early.returncode == 1
-    assert "start run_baseline.py first" in early.stderr
-    for name in ("baseline", "advanced", "custom"):
-        done = run("python", here / f"run_{name}.py")
-        assert done.returncode == 0, done.stderr
-        assert f"{name}: pass rate 0.00 -> " in done.stdout
-        assert ("merging" in done.stdout) == (name == "advanced")
-    table = run("python", here / "compare.py").stdout
+    here = tmp_path / "examples" / "advanced_strategies"
+    start, baseline, advanced, compared, custom = run_readme("advanced_strategies", tmp_path)
+    for step, name in ((baseline, "baseline"), (advanced, "advanced"), (custom, "custom")):
+        assert f"{name}: pass rate 0.00 -> " in step.out
+        assert ("merging" in step.out) == (name == "advanced")
+        assert step.sources == start.sources
+    table = compared.out
     found = {name.partition("_")[0]: each for name, each in results(here).items()}
     left, right = found["baseline"], found["advanced"]
     assert (left.merge_rounds_total, left.best_pass_rate) == (0, 1.0)
@@ -154,7 +127,12 @@ def test_two_configs_are_compared_and_a_third_names_an_algorithm_of_ones_own(
         assert f"{name:<24}{one:<26}{other}\n" in table
     assert found["custom"].algorithm == "greedy_rules"
     assert (found["custom"].best_pass_rate or 0) > 0.5
-    assert texts(here / "prompts") == before
+
+
+def test_a_comparison_wants_both_runs(tmp_path: Path) -> None:
+    early = run("python", copy_of("advanced_strategies", tmp_path) / "compare.py")
+    assert early.returncode == 1
+    assert "start run_baseline.py first" in early.stderr
 
 
 def test_the_two_configs_differ_in_three_settings(tmp_path: Path) -> None:

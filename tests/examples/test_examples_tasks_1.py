@@ -1,21 +1,14 @@
 """The examples of skills and prompt templates, run as their READMEs say, in a copy."""
 
-import json
-import os
 import re
-import shutil
-import subprocess
-import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.docs.docs_examples import run_readme
+from tests.docs.docs_pages import EXAMPLES
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-LEFT = {"results", "work", "__pycache__"}
 SIX = {
     "primary_score",
     "clarity",
@@ -24,42 +17,6 @@ SIX = {
     "violation_count",
     "length_tokens",
 }
-
-
-def copy_of(name: str, tmp_path: Path) -> Path:
-    ignored = shutil.ignore_patterns(*LEFT)
-    return shutil.copytree(EXAMPLES / name, tmp_path / "examples" / name, ignore=ignored)
-
-
-def sources(folder: Path) -> Mapping[str, bytes]:
-    """Every file of an example but what its runs left."""
-    files = (path for path in folder.rglob("*") if path.is_file())
-    here = ((path.relative_to(folder), path) for path in files)
-    return {str(name): path.read_bytes() for name, path in here if not LEFT & {*name.parts}}
-
-
-def run_as_shown(name: str, tmp_path: Path, *, with_word: str) -> list[dict[str, Any]]:
-    """The rows of results.jsonl after a README's command; its own files are as they were."""
-    here = copy_of(name, tmp_path)
-    before = sources(here)
-    readme = (here / "README.md").read_text(encoding="utf-8")
-    shown = re.findall(r"^\$ (.+)$", readme, re.MULTILINE)
-    command = next(line for line in shown if with_word in line)
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("EXAMPLE_")}
-    done = subprocess.run(
-        ["bash", "-c", command],
-        cwd=tmp_path,
-        env={**kept, "PATH": path},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert sources(here) == before
-    lines = (here / "work" / "results.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]
 
 
 def verdicts_in(readme: Path) -> list[str]:
@@ -71,8 +28,10 @@ def verdicts_in(readme: Path) -> list[str]:
     return found
 
 
-def test_the_skill_gets_better_and_hacks_are_turned_down(tmp_path: Path) -> None:
-    rows = run_as_shown("skill_quality", tmp_path, with_word="task.yaml")
+def test_the_skill_gets_better_by_a_scorer_and_by_metrics_alone(tmp_path: Path) -> None:
+    start, scored, judged = run_readme("skill_quality", tmp_path)
+    assert scored.sources == judged.sources == start.sources
+    rows = scored.rows("examples/skill_quality/work/results.jsonl")
     words = [row["decision"] for row in rows]
     assert words == ["baseline", *verdicts_in(EXAMPLES / "skill_quality" / "README.md")]
     assert rows[0]["metrics"].keys() >= SIX
@@ -83,10 +42,7 @@ def test_the_skill_gets_better_and_hacks_are_turned_down(tmp_path: Path) -> None
     assert "violation_count <= 0 is broken" in rows[6]["reason"]
     assert rows[2]["reason"].startswith("rubric.md: ")
     assert "lower length_tokens decides" in rows[10]["reason"]
-
-
-def test_the_skill_is_judged_by_metrics_alone(tmp_path: Path) -> None:
-    rows = run_as_shown("skill_quality", tmp_path, with_word="task_metrics.yaml")
+    rows = judged.rows("examples/skill_quality/work/results.jsonl")[len(rows) :]
     assert (rows[0]["score"], rows[-1]["score"]) == (0.125, 1.0)
     stuffed = next(row for row in rows if row["rationale"].startswith("list the words"))
     assert stuffed["decision"] == "discard"
@@ -94,7 +50,9 @@ def test_the_skill_is_judged_by_metrics_alone(tmp_path: Path) -> None:
 
 
 def test_the_template_keeps_its_placeholders_and_learns_nothing_by_heart(tmp_path: Path) -> None:
-    rows = run_as_shown("prompt_template", tmp_path, with_word="task.yaml")
+    start, done = run_readme("prompt_template", tmp_path)
+    assert done.sources == start.sources
+    rows = done.rows("examples/prompt_template/work/results.jsonl")
     words = [row["decision"] for row in rows]
     assert words == ["baseline", *verdicts_in(EXAMPLES / "prompt_template" / "README.md")]
     by_heart = rows[3]

@@ -2,8 +2,6 @@
 
 import json
 import os
-import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -16,17 +14,6 @@ pytestmark = pytest.mark.slow
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NAMES = ("fast_code", "config_tuning")
-
-
-def copy_of(name: str, tmp_path: Path) -> Path:
-    ignored = shutil.ignore_patterns("results", "__pycache__")
-    return shutil.copytree(EXAMPLES / name, tmp_path / "examples" / name, ignore=ignored)
-
-
-def shown_in(readme: Path, *, with_word: str) -> str:
-    """The command of a README that has this word in it."""
-    commands = re.findall(r"^\$ (.+)$", readme.read_text(encoding="utf-8"), re.MULTILINE)
-    return next(command for command in commands if with_word in command)
 
 
 def typed(command: str, folder: Path) -> str:
@@ -47,36 +34,19 @@ def typed(command: str, folder: Path) -> str:
     return done.stdout
 
 
-def sources(folder: Path) -> Mapping[str, bytes]:
-    """Every file of an example but what its runs left."""
-    left = {"results", "__pycache__"}
-    files = (path for path in folder.rglob("*") if path.is_file() and not left & {*path.parts})
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
-def rows_of(here: Path) -> list[dict[str, Any]]:
-    text = (here / "results" / "results.jsonl").read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def patch_of(here: Path, row: Mapping[str, Any]) -> str:
-    return (here / row["folder"] / "diff.patch").read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_every_file_of_an_example_is_small(name: str) -> None:
-    for path, content in sources(EXAMPLES / name).items():
+    for path, content in own_files(name).items():
         assert len(content.splitlines()) <= 120, path
 
 
 def test_code_gets_faster_and_every_cheat_is_turned_down(tmp_path: Path) -> None:
-    here = copy_of("fast_code", tmp_path)
-    before = sources(here)
-    told = typed(shown_in(here / "README.md", with_word="burnish optimize"), tmp_path)
-    assert sources(here) == before
-    start, wrong, memorised, reaching, tampering, broken, better, same = rows_of(here)
+    first, done, adopted = run_readme("fast_code", tmp_path)
+    assert done.sources == first.sources
+    rows = done.rows("examples/fast_code/results/results.jsonl")
+    start, wrong, memorised, reaching, tampering, broken, better, same = rows
     require_reasons(wrong, memorised, reaching, tampering, broken)
-    warned = [line for line in told.splitlines() if line.startswith("! ")]
+    warned = [line for line in done.out.splitlines() if line.startswith("! ")]
     assert any("tampering" in line and "scripts/score.py" in line for line in warned)
     assert better["decision"] == "keep"
     for now, then in ((better, start), (better["holdout"], start["holdout"])):
@@ -84,8 +54,9 @@ def test_code_gets_faster_and_every_cheat_is_turned_down(tmp_path: Path) -> None
         assert now["score"] * 4 < then["score"]
     assert same["decision"] == "discard"
     assert "a tie within" in same["reason"]
-    assert "+    for _, step in sorted(changes):" in patch_of(here, same)
-    require_adopting(here, tmp_path, before)
+    assert "+    for _, step in sorted(changes):" in patch_of(done, same)
+    require_editor_without_holdout(done, memorised)
+    require_adopting(tmp_path, done, adopted)
 
 
 def require_reasons(
@@ -111,68 +82,47 @@ def require_reasons(
     assert "name 'sweep' is not defined" in broken["reason"]
 
 
-def require_adopting(here: Path, tmp_path: Path, before: Mapping[str, bytes]) -> None:
+def require_adopting(folder: Path, before: Step, adopted: Step) -> None:
     """The file changes when it is told to, and only that file; and it can be put back."""
-    adopt = shown_in(here / "README.md", with_word="burnish adopt")
-    assert "changed  examples/fast_code/bookings.py" in typed(adopt, tmp_path)
-    after = sources(here)
-    assert [name for name in before if before[name] != after[name]] == ["bookings.py"]
-    assert b"sorted(changes)" in after["bookings.py"]
-    typed(adopt.replace("--yes", "--undo"), tmp_path)
-    assert sources(here) == before
+    name = "examples/fast_code/bookings.py"
+    changed = [each for each, text in before.sources.items() if adopted.files[each] != text]
+    assert changed == [name]
+    assert b"sorted(changes)" in adopted.files[name]
+    typed(adopted.line.replace("--yes", "--undo"), folder)
+    assert Step.taken(folder).sources == before.sources
 
 
-def test_what_decides_never_reaches_the_editor(tmp_path: Path) -> None:
+def require_editor_without_holdout(done: Step, memorised: Mapping[str, Any]) -> None:
     """The idea that learns answers by heart takes every case it finds: none is holdout's."""
-    here = copy_of("fast_code", tmp_path)
-    typed("burnish optimize examples/fast_code/task.yaml --max-trials 2 --repeats 1", tmp_path)
-    patch = patch_of(here, rows_of(here)[2])
-    sizes = {name: counts_in(here / "cases" / f"{name}.json") for name in ("train", "holdout")}
-    assert all(f"{size}: " in patch for size in sizes["train"])
-    assert not any(f"{size}: " in patch for size in sizes["holdout"])
+    patch = patch_of(done, memorised)
+    train, holdout = (counts_in(done, f"cases/{name}.json") for name in ("train", "holdout"))
+    assert all(f"{size}: " in patch for size in train)
+    assert not any(f"{size}: " in patch for size in holdout)
 
 
-def counts_in(path: Path) -> list[int]:
-    cases = json.loads(path.read_text(encoding="utf-8"))
+def counts_in(step: Step, name: str) -> list[int]:
+    cases = json.loads(step.files[f"examples/fast_code/{name}"])
     return [case["made"]["count"] for case in cases if "made" in case]
 
 
-def test_a_configuration_is_tuned_by_its_numbers(tmp_path: Path) -> None:
-    here = copy_of("config_tuning", tmp_path)
-    before = sources(here)
-    typed(shown_in(here / "README.md", with_word="coordinate"), tmp_path)
-    assert sources(here) == before
-    start, *rows = rows_of(here)
-    best = [row for row in rows if row["decision"] == "keep"][-1]
-    require_gain(start, best)
-    (file,) = (here / "results" / "optimizer").glob("*/candidates/best/config.yaml")
-    text = file.read_text(encoding="utf-8")
+def test_a_configuration_is_tuned_by_its_numbers_and_by_edits(tmp_path: Path) -> None:
+    start, tuned, edited = run_readme("config_tuning", tmp_path)
+    assert tuned.sources == edited.sources == start.sources
+    first, *rows = tuned.rows(RESULTS)
+    require_gain(first, [row for row in rows if row["decision"] == "keep"][-1])
+    (best,) = (name for name in tuned.files if name.endswith("candidates/best/config.yaml"))
+    text = tuned.files[best].decode()
     assert "# The queue of a small image service." in text
     assert "first: [video, photo, icon]" in text
-    assert text != before["config.yaml"].decode()
-    typed("burnish adopt examples/config_tuning/results/optimizer/* --yes", tmp_path)
-    assert (here / "config.yaml").read_text(encoding="utf-8") == text
-
-
-def test_the_same_configuration_is_improved_by_edits(tmp_path: Path) -> None:
-    here = copy_of("config_tuning", tmp_path)
-    before = sources(here)
-    readme = here / "README.md"
-    typed(shown_in(readme, with_word="--max-trials"), tmp_path)
-    assert sources(here) == before
-    start, *rows = rows_of(here)
-    shown = [line for line in readme.read_text(encoding="utf-8").splitlines() if line[:1] == "["]
-    for row, line in zip(rows, shown, strict=True):
-        assert row["decision"] in line
-        assert f"latency_ms {row['score']:.4g} " in line
-    words = [row["decision"] for row in rows]
-    assert words == ["discard", "keep", "keep", "keep", "keep", "discard"]
-    assert rows[0]["constraints"] == [
-        {"constraint": "memory_mb <= 400", "value": 735.0, "holds": False}
-    ]
-    require_gain(start, rows[4])
-    typed("burnish adopt examples/config_tuning/results/optimizer/* --yes", tmp_path)
-    assert "first: [icon, photo, video]" in (here / "config.yaml").read_text(encoding="utf-8")
+    assert text != start.files[CONFIG].decode()
+    require_edits(
+        edited.rows(RESULTS)[len(rows) + 1 :],
+        start.files["examples/config_tuning/README.md"].decode(),
+    )
+    for run, found in runs_of(tmp_path, tuned, edited):
+        typed(f"burnish adopt {run} --yes", tmp_path)
+        assert found in (tmp_path / CONFIG).read_text(encoding="utf-8")
+        typed(f"burnish adopt {run} --undo", tmp_path)
 
 
 def require_gain(start: Mapping[str, Any], best: Mapping[str, Any]) -> None:

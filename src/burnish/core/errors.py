@@ -5,6 +5,7 @@ BurnishError
 ├── FileTrouble         a file cannot be read or written
 ├── RollbackError       prompts could not be written, and not all could be put back
 ├── RunNotFound         no run by that name
+├── SeedRefused         a run that cannot be refined
 ├── RunLocked           another process drives this run
 ├── ResumeRefused       what the run was started with has changed
 ├── ReplayDiverged      the journal and the strategy tell different stories
@@ -80,6 +81,12 @@ class RollbackError(BurnishError):
 
 class RunNotFound(BurnishError):
     """No run by that name."""
+
+
+class SeedRefused(BurnishError):
+    """A run that cannot be refined."""
+
+    exit_code = 2
 
 
 class RunLocked(BurnishError):

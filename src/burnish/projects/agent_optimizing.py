@@ -122,6 +122,8 @@ def _strategy(plan: TuningPlan, parts: Parts) -> Strategy:
         texts = tuple(surface.id for surface in parts.axes.texts)
         settings = plan.block.reflective.settings(repeats=plan.repeats, fields=texts)
         return Reflective(reflector=parts.reflector, settings=settings)
+    if parts.proposers is not None:
+        return parts.proposers.strategy(plan.backprop.settings(repeats=plan.repeats))
     return _coordinate(plan, parts)
 
 

@@ -20,6 +20,7 @@ from burnish.models.keys import load_dotenv
 from burnish.projects.overrides import (
     AGENT_FOLDER,
     AgentOverrides,
+    BackpropOverrides,
     Overrides,
     PromptOverrides,
     TaskOverrides,
@@ -40,12 +41,24 @@ PROMPTS = "prompts"
 """The kind of files about the prompts of an agent, and of flags without a file."""
 TASK = "task"
 """The kind of task files."""
+GRAPH = "graph"
+"""The kind of graph files."""
 
 _NUMERIC = {"numeric_max_trials", "numeric_patience"}
 _COORDINATE = {"accept_sigma", "max_cycles", "textual_max_trials", "textual_patience"}
 _TOLD: Mapping[str, Set[str]] = {
-    AGENT: {*AgentOverrides.model_fields},
-    PROMPTS: {*AgentOverrides.model_fields, *PromptOverrides.model_fields} - _NUMERIC,
+    AGENT: {*AgentOverrides.model_fields, *BackpropOverrides.model_fields},
+    GRAPH: {
+        *AgentOverrides.model_fields,
+        *BackpropOverrides.model_fields,
+        *("train_cases", "holdout_cases", "metric_file", "update_source"),
+    },
+    PROMPTS: {
+        *AgentOverrides.model_fields,
+        *PromptOverrides.model_fields,
+        *BackpropOverrides.model_fields,
+    }
+    - _NUMERIC,
     OPTIMIZER: {*AgentOverrides.model_fields, *PromptOverrides.model_fields}
     - {*_NUMERIC, *_COORDINATE, "critic", "applier", "metric_file"},
     TASK: {
@@ -180,7 +193,7 @@ class _Kinded(BaseModel):
 
 
 def _refuse_misplaced(flags: Overrides, kind: str) -> None:
-    blocks = (AgentOverrides, PromptOverrides, TaskOverrides)
+    blocks = (AgentOverrides, PromptOverrides, BackpropOverrides, TaskOverrides)
     special = [name for block in blocks for name in block.model_fields]
     said = [name for name in special if getattr(flags, name) is not None and name != AGENT_FOLDER]
     wrong = [name for name in said if name not in _TOLD.get(kind, ())]

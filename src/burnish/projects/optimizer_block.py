@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from burnish.core.objectives import Constraint, Objective, Operator, Penalties
 from burnish.core.surfaces import Scalar
 from burnish.models.provider_block import ProviderBlock
+from burnish.projects.backprop_block import BackpropBlock
 from burnish.projects.limits import AtLeastOne, Limits, Settings, Share
 from burnish.projects.reflective_block import ReflectiveBlock
 from burnish.system import YamlTree, validate_config
@@ -131,6 +132,13 @@ class OptimizerBlock(Settings):
     """Who rewrites texts in a reflective search; the critic's model unless named."""
     reflective: ReflectiveBlock = Field(default_factory=ReflectiveBlock)
     """The settings of a reflective search."""
+    proposer: ProviderBlock | None = None
+    """Who fills the roles of back-propagation that nobody is named for; else the critic's model."""
+    backwarder: ProviderBlock | None = None
+    aggregator: ProviderBlock | None = None
+    patcher: ProviderBlock | None = None
+    backprop: BackpropBlock = Field(default_factory=BackpropBlock)
+    """The settings of back-propagation."""
     strategy: Named | None = None
     seed: int | None = None
 

@@ -11,10 +11,10 @@ from burnish.evaluation.turn_metric import TurnMetric
 from burnish.projects.optimizer_axes import Axes
 from burnish.projects.optimizer_fields import NOISY
 from burnish.projects.optimizer_findings import Findings
-from burnish.projects.optimizer_plan import COORDINATE, REFLECTIVE, TuningPlan
+from burnish.projects.optimizer_plan import BACKPROP, COORDINATE, REFLECTIVE, TuningPlan
 from burnish.strategies.coordinate.tpe import WARM_UP, warm_up
 
-STRATEGIES = (COORDINATE, REFLECTIVE)
+STRATEGIES = (COORDINATE, REFLECTIVE, BACKPROP)
 """The strategies that can tune an agent file."""
 _NUMBERS = ("loss", "pass_rate", "cost_usd", "latency_sec", "failed_cases")
 """What a constraint may speak of beside metrics."""
@@ -26,6 +26,9 @@ def check_settings(plan: TuningPlan, axes: Axes, findings: Findings) -> None:
     _written_twice(plan, findings)
     if plan.reflects:
         check_reflection(plan, axes, findings)
+        return
+    if plan.walks_back:
+        _require_holdout(plan, findings, "back-propagation")
         return
     _repeats(plan, axes, findings)
     _warm_up(plan, axes, findings)
@@ -43,11 +46,15 @@ def check_reflection(plan: TuningPlan, axes: Axes, findings: Findings) -> None:
     if not axes.texts and not findings.problems:
         told = "reflection rewrites texts, and no textual axis is given"
         findings.wrong(("axes", "textual"), told, "add one, or take the strategy 'coordinate'")
-    if not plan.holdout:
-        told = "a reflective search decides on holdout, which may not be skipped"
-        findings.wrong(("holdout_eval_policy",), told, "remove it")
+    _require_holdout(plan, findings, "a reflective search")
     if axes.numbers or axes.demonstrations:
         findings.note("reflection rewrites texts only: the other axes are left as they are")
+
+
+def _require_holdout(plan: TuningPlan, findings: Findings, what: str) -> None:
+    if not plan.holdout:
+        told = f"{what} decides on holdout, which may not be skipped"
+        findings.wrong(("holdout_eval_policy",), told, "remove it")
 
 
 def check_metrics(

@@ -2,19 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.protocols import Metric
 from burnish.models.factory import Models
 from burnish.models.roles import ModelRole
 from burnish.projects.agent_files import agent_metrics, user_of
+from burnish.projects.backprop_checks import BackpropChecks
+from burnish.projects.backprop_roles import Proposers, proposers_for
 from burnish.projects.evaluating import Wanted
 from burnish.projects.optimizer_axes import Axes, axes_of
+from burnish.projects.optimizer_block import AT
 from burnish.projects.optimizer_cases import dataset_of
 from burnish.projects.optimizer_checks import check_metrics, check_prices, check_settings
 from burnish.projects.optimizer_findings import Findings
 from burnish.projects.optimizer_models import check_models, unpriced_models
-from burnish.projects.optimizer_plan import TuningPlan
+from burnish.projects.optimizer_plan import BACKPROP, TuningPlan
 from burnish.projects.optimizer_roles import Writers, reflector_for, writers_of
 from burnish.strategies.reflective.wording import Reflection, ReflectRequest
 from burnish.targets.agent.loading import LoadedAgent
@@ -31,6 +35,7 @@ class Parts:
     target: AgentTarget | None
     writers: Writers | None
     reflector: ModelRole[ReflectRequest, Reflection] | None = None
+    proposers: Proposers | None = None
 
 
 def parts_of(agent: LoadedAgent, plan: TuningPlan, models: Models, findings: Findings) -> Parts:
@@ -42,10 +47,12 @@ def parts_of(agent: LoadedAgent, plan: TuningPlan, models: Models, findings: Fin
     metrics = _metrics(agent, cases, models, findings)
     if metrics:
         check_metrics(plan, metrics, dataset, findings)
-    writers, reflector = None, None
+    writers, reflector, proposers = None, None, None
     if plan.reflects:
         reflector = reflector_for(agent, plan, models, findings)
         axes = replace(axes, numbers=(), demonstrations=None)
+    elif plan.walks_back:
+        proposers = proposers_for(agent, plan, models, findings)
     else:
         writers = writers_of(agent, plan, models, findings) if axes.texts else None
         _something_left(axes, writers, findings)
@@ -53,10 +60,13 @@ def parts_of(agent: LoadedAgent, plan: TuningPlan, models: Models, findings: Fin
     target = _target(agent, axes, cases, models, findings)
     if target is not None:
         check_models(target, axes.numbers, models, findings)
-        roles = [writers.critic, writers.applier] if writers else [reflector] if reflector else []
+        roles = _asked(writers, reflector, proposers)
         unpriced = unpriced_models(target, axes.numbers, models, (metrics, cases), roles)
         check_prices(plan, unpriced, findings)
-    _require_examples(axes, dataset, findings)
+        if plan.walks_back:
+            _check_walk(plan, target, metrics, dataset, findings)
+    if not plan.walks_back:
+        _require_examples(axes, dataset, findings)
     return Parts(
         axes=axes,
         dataset=dataset,
@@ -64,7 +74,35 @@ def parts_of(agent: LoadedAgent, plan: TuningPlan, models: Models, findings: Fin
         target=target,
         writers=writers,
         reflector=reflector,
+        proposers=proposers,
     )
+
+
+def _asked(
+    writers: Writers | None,
+    reflector: ModelRole[ReflectRequest, Reflection] | None,
+    proposers: Proposers | None,
+) -> list[ModelRole[Any, Any]]:
+    """Whoever writes."""
+    if writers is not None:
+        return [writers.critic, writers.applier]
+    if proposers is not None:
+        return [proposers.backwarder, proposers.aggregator, proposers.patcher]
+    return [] if reflector is None else [reflector]
+
+
+def _check_walk(
+    plan: TuningPlan,
+    target: AgentTarget,
+    metrics: Sequence[Metric],
+    dataset: Dataset,
+    findings: Findings,
+) -> None:
+    checks = BackpropChecks(block=plan.backprop, at=(*AT, BACKPROP), wrong=findings)
+    checks.surfaces([surface.id for surface in target.surfaces])
+    checks.nodes(target)
+    checks.metrics(metrics)
+    checks.cases(dataset)
 
 
 def _metrics(

@@ -1,17 +1,19 @@
 """What a search over an agent file is told, after flag, file, environment and default."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from burnish.effects.budget import Budget
 from burnish.models.references import ModelRef
+from burnish.projects.backprop_block import PROPOSER, ROLES, BackpropBlock
 from burnish.projects.loading import Given
 from burnish.projects.optimizer_block import OptimizerBlock
 from burnish.projects.overrides import Overrides
 from burnish.projects.settings import DEFAULT_SEED, BudgetSettings
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
 
-COORDINATE, REFLECTIVE = "coordinate", "reflective"
+COORDINATE, REFLECTIVE, BACKPROP = "coordinate", "reflective", "backprop"
 _USUAL = CoordinateSettings()
 
 
@@ -34,6 +36,8 @@ class TuningPlan:
     """None where nobody is named."""
     applier: ModelRef | None
     reflector: ModelRef | None
+    proposers: Mapping[str, ModelRef]
+    """The roles of back-propagation that somebody is named for, `proposer` among them."""
     sealed: Path | None
     """The sealed cases, if any."""
 
@@ -41,6 +45,19 @@ class TuningPlan:
     def reflects(self) -> bool:
         """Whether texts are rewritten by reflection, and nothing else is tuned."""
         return self.strategy == REFLECTIVE
+
+    @property
+    def walks_back(self) -> bool:
+        """Whether losses are walked back."""
+        return self.strategy == BACKPROP
+
+    @property
+    def backprop(self) -> BackpropBlock:
+        """The settings of back-propagation after flags."""
+        said = {"max_rounds": self.flags.max_rounds, "accept_sigma": self.flags.accept_sigma}
+        return self.block.backprop.model_copy(
+            update={name: value for name, value in said.items() if value is not None}
+        )
 
     @property
     def holdout(self) -> bool:
@@ -60,7 +77,7 @@ def plan_of(block: OptimizerBlock, given: Given) -> TuningPlan:
         "sealed_cases", _beside(given.path, block.sealed_cases_file), environment, None
     )
     strategy = flags.choose("strategy", block.strategy, environment, COORDINATE)
-    usual = 1 if strategy == REFLECTIVE else _USUAL.repeats
+    usual = _USUAL.repeats if strategy == COORDINATE else 1
     return TuningPlan(
         block=block,
         flags=flags,
@@ -78,6 +95,7 @@ def plan_of(block: OptimizerBlock, given: Given) -> TuningPlan:
         critic=_model(block, given, "critic"),
         applier=_model(block, given, "applier"),
         reflector=_model(block, given, "reflector"),
+        proposers=_proposers(block, given),
         sealed=None if sealed is None else Path(sealed),
     )
 
@@ -99,9 +117,14 @@ def _demonstrations(block: OptimizerBlock) -> PhaseLimits:
     )
 
 
+def _proposers(block: OptimizerBlock, given: Given) -> dict[str, ModelRef]:
+    found = {role: _model(block, given, role) for role in (PROPOSER, *ROLES)}
+    return {role: ref for role, ref in found.items() if ref is not None}
+
+
 def _model(block: OptimizerBlock, given: Given, role: str) -> ModelRef | None:
     named = getattr(block, role)
-    flag, weaker = getattr(given.flags, role), getattr(given.environment, role)
+    flag, weaker = (getattr(told, role, None) for told in (given.flags, given.environment))
     if flag is None and named is not None:
         return named.reference()
     said = flag or weaker

@@ -64,6 +64,14 @@ class PromptOverrides(Settings):
     """Put the best prompts where they came from when the run has ended well."""
 
 
+class BackpropOverrides(Settings):
+    """What only back-propagation can be told."""
+
+    proposer: str | None = None
+    """A model, as `provider:name`."""
+    max_rounds: AtLeastOne | None = None
+
+
 class TaskOverrides(Settings):
     """What only the search over the files of a task can be told."""
 
@@ -73,7 +81,7 @@ class TaskOverrides(Settings):
     """Put the best files where they came from when the run has ended well."""
 
 
-class Overrides(Limits, AgentOverrides, PromptOverrides, TaskOverrides):
+class Overrides(Limits, AgentOverrides, PromptOverrides, BackpropOverrides, TaskOverrides):
     """What flags say; None leaves it to the file."""
 
     seed: int | None = None

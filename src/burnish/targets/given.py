@@ -10,6 +10,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from burnish.targets.tracing.places import applied
+
 _BOM = "\ufeff"
 
 
@@ -38,11 +40,13 @@ def prompt(
     """The text of a prompt field: the candidate's while a run is under way.
 
     Otherwise what stands in the file, or the default, so that an agent in production needs no
-    other code. A thread that the agent starts by itself does not know of the run.
+    other code. Inside a `burnish.step` it is one of the surfaces of that step. A thread that the
+    agent starts by itself does not know of the run, unless `burnish.carry` takes it there.
     """
     given = _GIVEN.get()
     if given is not None and name in given.texts:
         given.asked.add(name)
+        applied(name)
         return given.texts[name]
     if path is not None:
         return Path(path).read_bytes().decode().removeprefix(_BOM)

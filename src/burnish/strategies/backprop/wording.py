@@ -1,17 +1,17 @@
 """What backwarder, aggregator and patcher are told, and what they may answer."""
 
-import copy
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
-from burnish.core.content import Json
 from burnish.core.surfaces import Surface
 from burnish.models.calling import ModelClient
 from burnish.models.prompts import RolePrompt
 from burnish.models.roles import ModelRole
 from burnish.strategies.backprop.packets import Severity
+from burnish.strategies.backprop.schemas import backward_schema, patch_schema
+from burnish.strategies.backprop.values import BadValue, value_from
 
 BACKWARDER, AGGREGATOR, PATCHER = "backwarder", "aggregator", "patcher"
 
@@ -215,8 +215,6 @@ def nothing_said(request: BackwardRequest, answer: BackwardAnswer) -> str:
 
 def unfit(request: PatchRequest, answer: PatchAnswer) -> str:
     """Why a new value cannot be taken."""
-    from burnish.strategies.backprop.values import BadValue, value_from
-
     if not answer.reason.strip():
         return "the reason is empty"
     try:
@@ -224,43 +222,3 @@ def unfit(request: PatchRequest, answer: PatchAnswer) -> str:
     except BadValue as error:
         return str(error)
     return "; ".join(map(str, request.limits.problems(value)))
-
-
-def backward_schema(request: BackwardRequest) -> dict[str, Json]:
-    """The schema of an answer to this request: only names that were shown."""
-    schema = _schema(BackwardAnswer)
-    definitions = schema["$defs"]
-    surfaces = [surface.id for surface in request.surfaces]
-    steps = [step.id for step in request.predecessors]
-    _only(definitions["SurfaceRemark"], "surface", surfaces)
-    _only(definitions["Upstream"], "predecessor", steps)
-    definitions["Upstream"]["properties"]["gradients"]["minItems"] = 1
-    for key, names in (("gradients", surfaces), ("upstream", steps)):
-        if not names:
-            schema["properties"][key]["maxItems"] = 0
-    if steps and not surfaces:
-        schema["properties"]["upstream"]["minItems"] = 1
-    return schema
-
-
-def patch_schema(request: PatchRequest) -> dict[str, Json]:
-    """The schema of a new value for this surface."""
-    from burnish.strategies.backprop.values import value_schema
-
-    schema = _schema(PatchAnswer)
-    schema["properties"]["value"] = value_schema(request.limits)
-    return schema
-
-
-def _schema(answer: type[BaseModel]) -> dict[str, Any]:
-    return copy.deepcopy(answer.model_json_schema())
-
-
-def _only(definition: dict[str, Any], key: str, names: Sequence[str]) -> None:
-    field = definition["properties"][key]
-    field.pop("default", None)
-    if names:
-        field["enum"] = list(names)
-    required = definition.setdefault("required", [])
-    if key not in required:
-        required.append(key)

@@ -96,9 +96,14 @@ class AgentTarget:
         node = node_path(name)
         return Structure.of(node, [Node(id=node, name=name)], (), self.positions(node))
 
+    @property
+    def schemas(self) -> dict[str, Json]:
+        """What each tool takes, by its name."""
+        return self._toolbox.schemas()
+
     def positions(self, node: str) -> tuple[Position, ...]:
         """What can be edited, as positions of this node."""
-        found = positions_of(self.agent, node, self._toolbox.schemas())
+        found = positions_of(self.agent, node, self.schemas)
         offered = {_usual(surface.id): surface.id for surface in self._surfaces}
         return tuple(replace(each, surface=offered.get(each.surface, "")) for each in found)
 

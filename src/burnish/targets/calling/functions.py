@@ -3,13 +3,13 @@
 import inspect
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from burnish.core.content import Json
-from burnish.core.outcomes import Outcome
+from burnish.core.outcomes import Outcome, Trace, Usage
 from burnish.core.protocols import Description
 from burnish.system.importing import file_fingerprint, load_function
 from burnish.targets.calling.answers import failed, of_value
@@ -17,6 +17,7 @@ from burnish.targets.calling.manners import Manner, manner_of, speaking_manner
 from burnish.targets.calling.talks import Reply, Said
 from burnish.targets.calling.target import CallingTarget
 from burnish.targets.calling.threads import in_thread
+from burnish.targets.tracing.recorder import recording
 
 _REMEDY = (
     "an agent is module.path:function, importable from the folder of the file that names it, "
@@ -92,13 +93,26 @@ async def _reply(agent: Callable[..., Any], manner: Manner, said: Said) -> Outco
     if manner.session:
         told["session"] = said.session
     call = partial(agent, said.input, **told)
-    try:
-        found = call() if manner.asynchronous else await in_thread(call)
-        if inspect.isawaitable(found):
-            found = await found
-    except SystemExit as error:
-        return failed(f"the agent ended the program: sys.exit({error.code!r})", "SystemExit")
-    return of_value(found)
+    with recording() as recorder:
+        try:
+            found = call() if manner.asynchronous else await in_thread(call)
+            if inspect.isawaitable(found):
+                found = await found
+        except SystemExit as error:
+            outcome = failed(f"the agent ended the program: sys.exit({error.code!r})", "SystemExit")
+        else:
+            outcome = of_value(found)
+    return _with_steps(outcome, recorder.trace())
+
+
+def _with_steps(outcome: Outcome, trace: Trace) -> Outcome:
+    """The outcome with the steps that were recorded, unless the agent told its own."""
+    if outcome.trace.steps or not trace.steps:
+        return outcome
+    usage = outcome.usage
+    if usage == Usage():
+        usage = sum((step.usage for step in trace.steps), Usage())
+    return replace(outcome, trace=trace, usage=usage)
 
 
 async def _close(made: object) -> None:

@@ -115,7 +115,7 @@ class StateStore:
         seen = snapshot(folder, leave_out=None if whole else lambda path: covers(CACHES, path))
         for path, entry in seen.entries.items():
             if entry.kind == "link":
-                target = _quoted(os.readlink(folder / path))
+                target = _quoted(str((folder / path).readlink()))
                 yield path, Kept(kind="link", content=target)
             elif entry.kind == "file":
                 told = entry.digest

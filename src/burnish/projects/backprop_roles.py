@@ -1,0 +1,80 @@
+"""Who walks losses back, merges what was said and writes patches: models, seen to be in reach."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from burnish.models.factory import Models
+from burnish.models.prompts import in_force
+from burnish.models.references import ModelRef
+from burnish.models.roles import ModelRole
+from burnish.projects.agent_files import agent_judge
+from burnish.projects.backprop_block import PROPOSER, ROLES
+from burnish.projects.optimizer_block import AT
+from burnish.projects.optimizer_findings import Findings
+from burnish.projects.optimizer_plan import TuningPlan
+from burnish.projects.optimizer_roles import reached
+from burnish.strategies.backprop.settings import BackpropSettings
+from burnish.strategies.backprop.strategy import Backprop
+from burnish.strategies.backprop.wording import (
+    AGGREGATOR,
+    BACKWARDER,
+    PATCHER,
+    BackwardAnswer,
+    BackwardRequest,
+    MergeAnswer,
+    MergeRequest,
+    PatchAnswer,
+    PatchRequest,
+    aggregator,
+    backwarder,
+    patcher,
+)
+from burnish.targets.agent.loading import LoadedAgent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposers:
+    """The three roles of back-propagation."""
+
+    backwarder: ModelRole[BackwardRequest, BackwardAnswer]
+    aggregator: ModelRole[MergeRequest, MergeAnswer]
+    patcher: ModelRole[PatchRequest, PatchAnswer]
+
+    def strategy(self, settings: BackpropSettings) -> Backprop:
+        """The search that they propose for."""
+        return Backprop(
+            backwarder=self.backwarder,
+            aggregator=self.aggregator,
+            patcher=self.patcher,
+            settings=settings,
+        )
+
+
+def proposers_of(model_of: Callable[[str], ModelRef], models: Models, folder: Path) -> Proposers:
+    """The roles, each with the model that `model_of` names for it, seen to be within reach."""
+    prompts = {name: in_force(name, folder) for name in ROLES}
+    clients = {name: reached(models, model_of(name), prompts[name]) for name in ROLES}
+    return Proposers(
+        backwarder=backwarder(clients[BACKWARDER], prompts[BACKWARDER]),
+        aggregator=aggregator(clients[AGGREGATOR], prompts[AGGREGATOR]),
+        patcher=patcher(clients[PATCHER], prompts[PATCHER]),
+    )
+
+
+def proposers_for(
+    agent: LoadedAgent, plan: TuningPlan, models: Models, findings: Findings
+) -> Proposers | None:
+    """The roles for an agent file: whoever is named, the critic's model, or the agent's own."""
+    shared = plan.proposers.get(PROPOSER) or plan.critic
+    left = [role for role in ROLES if role not in plan.proposers]
+    if left and shared is None and agent.block.model.provider == "local":
+        told = "the agent's own model is a local one, and writing patches takes a stronger one"
+        findings.wrong((PROPOSER,), told, "name one, or say --proposer PROVIDER:NAME")
+        return None
+
+    def made() -> Proposers:
+        own = shared or agent_judge(agent)
+        return proposers_of(lambda role: plan.proposers.get(role, own), models, agent.folder)
+
+    return findings.of((*AT, PROPOSER), made, None)

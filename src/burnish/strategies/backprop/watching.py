@@ -1,0 +1,28 @@
+"""The stages of a search, for whoever watches."""
+
+from typing import Literal, Protocol, TypeAlias
+
+from burnish.core.evaluations import Evaluation
+from burnish.strategies.backprop.rounds import Attempt, Round
+
+Stage: TypeAlias = Literal[
+    "structure_snapshot",
+    "baseline_validation",
+    "round_started",
+    "round_train_evaluation",
+    "round_losses",
+    "round_backward",
+    "round_aggregation",
+    "round_patch_set",
+    "round_output_profile",
+    "round_validation",
+    "round_completed",
+]
+
+
+class Watcher(Protocol):
+    """Someone who is shown each stage as it is over, on a replay too."""
+
+    def __call__(self, stage: Stage, found: Round | Attempt | Evaluation | None, /) -> None:
+        """Look at what a stage found."""
+        ...

@@ -1,0 +1,175 @@
+"""The gradient of a run: what it got wrong, read from its files, without asking anybody."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from burnish.core.content import Json
+from burnish.strategies.refine.run_files import mapping, number, read_json, text
+
+LAST_REJECTIONS = 3
+_KEY_CHARS = 120
+_NO_REJECTIONS = frozenset(
+    ("r31_plan_tool_closure", "critique_bypass", "critique_delegate", "completion_circuit_breaker")
+)
+"""Gates whose events say something else than that a deliverable was rejected."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientDefect:
+    """Something a critic found."""
+
+    summary: str
+    severity: str
+    evidence: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rejection:
+    """A gate that turned a completion down."""
+
+    gate: str
+    reason: str
+    ts: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gradient:
+    """All that should be better."""
+
+    prior_run_id: str
+    prior_loss_total: float | None = None
+    prior_raw_signals: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    defects: tuple[GradientDefect, ...] = ()
+    rejected_gates: tuple[Rejection, ...] = ()
+    eval_deltas: Mapping[str, float] = field(default_factory=dict[str, float])
+    """By metric, what is missing to its threshold."""
+
+    @property
+    def empty(self) -> bool:
+        """Nothing to refine."""
+        return not (self.defects or self.rejected_gates or self.eval_deltas)
+
+    def to_json(self) -> dict[str, Json]:
+        """As gradient_input.json keeps it."""
+        return {
+            "prior_run_id": self.prior_run_id,
+            "prior_loss_total": self.prior_loss_total,
+            "prior_raw_signals": dict(self.prior_raw_signals),
+            "defects": [dict(vars(defect)) for defect in self.defects],
+            "rejected_gates": [dict(vars(rejection)) for rejection in self.rejected_gates],
+            "eval_deltas": dict(self.eval_deltas),
+        }
+
+
+def gradient_of(run: Path, *, loss: float | None = None) -> Gradient:
+    """What the run in this folder got wrong."""
+    completion = mapping(read_json(run / "run_completion.json"))
+    defects = _defects(run) or _told_defects(completion)
+    signals: dict[str, Json] = {"critique_defect_count": len(defects)}
+    score = number(mapping(completion.get("evaluation")).get("total_score"))
+    confidence = number(completion.get("confidence"))
+    signals |= {} if score is None else {"eval_score": score}
+    signals |= {} if confidence is None else {"confidence": confidence}
+    return Gradient(
+        prior_run_id=text(completion.get("run_id")) or run.name,
+        prior_loss_total=loss,
+        prior_raw_signals=signals,
+        defects=tuple(defects),
+        rejected_gates=tuple(_rejections(run))[-LAST_REJECTIONS:],
+        eval_deltas=_deltas(mapping(completion.get("evaluation"))),
+    )
+
+
+def _defects(run: Path) -> list[GradientDefect]:
+    """The defects of all iterations, each once, the earliest first."""
+    found: dict[tuple[str, str], GradientDefect] = {}
+    for path in sorted(run.glob("iterations/*/critique.json"), key=_number_of):
+        for critique in _rows(mapping(read_json(path)).get("critiques")):
+            for row in _rows(critique.get("defects")):
+                if summary := text(row.get("description")).strip():
+                    severity = text(row.get("severity")) or "medium"
+                    key = (summary[:_KEY_CHARS], severity)
+                    found.setdefault(
+                        key,
+                        GradientDefect(
+                            summary=summary, severity=severity, evidence=text(row.get("location"))
+                        ),
+                    )
+    return list(found.values())
+
+
+def _number_of(path: Path) -> tuple[int, str]:
+    """Iterations by number, whether or not their names are padded."""
+    name = path.parent.name
+    return (int(name), "") if name.isdigit() else (0, name)
+
+
+def _told_defects(completion: Mapping[str, Json]) -> list[GradientDefect]:
+    rows = _rows(mapping(completion.get("critique")).get("defects"))
+    return [
+        GradientDefect(
+            summary=summary,
+            severity=text(row.get("severity")) or "medium",
+            evidence=text(row.get("evidence")) or text(row.get("location")),
+        )
+        for row in rows
+        if (summary := text(row.get("summary")) or text(row.get("description")))
+    ]
+
+
+def _rejections(run: Path) -> Iterator[Rejection]:
+    path = events_path(run)
+    if path is None:
+        return
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            row = mapping(cast("Json", json.loads(line)))
+        except ValueError:
+            continue
+        if (rejection := _rejection(row)) is not None:
+            yield rejection
+
+
+def _rejection(row: Mapping[str, Json]) -> Rejection | None:
+    """A rejection in either of the two shapes, or None."""
+    if row.get("type") == "gate.reject":
+        fields = row
+    elif row.get("category") == "gate" and mapping(row.get("fields")).get("triggered") is True:
+        fields = mapping(row.get("fields"))
+    else:
+        return None
+    gate = text(fields.get("gate"))
+    if gate in _NO_REJECTIONS:
+        return None
+    return Rejection(gate=gate, reason=text(fields.get("reason")), ts=text(row.get("ts")))
+
+
+def events_path(run: Path) -> Path | None:
+    """`logs/<run id>/events.jsonl` beside any folder on the way up, else one in the run itself."""
+    for folder in (run, *run.parents):
+        path = folder / "logs" / run.name / "events.jsonl"
+        if path.is_file():
+            return path
+    colocated = run / "events.jsonl"
+    return colocated if colocated.is_file() else None
+
+
+def _deltas(evaluation: Mapping[str, Json]) -> dict[str, float]:
+    scores, wanted = mapping(evaluation.get("per_metric")), mapping(evaluation.get("thresholds"))
+    gaps: dict[str, float] = {}
+    for metric, told in scores.items():
+        observed, threshold = number(told), number(wanted.get(metric))
+        if observed is None or threshold is None or not math.isfinite(observed):
+            continue
+        if observed < threshold:
+            gaps[metric] = round(threshold - observed, 4)
+    return gaps
+
+
+def _rows(value: Json) -> list[Mapping[str, Json]]:
+    items = value if isinstance(value, list) else []
+    return [item for item in items if isinstance(item, dict)]

@@ -1,0 +1,1 @@
+"""The gates that a completion must pass, in their order."""

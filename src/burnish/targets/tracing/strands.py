@@ -1,0 +1,117 @@
+"""Strands: lines of work, such as tasks and threads, and what they take over from each other.
+
+A context variable is copied when a task is begun, and nobody is told. So a strand is recognised
+as a new one when somebody other than its owner comes with its place. What an ended strand leaves
+behind is taken over by the one it was begun from.
+"""
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from burnish.targets.tracing.records import Record
+
+Task = asyncio.Task[Any]
+Loop = asyncio.AbstractEventLoop
+
+
+class Strand:
+    """One line of work, in which one thing comes after the other."""
+
+    def __init__(
+        self, owner: object, heads: "tuple[Record, ...]" = (), loop: Loop | None = None
+    ) -> None:
+        self._owner = weakref.ref(owner)
+        self._task = isinstance(owner, asyncio.Task)
+        self.loop = owner.get_loop() if isinstance(owner, asyncio.Task) else loop
+        self.heads = heads
+        """The open ends: what comes right before the next step."""
+        self.covered: set[Record] = set()
+        """What steps of this strand, and of those it joined, come after."""
+        self.children: list[Strand] = []
+        """Strands begun from here that may go on."""
+        self.joined: list[Strand] = []
+        """Strands begun from here that have ended, in the order in which that was seen."""
+        self.open = 0
+        """How many of its steps are under way."""
+        self.last = 0
+        """When its last step ended, on the recorder's clock."""
+        self.carried: bool | None = None
+        """Whether a carried function is still running; None where there is none."""
+
+    def is_owned_by(self, owner: object) -> bool:
+        """Whether this is its task or thread."""
+        return self._owner() is owner
+
+    @property
+    def ended(self) -> bool:
+        """Nothing comes any more."""
+        if self.carried is not None:
+            return not self.carried
+        task = self._owner()
+        return self._task and (task is None or (isinstance(task, asyncio.Task) and task.done()))
+
+    @property
+    def over(self) -> bool:
+        """Ended as far as can be seen: of a thread that is all that its steps have ended."""
+        if self.carried is None and not self._task:
+            return not self.open
+        return self.ended
+
+    def settle(self) -> None:
+        """Take over the open ends of the strands that were begun here and are over."""
+        going: list[Strand] = []
+        for child in self.children:
+            if not child.over:
+                going.append(child)
+                continue
+            child.settle()
+            self.covered |= child.covered
+            self.heads = open_ends((*self.heads, *child.heads), self.covered)
+            if child.ended:
+                self.joined.append(child)
+                going += child.children
+            else:
+                going.append(child)
+        self.children = going
+
+
+def open_ends(heads: "Iterable[Record]", covered: "set[Record]") -> "tuple[Record, ...]":
+    """Each once, without those that something comes after."""
+    return tuple(dict.fromkeys(record for record in heads if record not in covered))
+
+
+def current_owner() -> object:
+    """The task that runs here, else the thread."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no event loop runs in this thread
+        task = None
+    return task or threading.current_thread()
+
+
+class Births:
+    """Which tasks were there when a step ended.
+
+    A task that was not there yet was begun after it, so that it may come after it; one that was
+    there and waited only began its first step later.
+    """
+
+    def __init__(self) -> None:
+        self._seen: weakref.WeakKeyDictionary[Task, int] = weakref.WeakKeyDictionary()
+
+    def look(self, loop: Loop | None, now: int) -> None:
+        """Note the tasks that are there now."""
+        if loop is not None:
+            for task in asyncio.all_tasks(loop):
+                self._seen.setdefault(task, now)
+
+    def after(self, owner: object, strand: Strand) -> bool:
+        """Whether this task was begun after the last step of a strand had ended."""
+        if not isinstance(owner, asyncio.Task):
+            return False
+        seen = self._seen.get(cast("Task", owner))
+        return seen is None or seen > strand.last
