@@ -21,10 +21,10 @@ demo: $(VENV)/.burnish ## tune an agent on the embedded model: no key, no networ
 	@$(BIN)/burnish optimize examples/extract/agent.yaml
 
 test: $(VENV)/.burnish-dev ## every test, crashes included
-	@$(BIN)/python -m pytest -n 2 $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 test-unit: $(VENV)/.burnish-dev ## the fast tests only
-	@$(BIN)/python -m pytest -n 2 -m "not crash and not model and not slow" $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not crash and not model and not slow" $(ARGS)
 
 lint: $(VENV)/.burnish-dev ## style, types, import rules
 	@$(BIN)/ruff check .

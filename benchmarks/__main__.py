@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import (
+    attribution,
     embedded,
     evaluating,
     false_accepts,
@@ -30,6 +31,7 @@ PARTS = {
     "embedded": embedded.figures,
     "peers": peers.figures,
     "false-accepts": false_accepts.figures,
+    "attribution": attribution.figures,
 }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from burnish.compat.agent_evaluator import AgentEvaluator
     from burnish.compat.agent_optimizer import AgentOptimizer
+    from burnish.compat.promptiter import PromptIterEngine
     from burnish.core.candidates import Candidate, Origin
     from burnish.core.cases import Case, Dataset, Split, Turn
     from burnish.core.comparisons import Pair
@@ -38,12 +39,14 @@ if TYPE_CHECKING:
     from burnish.runs.setup import Setup
     from burnish.runs.strategy import Strategy
     from burnish.targets.given import prompt, prompts_folder
+    from burnish.targets.graph import Graph, graph
     from burnish.targets.prompts import TargetPrompt
     from burnish.targets.tracing import OpenStep, carry, step, traced
 
 _HOMES = {
     "compat.agent_evaluator": ("AgentEvaluator",),
     "compat.agent_optimizer": ("AgentOptimizer",),
+    "compat.promptiter": ("PromptIterEngine",),
     "core.candidates": ("Candidate", "Origin"),
     "core.cases": ("Case", "Dataset", "Split", "Turn"),
     "core.comparisons": ("Pair",),
@@ -73,6 +76,7 @@ _HOMES = {
     "runs.setup": ("Setup",),
     "runs.strategy": ("Strategy",),
     "targets.given": ("prompt", "prompts_folder"),
+    "targets.graph": ("Graph", "graph"),
     "targets.prompts": ("TargetPrompt",),
     "targets.tracing": ("OpenStep", "carry", "step", "traced"),
 }
@@ -96,6 +100,7 @@ __all__ = [
     "Ending",
     "Evaluation",
     "FileSurface",
+    "Graph",
     "Metric",
     "NumberSurface",
     "Objective",
@@ -105,6 +110,7 @@ __all__ = [
     "Pair",
     "Penalties",
     "Problem",
+    "PromptIterEngine",
     "Receipt",
     "Role",
     "RoleFailed",
@@ -124,6 +130,7 @@ __all__ = [
     "Turn",
     "carry",
     "evaluate",
+    "graph",
     "improves_on_minibatch",
     "min_gain",
     "optimize",

@@ -11,7 +11,8 @@ import pytest
 
 from burnish.reports.reading import RunRecord
 from burnish.system import FileLock
-from tests.cli.console import START, Burnish, Said, child, finish, refused, tree
+from tests.cli.console import START, Burnish, Said, finish, refused, tree
+from tests.crash.nursery import nursery
 from tests.projects.adopting_runs import TEMPERATURE, agent_run
 from tests.targets.agent_world import write_agent
 
@@ -218,13 +219,19 @@ from burnish.cli import main; main()
 """
 """Acts right before the n-th operation on a file."""
 USERS = 'str(arguments[1]).endswith(("agent.yaml", "system.md"))'
+ADOPTING = ("burnish.cli.adopt", "burnish.projects.adopting")
 KILL, FULL = "os.kill(os.getpid(), signal.SIGKILL)", "raise OSError(28, 'no space')"
 
 
 def cut(*args: str, home: Path, at: int, act: str = KILL, every: bool = False) -> Said:
     """A command that does not get past the n-th file that it renames, or changes at all."""
     start = AT.format(renames="True" if every else USERS, others=every, act=act)
-    return finish(child("adopt", "run", *args, cwd=home, start=start, AT=str(at), IN=str(home)))
+    outputs = home / "run"
+    own = {**os.environ, "AT": str(at), "IN": str(home)}
+    born = nursery(0, *ADOPTING).run(
+        start, "adopt", "run", *args, cwd=home, outputs=outputs, env=own
+    )
+    return Said(code=born.code, out=born.out, err=born.err)
 
 
 @pytest.mark.crash

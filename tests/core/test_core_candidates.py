@@ -12,7 +12,7 @@ from burnish.core.demonstrations import DemonstratedCall, Demonstration
 from burnish.core.errors import NotJournalable
 from burnish.core.surfaces import Value, value_key
 
-swift = settings(max_examples=100, deadline=None, derandomize=True)
+swift = settings(max_examples=50, deadline=None, derandomize=True)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 calls = st.lists(st.builds(DemonstratedCall, tool=texts, result=texts), max_size=2).map(tuple)
 demo = st.builds(Demonstration, input=texts, output=texts, calls=calls)

@@ -86,7 +86,7 @@ class TestStreams:
         assert mixed[0] == alone[0]
         assert mine.random() != alone[1]
 
-    @settings(max_examples=100, deadline=None, derandomize=True)
+    @settings(max_examples=50, deadline=None, derandomize=True)
     @given(
         st.lists(
             st.tuples(st.integers(0, 9), st.sampled_from("abc"), st.integers(0, 99)),

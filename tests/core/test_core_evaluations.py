@@ -12,7 +12,7 @@ from burnish.core.evaluations import CaseResult, mean, pass_rate, spread
 from burnish.core.outcomes import Outcome
 from burnish.core.scores import Score
 
-swift = settings(max_examples=100, deadline=None, derandomize=True)
+swift = settings(max_examples=50, deadline=None, derandomize=True)
 
 
 def turns(case: str, *values: float | None) -> CaseResult:

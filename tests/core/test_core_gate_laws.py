@@ -15,7 +15,7 @@ from burnish.core.decisions import Decision, Verdict
 from burnish.core.evaluations import CaseResult, Evaluation, mean
 from burnish.core.objectives import Penalties
 
-lawful = settings(max_examples=60, deadline=None, derandomize=True)
+lawful = settings(max_examples=50, deadline=None, derandomize=True)
 
 
 def spoil(side: Evaluation, case: str, how: str) -> Evaluation:

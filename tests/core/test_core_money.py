@@ -38,7 +38,7 @@ def test_dollars_to_nano(usd: float | Decimal | str, nano: int) -> None:
     assert to_nano(usd) == nano
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(st.integers(0, 10**13))
 def test_nano_to_dollars_and_back(nano: int) -> None:
     assert to_nano(to_usd(nano)) == nano
@@ -60,7 +60,7 @@ def test_tokens_go_both_ways() -> None:
     assert Spend(tokens_in=2, tokens_out=3).tokens == 5
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(st.lists(spends, max_size=5), st.randoms(use_true_random=False))
 def test_sums_do_not_depend_on_the_order(parts: list[Spend], random: Random) -> None:
     before = total(parts)
@@ -70,7 +70,7 @@ def test_sums_do_not_depend_on_the_order(parts: list[Spend], random: Random) -> 
     assert before.tokens == sum(part.tokens for part in parts)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(spends, st.integers(0, 5))
 def test_times_is_adding_again_and_again(spend: Spend, n: int) -> None:
     assert spend.times(n) == total([spend] * n)

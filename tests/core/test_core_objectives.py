@@ -37,7 +37,7 @@ class TestLoss:
         assert found.components == pytest.approx({"acc": 0.75, "tone": 0.2, "extra": 0.0})
         assert found.cases == 2
 
-    @settings(max_examples=100, deadline=None, derandomize=True)
+    @settings(max_examples=50, deadline=None, derandomize=True)
     @given(
         scores=st.lists(st.floats(0, 1), min_size=2, max_size=2),
         weights=st.lists(st.floats(1e-6, 1e6), min_size=2, max_size=2),

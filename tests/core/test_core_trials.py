@@ -33,7 +33,7 @@ from burnish.core.surfaces import Value
 from burnish.core.trials import Proposal, SplitResult, Trial, TrialRow
 
 T = TypeVar("T")
-swift = settings(max_examples=100, deadline=None, derandomize=True)
+swift = settings(max_examples=50, deadline=None, derandomize=True)
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 reals = st.floats(allow_nan=False, allow_infinity=False)

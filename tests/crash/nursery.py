@@ -109,7 +109,8 @@ def _serve() -> None:
         child = os.fork()
         if child == 0:
             # It returns, so that the interpreter ends as that of any program does.
-            return _become(json.loads(line))
+            _become(json.loads(line))
+            return
         _, status = os.waitpid(child, 0)
         sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
         sys.stdout.flush()

@@ -17,11 +17,12 @@ from burnish.system.abandoned import restore_abandoned
 from burnish.system.borrow_records import borrowed_folder
 from burnish.system.process_table import every_process, process_entry
 from burnish.targets.prompts.folders import sweep
-from tests.crash.chains import ROOT
+from tests.crash.nursery import ROOT, Born, nursery
 from tests.targets.prompts.prompt_files import names_in
 
 pytestmark = pytest.mark.crash
 
+CHILD = "tests.crash.prompts_child"
 OWN = {"system": b"\xef\xbb\xbfBe brief.\r\n", "skill": b"Make tea."}
 
 
@@ -54,7 +55,7 @@ class World:
 
     def start(self, what: str, *flags: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.prompts_child", str(self.folder), what, *flags],
+            [sys.executable, "-m", CHILD, str(self.folder), what, *flags],
             cwd=ROOT,
             env={**os.environ, "BURNISH_HOME": str(self.home)},
             stdout=subprocess.PIPE,
@@ -72,14 +73,22 @@ class World:
             child.kill()
             child.communicate()
 
-    def ended(self, what: str, *flags: str) -> tuple[int, bytes]:
-        child = self.start(what, *flags)
-        told, _ = child.communicate(timeout=60)
-        return child.returncode, told
+    def forked(self, what: str, *flags: str) -> Born:
+        """A process from the nursery, to its end; to callbacks it is a program of its own."""
+        return nursery(0, CHILD).run(
+            f"import asyncio; from {CHILD} import main; asyncio.run(main())",
+            str(self.folder),
+            what,
+            *flags,
+            cwd=ROOT,
+            outputs=self.folder,
+            env={**os.environ, "BURNISH_HOME": str(self.home)},
+        )
 
     def baseline(self) -> dict[str, Any]:
-        code, told = self.ended("baseline")
-        assert code == 0
+        child = self.start("baseline")
+        told, _ = child.communicate(timeout=60)
+        assert child.returncode == 0
         return json.loads(told)
 
 
@@ -187,14 +196,14 @@ def test_ctrl_c_puts_back_before_the_program_ends(world: World) -> None:
 def test_killed_at_its_file_operations(world: World) -> None:
     kills = 0
     for number in range(1, 60, 4):
-        code, _ = world.ended("candidates", "--file", str(number))
+        code = world.forked("candidates", "--file", str(number)).code
         kills += code == -signal.SIGKILL
         until(lambda: world.prompts == OWN and not world.records, 5)
         assert names_in(world.folder / "prompts") == ["skill.md", "system.md"]
         if code == 0:
             break
     assert kills >= 8, kills
-    assert world.baseline()["values"]["rule"] == "No milk."
+    assert json.loads(world.forked("baseline").out)["values"]["rule"] == "No milk."
 
 
 def test_folders_of_a_killed_run_are_swept(world: World) -> None:

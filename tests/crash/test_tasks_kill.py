@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from burnish.reports.reading import RunRecord
-from tests.crash.chains import ROOT
+from tests.crash.nursery import ROOT
 from tests.crash.tasks_child import FILE, SCORE
 from tests.targets.artifacts.task_folders import seen, write
 
@@ -109,7 +109,7 @@ def test_uninterrupted(whole: tuple[World, dict[str, Any]]) -> None:
 def test_killed_again_and_again(whole: tuple[World, dict[str, Any]], tmp_path: Path) -> None:
     reference, expected = whole
     world, kills = World(tmp_path / "world"), 0
-    for number in range(1, 30, 2):
+    for number in range(1, 30, 3):
         child = world.start()
         until(lambda n=number, c=child: len(world.calls) >= n or c.poll() is not None)
         if child.poll() is not None:

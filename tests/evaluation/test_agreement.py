@@ -74,7 +74,7 @@ def test_there_is_no_share_of_nothing() -> None:
 
 
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
-@settings(max_examples=80)
+@settings(max_examples=50)
 def test_a_share_lies_in_its_interval(counts: tuple[int, int]) -> None:
     share = Share.of_counts(*counts)
     assert share is not None

@@ -48,7 +48,7 @@ def test_without_tags_nothing_is_changed() -> None:
 
 
 @given(st.text(alphabet="<>/ reply\n\u200b", max_size=40))
-@settings(max_examples=80)
+@settings(max_examples=50)
 def test_no_text_can_hold_a_tag_once_guarded(text: str) -> None:
     safe = guarded(text, {"reply"})
     assert tags_in(safe).isdisjoint({"reply"})
@@ -160,7 +160,7 @@ def test_a_text_is_taken_apart_into_sentences(text: str, parts: list[str] | None
 
 
 @given(st.text(alphabet="ab1.!?-*# \n`~。A)", max_size=60))
-@settings(max_examples=150)
+@settings(max_examples=50)
 def test_taking_apart_loses_no_letter(text: str) -> None:
     def letters(whole: str) -> str:
         return "".join(each for each in whole if each.isalnum())

@@ -115,7 +115,7 @@ def test_a_zero_that_stands_beside_a_hole_keeps_to_a_threshold_of_zero() -> None
     weights=st.lists(st.floats(0.01, 100), min_size=5, max_size=5),
     rule=st.sampled_from(list(PanelRule)),
 )
-@settings(max_examples=60)
+@settings(max_examples=50)
 def test_a_panel_stays_between_its_judges(
     values: list[float], weights: list[float], rule: PanelRule
 ) -> None:

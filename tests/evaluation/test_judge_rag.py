@@ -124,7 +124,7 @@ def test_precision_weighs_ranks(held: list[bool], worth: float) -> None:
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=12))
-@settings(max_examples=60)
+@settings(max_examples=50)
 def test_precision_is_a_share_and_best_first_is_best(held: list[bool]) -> None:
     metric = made(ContextualPrecision, panel("x"))
     assert 0 <= metric.worth(held) <= metric.worth(sorted(held, reverse=True)) <= 1

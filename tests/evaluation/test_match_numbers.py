@@ -128,13 +128,13 @@ tolerances = st.sampled_from([0.0, 1e-6, 0.01, 0.5, 3.0])
 
 class TestLaws:
     @given(number=numbers, tolerance=tolerances)
-    @settings(max_examples=60, deadline=None, derandomize=True)
+    @settings(max_examples=50, deadline=None, derandomize=True)
     def test_a_number_is_itself(self, number: Decimal, tolerance: float) -> None:
         rule = NumberRule(absolute_tolerance=tolerance)
         assert compare_numbers(str(number), str(number), rule).held
 
     @given(one=numbers, off=st.integers(-40_000, 40_000), tolerance=tolerances)
-    @settings(max_examples=60, deadline=None, derandomize=True)
+    @settings(max_examples=50, deadline=None, derandomize=True)
     def test_the_bound_is_exact_and_the_same_both_ways(
         self, one: Decimal, off: int, tolerance: float
     ) -> None:
@@ -145,7 +145,7 @@ class TestLaws:
         assert held == (abs(Decimal(off) / 10_000) <= Decimal(str(tolerance)))
 
     @given(number=numbers)
-    @settings(max_examples=60, deadline=None, derandomize=True)
+    @settings(max_examples=50, deadline=None, derandomize=True)
     def test_how_it_is_written_does_not_count(self, number: Decimal) -> None:
         plain = f"{number:f}"
         for written in (
@@ -158,7 +158,7 @@ class TestLaws:
         assert compare_numbers(plain, plain).held
 
     @given(text=st.text(max_size=30))
-    @settings(max_examples=60, deadline=None, derandomize=True)
+    @settings(max_examples=50, deadline=None, derandomize=True)
     def test_no_text_is_an_error(self, text: str) -> None:
         match = compare_numbers("5", text, BOTH)
         assert match.held or match.reason

@@ -165,13 +165,13 @@ class TestLaws:
             assert compare_argument({"fuzzy": value}, value).held
 
     @given(flag=st.booleans(), number=st.one_of(st.integers(), st.floats(allow_nan=False)))
-    @settings(max_examples=60, deadline=None, derandomize=True)
+    @settings(max_examples=50, deadline=None, derandomize=True)
     def test_true_and_one_are_never_the_same(self, flag: bool, number: float) -> None:
         assert not compare_argument(flag, number).held
         assert not compare_argument(number, flag).held
 
     @given(choices=wishes)
-    @settings(max_examples=60, deadline=None, derandomize=True)
+    @settings(max_examples=50, deadline=None, derandomize=True)
     def test_an_assignment_is_as_large_as_can_be(self, choices: list[list[int]]) -> None:
         made = assigned(choices)
         places = list(made.place_of.values())
@@ -180,7 +180,7 @@ class TestLaws:
         assert len(places) == most(choices)
 
     @given(choices=wishes, counts=st.lists(st.integers(1, 2), min_size=4, max_size=4))
-    @settings(max_examples=60, deadline=None, derandomize=True)
+    @settings(max_examples=50, deadline=None, derandomize=True)
     def test_all_are_met_where_all_can_be(
         self, choices: list[list[int]], counts: list[int]
     ) -> None:

@@ -161,7 +161,7 @@ calls = st.lists(st.sampled_from([A, B, C, PARIS, LYON]), max_size=4)
 
 class TestLaws:
     @given(made=calls, rule=st.sampled_from([STRICT, ANY, SUBSET, ORDERED_SUBSET]))
-    @settings(max_examples=60, deadline=None, derandomize=True)
+    @settings(max_examples=50, deadline=None, derandomize=True)
     def test_a_trajectory_is_itself(self, made: list[ToolCall], rule: TrajectoryRule) -> None:
         assert compare_trajectories(made, made, rule).held
 

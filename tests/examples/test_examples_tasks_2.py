@@ -1,37 +1,30 @@
 """The examples of tasks over code and configuration, run as their READMEs say, in a copy."""
 
+import contextlib
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.docs.docs_console import Command, run_command
+from tests.docs.docs_examples import Step, own_files, run_readme
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NAMES = ("fast_code", "config_tuning")
+CONFIG = "examples/config_tuning/config.yaml"
+RESULTS = "examples/config_tuning/results/results.jsonl"
 
 
-def typed(command: str, folder: Path) -> str:
+def typed(line: str, folder: Path) -> str:
     """What a command prints, typed by a person who has no model and no network."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    nowhere = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("BURNISH_")}
-    done = subprocess.run(
-        ["bash", "-c", command],
-        cwd=folder,
-        env={**kept, **nowhere, "PATH": path},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    with contextlib.chdir(folder):
+        return run_command(Command(line=line, shown=()), folder, place="here")
+
+
+def patch_of(step: Step, row: Mapping[str, Any]) -> str:
+    return step.files[f"examples/fast_code/{row['folder']}/diff.patch"].decode()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -110,19 +103,34 @@ def test_a_configuration_is_tuned_by_its_numbers_and_by_edits(tmp_path: Path) ->
     assert tuned.sources == edited.sources == start.sources
     first, *rows = tuned.rows(RESULTS)
     require_gain(first, [row for row in rows if row["decision"] == "keep"][-1])
-    (best,) = (name for name in tuned.files if name.endswith("candidates/best/config.yaml"))
-    text = tuned.files[best].decode()
-    assert "# The queue of a small image service." in text
-    assert "first: [video, photo, icon]" in text
-    assert text != start.files[CONFIG].decode()
-    require_edits(
-        edited.rows(RESULTS)[len(rows) + 1 :],
-        start.files["examples/config_tuning/README.md"].decode(),
+    require_edits(edited.rows(RESULTS), edited.files["examples/config_tuning/README.md"].decode())
+    runs = sorted((tmp_path / RESULTS).parent.glob("optimizer/*"))  # named after their time
+    by_numbers, by_edits = (
+        (run / "candidates" / "best" / "config.yaml").read_text(encoding="utf-8") for run in runs
     )
-    for run, found in runs_of(tmp_path, tuned, edited):
+    assert "# The queue of a small image service." in by_numbers
+    assert "first: [video, photo, icon]" in by_numbers
+    assert by_numbers != start.files[CONFIG].decode()
+    assert "first: [icon, photo, video]" in by_edits
+    for run, best in zip(runs, (by_numbers, by_edits), strict=True):
         typed(f"burnish adopt {run} --yes", tmp_path)
-        assert found in (tmp_path / CONFIG).read_text(encoding="utf-8")
+        assert (tmp_path / CONFIG).read_text(encoding="utf-8") == best
         typed(f"burnish adopt {run} --undo", tmp_path)
+
+
+def require_edits(rows: Sequence[Mapping[str, Any]], readme: str) -> None:
+    """What became of each edit is what the README shows."""
+    start, *edits = rows[-7:]
+    shown = [line for line in readme.splitlines() if line[:1] == "["]
+    for row, line in zip(edits, shown, strict=True):
+        assert row["decision"] in line
+        assert f"latency_ms {row['score']:.4g} " in line
+    words = [row["decision"] for row in edits]
+    assert words == ["discard", "keep", "keep", "keep", "keep", "discard"]
+    assert edits[0]["constraints"] == [
+        {"constraint": "memory_mb <= 400", "value": 735.0, "holds": False}
+    ]
+    require_gain(start, edits[4])
 
 
 def require_gain(start: Mapping[str, Any], best: Mapping[str, Any]) -> None:

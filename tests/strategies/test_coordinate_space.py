@@ -80,6 +80,7 @@ def test_a_suggestion_is_a_function_of_what_is_known_and_the_seed() -> None:
     assert tpe.suggest(TWO, known[:5], seed=5, start=4) != first
 
 
+@pytest.mark.slow
 def test_another_process_suggests_the_same() -> None:
     program = (
         "from tests.strategies.test_coordinate_space import TWO, _quadratic\n"

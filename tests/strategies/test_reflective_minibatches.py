@@ -9,7 +9,7 @@ from burnish.core.cases import Case
 from burnish.core.randomness import stream
 from burnish.strategies.reflective.minibatches import minibatch
 
-lawful = settings(max_examples=80, deadline=None, derandomize=True)
+lawful = settings(max_examples=50, deadline=None, derandomize=True)
 
 
 def shuffle(number: int) -> random.Random:

@@ -26,7 +26,7 @@ from tests.strategies.reflective_parts import (
     pool_of,
 )
 
-lawful = settings(max_examples=100, deadline=None, derandomize=True)
+lawful = settings(max_examples=50, deadline=None, derandomize=True)
 tables = st.integers(1, 6).flatmap(
     lambda width: st.lists(
         st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=width, max_size=width),

@@ -353,7 +353,7 @@ def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
 SAMPLES = {"excel": PRICES, "word": docx(paragraph("x")), "powerpoint": SLIDES, "pdf": LETTER}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     kind=st.sampled_from(sorted(SAMPLES)),
     edits=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.binary(max_size=6)), max_size=5),

@@ -99,7 +99,7 @@ def test_html_keeps_what_a_reader_sees(tmp_path: Path) -> None:
 
 
 @given(page=st.text(alphabet="<>/!-[]&;\"'= hpre1sctylCDATA\n", max_size=80))
-@settings(max_examples=150)
+@settings(max_examples=50)
 def test_any_html_and_markdown_can_be_read(page: str) -> None:
     html_sections(page)
     html_text(page)
@@ -240,7 +240,7 @@ def test_a_table_without_fields_is_text_that_names_its_columns(tmp_path: Path) -
     most=st.integers(20, 60),
     overlap=st.integers(0, 80),
 )
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_pieces_cover_the_text_and_keep_their_size(text: str, most: int, overlap: int) -> None:
     found = list(pieces(text, most=most, overlap=overlap))
     assert all(count_tokens(piece) <= most + 1 for piece in found)

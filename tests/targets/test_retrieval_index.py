@@ -244,6 +244,7 @@ def built(folder: Path) -> int:
     return CallCounter(path=folder / "calls").calls().count("embed 4")
 
 
+@pytest.mark.slow
 def test_of_several_processes_one_builds_and_all_search(tmp_path: Path) -> None:
     write(tmp_path, shop_md=SHOP)
     children = [child(tmp_path, "plain") for _ in range(2)]

@@ -217,7 +217,7 @@ async def test_operators_of_the_full_text_engine_are_plain_words(index: Index, q
 
 
 @given(query=st.text(max_size=60))
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_any_text_is_a_query(index: Index, query: str) -> None:
     found = await hits(index, query, MEANINGS)
     assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)

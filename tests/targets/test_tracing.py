@@ -263,6 +263,11 @@ def test_a_generator_cannot_be_traced() -> None:
             yield 1
 
 
+def test_only_plain_functions_are_carried() -> None:
+    with pytest.raises(BurnishError, match="is async"):
+        burnish.carry(work)
+
+
 def test_where_nobody_records_nothing_is_kept() -> None:
     with burnish.step("plan", inputs=1) as step:
         step.tool("kettle")

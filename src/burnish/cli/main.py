@@ -6,7 +6,18 @@ from collections.abc import Sequence
 
 import typer
 
-from burnish.cli import adopt, data, doctor, init, models, optimize, roles, runs
+from burnish.cli import (
+    adopt,
+    data,
+    delegate,
+    doctor,
+    init,
+    models,
+    optimize,
+    roles,
+    runs,
+    structure,
+)
 from burnish.cli import eval as measuring
 from burnish.core.errors import BurnishError, Interrupted
 from burnish.system.abandoned import restore_abandoned
@@ -34,6 +45,7 @@ def _top(version: bool = typer.Option(False, "--version", help="Print the versio
 
 
 app.command("optimize", rich_help_panel="Make it better")(optimize.optimize)
+app.command("delegate", rich_help_panel="Make it better")(delegate.delegate)
 app.command("adopt", rich_help_panel="Make it better")(adopt.adopt)
 app.command("eval", cls=measuring.EvalCommand, rich_help_panel="Measure it")(measuring.evaluate)
 measuring.test.command("optimize")(optimize.optimize)
@@ -44,6 +56,7 @@ app.add_typer(
     rich_help_panel="Measure it",
 )
 app.add_typer(data.app, name="data", rich_help_panel="Measure it")
+app.command("structure", rich_help_panel="Set up")(structure.structure)
 app.add_typer(runs.app, name="runs", rich_help_panel="Look back")
 app.add_typer(init.app, name="init", rich_help_panel="Set up")
 app.add_typer(models.app, name="models", rich_help_panel="Set up")

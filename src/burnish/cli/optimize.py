@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from burnish.cli import options, prompt_options, task_options
+from burnish.cli import graph_options, options, prompt_options, task_options
 
 _SEARCH, _LOOK, _LIMITS, _SHOW = "The search", "Look first", "Limits", "Output"
 
@@ -15,8 +15,8 @@ def optimize(
         Path | None,
         typer.Argument(
             metavar="FILE",
-            help="An agent file, an optimizer.json, a task file or a project file; agent.yaml "
-            "unless said.",
+            help="An agent file, a graph file, an optimizer.json, a task file or a project file; "
+            "agent.yaml unless said.",
         ),
     ] = None,
     *,
@@ -75,6 +75,9 @@ def optimize(
     metrics: prompt_options.Metrics = None,
     reflector: prompt_options.Reflector = None,
     update_source: prompt_options.UpdateSource = False,
+    proposer: graph_options.Proposer = None,
+    max_rounds: graph_options.MaxRounds = None,
+    request: graph_options.Request = None,
     editor: task_options.Editor = None,
     in_place: task_options.InPlace = False,
     dry_run: Annotated[
@@ -139,11 +142,11 @@ def optimize(
             "-v",
             "--verbose",
             rich_help_panel=_SHOW,
-            help="Also what critic, applier, reflector or editor said.",
+            help="Also what critic, applier, reflector, patcher or editor said.",
         ),
     ] = False,
 ) -> None:
-    """Make an agent file, prompts, or the files of a task measurably better.
+    """Make an agent file, a graph of agents, prompts, or the files of a task measurably better.
 
     A flag wins over the file, the file over BURNISH_MAX_TRIALS and the like.
     The first limit that is reached ends the run.
@@ -187,12 +190,15 @@ def optimize(
             "holdout_cases": whole(val),
             "metric_file": whole(metrics),
             "update_source": update_source or None,
+            "proposer": proposer,
+            "max_rounds": max_rounds,
             "editor": editor,
             "in_place": in_place or None,
         },
         dry_run=dry_run,
         suggest_axes=suggest_axes,
         report_only=report_only,
+        request=request,
         progress=progress,
         quiet=quiet,
         verbose=verbose,

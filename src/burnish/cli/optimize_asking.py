@@ -22,6 +22,8 @@ class Asked:
     dry_run: bool = False
     suggest_axes: bool = False
     report_only: str | None = None
+    request: Path | None = None
+    """A run request of PromptIter."""
     progress: str = "auto"
     quiet: bool = False
     verbose: bool = False
@@ -55,6 +57,8 @@ class Asked:
             yield Problem(message=f"{' and '.join(wanted)} do not go together")
         if self.report_only is not None and self.way.resume is not None:
             yield Problem(message="--report-only names the run itself, so --resume has no meaning")
+        if self.request is not None and self.way.resume is not None:
+            yield Problem(message="a run goes on with the request it had, so --request is too late")
         if self.quiet and self.verbose:
             yield Problem(message="-q and -v do not go together")
         if self.baseline_only and self.overrides.get("update_source"):

@@ -1,4 +1,4 @@
-"""`burnish optimize -v`: what critic, applier, reflector or editor said, with its trial."""
+"""`burnish optimize -v`: what critic, applier, reflector, patcher or editor said."""
 
 import textwrap
 from collections.abc import Callable, Iterator
@@ -17,6 +17,7 @@ _TOLD = {
     "applier": ("rationale", "diff_summary"),
     "reflector": ("diagnosis",),
     "editor": ("rationale",),
+    "patcher": ("reason",),
 }
 """By role, the parts of an answer that give reasons."""
 

@@ -9,6 +9,7 @@ import typer
 
 from burnish.cli.estimating import show_estimate
 from burnish.cli.optimize_asking import USUAL_FILE, Asked
+from burnish.cli.optimize_backprop import show_backprop_plan
 from burnish.cli.optimize_baseline import show_baseline
 from burnish.cli.optimize_planning import show_plan
 from burnish.cli.optimize_prompts import show_reflective_baseline, show_reflective_plan
@@ -18,13 +19,20 @@ from burnish.cli.running import Way, run_project
 from burnish.core.errors import ConfigError, Problem
 from burnish.projects import LoadedProject, Overrides, load_project
 from burnish.projects.limits import Limits
-from burnish.projects.loading import OPTIMIZER, PROMPTS, is_agent_file, stored_overrides
+from burnish.projects.loading import (
+    GRAPH,
+    OPTIMIZER,
+    PROMPTS,
+    is_agent_file,
+    stored_overrides,
+)
 from burnish.projects.optimizer_exports import BASELINE_ONLY
 from burnish.reports.report import write_report
 from burnish.runs.events import Listener
 from burnish.runs.header import Header
 from burnish.runs.index import find_run
 from burnish.runs.run import Run
+from burnish.strategies.backprop.strategy import Backprop
 from burnish.strategies.coordinate.strategy import Coordinate
 from burnish.strategies.reflective.strategy import Reflective
 from burnish.system import read_tree
@@ -68,6 +76,10 @@ def _prepared(asked: Asked, prepare: Preparing) -> LoadedProject:
         folder = find_run(asked.way.resume)
         file = asked.file or Path(Header.read(folder).project.file)
         return prepare(file, asked.flags.over(stored_overrides(folder)))
+    if asked.request is not None:
+        from burnish.cli.optimize_requests import with_request
+
+        asked = with_request(asked, _file(asked))
     if asked.way.fork is not None:
         return prepare(*_forked(asked, find_run(asked.way.fork)))
     return prepare(_file(asked), asked.flags)
@@ -76,7 +88,7 @@ def _prepared(asked: Asked, prepare: Preparing) -> LoadedProject:
 def _forked(asked: Asked, parent: Path) -> tuple[Path, Overrides]:
     """A fork over prompts takes over what they were: flags alone may have named them."""
     project = Header.read(parent).project
-    if project.kind not in (OPTIMIZER, PROMPTS):
+    if project.kind not in (OPTIMIZER, PROMPTS, GRAPH):
         return _file(asked), asked.flags
     own = {*Limits.model_fields, "baseline_only", "keep_best_only", "update_source", "in_place"}
     kept = {k: v for k, v in stored_overrides(parent).to_json().items() if k not in own}
@@ -112,7 +124,7 @@ def _run(project: LoadedProject, asked: Asked) -> None:
         return
     if isinstance(project.setup.target, ArtifactsTarget):
         show_task_baseline(opened[0])
-    elif isinstance(project.setup.strategy, Reflective):
+    elif isinstance(project.setup.strategy, Reflective | Backprop):
         show_reflective_baseline(opened[0])
     else:
         show_baseline(opened[0], told=not asked.quiet)
@@ -126,6 +138,8 @@ def _show(project: LoadedProject) -> None:
         show_plan(project.setup, strategy)
     elif isinstance(strategy, Reflective):
         show_reflective_plan(project.setup, strategy)
+    elif isinstance(strategy, Backprop):
+        show_backprop_plan(project.setup, strategy)
     else:
         show_estimate(project)
 

@@ -15,6 +15,7 @@ class CaseChanges:
 
     new_pass: tuple[str, ...] = ()
     new_fail: tuple[str, ...] = ()
+    """It passed and fails now, or the agent gave an answer and now gives none."""
     up: tuple[str, ...] = ()
     """A higher score than before, whether or not it passes now."""
     down: tuple[str, ...] = ()
@@ -26,13 +27,12 @@ def case_changes(pair: Pair, objective: Objective) -> CaseChanges:
     new_fail: list[str] = []
     up: list[str] = []
     down: list[str] = []
-    metrics = sorted({*pair.candidate.metrics, *pair.incumbent.metrics})
-    wanted = objective.required if objective.required is not None else metrics
+    wanted = judged_metrics(pair, objective)
     for case in pair.candidate.cases:
         now, before = passes(pair.candidate, case, wanted), passes(pair.incumbent, case, wanted)
         if now is True and before is False:
             new_pass.append(case)
-        if now is False and before is True:
+        if now is False and (before is True or (before is None and _broke(pair, case))):
             new_fail.append(case)
         gain = _gain(pair, objective, case)
         if gain > EPSILON:
@@ -44,10 +44,29 @@ def case_changes(pair: Pair, objective: Objective) -> CaseChanges:
     )
 
 
+def judged_metrics(pair: Pair, objective: Objective) -> tuple[str, ...]:
+    """The metrics a case must pass to pass: those that the objective names, else all."""
+    if objective.required is not None:
+        return objective.required
+    return tuple(sorted({*pair.candidate.metrics, *pair.incumbent.metrics}))
+
+
 def passes(evaluation: Evaluation, case: str, metrics: Collection[str]) -> bool | None:
     """Whether a case passes in every repeat; None when it is missing or has no verdict."""
     verdicts = [result.passed(metrics) for result in evaluation.of_case(case)]
-    return None if not verdicts or None in verdicts else all(verdicts)
+    if not verdicts or None in verdicts:
+        # One run that fails is enough to know, whatever the others would have said.
+        return False if False in verdicts else None
+    return all(verdicts)
+
+
+def _broke(pair: Pair, case: str) -> bool:
+    """Whether the agent fails on a case now that had scores without a verdict before."""
+    runs = pair.incumbent.of_case(case)
+    there = bool(runs) and not any(run.outcome.missing for run in runs)
+    gave_scores = all(score.value is not None for run in runs for score in run.scores)
+    fails = any(run.outcome.failed for run in pair.candidate.of_case(case))
+    return there and gave_scores and fails
 
 
 def _gain(pair: Pair, objective: Objective, case: str) -> float:

@@ -18,6 +18,12 @@ CLOCKS = {
 
 _PARTS = {"postgresql": ("psycopg", "postgres"), "mysql": ("pymysql", "mysql")}
 _CONNECT_SECONDS = 10
+_MYSQL_FIRST = (
+    # Rows are locked, not the gaps between them: runs do not wait for one another.
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    # What does not fit is an error, never cut off.
+    "SET SESSION sql_mode = 'STRICT_ALL_TABLES'",
+)
 
 
 class JournalUnreachable(JournalTrouble):
@@ -64,7 +70,10 @@ class Driver:
             opened = self._mysql() if self.is_mysql else self._postgresql()
         except (*self.errors, ValueError, RuntimeError) as error:
             raise self.trouble(error) from None
-        return DatabaseConnection(self, cast("_Connection", opened))
+        connection = DatabaseConnection(self, cast("_Connection", opened))
+        for statement in _MYSQL_FIRST if self.is_mysql else ():
+            connection.execute(statement)
+        return connection
 
     def trouble(self, error: Exception) -> JournalUnreachable:
         """The error for what a driver raised. Its own is not kept: it may hold the address."""

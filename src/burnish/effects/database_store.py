@@ -19,6 +19,8 @@ from burnish.effects.storage import BeforeCommit
 
 LEASE_SECONDS = 30.0
 """How long a driver that died keeps its run from others."""
+_SHORTEST = 0.05
+"""Seconds between renewals, however short the lease."""
 _PART = 4 * 1024 * 1024
 """Servers refuse packets above a size; MariaDB's is 16 MB where nobody set it."""
 
@@ -36,6 +38,12 @@ class DatabaseJournals:
     def __post_init__(self) -> None:
         """Refuse a prefix that would change what statements mean."""
         database_schema.check_prefix(self.prefix)
+
+    def prepare(self) -> None:
+        """Make the tables, or see that they are there; a service does so when it starts."""
+        driver = Driver(self.url)
+        with closing(driver.connect()) as db:
+            database_schema.prepare(db, driver, self.prefix, create=self.create_schema)
 
     def journal(self, name: str) -> "DatabaseStore":
         """The place of one run's journal, by a name that no other run has."""
@@ -177,7 +185,7 @@ class DatabaseStore:
             self._driver.connect(),
             name=self.path,
             renew=self.renew_lease,
-            renew_every=self.journals.lease_seconds / 3,
+            renew_every=max(_SHORTEST, self.journals.lease_seconds / 3),
             before_commit=before_commit,
         )
         return self._writer

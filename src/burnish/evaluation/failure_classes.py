@@ -62,6 +62,9 @@ def _in_order(wanted: Iterable[str], nodes: Sequence[str]) -> bool:
 
 
 def _tools(case: Case, result: CaseResult) -> FailureClass | None:
+    """What was wrong about the use of tools; a run that left no steps does not tell."""
+    if not result.outcome.trace.steps:
+        return None
     for number, turn in enumerate(case.turns):
         steps = [step for step in result.outcome.trace.steps if step.turn == number]
         used = [call for step in steps for call in step.tools]

@@ -19,7 +19,7 @@ from burnish.targets.agent.blocks import AgentBlock
 from burnish.targets.agent.demonstrating import demonstrations_of
 from burnish.targets.agent.editing import EditedAgent, edit
 from burnish.targets.agent.exporting import export_agent
-from burnish.targets.agent.instructions import parse_instructions
+from burnish.targets.agent.instructions import Instructions, parse_instructions
 from burnish.targets.agent.loading import LoadedAgent, read_block
 
 _BOM = "\ufeff"
@@ -47,15 +47,20 @@ def file_changes(agent: LoadedAgent, values: Mapping[str, Value]) -> tuple[FileC
     told = agent.instructions
     changes: list[FileChange] = []
     if (prompt := agent.block.instructions.file) is not None:
-        new = _prompt_text(agent, edited.instructions)
-        changes.append(_change(agent.folder / prompt, told.with_text(told.text), new))
+        changes.append(text_change(agent.folder / prompt, told, edited.instructions))
         # The agent file goes on naming that file as it does, `${VAR}` too.
         edited = replace(edited, instructions=told.text)
-    changes.insert(0, _change(agent.path, agent.tree.text, _agent_text(agent, edited)))
+    changes.insert(0, change_of(agent.path, agent.tree.text, _agent_text(agent, edited)))
     return tuple(change for change in changes if change.after != change.before)
 
 
-def _change(path: Path, loaded: str, new: str) -> FileChange:
+def text_change(path: Path, told: Instructions, text: str) -> FileChange:
+    """A file of instructions with another text: its head and its line ends stay."""
+    return change_of(path, told.with_text(told.text), _new_text(path.name, told, text))
+
+
+def change_of(path: Path, loaded: str, new: str) -> FileChange:
+    """A file with another content, if it still has the one that was loaded."""
     before = read_bytes(path)
     text = before.decode()
     if text.removeprefix(_BOM) != loaded:
@@ -133,9 +138,7 @@ def _data(path: Path, text: str) -> Json:
     return to_plain(parse_yaml(text, source=path.name))
 
 
-def _prompt_text(agent: LoadedAgent, text: str) -> str:
-    """The file of the instructions with another text: its head and its line ends stay."""
-    old, name = agent.instructions, str(agent.block.instructions.file)
+def _new_text(name: str, old: Instructions, text: str) -> str:
     before = old.with_text(old.text)
     if text == old.text:
         return before

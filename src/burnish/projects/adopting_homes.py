@@ -1,4 +1,4 @@
-"""Where adopted values go: an agent file and what it names, prompt files, the files of a task."""
+"""Where adopted values go: agent files, graphs and what they name, prompts, files of a task."""
 
 import contextlib
 import os
@@ -16,10 +16,14 @@ from burnish.projects.adopting_originals import changed_since
 from burnish.projects.adopting_values import to_put, value_now
 from burnish.projects.agent_files import KIND
 from burnish.projects.artifacts.originals import changed_files, task_paths
+from burnish.projects.graph.adopting import GraphHome
+from burnish.projects.graph.originals import has_files
+from burnish.projects.graph.reading import read_graph
+from burnish.projects.loading import GRAPH
 from burnish.projects.prompts.originals import changed_prompts, paths_in
 from burnish.reports.reading import RunRecord
 from burnish.runs.header import Header
-from burnish.system import read_bytes, read_text
+from burnish.system import read_bytes, read_text, read_tree
 from burnish.system.abandoned import restore_abandoned
 from burnish.system.borrow_records import borrowed_folder
 from burnish.system.state_folder import state_folder
@@ -138,6 +142,8 @@ class TaskHome:
 
 def is_adoptable(header: Header) -> bool:
     """Whether a run is about files of the user, into which its best can be put."""
+    if header.project.kind == GRAPH:
+        return has_files(header)
     return header.project.kind == KIND or bool(paths_in(header) or task_paths(header))
 
 
@@ -152,6 +158,8 @@ def home_of(run: RunRecord, file: Path | None) -> Home:
         return PromptsHome(prompts) if prompts else TaskHome(files)
     path = file or Path(run.header.project.file)
     _require_there(run, [path], otherwise=", or say where it is now with --file FILE")
+    if run.header.project.kind == GRAPH:
+        return GraphHome(read_graph(path, read_tree(path)))
     return AgentHome(load_agent(path))
 
 

@@ -1,6 +1,6 @@
 """Who walks losses back, merges what was said and writes patches: models, seen to be in reach."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,10 +51,13 @@ class Proposers:
         )
 
 
-def proposers_of(model_of: Callable[[str], ModelRef], models: Models, folder: Path) -> Proposers:
-    """The roles, each with the model that `model_of` names for it, seen to be within reach."""
+def proposers_of(
+    named: Mapping[str, ModelRef], shared: ModelRef | None, models: Models, folder: Path
+) -> Proposers:
+    """The roles, seen to be within reach: each with its own model, or with the shared one."""
     prompts = {name: in_force(name, folder) for name in ROLES}
-    clients = {name: reached(models, model_of(name), prompts[name]) for name in ROLES}
+    refs = {**(dict.fromkeys(ROLES, shared) if shared else {}), **named}
+    clients = {name: reached(models, refs[name], prompts[name]) for name in ROLES}
     return Proposers(
         backwarder=backwarder(clients[BACKWARDER], prompts[BACKWARDER]),
         aggregator=aggregator(clients[AGGREGATOR], prompts[AGGREGATOR]),
@@ -74,7 +77,6 @@ def proposers_for(
         return None
 
     def made() -> Proposers:
-        own = shared or agent_judge(agent)
-        return proposers_of(lambda role: plan.proposers.get(role, own), models, agent.folder)
+        return proposers_of(plan.proposers, shared or agent_judge(agent), models, agent.folder)
 
     return findings.of((*AT, PROPOSER), made, None)

@@ -45,9 +45,10 @@ GRAPH = "graph"
 """The kind of graph files."""
 
 _NUMERIC = {"numeric_max_trials", "numeric_patience"}
+_PROPOSING = {"proposer", "max_rounds"}
 _COORDINATE = {"accept_sigma", "max_cycles", "textual_max_trials", "textual_patience"}
 _TOLD: Mapping[str, Set[str]] = {
-    AGENT: {*AgentOverrides.model_fields, *BackpropOverrides.model_fields},
+    AGENT: {*AgentOverrides.model_fields, *_PROPOSING},
     GRAPH: {
         *AgentOverrides.model_fields,
         *BackpropOverrides.model_fields,
@@ -56,7 +57,7 @@ _TOLD: Mapping[str, Set[str]] = {
     PROMPTS: {
         *AgentOverrides.model_fields,
         *PromptOverrides.model_fields,
-        *BackpropOverrides.model_fields,
+        *_PROPOSING,
     }
     - _NUMERIC,
     OPTIMIZER: {*AgentOverrides.model_fields, *PromptOverrides.model_fields}

@@ -6,11 +6,15 @@ from dataclasses import replace
 from burnish.core.cases import Case, Split
 from burnish.core.money import NOTHING, Spend, total
 from burnish.core.outcomes import Usage
+from burnish.models.calling import ModelClient
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.costs import Expected, asking, expected
 from burnish.strategies.coordinate.strategy import Coordinate
 from burnish.targets.agent.demonstrating import demonstrations_of
+from burnish.targets.agent.loading import LoadedAgent
 from burnish.targets.agent.target import AgentTarget
+from burnish.targets.graph import GraphTarget
+from burnish.targets.graph.nodes import AgentNode
 
 _CHARS = 4
 """Characters that make about one token."""
@@ -50,21 +54,37 @@ def _run(setup: Setup, case: Case) -> Spend:
     spend = target.estimate(case)
     if case.recorded is not None:
         return NOTHING
-    if not isinstance(target, AgentTarget) or not spend.calls:
-        return spend
-    usage = _usage(target, case, spend.calls)
-    cost = target.client.prices.nano_usd(target.client.ref, usage) if target.client.priced else 0
+    if isinstance(target, AgentTarget) and spend.calls:
+        return _asked(target.agent, target.client, case, spend)
+    if isinstance(target, GraphTarget) and spend.calls:
+        return _nodes(target, case, spend)
+    return spend
+
+
+def _nodes(target: GraphTarget, case: Case, spend: Spend) -> Spend:
+    """Every agent once a turn, as if it were asked the question alone."""
+    turns = spend.calls // len(target.clients)
+    agents = {n.name: n.agent for n in target.graph.nodes.values() if isinstance(n, AgentNode)}
+    return total(
+        _asked(agents[name], client, case, client.estimate().times(turns))
+        for name, client in target.clients.items()
+    )
+
+
+def _asked(agent: LoadedAgent, client: ModelClient, case: Case, spend: Spend) -> Spend:
+    usage = _usage(agent, client, case, spend.calls)
+    cost = client.prices.nano_usd(client.ref, usage) if client.priced else 0
     known = {"tokens_in": usage.input_tokens, "tokens_out": usage.output_tokens}
     return replace(spend, nano_usd=cost or 0, **known)
 
 
-def _usage(target: AgentTarget, case: Case, calls: int) -> Usage:
+def _usage(agent: LoadedAgent, client: ModelClient, case: Case, calls: int) -> Usage:
     """By the length of prompts and references: each turn says again what was said before."""
-    standing = len(target.agent.instructions.text) + sum(
-        demo.size for demo in demonstrations_of(target.agent.block)
+    standing = len(agent.instructions.text) + sum(
+        demo.size for demo in demonstrations_of(agent.block)
     )
     said, read, written = standing + sum(len(m.content) for m in case.history), 0, 0
-    most = target.client.ref.settings.max_tokens or math.inf
+    most = client.ref.settings.max_tokens or math.inf
     for turn in (case.turns * calls)[:calls]:
         said += len(turn.input)
         read += math.ceil(said / _CHARS)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, TypeAlias, TypeVar, cast
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError
@@ -14,7 +14,7 @@ from burnish.system import validate_config
 T = TypeVar("T")
 AGENT_FOLDER = "agent_folder"
 """What no flag says: it goes with --agent."""
-FlagValue: TypeAlias = float | str | Mapping[str, str] | None
+FlagValue: TypeAlias = float | str | Mapping[str, str] | Mapping[str, Json] | None
 
 _FLAGS = {
     "sealed_cases": "--test",
@@ -23,6 +23,7 @@ _FLAGS = {
     "holdout_cases": "--val",
     "prompt_files": "--prompt",
     "metric_file": "--metrics",
+    "asked": "--request",
 }
 """The flags that have another name than what they set."""
 
@@ -70,6 +71,8 @@ class BackpropOverrides(Settings):
     proposer: str | None = None
     """A model, as `provider:name`."""
     max_rounds: AtLeastOne | None = None
+    asked: dict[str, JsonValue] | None = None
+    """What a request says in the place of a graph file; the command line reads it."""
 
 
 class TaskOverrides(Settings):
@@ -95,7 +98,7 @@ class Overrides(Limits, AgentOverrides, PromptOverrides, BackpropOverrides, Task
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> "Overrides":
         """`BURNISH_MAX_TRIALS=10` and so on: weaker than the file, stronger than defaults."""
-        unsaid = (*PromptOverrides.model_fields, "in_place")
+        unsaid = (*PromptOverrides.model_fields, "in_place", "asked")
         names = [name for name in cls.model_fields if name not in unsaid]
         variables = {name: _variable(name) for name in names}
         said = {name: environ.get(variable) or None for name, variable in variables.items()}

@@ -27,6 +27,12 @@ _ENDS = {
     "nothing_new": "too many rounds without a candidate worth running",
     "reflector_failed": "the reflector gives no usable answer any more",
     "baseline_missing": "the baseline could not be measured",
+    "no_losses": "nothing fails on train any more",
+    "train_missing": "nothing failed on train, but some of it is missing",
+    "nothing_to_blame": "nothing that may be patched is to blame for what fails",
+    "max_rounds": "it had all its rounds",
+    "max_rounds_without_acceptance": "too many rounds in a row without an accept",
+    "target_score": "the score on holdout is good enough",
 }
 
 

@@ -2,12 +2,20 @@
 
 import textwrap
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 
 from rich.cells import cell_len
 
 from burnish.core.cases import Split
 from burnish.core.codec import codec
 from burnish.core.content import Json
+from burnish.reports.backprop_lines import (
+    baseline_score,
+    is_round,
+    round_line,
+    with_train_score,
+)
 from burnish.reports.coordinate_headroom import LABEL, dead_words, headroom_lines
 from burnish.reports.coordinate_words import ended_words, phase_over, phase_title
 from burnish.reports.edit_lines import edit_line, is_edit
@@ -21,8 +29,10 @@ from burnish.reports.words import (
 from burnish.runs.driving import SealedResult
 from burnish.runs.events import Event, Tick
 from burnish.runs.standing import BASELINE
+from burnish.strategies.backprop.strategy import Backprop
 from burnish.strategies.measure import Measure
 
+BACKPROP = Backprop.name
 WIDTH = 100
 INDENT = "   "
 """Before what is said in passing."""
@@ -37,12 +47,15 @@ class LineView:
         self._write = write
         self._width = width
         self._measuring = False
+        self._walked: Path | None = None
+        """The folder of a run whose losses are walked back."""
         self._improved = False
         """Whether the prompt is another than when the last numeric phase began."""
 
     def event(self, event: Event) -> None:
         """Print what an event means to a person, if anything."""
         self._measuring = self._measuring or begins_measuring(event)
+        event = self._in_scores(event)
         told = describe(event, self._width(), measuring=self._measuring, improved=self._improved)
         for line in told:
             self._write(line)
@@ -51,6 +64,16 @@ class LineView:
             self._improved = False
         elif event.data.get("accepted") is True and not numeric:
             self._improved = True
+
+    def _in_scores(self, event: Event) -> Event:
+        """Where losses are walked back, the event with scores instead of losses."""
+        if event.kind in {"run_started", "run_resumed"} and event.data.get("strategy") == BACKPROP:
+            self._walked = Path(str(event.data.get("folder")))
+        if self._walked is None or event.kind != "trial_recorded":
+            return event
+        if is_round(event.data):
+            return replace(event, data=with_train_score(event.data, self._walked))
+        return replace(event, data=baseline_score(event.data))
 
     def tick(self, tick: Tick) -> None:
         """Cases are too many for lines."""
@@ -132,13 +155,16 @@ def _of_search(event: Event, width: int) -> list[str]:
 def _trial(data: Mapping[str, Json], width: int) -> list[str]:
     if is_edit(data):
         return [edit_line(data, width)]
+    if is_round(data):
+        return [round_line(data, width)]
     return _baseline(data, width) if data.get("phase") == BASELINE else [trial_line(data, width)]
 
 
 def _baseline(data: Mapping[str, Json], width: int) -> list[str]:
     loss = f"train {number(data.get('train'))} ±{number(data.get('train_std'))}   "
     loss = loss if data.get("train") is not None or data.get("holdout") is None else ""
-    line = f"{'baseline':<18}{loss}hold {number(data.get('holdout'))}"
+    unit = "score on " if data.get("in_scores") else ""
+    line = f"{'baseline':<18}{loss}{unit}hold {number(data.get('holdout'))}"
     cases = data.get("holdout_cases")
     if not isinstance(cases, int) or not cases:
         return [line]

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from burnish.core.trials import SplitResult, TrialRow
+from burnish.reports.backprop_page import backprop_page
 from burnish.reports.coordinate_page import coordinate_page
 from burnish.reports.edits_page import edits_page
 from burnish.reports.eval_page import measurement_page
@@ -20,6 +21,7 @@ from burnish.reports.words import (
 )
 from burnish.runs.exporting import BEST, CANDIDATES
 from burnish.runs.standing import BASELINE
+from burnish.strategies.backprop.strategy import Backprop
 from burnish.strategies.coordinate.strategy import Coordinate
 from burnish.strategies.edits.strategy import Edits
 from burnish.strategies.measure import Measure
@@ -46,6 +48,8 @@ def render(run: RunRecord) -> str:
         return edits_page(run)
     if run.header.strategy == Reflective.name:
         return reflective_page(run)
+    if run.header.strategy == Backprop.name:
+        return backprop_page(run)
     parts = (
         headline(run),
         _summary(run),

@@ -29,7 +29,7 @@ def trial_line(data: Mapping[str, Json], width: int) -> str:
     unmeasured = data.get("train") is None and data.get("holdout") is None
     if unmeasured and code not in _UNMEASURED:
         # The files of a task have numbers in their own units, and no loss.
-        return shorten_after(f"{name} {_outcome(data)}  ", reason, width)
+        return shorten_after(f"{name} {outcome(data)}  ", reason, width)
     usd, seconds = data.get("usd"), data.get("seconds")
     spent = [
         f"{money(usd if isinstance(usd, int | float) else None):>7}",
@@ -37,7 +37,7 @@ def trial_line(data: Mapping[str, Json], width: int) -> str:
     ]
     if unmeasured:
         return _skipped(name, code, reason, spent, width)
-    return _fit(_measured_parts(data, name, spent), width)
+    return fitted(_measured_parts(data, name, spent), width)
 
 
 def _label(data: Mapping[str, Json], phase: str) -> str:
@@ -54,7 +54,7 @@ def _measured_parts(data: Mapping[str, Json], name: str, spent: list[str]) -> li
         (0, name),
         *_on_train(data),
         (2, _on_holdout(data)),
-        (0, f"{_outcome(data):<8}"),
+        (0, f"{outcome(data):<8}"),
         (3, spent[0]),
         (4, spent[1]),
     ]
@@ -83,7 +83,8 @@ def _on_holdout(data: Mapping[str, Json]) -> str:
     return f"{f'{held}{part}':<22}"
 
 
-def _outcome(data: Mapping[str, Json]) -> str:
+def outcome(data: Mapping[str, Json]) -> str:
+    """What became of a trial, in a word and a sign."""
     code = str(data.get("code"))
     if data.get("accepted") is True:
         return "accept ✓"
@@ -108,7 +109,8 @@ def shorten_after(head: str, tail: str, width: int) -> str:
     return f"{head}{shorten(tail, room)}" if room > 3 else shorten(head, width)
 
 
-def _fit(parts: list[tuple[int, str]], width: int) -> str:
+def fitted(parts: list[tuple[int, str]], width: int) -> str:
+    """The columns that there is room for; each comes with how soon it is left out."""
     for least in (5, 4, 3, 2, 1):
         line = " ".join(text for rank, text in parts if rank < least).rstrip()
         if cell_len(line) <= width:

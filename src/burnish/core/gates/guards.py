@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from burnish.core.case_changes import case_changes
+from burnish.core.case_changes import CaseChanges, case_changes, judged_metrics, passes
 from burnish.core.comparisons import Pair, versus
 from burnish.core.decisions import Decision, Verdict
 from burnish.core.objectives import Objective
@@ -26,27 +26,44 @@ def guarded(decision: Decision, *, pair: Pair, objective: Objective, guards: Gua
     """The decision, an accept turned down where a guard is broken or cannot be checked."""
     if not decision.accepted:
         return decision
-    broken = _broken(pair, objective, guards)
-    if not broken:
-        return decision
-    reason = f"{decision.reason}, but {broken}"
-    return replace(decision, verdict=Verdict.REJECT, code="guard", reason=reason)
-
-
-def _broken(pair: Pair, objective: Objective, guards: Guards) -> str:
     changes = case_changes(pair, objective)
+    if broken := _broken(pair, changes, guards):
+        reason = f"{decision.reason}, but {broken}"
+        return replace(decision, verdict=Verdict.REJECT, code="guard", reason=reason)
+    if unknown := _unknown(pair, objective, guards):
+        reason = f"cannot tell: {decision.reason}, but {unknown}"
+        return replace(decision, verdict=Verdict.CANNOT_TELL, code="guard", reason=reason)
+    return decision
+
+
+def _broken(pair: Pair, changes: CaseChanges, guards: Guards) -> str:
     for case in guards.protected:
         if case in changes.down or case in changes.new_fail:
             return f"the protected case '{case}' got worse"
-        sides = (pair.candidate, pair.incumbent)
-        if any(objective.case_score(side, case) is None for side in sides):
-            return f"the protected case '{case}' is missing, so nobody can tell"
     if guards.no_new_failures and changes.new_fail:
         return f"these passed before and fail now: {', '.join(changes.new_fail)}"
     for metric, floor in guards.floors.items():
         found = pair.candidate.mean_of(metric)
-        if found is None:
-            return f"the mean of {metric} is not known, and {floor:g} is its floor"
-        if found < floor - EPSILON:
+        if found is not None and found < floor - EPSILON:
             return f"the mean of {metric}, {' '.join(versus(found, floor))}, is below its floor"
     return ""
+
+
+def _unknown(pair: Pair, objective: Objective, guards: Guards) -> str:
+    """What nobody can tell, because something is missing."""
+    sides = (pair.candidate, pair.incumbent)
+    for case in guards.protected:
+        if any(objective.case_score(side, case) is None for side in sides):
+            return f"the protected case '{case}' is missing"
+    if guards.no_new_failures and (gone := _passed_and_gone(pair, objective)):
+        return f"these passed before and are missing now: {', '.join(gone)}"
+    for metric, floor in guards.floors.items():
+        if pair.candidate.mean_of(metric) is None:
+            return f"the mean of {metric} is not known, and {floor:g} is its floor"
+    return ""
+
+
+def _passed_and_gone(pair: Pair, objective: Objective) -> list[str]:
+    wanted = judged_metrics(pair, objective)
+    gone = pair.candidate.missing_cases(wanted)
+    return [case for case in gone if passes(pair.incumbent, case, wanted)]

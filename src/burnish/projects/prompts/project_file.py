@@ -6,12 +6,13 @@ from pydantic import Field, model_validator
 
 from burnish.projects.agent_blocks import (
     CalledBlock,
-    CalledFile,
     CommandBlock,
     HttpBlock,
     PythonBlock,
     Text,
 )
+from burnish.projects.backprop_block import BackpropBlock
+from burnish.projects.case_splits import SplitFile
 from burnish.projects.limits import AtLeastOne, Settings, Share
 from burnish.projects.model_settings import ModelBlock
 from burnish.projects.reflective_block import ReflectiveBlock
@@ -81,7 +82,7 @@ class CoordinateBlock(Settings):
         )
 
 
-class PromptsFile(CalledFile):
+class PromptsFile(SplitFile):
     """The prompts of an agent that is called."""
 
     target: TargetBlock | None = None
@@ -93,11 +94,7 @@ class PromptsFile(CalledFile):
     """
     max_prompt_tokens: AtLeastOne | None = None
     """Of each prompt, estimated; a longer text is turned away before any call."""
-    train: Text | None = None
-    """Files of cases, in any format, from the folder of the file."""
-    holdout: Text | None = None
-    sealed: Text | None = None
-    strategy: Literal["reflective", "coordinate"] | None = None
+    strategy: Literal["reflective", "coordinate", "backprop"] | None = None
     reflector: ModelBlock | None = None
     """Who rewrites prompts in a reflective search."""
     critic: ModelBlock | None = None
@@ -106,3 +103,9 @@ class PromptsFile(CalledFile):
     """Who edits there; the critic unless named."""
     reflective: ReflectiveBlock = Field(default_factory=ReflectiveBlock)
     coordinate: CoordinateBlock = Field(default_factory=CoordinateBlock)
+    proposer: ModelBlock | None = None
+    """Who fills the roles of back-propagation that nobody is named for; else the reflector."""
+    backwarder: ModelBlock | None = None
+    aggregator: ModelBlock | None = None
+    patcher: ModelBlock | None = None
+    backprop: BackpropBlock = Field(default_factory=BackpropBlock)

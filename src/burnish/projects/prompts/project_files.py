@@ -8,13 +8,13 @@ from burnish.core.objectives import Objective
 from burnish.core.protocols import Metric
 from burnish.models.factory import Models
 from burnish.projects.called_parts import CalledParts
+from burnish.projects.case_splits import splits_of
 from burnish.projects.gathering import Gathering
 from burnish.projects.loading import PROMPTS, Given, LoadedProject, loaded_from
 from burnish.projects.optimizer_exports import as_flagged
 from burnish.projects.overrides import Overrides
 from burnish.projects.prompts.agents import flagged_agent, flagged_paths, target_prompt
 from burnish.projects.prompts.bounds import prompt_limits
-from burnish.projects.prompts.datasets import read_dataset
 from burnish.projects.prompts.notes import agent_notes, judge_notes
 from burnish.projects.prompts.originals import prompt_files
 from burnish.projects.prompts.project_file import PromptsFile
@@ -62,7 +62,7 @@ class _Preparing:
         self.parts = CalledParts(file, given.folder, models, self.wrong)
 
     def setup(self) -> Setup:
-        dataset = self._dataset()
+        dataset = splits_of(self.given, self.file, self.wrong)
         cases = tuple(case for split in Split for case in dataset.cases(split)) if dataset else ()
         agent = self._agent(cases)
         prompts = self.wrong.of(("prompts",), self._prompts, None)
@@ -70,7 +70,8 @@ class _Preparing:
         target = self._target(agent, prompts) if agent and prompts else None
         search = None
         if dataset is not None and target is not None:
-            search = search_of(self.given, self.file, self.parts, target, dataset)
+            measured = (dataset, metrics)
+            search = search_of(self.given, self.file, self.parts, target, measured)
         self.wrong.settle()
         assert dataset is not None
         assert target is not None
@@ -104,25 +105,6 @@ class _Preparing:
                 *judged,
             ),
             resources=(target, self.parts.models),
-        )
-
-    def _dataset(self) -> Dataset | None:
-        flags, weak, file = self.given.flags, self.given.environment, self.file
-        said = {
-            "train": flags.train_cases or self._beside(file.train),
-            "holdout": flags.holdout_cases or self._beside(file.holdout),
-            "sealed": flags.choose("sealed_cases", self._beside(file.sealed), weak, None),
-        }
-        for key, flag in (("train", "--train"), ("holdout", "--val")):
-            if said[key] is None:
-                remedy = f"name a file of cases: {key}: {key}.jsonl, or {flag} FILE"
-                self.wrong.add((key,), f"there are no cases for {key}", remedy)
-        train, holdout, sealed = (None if path is None else Path(path) for path in said.values())
-        if train is None or holdout is None:
-            return None
-        players = file.user_simulator is not None
-        return self.wrong.as_told(
-            lambda: read_dataset(train, holdout, sealed, scenarios=players), None
         )
 
     def _agent(self, cases: tuple[Case, ...]) -> CallingTarget | None:
@@ -165,6 +147,3 @@ class _Preparing:
             )
 
         return self.wrong.of(("prompts",), made, None)
-
-    def _beside(self, name: str | None) -> str | None:
-        return None if name is None else str(self.given.folder / name)

@@ -1,12 +1,17 @@
-"""How a file of kind `prompts` wants its prompts searched: reflection, or coordinate descent."""
+"""How a file of kind `prompts` wants its prompts searched: one of three strategies."""
 
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from burnish.core.cases import Dataset
 from burnish.core.errors import Problem
+from burnish.core.protocols import Metric
 from burnish.effects.budget import Budget
 from burnish.models.calling import ModelClient
 from burnish.models.references import ModelRef
+from burnish.projects.backprop_block import PROPOSER, ROLES
+from burnish.projects.backprop_checks import BackpropChecks
+from burnish.projects.backprop_roles import proposers_of
 from burnish.projects.called_parts import CalledParts
 from burnish.projects.loading import Given
 from burnish.projects.model_settings import ModelBlock
@@ -22,8 +27,10 @@ from burnish.strategies.coordinate.strategy import Coordinate
 from burnish.strategies.reflective.strategy import Reflective
 from burnish.targets.prompts.target import PromptsTarget
 
-REFLECTIVE, COORDINATE = "reflective", "coordinate"
-STRATEGIES = (REFLECTIVE, COORDINATE)
+Measured: TypeAlias = tuple[Dataset, tuple[Metric, ...]]
+"""The cases, and what is measured on them."""
+REFLECTIVE, COORDINATE, BACKPROP = "reflective", "coordinate", "backprop"
+STRATEGIES = (REFLECTIVE, COORDINATE, BACKPROP)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,16 +46,25 @@ class Searching:
 
 
 def search_of(
-    given: Given, file: PromptsFile, parts: CalledParts, target: PromptsTarget, dataset: Dataset
+    given: Given,
+    file: PromptsFile,
+    parts: CalledParts,
+    target: PromptsTarget,
+    measured: Measured,
 ) -> Searching | None:
     """How the file is searched; None, with what is wrong kept, where that cannot be."""
     name = given.flags.choose("strategy", file.strategy, given.environment, REFLECTIVE)
-    making = _Making(given, file, parts, target, dataset)
+    making = _Making(given, file, parts, target, *measured)
     if name not in STRATEGIES:
         remedy = f"there are: {', '.join(STRATEGIES)}"
         parts.wrong.add(("strategy",), f"no strategy '{name}' for prompts", remedy)
         return None
-    return making.reflective() if name == REFLECTIVE else making.coordinate()
+    ways = {
+        REFLECTIVE: making.reflective,
+        COORDINATE: making.coordinate,
+        BACKPROP: making.backprop,
+    }
+    return ways[name]()
 
 
 @dataclass(frozen=True)
@@ -58,6 +74,7 @@ class _Making:
     parts: CalledParts
     target: PromptsTarget
     dataset: Dataset
+    metrics: tuple[Metric, ...]
 
     def reflective(self) -> Searching | None:
         self._refuse_phases()
@@ -107,6 +124,37 @@ class _Making:
             client=writers.applier.client,
         )
 
+    def backprop(self) -> Searching | None:
+        self._refuse_phases(but="accept_sigma")
+        repeats, flags = self._repeats(1), self.given.flags
+        told = {"max_rounds": flags.max_rounds, "accept_sigma": flags.accept_sigma}
+        said = {name: value for name, value in told.items() if value is not None}
+        block = self.file.backprop.model_copy(update=said)
+        checks = BackpropChecks(block=block, at=(BACKPROP,), wrong=self.parts.wrong)
+        checks.surfaces([surface.id for surface in self.target.surfaces])
+        checks.cases(self.dataset)
+        checks.metrics(self.metrics)
+        found = {role: self._model(role) for role in (PROPOSER, *ROLES)}
+        named = {role: ref for role, ref in found.items() if ref is not None}
+        shared = named.get(PROPOSER) or self._model("reflector")
+        if shared is None and any(role not in named for role in ROLES):
+            remedy = "name a model: proposer: openai:gpt-4o, or --proposer MODEL"
+            self.parts.wrong.add((PROPOSER,), "there is nobody to write patches", remedy)
+            return None
+        proposers = self.parts.wrong.of(
+            (PROPOSER,),
+            lambda: proposers_of(named, shared, self.parts.models, self.parts.folder),
+            None,
+        )
+        if proposers is None:
+            return None
+        return Searching(
+            strategy=proposers.strategy(block.settings(repeats=repeats)),
+            budget=self._budget(),
+            repeats=repeats,
+            client=proposers.patcher.client,
+        )
+
     def _block(self) -> CoordinateBlock:
         """The settings of the file after flags."""
         flags, said = self.given.flags, self.file.coordinate
@@ -118,9 +166,9 @@ class _Making:
         }
         return said.model_copy(update={k: v for k, v in told.items() if v is not None})
 
-    def _refuse_phases(self) -> None:
+    def _refuse_phases(self, *, but: str = "") -> None:
         for name in ("accept_sigma", "max_cycles", "textual_max_trials", "textual_patience"):
-            if getattr(self.given.flags, name) is not None:
+            if name != but and getattr(self.given.flags, name) is not None:
                 told = "only the strategy 'coordinate' can be told this"
                 self.parts.wrong.problems.append(Problem(where=flag_of(name), message=told))
 
@@ -142,7 +190,8 @@ class _Making:
 
     def _model(self, role: str) -> ModelRef | None:
         block: ModelBlock | None = getattr(self.file, role)
-        flag, weaker = getattr(self.given.flags, role), getattr(self.given.environment, role)
+        told = (self.given.flags, self.given.environment)
+        flag, weaker = (getattr(each, role, None) for each in told)
         if flag is None and block is not None:
             return self.parts.wrong.of((role,), block.reference, None)
         said = flag or weaker

@@ -8,6 +8,7 @@ from burnish.core.comparisons import Pair
 from burnish.core.decisions import Decision
 from burnish.core.evaluations import Evaluation
 from burnish.core.gates import guarded, min_gain, sigma, strict
+from burnish.core.money import Spend
 from burnish.runs.run import Run
 from burnish.strategies.backprop.rounds import Attempt
 from burnish.strategies.backprop.settings import BackpropSettings
@@ -20,6 +21,7 @@ class Judge:
         self._run = run
         self._settings = settings
         self._holdout: Evaluation | None = None
+        self._train: Evaluation | None = None
 
     @property
     def score(self) -> float | None:
@@ -31,10 +33,24 @@ class Judge:
         assert candidate.id == holdout.candidate
         self._holdout = holdout
 
+    def begin(self, train: Evaluation) -> None:
+        """What the incumbent does on train, as a round begins."""
+        self._train = train
+
     def advance(self, attempt: Attempt) -> None:
-        """The attempt leads now."""
+        """The attempt leads now: the next one of its round is held against it."""
         assert attempt.holdout is not None
         self._holdout = attempt.holdout
+        self._train = attempt.train or self._train
+
+    @property
+    def need(self) -> Spend:
+        """What deciding on one candidate may cost."""
+        repeats = self._settings.repeats
+        holdout = self._run.estimate(Split.HOLDOUT, repeats=repeats)
+        if self._settings.gate != "sigma":
+            return holdout
+        return holdout + self._run.estimate(Split.TRAIN, repeats=repeats)
 
     async def judged(self, attempt: Attempt) -> Attempt:
         """The attempt, measured and decided on; one with problems as it is."""
@@ -72,9 +88,10 @@ class Judge:
 
     def _by_sigma(self, attempt: Attempt, holdout: Pair | None = None) -> Decision:
         assert attempt.train is not None
+        assert self._train is not None
         return sigma(
             objective=self._run.objective,
-            train=Pair(candidate=attempt.train, incumbent=attempt.round.train),
+            train=Pair(candidate=attempt.train, incumbent=self._train),
             holdout=holdout,
             accept_sigma=self._settings.accept_sigma,
         )

@@ -1,6 +1,6 @@
 """Losses: every metric that failed on a train case, at the steps where its run ended."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from burnish.core.cases import Case
@@ -8,7 +8,7 @@ from burnish.core.evaluations import CaseResult, Evaluation
 from burnish.core.outcomes import Step, Trace
 from burnish.core.scores import Score
 from burnish.evaluation.matching.excerpts import without_middle
-from burnish.strategies.backprop.packets import CaseLoss, Severity, TerminalLoss
+from burnish.strategies.backprop.packets import CaseLoss, Lost, Severity, TerminalLoss
 from burnish.strategies.backprop.settings import LossHint
 
 MOST_CHARS = 1500
@@ -22,7 +22,9 @@ class Losses:
     """Reads losses from an evaluation of train."""
 
     cases: Mapping[str, Case]
-    thresholds: Mapping[str, float]
+    weighted: Collection[str] = ()
+    """The metrics that the objective counts."""
+    thresholds: Mapping[str, float] = field(default_factory=dict[str, float])
     """What each metric wants, where it says."""
     hints: Sequence[LossHint] = ()
     targets: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -38,13 +40,38 @@ class Losses:
                 found.append(CaseLoss(case=result.case, draw=result.draw, losses=tuple(losses)))
         return found
 
-    def _of_run(self, result: CaseResult, trace: Trace) -> Iterator[TerminalLoss]:
+    def failures(self, result: CaseResult) -> list[Score]:
+        """The scores of a run that call for something better; none of a run that is missing."""
         if result.outcome.missing:
-            return
-        scores = [score for score in result.scores if failed(score)]
+            return []
+        scores = [score for score in result.scores if self._failed(score)]
         if result.outcome.failed and not scores:
-            scores = [Score.of_failure("agent", "")]
-        for score in scores:
+            return [Score.of_failure(WHOLE, "")]
+        return scores
+
+    def unplaced(self, evaluation: Evaluation) -> list[Lost]:
+        """The losses that begin nowhere: the node that answers for their metric did not run."""
+        return [
+            Lost(
+                role="loss target",
+                where=f"{result.case}, {score.metric}",
+                why=f"the node '{self.targets[score.metric]}' did not run",
+            )
+            for result in sorted(evaluation.results, key=lambda each: (each.case, each.draw))
+            for score in self.failures(result)
+            if score.metric in self.targets and not self._begins(score, result.outcome.trace)
+        ]
+
+    def _failed(self, score: Score) -> bool:
+        """Without a verdict, a metric that counts wants a 1; one that does not wants nothing."""
+        if score.value is None:
+            return False
+        if score.passed is None:
+            return score.metric in self.weighted and score.value < 1
+        return not score.passed
+
+    def _of_run(self, result: CaseResult, trace: Trace) -> Iterator[TerminalLoss]:
+        for score in self.failures(result):
             loss = TerminalLoss(
                 case=result.case,
                 draw=result.draw,
@@ -75,26 +102,23 @@ class Losses:
         """All that is known of the failure: score, threshold, reason, expected, error."""
         value = "no score" if score.value is None else f"score {score.value:.3f}"
         bar = self.thresholds.get(score.metric)
-        lines = [f"{score.metric} failed: {value}" + (f", {bar:g} is wanted" if bar else "")]
+        wants = "" if bar is None else f", {bar:g} is wanted"
+        lines = [f"{score.metric} failed: {value}{wants}"]
         if score.reason:
             lines.append(f"Reason: {_cut(score.reason)}")
         if result.outcome.failure is not None:
             lines.append(f"The agent failed: {_cut(result.outcome.failure.message)}")
-        case = self.cases[result.case]
-        turn = case.turns[score.turn if score.turn is not None else -1]
-        if turn.expected is not None:
-            lines.append(f"Expected: {_cut(turn.expected)}")
-        wanted = [tool.name for tool in (*turn.expected_tools, *turn.expected_calls)]
-        if wanted:
-            lines.append(f"Expected tools: {', '.join(wanted)}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *_expected(self.cases[result.case], score.turn)])
 
 
-def failed(score: Score) -> bool:
-    """Whether a score calls for something better; without a verdict, anything below 1 does."""
-    if score.value is None:
-        return False
-    return score.value < 1 if score.passed is None else not score.passed
+def _expected(case: Case, number: int | None) -> list[str]:
+    """What a turn should have given; one that was made up as the talk went on expects nothing."""
+    if number is not None and number >= len(case.turns):
+        return []
+    turn = case.turns[-1 if number is None else number]
+    lines = [] if turn.expected is None else [f"Expected: {_cut(turn.expected)}"]
+    wanted = [tool.name for tool in (*turn.expected_tools, *turn.expected_calls)]
+    return [*lines, f"Expected tools: {', '.join(wanted)}"] if wanted else lines
 
 
 def severity_of(result: CaseResult, score: Score) -> Severity:
@@ -110,16 +134,19 @@ def trace_of(result: CaseResult, case: Case, surfaces: Sequence[str]) -> Trace:
     if outcome.trace.steps:
         return outcome.trace
     asked = outcome.asked or tuple(turn.input for turn in case.turns)
-    replies = outcome.replies or ("",)
+    error = "" if outcome.failure is None else outcome.failure.message
+    # The turn in which it failed has no reply; those before it did nothing wrong.
+    replies = [*outcome.replies, ""] if error or not outcome.replies else outcome.replies
     steps = [
         Step(
             id=f"{WHOLE}-{turn + 1}",
             node=WHOLE,
             turn=turn,
+            predecessors=(f"{WHOLE}-{turn}",) if turn else (),
             surfaces=tuple(surfaces),
             input=asked[turn] if turn < len(asked) else None,
             output=reply,
-            error="" if outcome.failure is None else outcome.failure.message,
+            error=error if turn + 1 == len(replies) else "",
         )
         for turn, reply in enumerate(replies)
     ]
@@ -132,7 +159,8 @@ def terminal_steps(trace: Trace, turn: int | None = None) -> list[Step]:
     at = turn if turn in turns else max(turns, default=0)
     here = [step for step in trace.steps if step.turn == at]
     followed = {name for step in here for name in step.predecessors}
-    return [step for step in here if step.id not in followed]
+    # In a trace that goes in circles something follows every step: the last one ended it.
+    return [step for step in here if step.id not in followed] or here[-1:]
 
 
 def chosen(losses: Sequence[CaseLoss], cases: Iterable[str]) -> list[CaseLoss]:

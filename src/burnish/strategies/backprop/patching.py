@@ -2,9 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from burnish.core.candidates import Candidate
+from burnish.core.content import Json
+from burnish.core.leaks import LeakWatch
 from burnish.core.protocols import Role
 from burnish.core.structures import Structure
 from burnish.core.surfaces import Value, value_key
@@ -12,11 +14,11 @@ from burnish.core.trials import Proposal
 from burnish.evaluation.matching.excerpts import without_middle
 from burnish.runs.asking import Asked
 from burnish.runs.run import Run
-from burnish.strategies.backprop.batches import asked_in_batches
+from burnish.strategies.backprop.batches import ask_each
 from burnish.strategies.backprop.packets import Lost, MergedGradient, Severity
-from burnish.strategies.backprop.values import BadValue, bounds_of, shown_value, value_from
-from burnish.strategies.backprop.walking import surface_type
-from burnish.strategies.backprop.wording import PatchAnswer, PatchRequest, Remark, ShownSurface
+from burnish.strategies.backprop.step_requests import shown_surface
+from burnish.strategies.backprop.values import BadValue, bounds_of, value_from
+from burnish.strategies.backprop.wording import PatchAnswer, PatchRequest, Remark
 
 REMEMBERED = 3
 """Rejected patches of a surface that the patcher is shown."""
@@ -37,21 +39,34 @@ class Patched:
     """One set of patches: at most one a surface."""
 
     patches: tuple[Patch, ...] = ()
+    refused: tuple["Refused", ...] = ()
     lost: tuple[Lost, ...] = ()
     proposals: tuple[Proposal, ...] = ()
 
 
-@dataclass
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """Something that a role offered as a value and that cannot be one."""
+
+    surface: str
+    offered: Json
+    why: str
+
+
+@dataclass(kw_only=True)
 class RejectedPatches:
     """What was tried and turned down, by surface, the latest last."""
 
-    told: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    secrets: LeakWatch
+    told: dict[str, list[str]] = field(default_factory=lambda: defaultdict[str, list[str]](list))
 
-    def add(self, patches: Sequence[Patch], why: str) -> None:
-        """Remember a set of patches that brought nothing."""
-        for patch in patches:
-            value = without_middle(str(shown_value(patch.value)), _SHOWN)
-            self.told[patch.surface].append(f"- tried: {value}\n  turned down: {why}")
+    def add(self, surface: str, offered: Json, why: str) -> None:
+        """Remember a patch that brought nothing."""
+        value = without_middle(str(offered), _SHOWN)
+        entry = f"- tried: {value}\n  turned down: {why}"
+        # What holds text of a held out case is not to be shown, even as a bad example.
+        if self.secrets.leaked([str(offered), why]) is None and entry not in self.told[surface]:
+            self.told[surface].append(entry)
 
     def of(self, surface: str) -> str:
         """The last few of a surface, in words."""
@@ -89,7 +104,7 @@ class Patcher:
         """So many sets of patches, each from answers of its own."""
         names = list(merged)
         requests = [self._request(name, merged[name], candidate) for name in names]
-        replies = await asked_in_batches(
+        replies = await ask_each(
             self._run, self._role, requests * sets, draw=draw, size=self._parallel
         )
         size = len(names)
@@ -102,11 +117,7 @@ class Patcher:
         self, name: str, gradients: Sequence[MergedGradient], candidate: Candidate
     ) -> PatchRequest:
         surface = self._surfaces[name]
-        shown = ShownSurface(
-            id=name,
-            type=surface_type(name, self._structure, self._kinds),
-            value=shown_value(candidate.values[name]),
-        )
+        shown = shown_surface(name, candidate, self._structure, self._kinds)
         return PatchRequest(
             surface=shown,
             kind=surface.kind,
@@ -121,31 +132,30 @@ class Patcher:
     def _set(
         self, names: Sequence[str], replies: Sequence[Asked[PatchAnswer]], candidate: Candidate
     ) -> Patched:
-        patches: list[Patch] = []
-        lost: list[Lost] = []
-        for name, reply in zip(names, replies, strict=True):
-            found = self._patch(name, reply, candidate)
-            if isinstance(found, Patch):
-                patches.append(found)
-            else:
-                lost.append(Lost(role=self._role.name, where=name, why=found))
+        found = [
+            self._patch(name, reply, candidate) for name, reply in zip(names, replies, strict=True)
+        ]
+        refused = [each for each in found if isinstance(each, Refused)]
+        lost = [Lost(role=self._role.name, where=each.surface, why=each.why) for each in refused]
         return Patched(
-            patches=tuple(patches),
+            patches=tuple(each for each in found if isinstance(each, Patch)),
+            refused=tuple(refused),
             lost=tuple(lost),
             proposals=tuple(reply.proposal for reply in replies),
         )
 
-    def _patch(self, name: str, reply: Asked[PatchAnswer], candidate: Candidate) -> Patch | str:
+    def _patch(self, name: str, reply: Asked[PatchAnswer], candidate: Candidate) -> Patch | Refused:
         """The patch, or why there is none."""
         if reply.answer is None:
-            return reply.proposal.error
-        surface = self._surfaces[name]
+            return Refused(surface=name, offered=None, why=reply.proposal.error)
+        surface, offered = self._surfaces[name], reply.answer.value
+        refused = Refused(surface=name, offered=offered, why="the patch changes nothing")
         try:
-            value = value_from(reply.answer.value, surface)
+            value = value_from(offered, surface)
         except BadValue as error:
-            return str(error)
+            return replace(refused, why=str(error))
         if problems := surface.problems(value):
-            return "; ".join(map(str, problems))
+            return replace(refused, why="; ".join(map(str, problems)))
         if value_key(value) == value_key(candidate.values[name]):
-            return "the patch changes nothing"
+            return refused
         return Patch(surface=name, value=value, reason=reply.answer.reason.strip())

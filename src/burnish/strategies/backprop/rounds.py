@@ -1,7 +1,7 @@
 """One round: losses, the walk back, merging, patches, and what came of the candidates."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from burnish.core.candidates import Candidate
 from burnish.core.case_changes import CaseChanges, case_changes
@@ -21,7 +21,7 @@ from burnish.strategies.backprop.packets import (
     SurfaceGradient,
     TerminalLoss,
 )
-from burnish.strategies.backprop.patching import Patch
+from burnish.strategies.backprop.patching import Patch, Refused
 from burnish.strategies.backprop.values import shown_value
 
 PHASE = "backprop"
@@ -35,6 +35,8 @@ class Round:
     parent: Candidate
     train: Evaluation
     losses: tuple[CaseLoss, ...] = ()
+    missing: tuple[str, ...] = ()
+    """The train cases that say nothing, because something is missing."""
     classes: Mapping[str, FailureClass] | None = None
     """By failing case, what kind of failure it is."""
     gradients: tuple[SurfaceGradient, ...] = ()
@@ -50,6 +52,7 @@ class Attempt:
     round: Round
     candidate: Candidate
     patches: tuple[Patch, ...] = ()
+    refused: tuple[Refused, ...] = ()
     lost: tuple[Lost, ...] = ()
     proposals: tuple[Proposal, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -62,11 +65,23 @@ class Attempt:
     """Whether the walk back is told with this one: it belongs to all candidates of a round."""
 
     @property
+    def all_proposals(self) -> tuple[Proposal, ...]:
+        """What the roles saw and said; the walk back is in the first attempt of a round."""
+        return (*self.round.proposals, *self.proposals) if self.first else self.proposals
+
+    @property
     def why(self) -> str:
         """Why it was decided so, or turned away."""
         if self.decision is not None:
             return self.decision.reason
         return "; ".join(map(str, self.problems))
+
+    @property
+    def told(self) -> str:
+        """The same for whoever proposes the next one, without the names of held out cases."""
+        if self.decision is not None and self.decision.code == "guard":
+            return "a case or metric that is guarded got worse"
+        return self.why
 
     def changes(self, objective: Objective) -> CaseChanges | None:
         """What changed case by case on holdout."""
@@ -77,13 +92,12 @@ class Attempt:
     def trial(self, objective: Objective) -> Trial:
         """The row of the ledger."""
         found = self.round
-        own = (*found.proposals, *self.proposals) if self.first else self.proposals
         return Trial(
             candidate=self.candidate,
             phase=PHASE,
             cycle=found.number,
             touched=tuple(patch.surface for patch in self.patches),
-            proposals=own,
+            proposals=self.all_proposals,
             problems=self.problems,
             train=None if self.train is None else SplitResult.of(self.train, objective),
             holdout=None if self.holdout is None else SplitResult.of(self.holdout, objective),
@@ -117,6 +131,7 @@ def round_details(found: Round) -> dict[str, Json]:
         "losses": [
             codec(TerminalLoss).encode(loss) for case in found.losses for loss in case.losses
         ],
+        "train_missing": [*found.missing],
         "failure_classes": {case: each.value for case, each in (found.classes or {}).items()},
         "gradients": [codec(SurfaceGradient).encode(each) for each in found.gradients],
         "merged": {
@@ -124,11 +139,6 @@ def round_details(found: Round) -> dict[str, Json]:
             for name, remarks in (found.merged or {}).items()
         },
     }
-
-
-def with_decision(attempt: Attempt, decision: Decision) -> Attempt:
-    """The attempt, decided on."""
-    return replace(attempt, decision=decision)
 
 
 def _merged(each: MergedGradient) -> Json:

@@ -1,54 +1,42 @@
 """The walk back: packets go from where a run ended to what caused it, a step at a time.
 
-Every run is walked by itself. A step is visited once, after all that followed it, with all their
-packets together. Many runs are walked side by side: each takes its next step, and the backwarder
-is asked about all of these at once.
+Every run is walked by itself, many of them side by side. A step is visited once, after all that
+followed it, with all their packets together.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from burnish.core.candidates import Candidate
-from burnish.core.content import Json, canonical
-from burnish.core.outcomes import Step, ToolCall, Trace
+from burnish.core.money import Spend, total
+from burnish.core.outcomes import Step, Trace
 from burnish.core.protocols import Role
 from burnish.core.structures import Structure
 from burnish.core.trials import Proposal
-from burnish.evaluation.matching.excerpts import without_middle
+from burnish.effects.executors import AsyncioExecutor
 from burnish.runs.asking import Asked
 from burnish.runs.run import Run
+from burnish.strategies.backprop.batches import ask_one
 from burnish.strategies.backprop.packets import CaseLoss, Lost, Packet, SurfaceGradient
-from burnish.strategies.backprop.values import shown_value
-from burnish.strategies.backprop.wording import (
-    BackwardAnswer,
-    BackwardRequest,
-    Remark,
-    ShownStep,
-    ShownSurface,
-    sanitised,
-)
-
-MOST_CHARS = 4000
-"""Of one text of a step."""
+from burnish.strategies.backprop.step_requests import StepRequests
+from burnish.strategies.backprop.wording import BackwardAnswer, BackwardRequest, sanitised
 
 
-@dataclass(frozen=True, kw_only=True)
-class Backward:
-    """What the walk brought."""
-
-    gradients: tuple[SurfaceGradient, ...]
-    lost: tuple[Lost, ...] = ()
-    proposals: tuple[Proposal, ...] = ()
-
-
-@dataclass
+@dataclass(kw_only=True)
 class Walk:
-    """One run on its way back."""
+    """One run on its way back, and what it said so far."""
 
     loss: CaseLoss
     trace: Trace
+    draw: int = 0
+    """The draw of its first step; each step has the next one."""
     inbox: dict[str, list[Packet]] = field(default_factory=dict[str, list[Packet]])
     left: list[Step] = field(default_factory=list[Step])
+    gradients: list[SurfaceGradient] = field(default_factory=list[SurfaceGradient])
+    lost: list[Lost] = field(default_factory=list[Lost])
+    proposals: list[Proposal] = field(default_factory=list[Proposal])
 
     def __post_init__(self) -> None:
         self.left = list(self.trace.steps)
@@ -60,7 +48,8 @@ class Walk:
         """The last step that was not visited and has packets; None when none is left."""
         while self.left:
             step = self.left.pop()
-            if packets := self.inbox.pop(step.id, []):
+            packets = [packet for packet in self.inbox.pop(step.id, []) if packet.text.strip()]
+            if packets:
                 return step, sorted(packets, key=lambda packet: packet.order)
         return None
 
@@ -72,12 +61,21 @@ class Walk:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Visit:
-    """A step about to be asked about."""
+class Backward:
+    """What the walks brought, run by run."""
 
-    walk: Walk
-    step: Step
-    request: BackwardRequest
+    gradients: tuple[SurfaceGradient, ...]
+    lost: tuple[Lost, ...] = ()
+    proposals: tuple[Proposal, ...] = ()
+
+    @classmethod
+    def of(cls, walks: Sequence[Walk]) -> "Backward":
+        """All of them together; the order is that of the runs, whoever was done first."""
+        return cls(
+            gradients=tuple(each for walk in walks for each in walk.gradients),
+            lost=tuple(each for walk in walks for each in walk.lost),
+            proposals=tuple(each for walk in walks for each in walk.proposals),
+        )
 
 
 class Backwards:
@@ -94,10 +92,20 @@ class Backwards:
     ) -> None:
         self._run = run
         self._role = role
-        self._targets = frozenset(targets)
-        self._structure = structure
-        self._kinds = {surface.id: surface.kind for surface in run.target.surfaces}
+        kinds = {surface.id: surface.kind for surface in run.target.surfaces}
+        self._requests = StepRequests(targets=frozenset(targets), kinds=kinds, structure=structure)
         self._parallel = parallel
+
+    def need(
+        self,
+        losses: Sequence[CaseLoss],
+        traces: Mapping[tuple[str, int], Trace],
+        candidate: Candidate,
+    ) -> Spend:
+        """What the walk costs at least: one question a run."""
+        walks = [Walk(loss=loss, trace=traces[loss.case, loss.draw]) for loss in losses]
+        visits = [self._visit(walk, candidate) for walk in walks]
+        return total(self._role.estimate(visit[1]) for visit in visits if visit is not None)
 
     async def walked(
         self,
@@ -108,133 +116,73 @@ class Backwards:
         draw: int,
     ) -> Backward:
         """Walk every run back to its beginning."""
-        walks = [Walk(loss=loss, trace=traces[loss.case, loss.draw]) for loss in losses]
-        gradients: list[SurfaceGradient] = []
-        lost: list[Lost] = []
-        proposals: list[Proposal] = []
-        pending = list(walks)
-        while pending:
-            batch, pending = pending[: self._parallel], pending[self._parallel :]
-            going = batch
-            while going:
-                visits = [visit for walk in going if (visit := self._visit(walk, candidate, lost))]
-                replies = await self._asked(visits, draw, lost)
-                proposals += [reply.proposal for _, reply in replies]
-                for visit, reply in replies:
-                    gradients += self._delivered(visit, reply, lost)
-                going = [walk for walk in going if walk.inbox and walk.left]
-        ordered = sorted(gradients, key=lambda each: (each.case, each.draw))
-        return Backward(gradients=tuple(ordered), lost=tuple(lost), proposals=tuple(proposals))
+        sizes = [len(traces[loss.case, loss.draw].steps) for loss in losses]
+        starts = accumulate(sizes, initial=draw)
+        walks = [
+            Walk(loss=loss, trace=traces[loss.case, loss.draw], draw=first)
+            for loss, first in zip(losses, starts, strict=False)
+        ]
 
-    def _visit(self, walk: Walk, candidate: Candidate, lost: list[Lost]) -> _Visit | None:
+        async def walk_back(walk: Walk) -> Walk:
+            while (visit := self._visit(walk, candidate)) is not None:
+                await self._step_back(walk, *visit)
+            return walk
+
+        async with aclosing(AsyncioExecutor(self._parallel).map(walks, walk_back)) as done:
+            return Backward.of([walk async for walk in done])
+
+    def _visit(self, walk: Walk, candidate: Candidate) -> tuple[Step, BackwardRequest] | None:
         """The next step worth asking about: one with something to blame, or steps before it."""
         while (found := walk.next()) is not None:
             step, packets = found
-            request = self._request(walk, step, packets, candidate)
-            if not request.surfaces and not request.predecessors:
-                continue
-            if (case := self._run.secrets.leaked(self._role.encode(request))) is not None:
-                # An agent may say on a train case what a held out case expects: not to be shown.
-                why = f"it would show text of case '{case}', which no proposer may see"
-                lost.append(Lost(role=self._role.name, where=_place(walk, step), why=why))
-                continue
-            return _Visit(walk=walk, step=step, request=request)
+            request = self._requests.of(step, packets, walk.earlier(step), candidate)
+            if request.surfaces or request.predecessors:
+                return step, request
         return None
 
-    def _request(
-        self, walk: Walk, step: Step, packets: Sequence[Packet], candidate: Candidate
-    ) -> BackwardRequest:
-        applied = [name for name in dict.fromkeys(step.surfaces) if name in candidate.values]
-        shown = [self._shown(name, candidate) for name in applied]
-        return BackwardRequest(
-            node=step.node,
-            input=_text(step.input),
-            output=_text(step.output),
-            error=_text(step.error),
-            tools="\n".join(_tool(call) for call in step.tools),
-            surfaces=tuple(each for each in shown if each.id in self._targets),
-            other_surfaces=tuple(each for each in shown if each.id not in self._targets),
-            predecessors=tuple(
-                ShownStep(
-                    id=each.id,
-                    node=each.node,
-                    output=_text(each.output),
-                    error=_text(each.error),
-                )
-                for each in walk.earlier(step)
-            ),
-            incoming=tuple(
-                Remark.model_validate({"severity": p.severity, "gradient": p.text})
-                for p in packets
-                if p.text.strip()
-            ),
-        )
-
-    def _shown(self, name: str, candidate: Candidate) -> ShownSurface:
-        return ShownSurface(
-            id=name,
-            type=surface_type(name, self._structure, self._kinds),
-            value=shown_value(candidate.values[name]),
-        )
-
-    async def _asked(
-        self, visits: Sequence[_Visit], draw: int, lost: list[Lost]
-    ) -> list[tuple[_Visit, Asked[BackwardAnswer]]]:
-        requests = [visit.request for visit in visits]
-        replies = await self._run.ask_together(self._role, requests, draw=draw)
-        pairs = list(zip(visits, replies, strict=True))
-        for visit, reply in pairs:
-            if reply.answer is None:
-                where = _place(visit.walk, visit.step)
-                lost.append(Lost(role=self._role.name, where=where, why=reply.proposal.error))
-        return pairs
+    async def _step_back(self, walk: Walk, step: Step, request: BackwardRequest) -> None:
+        reply = await ask_one(self._run, self._role, request, draw=walk.draw + len(walk.left))
+        walk.proposals.append(reply.proposal)
+        why = self._delivered(walk, step, request, reply)
+        if why:
+            self._lose(walk, step, why)
 
     def _delivered(
-        self, visit: _Visit, reply: Asked[BackwardAnswer], lost: list[Lost]
-    ) -> list[SurfaceGradient]:
-        """Pass on what is meant for earlier steps; what is said of surfaces here."""
+        self, walk: Walk, step: Step, request: BackwardRequest, reply: Asked[BackwardAnswer]
+    ) -> str:
+        """Keep what is said of surfaces, pass on the rest; why nothing came of it, if so."""
         if reply.answer is None:
-            return []
-        answer, walk, step = sanitised(reply.answer, visit.request), visit.walk, visit.step
+            return reply.proposal.error
+        answer = sanitised(reply.answer, request)
         if not answer.gradients and not answer.upstream:
-            why = "the answer names nothing that was shown"
-            lost.append(Lost(role=self._role.name, where=_place(walk, step), why=why))
+            return "the answer names nothing that was shown"
         for sent in answer.upstream:
-            packets = [
-                Packet(source=step.id, severity=said.severity.value, text=said.gradient.strip())
-                for said in sent.gradients
-            ]
-            walk.inbox.setdefault(sent.predecessor, []).extend(packets)
-        return [
-            SurfaceGradient(
-                case=walk.loss.case,
-                draw=walk.loss.draw,
-                step=step.id,
-                node=step.node,
-                surface=said.surface,
-                severity=said.severity.value,
-                text=said.gradient.strip(),
-            )
-            for said in answer.gradients
-        ]
+            for said in sent.gradients:
+                text = self._fit_to_pass(said.gradient, walk, step)
+                packet = Packet(source=step.id, severity=said.severity.value, text=text)
+                walk.inbox.setdefault(sent.predecessor, []).append(packet)
+        for said in answer.gradients:
+            if text := self._fit_to_pass(said.gradient, walk, step):
+                walk.gradients.append(
+                    SurfaceGradient(
+                        case=walk.loss.case,
+                        draw=walk.loss.draw,
+                        step=step.id,
+                        node=step.node,
+                        surface=said.surface,
+                        severity=said.severity.value,
+                        text=text,
+                    )
+                )
+        return ""
 
+    def _fit_to_pass(self, text: str, walk: Walk, step: Step) -> str:
+        """The text; nothing where it holds what the next role may not see."""
+        if (case := self._run.secrets.leaked(text)) is None:
+            return text.strip()
+        self._lose(walk, step, f"a remark holds text of case '{case}', which nobody may be shown")
+        return ""
 
-def surface_type(name: str, structure: Structure | None, kinds: Mapping[str, str]) -> str:
-    """What a surface is to its node, where the structure says; else its kind."""
-    position = structure.of_surface(name) if structure else None
-    return position.type.value if position else kinds.get(name, "text")
-
-
-def _place(walk: Walk, step: Step) -> str:
-    return f"{walk.loss.case}, {step.id}"
-
-
-def _text(value: Json) -> str:
-    text = value if isinstance(value, str) else canonical(value).decode()
-    return "" if value is None else without_middle(text, MOST_CHARS)
-
-
-def _tool(call: ToolCall) -> str:
-    asked = canonical(dict(call.arguments)).decode()
-    back = f"failed: {call.error}" if call.error else _text(call.result)
-    return without_middle(f"{call.name}({asked}) → {back}", MOST_CHARS)
+    def _lose(self, walk: Walk, step: Step, why: str) -> None:
+        where = f"{walk.loss.case}, {step.id}"
+        walk.lost.append(Lost(role=self._role.name, where=where, why=why))

@@ -5,15 +5,21 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
+from burnish.core.content import Json
 from burnish.core.surfaces import Surface
 from burnish.models.calling import ModelClient
 from burnish.models.prompts import RolePrompt
 from burnish.models.roles import ModelRole
 from burnish.strategies.backprop.packets import Severity
-from burnish.strategies.backprop.schemas import backward_schema, patch_schema
-from burnish.strategies.backprop.values import BadValue, value_from
+from burnish.strategies.backprop.schemas import only_these, with_value
+from burnish.strategies.backprop.values import BadValue, shown_value, value_from
 
 BACKWARDER, AGGREGATOR, PATCHER = "backwarder", "aggregator", "patcher"
+
+
+def _spelled(severity: Any) -> Any:
+    """`p1` is P1: a packet should not be lost to a letter."""
+    return severity.strip().upper() if isinstance(severity, str) else severity
 
 
 class Words(BaseModel):
@@ -42,7 +48,7 @@ class ShownStep(Words):
 class Remark(Words):
     """Something that should be better, and how bad it is."""
 
-    severity: Severity = Severity.P2
+    severity: Annotated[Severity, BeforeValidator(_spelled)] = Severity.P2
     gradient: str
 
 
@@ -221,4 +227,20 @@ def unfit(request: PatchRequest, answer: PatchAnswer) -> str:
         value = value_from(answer.value, request.limits)
     except BadValue as error:
         return str(error)
+    if shown_value(value) == request.surface.value:
+        return "the value is what it was: nothing is changed"
     return "; ".join(map(str, request.limits.problems(value)))
+
+
+def backward_schema(request: BackwardRequest) -> dict[str, Json]:
+    """The schema of an answer to this request: only names that were shown."""
+    return only_these(
+        BackwardAnswer,
+        surfaces=[surface.id for surface in request.surfaces],
+        steps=[step.id for step in request.predecessors],
+    )
+
+
+def patch_schema(request: PatchRequest) -> dict[str, Json]:
+    """The schema of a new value for this surface."""
+    return with_value(PatchAnswer, request.limits)

@@ -2,69 +2,121 @@
 
 import json
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from burnish.core.content import Json
+from burnish.core.errors import FileTrouble
 from burnish.strategies.refine.run_files import mapping, number, read_json
+from burnish.strategies.refine.run_losses import RunSignals
+from burnish.strategies.refine.sessions import Session
 from burnish.system import write_atomic
-from burnish.system.workspaces import remove_tree
+from burnish.system.file_trouble import file_trouble
+from burnish.system.workspaces import copy_workspace, remove_tree
 
 BEST = "BEST"
 MANIFEST = "manifest.json"
 ASIDE = "manifest.burnish.json"
 """The manifest's name where the deliverable has a manifest.json of its own."""
 _NEW, _OLD = ".BEST.new", ".BEST.old"
+_SLACK = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class BestManifest:
-    """Which run is the best, and what it beat."""
+class Best:
+    """What is ahead."""
 
-    best_run_id: str
-    best_loss: float
-    seed_loss: float
-    session_id: str
-    winning_run_dir: str
-    """From the folder that BEST lies in, where it is inside; so the folder may be moved."""
+    run: Path
+    run_id: str
+    signals: RunSignals
+    deliverable: Path
+    iteration: int = 0
+    """0 is the seed."""
 
-    def to_json(self) -> dict[str, Json]:
-        """As the file keeps it."""
-        return dict(vars(self))
+    @property
+    def loss(self) -> float:
+        """What the next must be below."""
+        return self.signals.loss.total
+
+
+class BestPlace(Protocol):
+    """Where the best is put."""
+
+    def promote(self, best: Best, session: Session) -> str:
+        """Make it BEST; why not, where it is not."""
+        ...
+
+
+@dataclass(frozen=True)
+class SeedBest:
+    """BEST beside the seed: only a strictly lower loss takes it."""
+
+    home: Path
+
+    def promote(self, best: Best, session: Session) -> str:
+        """Exchange BEST where this is better; a session that goes on finds its own there."""
+        there = best_so_far(self.home)
+        if there is not None:
+            loss = loss_of(there)
+            if there.get("best_run_id") == best.run_id:
+                return ""
+            if loss is not None and not is_lower(best.loss, loss):
+                own = there.get("session_id") == session.session_id
+                return "" if own else f"BEST has a loss of {loss:.4f} already"
+        put_best(self.home, best.deliverable, self._manifest(best, session))
+        return ""
+
+    def _manifest(self, best: Best, session: Session) -> Mapping[str, Json]:
+        return {
+            "best_run_id": best.run_id,
+            "best_loss": best.loss,
+            "seed_loss": session.seed_loss,
+            "session_id": session.session_id,
+            "winning_run_dir": told_from(best.run, self.home),
+        }
+
+
+def is_lower(loss: float, than: float) -> bool:
+    """Strictly, and by more than floating point could add."""
+    return loss < than - _SLACK
+
+
+def told_from(run: Path, home: Path) -> str:
+    """A path from a folder where it lies in it, so that the folder may be moved."""
+    return str(run.relative_to(home) if run.is_relative_to(home) else run)
 
 
 def best_so_far(home: Path) -> Mapping[str, Json] | None:
     """The manifest of BEST in a folder, or None where there is none."""
-    recover(home)
-    for name in (ASIDE, MANIFEST):
-        found = mapping(read_json(home / BEST / name))
-        if "best_loss" in found or "loss" in found:
-            return found
+    for folder in (BEST, _OLD):
+        for name in (ASIDE, MANIFEST):
+            found = mapping(read_json(home / folder / name))
+            if "best_loss" in found or "loss" in found:
+                return found
     return None
 
 
-def loss_of(manifest: Mapping[str, Json] | None) -> float | None:
+def loss_of(manifest: Mapping[str, Json]) -> float | None:
     """The loss that a manifest speaks of."""
-    if manifest is None:
-        return None
-    told = manifest.get("best_loss", manifest.get("loss"))
-    return number(told)
+    return number(manifest.get("best_loss", manifest.get("loss")))
 
 
 def put_best(home: Path, deliverable: Path, manifest: Mapping[str, Json]) -> Path:
     """Exchange BEST for copies of these files; a kill leaves the old one or the new one."""
     recover(home)
     new, best = home / _NEW, home / BEST
-    remove_tree(new)
-    copy_files(deliverable, new)
-    name = ASIDE if (new / MANIFEST).exists() else MANIFEST
-    text = json.dumps(dict(manifest), indent=2, ensure_ascii=False)
+    _copy(deliverable, new)
+    name = ASIDE if os.path.lexists(new / MANIFEST) else MANIFEST
+    text = json.dumps(dict(manifest), indent=2, ensure_ascii=False, allow_nan=False)
     write_atomic(new / name, text + "\n")
-    if best.exists():
-        best.rename(home / _OLD)
-    new.rename(best)
+    try:
+        if best.exists():
+            best.rename(home / _OLD)
+        new.rename(best)
+    except OSError as error:
+        raise file_trouble("put in place", best, error) from error
     remove_tree(home / _OLD)
     return best
 
@@ -79,15 +131,20 @@ def recover(home: Path) -> None:
             remove_tree(left)
 
 
-def copy_files(source: Path, to: Path) -> None:
+def _copy(deliverable: Path, new: Path) -> None:
     """Copies, never links: what is written to one may not change the other."""
-    shutil.copytree(source, to, symlinks=True)
-    for path in to.rglob("*"):
-        if path.is_symlink() and _leads_out(path, to):
-            path.unlink()
-        elif path.is_dir() and not path.is_symlink():
-            path.chmod(0o755)
+    copy_workspace(deliverable, new, exclude=())
+    lost = sorted(_files(deliverable) - _files(new))
+    clash = [ASIDE] if os.path.lexists(new / ASIDE) else []
+    if lost or clash:
+        remove_tree(new)
+        told = f"cannot be read: {', '.join(lost)}" if lost else f"burnish needs the name {ASIDE}"
+        raise FileTrouble(f"{deliverable} cannot be copied to {BEST}: {told}")
+    # What may not be written is copied with its rights; BEST must be replaceable.
+    for path in (new, *new.rglob("*")):
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(path.stat().st_mode | 0o700)
 
 
-def _leads_out(link: Path, home: Path) -> bool:
-    return not Path(os.path.realpath(link)).is_relative_to(home.resolve())
+def _files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}

@@ -1,14 +1,19 @@
 """The gradient of a run: what it got wrong, read from its files, without asking anybody."""
 
-import json
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
 from burnish.core.content import Json
-from burnish.strategies.refine.run_files import mapping, number, read_json, text
+from burnish.strategies.refine.run_files import (
+    COMPLETION,
+    json_rows,
+    mapping,
+    number,
+    read_json,
+    rows,
+    text,
+)
 
 LAST_REJECTIONS = 3
 _KEY_CHARS = 120
@@ -67,19 +72,20 @@ class Gradient:
 
 def gradient_of(run: Path, *, loss: float | None = None) -> Gradient:
     """What the run in this folder got wrong."""
-    completion = mapping(read_json(run / "run_completion.json"))
+    completion = mapping(read_json(run / COMPLETION))
     defects = _defects(run) or _told_defects(completion)
     signals: dict[str, Json] = {"critique_defect_count": len(defects)}
     score = number(mapping(completion.get("evaluation")).get("total_score"))
     confidence = number(completion.get("confidence"))
     signals |= {} if score is None else {"eval_score": score}
     signals |= {} if confidence is None else {"confidence": confidence}
+    run_id = text(completion.get("run_id")) or run.name
     return Gradient(
-        prior_run_id=text(completion.get("run_id")) or run.name,
+        prior_run_id=run_id,
         prior_loss_total=loss,
         prior_raw_signals=signals,
         defects=tuple(defects),
-        rejected_gates=tuple(_rejections(run))[-LAST_REJECTIONS:],
+        rejected_gates=tuple(_rejections(run, run_id))[-LAST_REJECTIONS:],
         eval_deltas=_deltas(mapping(completion.get("evaluation"))),
     )
 
@@ -88,8 +94,8 @@ def _defects(run: Path) -> list[GradientDefect]:
     """The defects of all iterations, each once, the earliest first."""
     found: dict[tuple[str, str], GradientDefect] = {}
     for path in sorted(run.glob("iterations/*/critique.json"), key=_number_of):
-        for critique in _rows(mapping(read_json(path)).get("critiques")):
-            for row in _rows(critique.get("defects")):
+        for critique in rows(mapping(read_json(path)).get("critiques")):
+            for row in rows(critique.get("defects")):
                 if summary := text(row.get("description")).strip():
                     severity = text(row.get("severity")) or "medium"
                     key = (summary[:_KEY_CHARS], severity)
@@ -109,29 +115,21 @@ def _number_of(path: Path) -> tuple[int, str]:
 
 
 def _told_defects(completion: Mapping[str, Json]) -> list[GradientDefect]:
-    rows = _rows(mapping(completion.get("critique")).get("defects"))
     return [
         GradientDefect(
             summary=summary,
             severity=text(row.get("severity")) or "medium",
             evidence=text(row.get("evidence")) or text(row.get("location")),
         )
-        for row in rows
+        for row in rows(mapping(completion.get("critique")).get("defects"))
         if (summary := text(row.get("summary")) or text(row.get("description")))
     ]
 
 
-def _rejections(run: Path) -> Iterator[Rejection]:
-    path = events_path(run)
-    if path is None:
-        return
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            row = mapping(cast("Json", json.loads(line)))
-        except ValueError:
-            continue
-        if (rejection := _rejection(row)) is not None:
-            yield rejection
+def _rejections(run: Path, run_id: str) -> Iterator[Rejection]:
+    path = events_path(run, run_id)
+    found = () if path is None else map(_rejection, json_rows(path))
+    yield from (each for each in found if each is not None)
 
 
 def _rejection(row: Mapping[str, Json]) -> Rejection | None:
@@ -148,12 +146,15 @@ def _rejection(row: Mapping[str, Json]) -> Rejection | None:
     return Rejection(gate=gate, reason=text(fields.get("reason")), ts=text(row.get("ts")))
 
 
-def events_path(run: Path) -> Path | None:
+def events_path(run: Path, run_id: str = "") -> Path | None:
     """`logs/<run id>/events.jsonl` beside any folder on the way up, else one in the run itself."""
-    for folder in (run, *run.parents):
-        path = folder / "logs" / run.name / "events.jsonl"
-        if path.is_file():
-            return path
+    home = run.resolve()
+    names = [name for name in dict.fromkeys((run_id, home.name)) if name and "/" not in name]
+    for folder in (home, *home.parents):
+        for name in names:
+            path = folder / "logs" / name / "events.jsonl"
+            if path.is_file():
+                return path
     colocated = run / "events.jsonl"
     return colocated if colocated.is_file() else None
 
@@ -163,13 +164,6 @@ def _deltas(evaluation: Mapping[str, Json]) -> dict[str, float]:
     gaps: dict[str, float] = {}
     for metric, told in scores.items():
         observed, threshold = number(told), number(wanted.get(metric))
-        if observed is None or threshold is None or not math.isfinite(observed):
-            continue
-        if observed < threshold:
+        if observed is not None and threshold is not None and observed < threshold:
             gaps[metric] = round(threshold - observed, 4)
     return gaps
-
-
-def _rows(value: Json) -> list[Mapping[str, Json]]:
-    items = value if isinstance(value, list) else []
-    return [item for item in items if isinstance(item, dict)]

@@ -5,13 +5,22 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from burnish.core.content import Json
-from burnish.core.errors import SeedRefused
+from burnish.core.errors import FileTrouble, SeedRefused
 from burnish.strategies.refine.budgets import SeedBudget
-from burnish.strategies.refine.run_files import mapping, number, read_json, text
+from burnish.strategies.refine.file_digests import digests
+from burnish.strategies.refine.gradients import Gradient, gradient_of
+from burnish.strategies.refine.run_files import (
+    COMPLETION,
+    MANIFEST,
+    mapping,
+    number,
+    read_json,
+    text,
+)
+from burnish.strategies.refine.run_losses import RunSignals, run_signals
 from burnish.strategies.refine.tiers import ModelPair
 from burnish.targets.delegation.envelope import Envelope
 
-COMPLETION = "run_completion.json"
 _CAPS = {
     "max_loops": ("loops", "max"),
     "max_total_workers": ("workers", "max"),
@@ -29,6 +38,8 @@ _USUAL = Envelope(
     max_tool_calls=600,
 )
 """What is taken where a run does not say."""
+_AWP_RUNS = ("workspace", "runs")
+"""The folders in the workspace of awp-agents that its runs lie in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +49,20 @@ class Seed:
     folder: Path
     run_id: str
     task: str
-    status: str
     budget: SeedBudget
     models: ModelPair
     deliverable: Path
     """The folder with its files."""
+    signals: RunSignals
+    gradient: Gradient
     tags: tuple[str, ...] = ()
+    manifest: Mapping[str, Json]
+    """What the run was started with, as far as it says."""
+
+    @property
+    def loss(self) -> float:
+        """What is to be beaten."""
+        return self.signals.loss.total
 
 
 def read_seed(folder: Path) -> Seed:
@@ -52,34 +71,55 @@ def read_seed(folder: Path) -> Seed:
         raise SeedRefused(
             f"there is no run in {folder}", remedy="name the folder of a finished run"
         )
+    try:
+        return _read(folder.resolve())
+    except FileTrouble as error:
+        raise SeedRefused(error.message, remedy=error.remedy) from error
+
+
+def _read(folder: Path) -> Seed:
+    completion, manifest = _completion(folder), mapping(read_json(folder / MANIFEST))
+    task = text(completion.get("task")) or text(manifest.get("task"))
+    if not task.strip():
+        raise SeedRefused(
+            f"{folder / COMPLETION} does not say what the task was",
+            remedy='add "task" to it: the text that the run was started with',
+        )
+    run_id = text(completion.get("run_id")) or folder.name
+    signals = run_signals(folder)
+    tags = completion.get("tags")
+    return Seed(
+        folder=folder,
+        run_id=run_id,
+        task=task,
+        budget=_budget(completion, manifest),
+        models=_models(completion, manifest),
+        deliverable=_deliverable(folder, run_id),
+        signals=signals,
+        gradient=gradient_of(folder, loss=signals.loss.total),
+        tags=tuple(map(str, tags)) if isinstance(tags, list) else (),
+        manifest=manifest,
+    )
+
+
+def _completion(folder: Path) -> Mapping[str, Json]:
     completion = read_json(folder / COMPLETION)
     if not isinstance(completion, dict):
         raise SeedRefused(
             f"{folder} has no {COMPLETION}",
             remedy="only a run that has ended can be refined; resume it first if it was killed",
         )
-    manifest = mapping(read_json(folder / "run_manifest.json"))
-    task = text(completion.get("task")) or text(manifest.get("task"))
-    if not task.strip():
-        raise SeedRefused(f"{folder / COMPLETION} does not say what the task was")
-    run_id = text(completion.get("run_id")) or folder.name
-    deliverable = deliverable_of(folder, run_id)
-    if deliverable is None:
+    return completion
+
+
+def _deliverable(folder: Path, run_id: str) -> Path:
+    found = deliverable_of(folder, run_id)
+    if found is None:
+        places = ", ".join(map(str, dict.fromkeys(_places(folder, run_id))))
         raise SeedRefused(
-            f"run {run_id} has no deliverable",
-            remedy=f"its files are looked for in {', '.join(map(str, _places(folder, run_id)))}",
+            f"run {run_id} has no deliverable", remedy=f"its files were looked for in {places}"
         )
-    tags = completion.get("tags")
-    return Seed(
-        folder=folder,
-        run_id=run_id,
-        task=task,
-        status=text(completion.get("status")),
-        budget=_budget(completion, manifest),
-        models=_models(completion, manifest),
-        deliverable=deliverable,
-        tags=tuple(map(str, tags)) if isinstance(tags, list) else (),
-    )
+    return found
 
 
 def deliverable_of(folder: Path, run_id: str) -> Path | None:
@@ -91,12 +131,24 @@ def deliverable_of(folder: Path, run_id: str) -> Path | None:
 
 
 def _places(folder: Path, run_id: str) -> Iterator[Path]:
-    """FINAL in the run, else the output folders of the workspace that the run lies in."""
+    """FINAL in the run, else the output folders of the run or of the workspace that it lies in."""
     yield folder / "FINAL"
     yield folder / "output" / "FINAL"
+    yield folder / "output" / run_id
+    if folder.parts[-3:-1] == _AWP_RUNS:
+        output = folder.parents[2] / "output"
+        if _is_of_run(output / "FINAL", output / run_id):
+            yield output / "FINAL"
     for home in folder.parents[:3]:
         yield home / "output" / run_id
-        yield home / "output" / "FINAL"
+
+
+def _is_of_run(final: Path, made: Path) -> bool:
+    """A workspace has one FINAL for all its runs: it is this run's if the run made its files."""
+    if not final.is_dir() or not made.is_dir():
+        return final.is_dir()
+    own = {(Path(path).name, digest) for path, digest in digests(made).items()}
+    return all((Path(path).name, digest) in own for path, digest in digests(final).items())
 
 
 def _budget(completion: Mapping[str, Json], manifest: Mapping[str, Json]) -> SeedBudget:
@@ -107,20 +159,30 @@ def _budget(completion: Mapping[str, Json], manifest: Mapping[str, Json]) -> See
     for limit in fields(Envelope):
         name = limit.name
         outer, inner = _CAPS.get(name, ("", ""))
-        told = [started.get(name), mapping(final.get(outer)).get(inner), final.get(name)]
-        known = [value for each in (*told, flat.get(name)) if (value := number(each)) and value > 0]
+        nested = mapping(final.get(outer)).get(inner)
+        told = (started.get(name), nested, final.get(name), flat.get(name), completion.get(name))
+        known = [value for each in told if (value := number(each)) and value > 0]
         if known:
             found[name] = known[0]
-    seconds = number(mapping(final.get("wall_time")).get("elapsed_s"))
-    if seconds is None:
-        seconds = number(flat.get("observed_wall_time")) or number(completion.get("wall_time"))
-    return SeedBudget(envelope=_envelope(found), seconds=seconds or 0.0)
+    return SeedBudget(envelope=_envelope(found), seconds=_seconds(completion, final, flat))
+
+
+def _seconds(
+    completion: Mapping[str, Json], final: Mapping[str, Json], flat: Mapping[str, Json]
+) -> float:
+    told = (
+        mapping(final.get("wall_time")).get("elapsed_s"),
+        final.get("observed_wall_time"),
+        flat.get("observed_wall_time"),
+        completion.get("wall_time"),
+    )
+    return next((found for each in told if (found := number(each))), 0.0)
 
 
 def _envelope(found: Mapping[str, float]) -> Envelope:
     values = {limit.name: getattr(_USUAL, limit.name) for limit in fields(Envelope)}
     for name, value in found.items():
-        values[name] = float(value) if name == "max_wall_time" else int(value)
+        values[name] = float(value) if name == "max_wall_time" else max(1, int(value))
     return Envelope(**values)
 
 

@@ -4,16 +4,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import cast
 
 from burnish.core.codec import codec
 from burnish.core.content import Json
-from burnish.system import write_atomic
 
-SESSIONS = "refinement_sessions"
-RUNNING = "running"
-"""The stop reason of a session that is under way, or was killed."""
+RUNNING, INTERRUPTED = "running", "interrupted"
+"""The stop reasons of a session that is under way or was killed, and of one that was stopped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,14 +20,14 @@ class Iteration:
     k: int
     run_id: str = ""
     loss: float | None = None
-    """None where it produced nothing that could win."""
     status: str = ""
     tier: str | None = None
     model_manager: str | None = None
     model_worker: str | None = None
     run_dir: str = ""
+    """From the folder of the sessions."""
     note: str = ""
-    """Why it cannot win, where it cannot."""
+    """Why it is not the best, where its loss does not say it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,14 +45,30 @@ class Session:
     tier_plan_used: bool | None = None
     seed_loss: float | None = None
     best_loss: float | None = None
+    best_written: bool = False
+    """Whether BEST holds what this session found."""
+    error: str = ""
+    """What went wrong, where it ended by that."""
+    notes: tuple[str, ...] = ()
+    """What a reader of the losses should know."""
     settings: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """What it was started with, so that it can go on."""
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it can go on."""
+        return self.stop_reason in (RUNNING, INTERRUPTED)
 
     def to_json(self) -> dict[str, Json]:
         """As its file keeps it."""
         data = codec(Session).encode(self)
         assert isinstance(data, dict)
         return data
+
+    @property
+    def text(self) -> str:
+        """The file."""
+        return json.dumps(self.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> "Session":
@@ -64,25 +77,6 @@ class Session:
         steps = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
         known = {**_known(cls, data), "iterations": [_known(Iteration, row) for row in steps]}
         return codec(cls).decode(cast("Json", known))
-
-    def write(self, folder: Path) -> None:
-        """Write it, whole or not at all."""
-        text = json.dumps(self.to_json(), indent=2, ensure_ascii=False)
-        write_atomic(folder / f"{self.session_id}.json", text + "\n")
-
-
-def new_session_id(folder: Path) -> str:
-    """An id by the clock that no other session in this folder has."""
-    folder.mkdir(parents=True, exist_ok=True)
-    base = f"refine_{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    for number in range(1, 1000):
-        name = base if number == 1 else f"{base}_{number}"
-        try:
-            (folder / name).mkdir()
-        except FileExistsError:
-            continue
-        return name
-    raise AssertionError("a thousand sessions in one second")
 
 
 def now() -> str:

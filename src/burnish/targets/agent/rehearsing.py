@@ -30,7 +30,7 @@ async def rehearse_case(
     for turn in case.turns:
         for attachment in turn.attachments:
             if attachment.url:
-                await _beyond(effects, "download", attachment.url)
+                await beyond(effects, "download", attachment.url)
     own = frozenset(tool.name for tool in tools if isinstance(tool, FunctionTool))
     calls = tuple(call for step in past.trace.steps for call in step.tools)
     toolsets = tuple(_rehearsed(toolset, own, calls) for toolset in parts.toolsets)
@@ -60,7 +60,7 @@ class RememberedToolset(WrapperToolset[RunLog]):
             if same and not call.error:
                 ctx.deps.calls.append(call)
                 return call.result
-        return await _beyond(ctx.deps.effects, "tool", name)
+        return await beyond(ctx.deps.effects, "tool", name)
 
 
 def _rehearsed(
@@ -72,7 +72,7 @@ def _rehearsed(
     return RememberedToolset(toolset, calls=calls, acting=acting)
 
 
-async def _beyond(effects: Effects, kind: str, what: str) -> bool:
+async def beyond(effects: Effects, kind: str, what: str) -> bool:
     """Ask for what no journal holds: a rehearsal ends here."""
 
     async def perform(nested: Effects) -> Receipt[bool]:

@@ -17,6 +17,7 @@ from burnish.core.money import Spend, to_nano
 from burnish.system.workspaces import read_contents, shown
 from burnish.targets.artifacts.workspace import own_place
 from burnish.targets.delegation.desk import Desk, Job, Worked
+from burnish.targets.delegation.showing import bullets, defect_lines
 from burnish.targets.delegation.words import WorkerResult
 
 _TASK, _USAGE = "TASK.md", "usage.json"
@@ -61,7 +62,7 @@ class CommandWorker:
             return Worked(result=told, before=before, after=before)
         request: dict[str, Json] = {
             "command": self.fingerprint,
-            "instructions": job.instructions,
+            "instructions": _brief(job),
             "by": [job.worker_id, job.iteration, job.attempt],
         }
         said = await desk.workspace.step(
@@ -84,7 +85,7 @@ class CommandWorker:
         allow = (*commands.sandbox.allow, *self.env)
         sandbox = replace(commands.sandbox, allow=allow, network=self.network)
         async with own_place() as place:
-            (place / _TASK).write_text(job.instructions, encoding="utf-8")
+            (place / _TASK).write_text(_brief(job), encoding="utf-8")
             env = {
                 "BURNISH_TASK_FILE": str(place / _TASK),
                 "BURNISH_USAGE_FILE": str(place / _USAGE),
@@ -99,6 +100,14 @@ class CommandWorker:
             return _ended(f"the program failed: {own.why(ran)}", used, failed=True)
         said = own.plain(ran.stdout.strip(), _MOST_SAID)
         return _ended(said or "(the program said nothing)", used, failed=False)
+
+
+def _brief(job: Job) -> str:
+    """What the program reads."""
+    if not job.defects:
+        return job.instructions
+    defects = bullets(defect_lines(job.defects))
+    return f"{job.instructions}\n\n## Defects of the last attempt, to be mended now\n\n{defects}\n"
 
 
 def _ended(summary: str, used: Mapping[str, int] | None = None, *, failed: bool) -> Json:

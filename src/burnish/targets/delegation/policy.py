@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Self, cast
 
@@ -47,7 +47,7 @@ class PolicyTexts:
     @classmethod
     def shipped(cls) -> Self:
         """Version 0 of all six."""
-        return cls(texts=cast("dict[str, str]", read_tree(_SHIPPED).data))
+        return cls(texts=_shipped())
 
     def replaced(self, texts: Mapping[str, str], versions: Mapping[str, int] | None = None) -> Self:
         """The same with some of the texts exchanged."""
@@ -63,3 +63,8 @@ class PolicyTexts:
         """As a run keeps them."""
         versions: dict[str, Json] = {name: self.versions.get(name, 0) for name in NAMES}
         return {"texts": dict[str, Json](self.texts), "versions": versions}
+
+
+@cache
+def _shipped() -> dict[str, str]:
+    return cast("dict[str, str]", read_tree(_SHIPPED).data)

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from burnish.core.content import Json
 from burnish.system.importing import UserFunction, file_fingerprint
@@ -22,10 +22,12 @@ class GivenFunction:
     @classmethod
     def of(cls, function: Callable[..., Any]) -> "GivenFunction":
         """A function that was given as it is."""
-        inner = function.func if isinstance(function, partial) else function
-        named = inner if hasattr(inner, "__qualname__") else type(inner)
+        inner: Any = function.func if isinstance(function, partial) else function
+        named: Any = inner if hasattr(inner, "__qualname__") else cast("Any", type(inner))
         name = f"{getattr(named, '__module__', 'builtins')}:{named.__qualname__}"
-        return cls(function=function, name=name, fingerprint=_source(named))
+        return cls(
+            function=cast("Callable[..., Any]", function), name=name, fingerprint=_source(named)
+        )
 
     @classmethod
     def loaded(cls, found: UserFunction) -> "GivenFunction":

@@ -29,7 +29,7 @@ class Condition:
                 raise ConfigError([Problem(where="when.matches", message=message)]) from error
 
     @classmethod
-    def of(cls, given: "Condition | Callable[..., Any] | str") -> "Condition":
+    def of(cls, given: "Condition | Callable[[Any], Any] | str") -> "Condition":
         """A text means that the output contains it; a function takes the output."""
         if isinstance(given, Condition):
             return given

@@ -34,7 +34,8 @@ _NAME = re.compile(r"[A-Za-z_][\w-]*")
 class Graph:
     """A graph as it is told, node by node and edge by edge; each call gives the graph back.
 
-    Paths are found from `folder`. A graph that is told in a file keeps the file's tree, so that
+    Paths are found from `folder`: where the program stands, or `Path(__file__).parent` for a graph
+    whose files lie beside its module. A graph that is told in a file keeps the file's tree, so that
     it can be written again.
     """
 
@@ -91,15 +92,14 @@ class Graph:
         Instructions are a text, or the path of a file; tools are functions, or blocks as agent
         files have them.
         """
-        if (file is None) == (model is None):
-            raise _wrong(name, "give `file`, or `model` with `instructions`")
+        keys: dict[str, Json] = {"response_format": dict(response_format or {})}
+        keys["demonstrations"] = [codec(Demonstration).encode(each) for each in demonstrations]
+        keys["tools"], functions = tool_blocks(tools)
+        keys = {key: value for key, value in keys.items() if value}
+        if (file is None) == (model is None) or (file is not None and (keys or instructions)):
+            raise _wrong(name, "give `file`, or `model` with `instructions` and the rest")
         if file is None:
-            blocks, functions = tool_blocks(tools)
-            keys: dict[str, Json] = {"model": _model(model), "instructions": _told(instructions)}
-            keys |= {"tools": blocks} if blocks else {}
-            shown: list[Json] = [codec(Demonstration).encode(each) for each in demonstrations]
-            keys |= {"demonstrations": shown} if shown else {}
-            keys |= {"response_format": dict(response_format)} if response_format else {}
+            keys |= {"model": _model(model), "instructions": _told(instructions)}
             agent = told_agent(name, keys, self.folder / self.name, functions)
         else:
             agent = load_agent(self.folder / file)
@@ -118,7 +118,7 @@ class Graph:
     def node(
         self,
         name: str,
-        function: Callable[..., Any],
+        function: Callable[[Any], Any],
         *,
         input: str = "",  # noqa: A002 - the word that graph files have
         max_visits: int | None = None,
@@ -132,7 +132,7 @@ class Graph:
         source: str,
         to: str | Sequence[str],
         *,
-        when: Condition | Callable[..., Any] | str | None = None,
+        when: Condition | Callable[[Any], Any] | str | None = None,
     ) -> "Graph":
         """Add a way from one node to another, or to several.
 

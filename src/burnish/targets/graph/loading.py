@@ -1,8 +1,9 @@
 """Reading a graph file: its nodes, their files and functions, with all that is wrong at once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -59,11 +60,20 @@ class _Reader:
     def python_graph(self) -> Graph:
         """The graph that a module holds, or that its function makes."""
         assert self.block.graph is not None
-        made: object = self._function(self.block.graph.python, "graph").function()
+        name = self.block.graph.python
+        found = self._function(name, "graph")
+        try:
+            made: object = found.function()
+        except BurnishError:
+            raise
+        except Exception as error:
+            raise self._wrong_graph(f"{name} raised {type(error).__name__}: {error}") from error
         if isinstance(made, Graph):
             return made
-        message = f"{self.block.graph.python} gave {type(made).__name__}, not a burnish.Graph"
-        raise ConfigError([Problem(where=f"{self.path.name} graph.python", message=message)])
+        raise self._wrong_graph(f"{name} gave {type(made).__name__}, not a burnish.Graph")
+
+    def _wrong_graph(self, message: str) -> ConfigError:
+        return ConfigError([Problem(where=f"{self.path.name} graph.python", message=message)])
 
     def told_graph(self) -> Graph:
         """The graph of nodes and edges."""
@@ -107,9 +117,9 @@ class _Reader:
             graph.edge(edge.source, edge.to, when=self._condition(edge.when))
             return
         names = [name.strip() for name in edge.split(_ARROW)]
-        if len(names) < 2 or not all(names):  # noqa: PLR2004 - a way has two ends
+        if len(names) < 2 or not all(names):
             raise ConfigError([Problem(message=f"'{edge}' is no edge", remedy="write `a -> b`")])
-        for source, to in zip(names, names[1:], strict=False):
+        for source, to in pairwise(names):
             graph.edge(source, to)
 
     def _condition(self, when: ConditionBlock | str | None) -> Condition | None:
@@ -138,7 +148,7 @@ class _Reader:
         return GivenFunction.loaded(load_function(reference, folder, what=what, remedy=_REMEDY))
 
     @contextmanager
-    def _collecting(self, where: str) -> Iterator[None]:
+    def _collecting(self, where: str) -> Generator[None, None, None]:
         """Go on after what is wrong here, so that the rest is said too."""
         try:
             yield
@@ -151,7 +161,7 @@ class _Reader:
 
 
 def _at(path: Path, problem: Problem, where: str = "") -> Problem:
-    parts: Sequence[str] = (path.name, where, problem.where)
+    # What is told in the graph names the graph's file itself.
+    inner = problem.where.removeprefix(path.name).lstrip()
+    parts: Sequence[str] = (path.name, where, inner)
     return replace(problem, where=" ".join(part for part in parts if part))
-
-

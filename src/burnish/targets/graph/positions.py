@@ -1,10 +1,11 @@
 """The positions of a graph: what can be edited at each node, and where its value stands."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 from burnish.core.content import Json
+from burnish.core.errors import Problem
 from burnish.core.structures import (
     Edge,
     Node,
@@ -15,6 +16,7 @@ from burnish.core.structures import (
     position_id,
 )
 from burnish.core.surfaces import Value
+from burnish.system.config_words import nearest
 from burnish.targets.agent.positions import positions_of
 from burnish.targets.graph.graphs import Graph, model_keys
 from burnish.targets.graph.nodes import AgentNode
@@ -60,10 +62,10 @@ def structure_of(
     """The snapshot of a graph; positions that are not offered have no surface."""
     root = node_path(graph.name)
     nodes = [Node(id=root, name=graph.name)]
-    nodes += [Node(id=node_id(graph, n.name), kind=n.kind, name=n.name) for n in graph.nodes.values()]
-    edges = [
-        Edge(source=node_id(graph, e.source), to=node_id(graph, e.to)) for e in graph.edges
+    nodes += [
+        Node(id=node_id(graph, n.name), kind=n.kind, name=n.name) for n in graph.nodes.values()
     ]
+    edges = [Edge(source=node_id(graph, e.source), to=node_id(graph, e.to)) for e in graph.edges]
     shown = [p if p.id in offered else replace(p, surface="") for p in positions.values()]
     return Structure.of(node_id(graph, graph.entry), nodes, edges, shown)
 
@@ -85,6 +87,15 @@ def by_node(
             node = cast("AgentNode", graph.nodes[names[position.node]])
             place.agent |= _in_file(node, position, value)
     return found
+
+
+def unknown_position(name: str, known: Collection[str]) -> Problem:
+    """That there is no such position, and which was probably meant."""
+    # Most often the name of the graph was left out.
+    near = next((each for each in known if each.endswith(f"/{name}")), None)
+    near = near or nearest(name, list(known))
+    remedy = f"did you mean '{near}'?" if near else f"there are: {', '.join(known)}"
+    return Problem(where=name, message="there is no such position", remedy=remedy)
 
 
 def _shared(graph: Graph) -> Position:

@@ -31,7 +31,9 @@ def graph_problems(graph: Graph) -> Iterator[Problem]:
 
 def _unknown(graph: Graph) -> Iterator[Problem]:
     named = [("entry", graph.entry), ("output", graph.output or graph.entry)]
-    named += [(f"edge {e.source} -> {e.to}", name) for e in graph.edges for name in (e.source, e.to)]
+    named += [
+        (f"edge {e.source} -> {e.to}", name) for e in graph.edges for name in (e.source, e.to)
+    ]
     known = list(graph.nodes)
     for where, name in dict.fromkeys(named):
         if name not in known:

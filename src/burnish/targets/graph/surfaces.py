@@ -1,6 +1,6 @@
 """The surfaces of a graph, each under the id of the position that it edits."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.structures import Position, SurfaceType
@@ -13,9 +13,8 @@ from burnish.core.surfaces import (
     placeholders_in,
 )
 from burnish.models.references import ModelRef
-from burnish.system.config_words import nearest
 from burnish.targets.graph.graphs import Graph
-from burnish.targets.graph.positions import positions_of_graph
+from burnish.targets.graph.positions import positions_of_graph, unknown_position
 
 _ROOM = 4
 """A text may grow to so many times its length,"""
@@ -44,7 +43,7 @@ def surfaces_of(
     choices, ranges = choices or {}, ranges or {}
     wanted = [s.id for s in all_surfaces(graph)] if names is None else list(names)
     wanted = list(dict.fromkeys([*wanted, *choices, *ranges]))
-    problems = [_unknown(name, list(known)) for name in wanted if name not in known]
+    problems = [unknown_position(name, known) for name in wanted if name not in known]
     found: list[Surface] = []
     for position in (known[name] for name in wanted if name in known):
         try:
@@ -101,22 +100,6 @@ def _number(position: Position, bounds: tuple[float, float] | None) -> NumberSur
     if problems := made.problems(position.value):
         raise _wrong(position, f"the value of now: {problems[0].message}", "widen the range")
     return made
-
-
-def _unknown(name: str, known: list[str]) -> Problem:
-    near = _near(name, known)
-    remedy = f"did you mean '{near}'?" if near else f"there are: {', '.join(known)}"
-    return Problem(where=name, message="there is no such position", remedy=remedy)
-
-
-def _near(name: str, known: list[str]) -> str | None:
-    """Most often the graph's name is left out."""
-    short = next(_ending(name, known), None)
-    return short or nearest(name, known)
-
-
-def _ending(name: str, known: list[str]) -> Iterator[str]:
-    yield from (each for each in known if each.endswith(f"/{name}"))
 
 
 def _wrong(position: Position, message: str, remedy: str = "") -> ConfigError:

@@ -127,7 +127,9 @@ class TurnRun:
         if not led and node not in starts:
             return _Passed()
         came = [*starts.get(node, ()), *led]
-        behind = [tasks[name].result() for name in self.flow.order if name in self.flow.behind[node]]
+        behind = [
+            tasks[name].result() for name in self.flow.order if name in self.flow.behind[node]
+        ]
         known = {each.visit.node: each.visit.given for each in behind if each.visit}
         visit = await self._visit(node, came, {**self._outputs, **known})
         return _Passed(visit=visit, broken=visit.failure is not None)
@@ -195,8 +197,7 @@ class TurnRun:
             held = [
                 edge.to
                 for edge in edges
-                if edge.when is not None
-                and await self.work.holds(edge, visit.step.id, visit.given)
+                if edge.when is not None and await self.work.holds(edge, visit.step.id, visit.given)
             ]
         except BurnishError:
             raise

@@ -1,10 +1,12 @@
 """Carrying: a function that is run by a pool of threads, in the context it was handed over from."""
 
 import contextvars
+import inspect
 from collections.abc import Callable
 from functools import partial, wraps
 from typing import ParamSpec, TypeVar
 
+from burnish.core.errors import BurnishError
 from burnish.targets.tracing.places import PLACE
 
 P = ParamSpec("P")
@@ -17,6 +19,11 @@ def carry(function: Callable[P, T]) -> Callable[P, T]:
     Pools of threads do not do that by themselves: without it, steps and prompts in them do not
     know of the run. It may be called many times, and at the same time.
     """
+    if inspect.iscoroutinefunction(function):
+        raise BurnishError(
+            f"{function.__qualname__} is async: a task has the context it was begun in by itself",
+            remedy="carry the plain function that the thread is given: one that calls asyncio.run",
+        )
     place = PLACE.get()
     if place is not None:
         PLACE.set(place.recorder.settled(place))

@@ -14,7 +14,11 @@ T = TypeVar("T")
 
 
 @overload
-def traced(node: Callable[P, T], /) -> Callable[P, T]: ...
+def traced(node: Callable[P, T], /) -> Callable[P, T]:
+    """Makes each call of a function a step: its arguments, what it returned or raised.
+
+    `@traced` takes the function's name as the node, `@traced("planner", surfaces=[…])` says it.
+    """
 
 
 @overload
@@ -26,10 +30,7 @@ def traced(
 def traced(
     node: Callable[..., Any] | str | None = None, /, *, surfaces: Iterable[str] = ()
 ) -> Callable[..., Any]:
-    """Makes each call of a function a step: its arguments, what it returned or raised.
-
-    `@traced` takes the function's name as the node, `@traced("planner")` says it.
-    """
+    """Makes each call of a function a step: its arguments, what it returned or raised."""
     if callable(node):
         return _traced(node, node.__name__, ())
     kept = tuple(surfaces)

@@ -18,8 +18,8 @@ class Place:
     strand: "Strand"
     heads: "tuple[Record, ...]"
     """The open ends of the strand when this was set."""
-    joined: int
-    """How many strands had been joined by then."""
+    settled: int
+    """How often the strand had looked by then for others that are over."""
     inside: "Record | None" = None
     """The innermost step that is under way."""
 

@@ -42,6 +42,7 @@ class Recorder:
         with self._lock:
             if self._closed:
                 return None
+            place = _fresh(place)
             strand = self._strand(place)
             strand.settle()
             record = self._record(strand, place.inside, node, after)
@@ -58,20 +59,22 @@ class Recorder:
         with self._lock:
             strand = record.strand
             strand.settle()
-            record.predecessors, record.ended = strand.heads, True
+            exactly = record.said and not record.inner
+            record.predecessors = record.before if exactly else strand.heads
+            record.ended = True
             record.output, record.error = given, told or record.error
             record.seconds = perf_counter() - record.started
             strand.covered.update(record.predecessors)
-            strand.heads = open_ends((*record.aside, record), strand.covered)
+            strand.heads = open_ends((*record.aside, *strand.heads, record), strand.covered)
             strand.open -= 1
-            self._clock += 1
-            strand.last = self._clock
-            self._births.look(strand.loop, self._clock)
-            PLACE.set(self._place(strand, record.outer))
+            self._tick(strand)
+            record.left = self._place(strand, record.outer)
+            PLACE.set(record.left)
 
     def settled(self, place: Place) -> Place:
         """The place with everything taken over that has ended by now."""
         with self._lock:
+            place = _fresh(place)
             strand = self._strand(place)
             strand.settle()
             return self._place(strand, place.inside)
@@ -82,7 +85,7 @@ class Recorder:
         with self._lock:
             strand = Strand(current_owner(), place.heads, place.strand.loop)
             strand.carried = True
-            place.strand.children.append(strand)
+            place.strand.begin(strand)
         token = PLACE.set(self._place(strand, place.inside))
         try:
             yield
@@ -113,10 +116,20 @@ class Recorder:
             strand=strand,
             outer=outer,
             before=before,
+            said=after is not None,
             aside=tuple(each for each in strand.heads if each not in before),
         )
+        if outer is not None:
+            outer.inner = True
         self._records.append(record)
         return record
+
+    def _tick(self, strand: Strand) -> None:
+        """Note when a strand that others may come after has done with its outermost step."""
+        if strand.forked and not strand.open:
+            self._clock += 1
+            strand.last = self._clock
+            self._births.look(strand.loop, self._clock)
 
     def _is_own(self, record: Record) -> bool:
         number = record.number
@@ -128,16 +141,28 @@ class Recorder:
         if parent.is_owned_by(owner):
             return parent
         strand = Strand(owner, place.heads, parent.loop)
-        for sibling in (*parent.joined[place.joined :], *parent.children):
-            if sibling.over and self._births.after(owner, sibling):
+        for sibling in parent.unknown_at(place.settled):
+            if self._births.after(owner, sibling):
                 sibling.settle()
                 strand.heads = open_ends((*strand.heads, *sibling.heads), sibling.covered)
-        parent.children.append(strand)
+        parent.begin(strand)
         return strand
 
     def _place(self, strand: Strand, inside: Record | None) -> Place:
-        joined = len(strand.joined)
-        return Place(recorder=self, strand=strand, heads=strand.heads, joined=joined, inside=inside)
+        return Place(
+            recorder=self,
+            strand=strand,
+            heads=strand.heads,
+            settled=strand.settled,
+            inside=inside,
+        )
+
+
+def _fresh(place: Place) -> Place:
+    """The place, or where its step ended, if that was seen in a copy of the context only."""
+    while (inside := place.inside) and inside.mark is not None and inside.left is not None:
+        place = inside.left
+    return place
 
 
 def _ended(after: Iterable[Record]) -> tuple[Record, ...]:

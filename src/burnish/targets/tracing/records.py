@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from burnish.core.content import Json
 from burnish.core.outcomes import Step, ToolCall, Usage
+from burnish.targets.tracing.places import Place
 from burnish.targets.tracing.strands import Strand
 from burnish.targets.tracing.values import plain, plain_mapping
 
@@ -24,8 +25,16 @@ class Record:
     outer: "Record | None"
     before: "tuple[Record, ...]"
     """What came before its beginning."""
+    said: bool = False
+    """Whether the agent said what comes before it."""
+    inner: bool = False
+    """Whether a step began inside it."""
     aside: "tuple[Record, ...]" = ()
     """Open ends that it does not follow, since it said what it follows."""
+    mark: object = None
+    """What an adapter knows it by, whose code is called in contexts that are not the agent's."""
+    left: Place | None = None
+    """The place at which its end left its strand."""
     input: Json = None
     surfaces: dict[str, None] = field(default_factory=dict[str, None])
     tools: list[ToolCall] = field(default_factory=list[ToolCall])

@@ -9,6 +9,7 @@ import asyncio
 import threading
 import weakref
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -35,12 +36,25 @@ class Strand:
         """Strands begun from here that may go on."""
         self.joined: list[Strand] = []
         """Strands begun from here that have ended, in the order in which that was seen."""
+        self.taken: tuple[Record, ...] = ()
+        """Its open ends that were taken over already."""
+        self.taken_at = 0
+        """When that was, in settlings of the strand it was begun from."""
+        self.settled = 0
+        """How often it was looked for strands that are over."""
+        self.forked = False
+        """Whether it was begun from another one."""
         self.open = 0
         """How many of its steps are under way."""
         self.last = 0
         """When its last step ended, on the recorder's clock."""
         self.carried: bool | None = None
         """Whether a carried function is still running; None where there is none."""
+
+    def begin(self, child: "Strand") -> None:
+        """A strand begins from here."""
+        child.forked = True
+        self.children.append(child)
 
     def is_owned_by(self, owner: object) -> bool:
         """Whether this is its task or thread."""
@@ -64,19 +78,38 @@ class Strand:
     def settle(self) -> None:
         """Take over the open ends of the strands that were begun here and are over."""
         going: list[Strand] = []
+        self.settled += 1
         for child in self.children:
             if not child.over:
                 going.append(child)
                 continue
-            child.settle()
-            self.covered |= child.covered
-            self.heads = open_ends((*self.heads, *child.heads), self.covered)
+            self._join(child)
             if child.ended:
                 self.joined.append(child)
+                for grandchild in child.children:
+                    grandchild.taken_at = self.settled
                 going += child.children
             else:
                 going.append(child)
         self.children = going
+
+    def _join(self, child: "Strand") -> None:
+        child.settle()
+        self.covered |= child.covered
+        new = [record for record in child.heads if record not in child.taken]
+        kept = open_ends(self.heads, child.covered)
+        self.heads = tuple(dict.fromkeys((*kept, *open_ends(new, self.covered))))
+        if new:
+            child.taken, child.taken_at = child.heads, self.settled
+
+    def unknown_at(self, settled: int) -> "list[Strand]":
+        """The strands that are over, and of which not all was taken over at that settling."""
+        late = takewhile(lambda child: child.taken_at > settled, reversed(self.joined))
+        return [
+            child
+            for child in (*reversed(list(late)), *self.children)
+            if child.over and (child.taken_at > settled or child.taken != child.heads)
+        ]
 
 
 def open_ends(heads: "Iterable[Record]", covered: "set[Record]") -> "tuple[Record, ...]":

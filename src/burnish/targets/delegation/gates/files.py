@@ -8,6 +8,7 @@ import re
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import jsonschema
 from jsonschema.exceptions import SchemaError, ValidationError
@@ -119,8 +120,12 @@ def _json(text: str) -> str:
 
 
 def _yaml(text: str) -> str:
-    YAML(typ="safe", pure=True).load(text)
+    _loaded(text)
     return ""
+
+
+def _loaded(text: str) -> Any:
+    return YAML(typ="safe", pure=True).load(text)  # pyright: ignore[reportUnknownMemberType]
 
 
 def _toml(text: str) -> str:
@@ -151,7 +156,7 @@ _PARSERS: dict[str, Callable[[str], str]] = {
 
 def _breaks(text: str, wanted: Json) -> str:
     try:
-        value = YAML(typ="safe", pure=True).load(text)
+        value = _loaded(text)
         jsonschema.validate(value, wanted)  # pyright: ignore[reportUnknownMemberType, reportArgumentType]
     except (ValidationError, SchemaError) as error:
         return cut(str(error.message), 200)

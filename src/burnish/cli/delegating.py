@@ -1,0 +1,225 @@
+"""Running `burnish delegate`: from flags to a delegation, its progress, and its last words."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import typer
+
+from burnish.core.content import Json
+from burnish.core.errors import ConfigError, Interrupted, Problem, RunNotFound
+from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
+from burnish.projects.delegation.overrides import WorkflowOverrides
+from burnish.reports.words import spending
+from burnish.runs.signals import Signals
+from burnish.system import read_text, validate_config
+from burnish.targets.delegation.delegating import delegate
+from burnish.targets.delegation.home import is_delegation, new_run_id, read_manifest
+from burnish.targets.delegation.policy import PolicyTexts
+from burnish.targets.delegation.result import DelegationResult
+
+ROOT = Path("results") / "delegations"
+"""Where runs lie, beside the workflow file, when nobody says otherwise."""
+Loading: TypeAlias = Callable[[Path, WorkflowOverrides], LoadedWorkflow]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the command line says."""
+
+    file: Path | None = None
+    task: str | None = None
+    task_file: Path | None = None
+    inputs: tuple[Path, ...] = ()
+    output_dir: Path | None = None
+    resume: str | None = None
+    dry_run: bool = False
+    overrides: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    as_json: bool = False
+    quiet: bool = False
+
+    def check(self) -> None:
+        """Refuse flags that do not go together."""
+        said = {
+            "--task": self.task is not None,
+            "--task-file": self.task_file is not None,
+            "--input": bool(self.inputs),
+            "-o": self.output_dir is not None,
+            **{_flag(name): True for name in self.told},
+        }
+        problems: list[Problem] = []
+        if self.resume is not None:
+            message = "a run that goes on keeps what it was started with"
+            problems += [Problem(where=name, message=message) for name, is_ in said.items() if is_]
+        elif self.file is None:
+            problems.append(Problem(message="no workflow file is named", remedy="name one"))
+        if self.resume is None and said["--task"] == said["--task-file"]:
+            remedy = 'say it with --task "…" or --task-file FILE, one of the two'
+            problems.append(Problem(message="what is to be done?", remedy=remedy))
+        if problems:
+            raise ConfigError(problems)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """The overrides that were really given."""
+        return {name: value for name, value in self.overrides.items() if value is not None}
+
+
+def delegate_task(
+    asked: Asked, *, load: Loading = load_workflow, policy: PolicyTexts | None = None
+) -> None:
+    """Do what is asked; exit code 1 where the gates were not passed, 2 when interrupted.
+
+    `policy` is what prompts are made of; the shipped texts unless said.
+    """
+    asked.check()
+    plan = _resumed(asked, load) if asked.resume is not None else _fresh(asked, load)
+    if asked.dry_run:
+        _show_plan(plan)
+        return
+    result = asyncio.run(_driven(plan, asked, policy))
+    _last_words(result, as_json=asked.as_json)
+    if result.status != "complete":
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """A delegation that could start."""
+
+    loaded: LoadedWorkflow
+    task: str
+    folder: Path
+    inputs: tuple[Path, ...] = ()
+    steer: str = ""
+    kept: Mapping[str, Json]
+
+
+def _fresh(asked: Asked, load: Loading) -> _Plan:
+    assert asked.file is not None
+    overrides = validate_config(dict(asked.told), WorkflowOverrides, source="the command line")
+    loaded = load(asked.file, overrides)
+    task = asked.task if asked.task_file is None else read_text(asked.task_file)
+    if not str(task).strip():
+        raise ConfigError([Problem(where="--task", message="it is empty")])
+    folder = asked.output_dir or asked.file.resolve().parent / ROOT / new_run_id()
+    kept: dict[str, Json] = {
+        "file": str(asked.file.resolve()),
+        "overrides": overrides.to_json(),
+    }
+    return _Plan(loaded=loaded, task=str(task), folder=folder, inputs=asked.inputs, kept=kept)
+
+
+def _resumed(asked: Asked, load: Loading) -> _Plan:
+    folder = _found(str(asked.resume), asked.file)
+    manifest = read_manifest(folder)
+    kept = cast("dict[str, Any]", manifest.get("kept") or {})
+    file = asked.file or Path(str(kept.get("file", "")))
+    if not file.is_file():
+        raise RunNotFound(
+            f"the workflow file of this run is not known or gone: {file}",
+            remedy="name it: `burnish delegate FILE --resume RUN`",
+        )
+    overrides = WorkflowOverrides.model_validate(kept.get("overrides") or {})
+    return _Plan(
+        loaded=load(file, overrides),
+        task=str(manifest["task"]),
+        folder=folder,
+        steer=str(manifest.get("steer", "")),
+        kept=kept,
+    )
+
+
+def _found(name: str, file: Path | None) -> Path:
+    beside = [] if file is None else [file.resolve().parent / ROOT / name]
+    for folder in (Path(name), ROOT / name, *beside):
+        if is_delegation(folder):
+            return folder.resolve()
+    raise RunNotFound(
+        f"there is no delegation '{name}'",
+        remedy=f"give the path to its folder, or its name under {ROOT}",
+    )
+
+
+async def _driven(plan: _Plan, asked: Asked, policy: PolicyTexts | None) -> DelegationResult:
+    """Drive it; a first signal stops it after the iteration, a second at once."""
+    reasons: list[str] = []
+    loop = asyncio.get_running_loop()
+    work = asyncio.create_task(
+        delegate(
+            plan.loaded.workflow,
+            plan.task,
+            folder=plan.folder,
+            policy=policy,
+            inputs=plan.inputs,
+            steer=plan.steer,
+            kept=plan.kept,
+            listen=None if asked.quiet or asked.as_json else _say,
+            stop=lambda: reasons[0] if reasons else "",
+        )
+    )
+
+    def ask() -> None:
+        reasons.append("asked to stop by a signal")
+
+    def insist() -> None:
+        loop.call_soon_threadsafe(work.cancel)
+
+    go_on = f"go on    burnish delegate --resume {plan.folder}"
+    try:
+        with Signals(ask=ask, insist=insist):
+            return await work
+    except asyncio.CancelledError:
+        raise Interrupted("stopped at once", remedy=go_on) from None
+    except Interrupted as error:
+        raise Interrupted(error.message, remedy=go_on) from error
+    finally:
+        await plan.loaded.models.close()
+
+
+def _say(event: Mapping[str, Json]) -> None:
+    fields = event["fields"]
+    number = fields.get("iteration", "") if isinstance(fields, dict) else ""
+    typer.echo(f"{number!s:>4}  {event['category']!s:<10} {event['msg']}")
+
+
+def _last_words(result: DelegationResult, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo((result.run_dir / "run_completion.json").read_text(encoding="utf-8").rstrip())
+        return
+    typer.echo(f"{result.status:<8} {result.reason}, {result.iterations} iterations")
+    evaluation = result.evaluation
+    total = None if evaluation is None else evaluation.total
+    scores = (("metrics", total), ("critic", result.critique))
+    told = ", ".join(f"{name} {value:.3f}" for name, value in scores if value is not None)
+    typer.echo(f"loss     {result.loss.total:.4f}" + (f" ({told})" if told else ""))
+    typer.echo(f"spent    {spending(result.spent)}")
+    if result.billed != result.spent:
+        typer.echo(f"billed   {spending(result.billed)}, with calls that were lost")
+    for note in result.notes:
+        typer.echo(f"! {note}")
+    for path in result.deliverables:
+        typer.echo(f"file     {path}")
+    typer.echo(f"report   {result.run_dir / 'RUN_SUMMARY.md'}")
+
+
+def _show_plan(plan: _Plan) -> None:
+    """What would run."""
+    workflow = plan.loaded.workflow
+    typer.echo(f"workflow {workflow.name}")
+    for role, label in workflow.models.items():
+        typer.echo(f"{role:<8} {label}")
+    limits = ", ".join(f"{name} {value:g}" for name, value in vars(workflow.envelope).items())
+    typer.echo(f"budget   {limits}")
+    typer.echo(f"metrics  {', '.join(metric.name for metric in workflow.metrics) or 'none'}")
+    for note in workflow.notes():
+        typer.echo(f"! {note}")
+    typer.echo(f"folder   {plan.folder}")
+    typer.echo("nothing was run or paid; leave out --dry-run to start")
+
+
+def _flag(name: str) -> str:
+    names = {"max_total_workers": "max_workers", "max_total_tokens": "max_tokens"}
+    return f"--{names.get(name, name).replace('_', '-')}"

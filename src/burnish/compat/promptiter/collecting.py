@@ -1,0 +1,255 @@
+"""A run as PromptIter sees it: watches the search, builds the result, tells of each stage."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from burnish.compat.promptiter.deciding import NO_LOSSES, Patience, acceptance, additions
+from burnish.compat.promptiter.events import Event, EventKind, Payload, RoundCompleted
+from burnish.compat.promptiter.gradients import AggregationResult, BackwardResult
+from burnish.compat.promptiter.observing import Delivery
+from burnish.compat.promptiter.result_files import ResultFiles
+from burnish.compat.promptiter.results import (
+    AcceptanceDecision,
+    RoundResult,
+    RunResult,
+    StopDecision,
+)
+from burnish.compat.promptiter.structure import PatchSet
+from burnish.compat.promptiter.traces import EvaluationResult
+from burnish.compat.promptiter.translating import Translator
+from burnish.compat.promptiter.whereabouts import Whereabouts
+from burnish.core.comparisons import unmeasured
+from burnish.core.decisions import MAX_MISSING
+from burnish.core.evaluations import Evaluation
+from burnish.core.objectives import Objective
+from burnish.runs.events import Event as RunEvent
+from burnish.runs.events import Tick
+from burnish.strategies.backprop.rounds import Attempt, Round
+from burnish.strategies.backprop.watching import Stage
+
+_DOING: dict[EventKind, str] = {
+    EventKind.STRUCTURE_SNAPSHOT: "evaluate baseline validation: ",
+    EventKind.ROUND_STARTED: "evaluate train round {}: ",
+    EventKind.ROUND_TRAIN_EVALUATION: "extract train losses round {}: ",
+    EventKind.ROUND_LOSSES: "backward round {}: ",
+    EventKind.ROUND_BACKWARD: "aggregate round {}: ",
+    EventKind.ROUND_AGGREGATION: "optimize round {}: ",
+    EventKind.ROUND_PATCH_SET: "apply patches round {}: ",
+    EventKind.ROUND_OUTPUT_PROFILE: "evaluate validation round {}: ",
+}
+"""What is under way once a stage is over; PromptIter begins its errors so."""
+
+
+@dataclass(kw_only=True)
+class Collector:
+    """Watches one run; it is shown everything on a replay too, and tells only what is new."""
+
+    translator: Translator
+    whereabouts: Whereabouts
+    patience: Patience
+    objective: Objective
+    delivery: Delivery
+    result: RunResult
+    progress: Callable[[RunResult], None] | None = None
+    files: ResultFiles | None = None
+    baseline_trouble: str = ""
+    """Why the baseline could not be measured."""
+    _fresh: bool = False
+    _stage: EventKind | None = None
+    _attempts: list[Attempt] = field(default_factory=list[Attempt])
+    _tried: list[Attempt] = field(default_factory=list[Attempt])
+    _leading: Evaluation | None = None
+
+    # -- what a run tells its listeners ----------------------------------------------------
+
+    def event(self, event: RunEvent) -> None:
+        """A stage that was not told before is about to be shown."""
+        if event.kind == "stage":
+            self._fresh = True
+
+    def tick(self, tick: Tick) -> None:
+        """Nothing: PromptIter has no word for a case."""
+
+    # -- what the search shows -------------------------------------------------------------
+
+    def __call__(self, stage: Stage, found: Round | Attempt | Evaluation | None, /) -> None:
+        """Take in a stage; tell of it unless an earlier session did."""
+        kind, fresh = EventKind(stage), self._fresh
+        self._fresh = False
+        self._stage = kind
+        told, payload = self._taken(kind, found)
+        if self.progress is not None:
+            self.progress(self.result)
+        if told:
+            event = Event(kind=kind, round=self.result.current_round, payload=payload)
+            self.delivery.tell(event, fresh=fresh)
+
+    @property
+    def doing(self) -> str:
+        """What is under way, as the beginning of an error."""
+        if self._stage is None:
+            return ""
+        return _DOING.get(self._stage, "").format(self.result.current_round)
+
+    def changed(self, **fields: Any) -> RunResult:
+        """The result with this, from now on."""
+        self.result = self.result.model_copy(update=fields)
+        return self.result
+
+    def stopped(self, reason: str) -> None:
+        """The run ended where its last round said to go on."""
+        stop = self.result.rounds[-1].stop if self.result.rounds else None
+        if self.result.rounds and (stop is None or not stop.should_stop):
+            self._round(stop=StopDecision(should_stop=True, reason=reason))
+
+    # -- the stages ------------------------------------------------------------------------
+
+    def _taken(
+        self, kind: EventKind, found: Round | Attempt | Evaluation | None
+    ) -> tuple[bool, Payload]:
+        """Whether to tell of the stage, and what."""
+        if isinstance(found, Attempt):
+            return self._of_attempt(kind, found)
+        if isinstance(found, Round):
+            return self._of_round(kind, found)
+        if isinstance(found, Evaluation):
+            return True, self._baseline(found)
+        if kind is EventKind.STRUCTURE_SNAPSHOT:
+            return True, self.result.structure
+        self._begin()
+        return True, None
+
+    def _baseline(self, found: Evaluation) -> EvaluationResult:
+        told = self._measured(found, "baseline")
+        self._leading = found
+        self.baseline_trouble = unmeasured(found, self.objective, max_missing=MAX_MISSING)
+        self.changed(baseline_validation=told)
+        return told
+
+    def _begin(self) -> None:
+        self._attempts, self._tried = [], []
+        number = self.result.current_round + 1
+        new = RoundResult(round=number, input_profile=self.result.accepted_profile)
+        self.changed(current_round=number, rounds=(*self.result.rounds, new))
+
+    def _of_round(self, kind: EventKind, found: Round) -> tuple[bool, Payload]:
+        self.whereabouts.enter(found)
+        translator = self.translator
+        match kind:
+            case EventKind.ROUND_TRAIN_EVALUATION:
+                train = self._measured(found.train, f"round{found.number}_train")
+                self._round(train=train, input_profile=translator.anatomy.profile(found.parent))
+                return True, train
+            case EventKind.ROUND_LOSSES:
+                losses = translator.losses(found)
+                self._round(losses=losses, burnish=additions(found, (), self.objective) or None)
+                return True, losses
+            case EventKind.ROUND_BACKWARD:
+                backward = translator.backward(found)
+                self._round(backward=backward)
+                return True, backward
+            case EventKind.ROUND_AGGREGATION:
+                aggregation = translator.aggregation(found)
+                self._round(aggregation=aggregation)
+                return True, aggregation
+            case _:
+                return True, self._nothing_failed(found)
+
+    def _nothing_failed(self, found: Round) -> RoundCompleted:
+        """A round without losses: empty where PromptIter's would be, and not validated again."""
+        why = f"{NO_LOSSES}: {len(found.missing)} cases are missing" if found.missing else NO_LOSSES
+        self._round(
+            backward=BackwardResult(),
+            aggregation=AggregationResult(),
+            patches=PatchSet(),
+            output_profile=self.result.rounds[-1].input_profile,
+        )
+        stop = StopDecision(should_stop=True, reason=why)
+        return self._completed(AcceptanceDecision(reason=why), stop)
+
+    def _of_attempt(self, kind: EventKind, found: Attempt) -> tuple[bool, Payload]:
+        anatomy = self.translator.anatomy
+        match kind:
+            case EventKind.ROUND_PATCH_SET:
+                self._attempts.append(found)
+                patches = anatomy.patches(found.patches)
+                if len(self._attempts) == 1:
+                    self._round(patches=patches)
+                return True, patches
+            case EventKind.ROUND_OUTPUT_PROFILE:
+                profile = anatomy.profile(found.candidate)
+                if not self._tried:
+                    self._round(output_profile=profile)
+                return True, profile
+            case EventKind.ROUND_VALIDATION:
+                return found.holdout is not None, self._validated(found)
+            case _:
+                return self._decided(found)
+
+    def _validated(self, found: Attempt) -> EvaluationResult | None:
+        self._tried.append(found)
+        if found.holdout is None:
+            return None
+        place = "" if len(self._attempts) == 1 else f"_{len(self._tried)}"
+        stage = f"round{found.round.number}_validation{place}"
+        told = self._measured(found.holdout, stage)
+        if len(self._tried) == 1:
+            self._round(validation=told)
+        return told
+
+    def _decided(self, found: Attempt) -> tuple[bool, Payload]:
+        """The end of a candidate; with the last one, that of the round."""
+        if found.decision is not None and found.decision.accepted:
+            self._leading = found.holdout
+            self.changed(accepted_profile=self.translator.anatomy.profile(found.candidate))
+        if len(self._tried) < len(self._attempts):
+            return False, None
+        shown = chosen(self._tried)
+        self._show_chosen(shown)
+        stop = self.patience.after(found.round.number, self._tried, self._score())
+        added = additions(found.round, self._tried, self.objective)
+        self._round(burnish=added)
+        return True, self._completed(acceptance(shown, self.objective), stop)
+
+    def _show_chosen(self, shown: Attempt) -> None:
+        """Of several candidates, the round shows the one that was accepted."""
+        if shown is self._tried[0] or shown.holdout is None:
+            return
+        anatomy = self.translator.anatomy
+        self._round(
+            patches=anatomy.patches(shown.patches),
+            output_profile=anatomy.profile(shown.candidate),
+            validation=self.translator.evaluation(shown.holdout),
+        )
+
+    def _completed(self, accepted: AcceptanceDecision, stop: StopDecision) -> RoundCompleted:
+        self._round(acceptance=accepted, stop=stop)
+        return RoundCompleted(
+            accepted=accepted.accepted,
+            acceptance_reason=accepted.reason,
+            score_delta=accepted.score_delta,
+            should_stop=stop.should_stop,
+            stop_reason=stop.reason,
+        )
+
+    # -- parts -----------------------------------------------------------------------------
+
+    def _round(self, **fields: Any) -> None:
+        *done, last = self.result.rounds
+        self.changed(rounds=(*done, last.model_copy(update=fields)))
+
+    def _score(self) -> float | None:
+        return None if self._leading is None else self.objective.measure(self._leading).score
+
+    def _measured(self, found: Evaluation, stage: str) -> EvaluationResult:
+        told = self.translator.evaluation(found)
+        if self.files is not None:
+            self.files.write(told, stage)
+        return told
+
+
+def chosen(tried: Sequence[Attempt]) -> Attempt:
+    """The candidate that a round is about: the last that was accepted, else the first."""
+    accepted = [each for each in tried if each.decision is not None and each.decision.accepted]
+    return accepted[-1] if accepted else tried[0]

@@ -1,0 +1,237 @@
+"""The engine: describes a target, and runs PromptIter's rounds on it."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TypeAlias
+
+from burnish.compat.optimizer_closing import surely
+from burnish.compat.promptiter.anatomy import Anatomy
+from burnish.compat.promptiter.collecting import Collector
+from burnish.compat.promptiter.deciding import Patience
+from burnish.compat.promptiter.eval_stack import EvaluationStack
+from burnish.compat.promptiter.events import Observer
+from burnish.compat.promptiter.observing import Delivery, ObserverFailed
+from burnish.compat.promptiter.planning import Plan, Stages, cases_of
+from burnish.compat.promptiter.requests import RunRequest
+from burnish.compat.promptiter.result_files import ResultFiles
+from burnish.compat.promptiter.results import RunResult, RunStatus
+from burnish.compat.promptiter.stage_models import ModelStage
+from burnish.compat.promptiter.stages import Aggregator, Backwarder, Optimizer
+from burnish.compat.promptiter.structure import Snapshot
+from burnish.compat.promptiter.translating import Translator
+from burnish.core.codec import codec
+from burnish.core.content import Json
+from burnish.core.errors import BurnishError, ConfigError, Interrupted, Problem
+from burnish.core.money import Spend
+from burnish.core.protocols import Target
+from burnish.core.stopping import FINISHED
+from burnish.models.references import ModelRef
+from burnish.projects.given_agents import is_closable
+from burnish.projects.measuring import threshold_of
+from burnish.reports.report import write_report
+from burnish.runs.driving import Ending, drive
+from burnish.runs.header import NAME as HEADER
+from burnish.runs.opening import resume, start
+from burnish.runs.run import Run
+from burnish.runs.setup import Setup
+
+Progress: TypeAlias = Callable[[RunResult], None]
+"""Is given the whole result so far after every stage, those of an earlier session too."""
+CANCELED = "run canceled"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Telling:
+    """Whom a run tells what."""
+
+    observer: Observer | None = None
+    progress: Progress | None = None
+
+
+class Engine:
+    """PromptIter on a target of burnish.
+
+    The three stages are models by name (`openai:gpt-4o`), what `backwarder`, `aggregator` and
+    `optimizer` make, or objects with PromptIter's own methods.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        evaluation: EvaluationStack,
+        *,
+        backwarder: Backwarder | ModelStage | ModelRef | str | None,
+        aggregator: Aggregator | ModelStage | ModelRef | str | None,
+        optimizer: Optimizer | ModelStage | ModelRef | str | None,
+    ) -> None:
+        self.target = target
+        self.evaluation = evaluation
+        self.stages = Stages(backwarder=backwarder, aggregator=aggregator, optimizer=optimizer)
+        if problems := list(self.stages.problems()):
+            raise ConfigError(problems)
+
+    async def describe(self) -> Snapshot:
+        """The structure of the target, with everything that can be edited."""
+        return Anatomy.of(self.target).snapshot
+
+    def check(self, request: RunRequest) -> None:
+        """Raise everything that is wrong with a request. Calls nobody."""
+        _Driving(self._plan(request), Telling()).setup.check()
+
+    async def run(
+        self,
+        request: RunRequest,
+        *,
+        observer: Observer | None = None,
+        run_dir: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> RunResult:
+        """Optimise, and say what came of it.
+
+        A wrong request raises ConfigError before anything is written or paid. A run that fails
+        gives a result that says so, with the rounds that were finished. `run_dir` is a new
+        folder, or that of an earlier run of the same request, which is then gone on with;
+        without it the run gets a folder of its own in the output folder.
+        """
+        plan = self._plan(request)
+        folder = None if run_dir is None else Path(run_dir)
+        return await _Driving(plan, Telling(observer=observer, progress=progress)).driven(folder)
+
+    async def close(self) -> None:
+        """Let go of the target and of models."""
+        if is_closable(self.target):
+            await self.target.close()
+        await self.evaluation.models.close()
+
+    def _plan(self, request: object) -> Plan:
+        if not isinstance(request, RunRequest):
+            told = f"a RunRequest is wanted, found {type(request).__name__}"
+            raise ConfigError([Problem(where="request", message=told)])
+        return Plan.of(request, self.target, self.stages, self.evaluation)
+
+
+class _Driving:
+    """One run of the engine."""
+
+    def __init__(self, plan: Plan, telling: Telling) -> None:
+        self._plan = plan
+        self._delivery = Delivery(telling.observer)
+        anatomy, assets = plan.anatomy, plan.assets
+        self._collector = Collector(
+            translator=Translator(
+                anatomy=anatomy, homes=assets.homes, cases=cases_of(assets.dataset)
+            ),
+            whereabouts=plan.whereabouts,
+            patience=Patience(request=plan.request),
+            objective=plan.objective,
+            delivery=self._delivery,
+            progress=telling.progress,
+            result=RunResult(
+                app_name=plan.stack.app_name,
+                status=RunStatus.RUNNING,
+                structure=anatomy.snapshot,
+                accepted_profile=anatomy.profile(plan.start),
+            ),
+        )
+
+    @property
+    def setup(self) -> Setup:
+        """Everything the run is made of."""
+        return self._plan.setup(self._collector)
+
+    async def driven(self, folder: Path | None) -> RunResult:
+        """Open the run, drive it to its end, close it."""
+        run = _opened(self.setup, folder, self._plan.stack.output_dir)
+        header = run.directory.header
+        self._delivery.run = run
+        self._collector.changed(id=header.id)
+        self._collector.files = ResultFiles(
+            folder=self._plan.stack.output_dir.absolute(),
+            app_name=self._plan.stack.app_name,
+            run_id=header.id,
+            thresholds={
+                metric.name: bar
+                for metric in self._plan.assets.metrics
+                if (bar := threshold_of(metric)) is not None
+            },
+            at=datetime.fromisoformat(header.started_at).timestamp(),
+        )
+        run.listen(self._collector)
+        try:
+            await self._ended(run)
+        finally:
+            await surely(self._closed(run))
+            self._tell()
+        return self._collector.result
+
+    async def _ended(self, run: Run) -> None:
+        """Search. What a run fails of is in its result; cancellation and bugs are raised too."""
+        work = asyncio.ensure_future(drive(run))
+        self._delivery.abort = work.cancel
+        try:
+            ending = await work
+            await self._delivery.settled()
+            self._finished(run, ending)
+        except Interrupted:
+            self._collector.changed(status=RunStatus.CANCELED, error_message=CANCELED)
+            raise
+        except BurnishError as error:
+            self._failed(run, error)
+        except asyncio.CancelledError:
+            if self._delivery.failed is not None:
+                self._failed(run, self._delivery.failed)
+                return
+            self._collector.changed(status=RunStatus.CANCELED, error_message=CANCELED)
+            raise
+        except Exception as error:
+            self._failed(run, BurnishError(f"{type(error).__name__}: {error}"))
+            raise
+
+    def _finished(self, run: Run, ending: Ending) -> None:
+        collector = self._collector
+        if collector.baseline_trouble:
+            told = f"evaluate baseline validation: {collector.baseline_trouble}"
+            collector.changed(status=RunStatus.FAILED, error_message=told)
+        elif ending.interrupted:
+            collector.changed(status=RunStatus.CANCELED, error_message=CANCELED)
+        else:
+            collector.changed(status=RunStatus.SUCCEEDED)
+        if ending.reason != FINISHED:
+            collector.stopped(f"{ending.reason.code}: {ending.reason.detail}")
+        collector.changed(burnish=_ending(run, ending))
+
+    def _failed(self, run: Run, error: BurnishError) -> None:
+        doing = "" if isinstance(error, ObserverFailed) else self._collector.doing
+        told = run.directory.redactor.text(f"{doing}{error.message}")
+        self._collector.changed(status=RunStatus.FAILED, error_message=told)
+
+    async def _closed(self, run: Run) -> None:
+        await self._delivery.dropped()
+        await run.close()
+        write_report(run.directory.folder)
+
+    def _tell(self) -> None:
+        if self._collector.progress is not None:
+            self._collector.progress(self._collector.result)
+
+
+def _opened(setup: Setup, folder: Path | None, root: Path) -> Run:
+    """The run to go on with, or a new one."""
+    # The agent may change the folder that the program stands in.
+    if folder is None:
+        return start(setup, root=root.absolute())
+    home = folder.absolute()
+    return resume(setup, home) if (home / HEADER).exists() else start(setup, folder=home)
+
+
+def _ending(run: Run, ending: Ending) -> dict[str, Json]:
+    return {
+        "Folder": str(run.directory.folder),
+        "EndedBecause": ending.reason.code,
+        "Best": ending.best.id,
+        "Spent": codec(Spend).encode(ending.spent),
+        "Billed": codec(Spend).encode(ending.billed),
+    }

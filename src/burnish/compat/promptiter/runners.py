@@ -1,0 +1,175 @@
+"""Runners: whatever answers a message, used as a model by judges and by the three stages."""
+
+import inspect
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeAlias, cast
+
+from typing_extensions import TypeIs
+
+from burnish.core.cases import Case
+from burnish.core.content import Json
+from burnish.core.errors import BurnishError
+from burnish.core.outcomes import Outcome, Usage
+from burnish.core.protocols import Target
+from burnish.effects.failures import is_infrastructure
+from burnish.effects.passthrough import DirectEffects
+from burnish.models.calling import ModelClient
+from burnish.models.chat import ChatReply, ChatRequest
+from burnish.models.factory import Models
+from burnish.models.references import ModelRef, ModelSettings
+from burnish.models.troubles import ModelRejected, ModelUnavailable
+from burnish.projects.given_agents import as_reference
+from burnish.system.importing import file_fingerprint
+from burnish.targets.calling.answers import of_value
+from burnish.targets.calling.threads import in_thread
+
+Runner: TypeAlias = Callable[..., Any] | Target
+"""`runner(message)`, async or not, or an agent target.
+
+Parameters named `user_id`, `session_id` and `schema`, and those of the run options, are filled.
+"""
+Supplier: TypeAlias = Callable[[], str]
+PROVIDER = "runner"
+
+
+def new_id() -> str:
+    """An id that nobody has."""
+    return str(uuid.uuid4())
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunnerBackend:
+    """Reaches a runner the way that models are reached: journaled, retried, limited."""
+
+    runner: Runner
+    run_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    user_id: Supplier = new_id
+    session_id: Supplier = new_id
+
+    async def complete(self, ref: ModelRef, request: ChatRequest, *, draw: int) -> ChatReply:
+        """Put the whole conversation into one message, and take what comes back."""
+        try:
+            outcome = await self._run(message_of(request), request.schema, draw)
+        except BurnishError:
+            raise
+        except Exception as error:
+            told = f"{ref.name} raised {type(error).__name__}: {error}"
+            kind = ModelUnavailable if is_infrastructure(error) else ModelRejected
+            raise kind(told) from error
+        if outcome.failure is not None:
+            kind = ModelUnavailable if outcome.missing else ModelRejected
+            raise kind(outcome.failure.message)
+        return ChatReply(text=outcome.output, usage=outcome.usage or Usage(), model=ref.name)
+
+    async def _run(self, message: str, schema: Mapping[str, Json] | None, draw: int) -> Outcome:
+        if is_target(self.runner):
+            case = Case.single(message, name="message")
+            baseline, effects = self.runner.baseline, DirectEffects()
+            return (await self.runner.run(baseline, case, draw=draw, effects=effects)).value
+        told = {"user_id": self.user_id(), "session_id": self.session_id(), "schema": schema}
+        call = partial(self.runner, message, **_taken(self.runner, {**told, **self.run_options}))
+        found = call() if _is_async(self.runner) else await in_thread(call)
+        return of_value(await found if inspect.isawaitable(found) else found)
+
+    def check(self, ref: ModelRef) -> None:
+        """A runner can always be asked."""
+        del ref
+
+    def identity(self, ref: ModelRef) -> str:
+        """The code that answers."""
+        del ref
+        return code_identity(self.runner)
+
+    async def close(self) -> None:
+        """What a runner holds open is its owner's."""
+
+
+class RunnerModels(Models):
+    """The models of a project, and one runner among them."""
+
+    def __init__(self, models: Models, backend: RunnerBackend) -> None:
+        super().__init__(prices=models.prices)
+        self._models = models
+        self._runner = backend
+
+    def client(self, ref: ModelRef, settings: ModelSettings | None = None) -> ModelClient:
+        """The runner for its own reference, else the project's model."""
+        if ref.provider != PROVIDER:
+            return self._models.client(ref, settings)
+        return ModelClient(ref=ref, backend=self._runner, prices=self.prices)
+
+    def secrets(self, environ: Mapping[str, str] | None = None) -> list[str]:
+        """The project's; a runner's own are its owner's."""
+        return self._models.secrets(environ)
+
+    async def close(self) -> None:
+        """Let go of the project's connections."""
+        await self._models.close()
+
+
+def asked_by(
+    who: Runner | ModelRef | str, models: Models, backend: RunnerBackend | None = None
+) -> tuple[ModelRef, Models]:
+    """Whoever is to answer, as a model: its reference, and the models that reach it."""
+    if isinstance(who, str | ModelRef):
+        return as_reference(who), models
+    ref = ModelRef(provider=PROVIDER, name=name_of(who))
+    return ref, RunnerModels(models, backend or RunnerBackend(runner=who))
+
+
+def message_of(request: ChatRequest) -> str:
+    """A conversation as one message, with the schema that the answer must keep."""
+    said = "\n\n".join(message.content for message in request.messages)
+    if request.schema is None:
+        return said
+    schema = json.dumps(dict(request.schema), ensure_ascii=False)
+    return f"{said}\n\nThe JSON schema of the answer:\n{schema}"
+
+
+def is_target(runner: object) -> TypeIs[Target]:
+    """Whether it is an agent target rather than a function."""
+    return hasattr(runner, "baseline") and hasattr(runner, "description")
+
+
+def name_of(code: object) -> str:
+    """What a function, or the class of an object, is called."""
+    if is_target(code):
+        return code.description.kind
+    named = _named(code)
+    return f"{named.__module__}:{named.__qualname__}"
+
+
+def code_identity(code: object) -> str:
+    """What tells this code from another: its own fingerprint, else its name and its file."""
+    if is_target(code):
+        return code.description.fingerprint
+    own = getattr(code, "fingerprint", None)
+    if isinstance(own, str):
+        return own
+    try:
+        source = file_fingerprint(inspect.getsourcefile(_named(code)))
+    except TypeError:
+        source = ""  # made in C, or typed into a console
+    return f"{name_of(code)} {source}".strip()
+
+
+def _named(code: object) -> Any:
+    inner: object = cast("object", code.func) if isinstance(code, partial) else code
+    return inner if inspect.isroutine(inner) or inspect.isclass(inner) else type(inner)
+
+
+def _is_async(runner: Callable[..., Any]) -> bool:
+    called = getattr(runner, "__call__", runner)  # noqa: B004 - an object's method, not a check
+    return inspect.iscoroutinefunction(runner) or inspect.iscoroutinefunction(called)
+
+
+def _taken(runner: Callable[..., Any], told: Mapping[str, Any]) -> dict[str, Any]:
+    """What the runner has parameters for."""
+    parameters = inspect.signature(runner).parameters
+    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+        return dict(told)
+    return {name: value for name, value in told.items() if name in parameters}

@@ -1,0 +1,1 @@
+"""Workflow files: from a file to a delegation that is ready to run."""

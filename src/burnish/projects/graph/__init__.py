@@ -1,0 +1,1 @@
+"""Project files of kind `graph`: a graph of agents, and how it is made better."""

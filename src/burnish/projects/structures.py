@@ -1,0 +1,85 @@
+"""What the agent of a file is made of, told without running or paying for anything."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from burnish.core.errors import ConfigError, Problem
+from burnish.core.structures import Structure
+from burnish.models.factory import Models
+from burnish.projects.gathering import Gathering
+from burnish.projects.graph.graph_file import GraphFile
+from burnish.projects.graph.reading import read_graph
+from burnish.projects.graph.surfaces import spelled_out, surfaces_for
+from burnish.projects.loading import GRAPH, is_agent_file
+from burnish.projects.optimizer_axes import Axes, axes_of
+from burnish.projects.optimizer_block import read_optimizer
+from burnish.projects.optimizer_findings import Findings
+from burnish.system import YamlTree, read_tree, validate_config
+from burnish.targets.agent.loading import load_agent
+from burnish.targets.agent.target import AgentTarget
+from burnish.targets.graph import GraphTarget
+from burnish.targets.graph.conditions import Condition
+from burnish.targets.graph.positions import node_id
+
+Way = tuple[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anatomy:
+    """A target that was not started, and what its structure alone does not say."""
+
+    target: AgentTarget | GraphTarget
+    targets: frozenset[str]
+    """The surfaces that a search may change."""
+    conditions: Mapping[Way, tuple[Condition | None, ...]] = field(
+        default_factory=dict[Way, tuple[Condition | None, ...]]
+    )
+    """By edge, what must hold for it to be taken."""
+
+    @property
+    def structure(self) -> Structure:
+        """The snapshot."""
+        return self.target.structure
+
+
+def read_structure(path: Path) -> Anatomy:
+    """The structure of a graph file or an agent file."""
+    tree = read_tree(path)
+    data = tree.data if isinstance(tree.data, dict) else {}
+    if data.get("kind") == GRAPH:
+        return _of_graph(path, tree)
+    if is_agent_file(tree):
+        return _of_agent(path, tree)
+    message = "only graph files and agent files have a structure"
+    remedy = "a graph file says `kind: graph`; an agent file is known by model and instructions"
+    raise ConfigError([Problem(where=path.name, message=message, remedy=remedy)])
+
+
+def _of_graph(path: Path, tree: YamlTree) -> Anatomy:
+    file = validate_config(tree.data, GraphFile, source=path.name, tree=tree)
+    graph, wrong = read_graph(path, tree), Gathering(tree=tree)
+    surfaces = surfaces_for(spelled_out(file.optimizer, graph), graph, wrong)
+    wrong.settle()
+    assert surfaces is not None
+    conditions: dict[Way, tuple[Condition | None, ...]] = {}
+    for edge in graph.edges:
+        way = (node_id(graph, edge.source), node_id(graph, edge.to))
+        conditions[way] = (*conditions.get(way, ()), edge.when)
+    return Anatomy(
+        target=GraphTarget(graph, Models(), surfaces=surfaces.surfaces),
+        targets=frozenset(surfaces.targets),
+        conditions=conditions,
+    )
+
+
+def _of_agent(path: Path, tree: YamlTree) -> Anatomy:
+    """An agent; what may be changed are the axes of its optimizer block, if it has one."""
+    agent, block = load_agent(path), read_optimizer(tree)
+    axes = Axes()
+    if block is not None:
+        findings = Findings(tree=tree)
+        axes = axes_of(agent, block.axes, findings)
+        findings.settle()
+    target = AgentTarget(agent, Models(), surfaces=axes.surfaces)
+    return Anatomy(target=target, targets=frozenset(each.id for each in axes.surfaces))

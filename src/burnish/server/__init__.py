@@ -1,0 +1,1 @@
+"""The service: runs started, followed and canceled over HTTP."""

@@ -1,0 +1,208 @@
+"""The refinement loop: run the task again from the best so far, with what is wrong with it.
+
+    gradient = what the seed got wrong; nothing wrong, nothing to refine
+    for k in 1 … n:
+        run the task from the best deliverable, the gradient before the manager's first plan
+        strictly lower loss, and other files than it started from: the new best
+        worse twice, no progress twice, too much time: stop
+
+Every iteration is a delegation with a journal of its own, and the session's file is written after
+each of them. So a session that was killed goes on by being run again in the same folder.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from burnish.core.errors import Interrupted, ResumeRefused, RunLocked
+from burnish.strategies.refine.best import Best, BestPlace, is_lower
+from burnish.strategies.refine.budgets import halved
+from burnish.strategies.refine.gradients import Gradient, gradient_of
+from burnish.strategies.refine.prefixes import refinement_prefix
+from burnish.strategies.refine.run_files import mapping, number
+from burnish.strategies.refine.run_losses import run_signals
+from burnish.strategies.refine.seeds import Seed
+from burnish.strategies.refine.session_files import SessionFiles
+from burnish.strategies.refine.sessions import INTERRUPTED, RUNNING, Iteration, Session, now
+from burnish.strategies.refine.stopping import EMPTY, EMPTY_LATER, stop_after
+from burnish.strategies.refine.tiers import ModelPair, TierPlan, tier_of
+from burnish.strategies.refine.winning import Contender, contender
+from burnish.system import write_atomic
+from burnish.targets.delegation.envelope import Envelope
+from burnish.targets.delegation.result import DelegationResult
+
+MOST_ITERATIONS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One iteration that is to be run."""
+
+    folder: Path
+    task: str
+    steer: str
+    deliverable: Path
+    """What it starts from; copied, never shared."""
+    models: ModelPair
+    envelope: Envelope
+    parent_run_id: str
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refinement:
+    """How one run is refined."""
+
+    seed: Seed
+    delegate: Callable[[Job], Awaitable[DelegationResult]]
+    files: SessionFiles
+    place: BestPlace
+    iterations: int = 3
+    models: ModelPair = field(default_factory=ModelPair)
+    """Stronger than the seed's; without meaning where there are tiers."""
+    tiers: TierPlan = field(default_factory=TierPlan)
+    notes: tuple[str, ...] = ()
+    listen: Callable[[Session], None] = lambda _: None
+    """Shown the session after every step."""
+
+    async def run(self, session: Session) -> Session:
+        """Refine until there is a reason to stop; the session says how it ended, errors too.
+
+        What only interrupts it (Interrupted, RunLocked, ResumeRefused) is raised, and leaves a
+        session that can go on.
+        """
+        session = replace(
+            session,
+            seed_loss=self.seed.loss,
+            best_loss=self.seed.loss,
+            best_iter=0,
+            best_written=False,
+            iterations=(),
+            stop_reason=RUNNING,
+            completed_at=None,
+            tier_plan_used=None if self.tiers.trivial else True,
+            notes=self.notes,
+        )
+        rounds = _Rounds(self, self.keep(session))
+        try:
+            reason = await rounds.until_stopped()
+        except (Interrupted, RunLocked, ResumeRefused, asyncio.CancelledError):
+            self.keep(replace(rounds.session, stop_reason=INTERRUPTED))
+            raise
+        except Exception as error:  # noqa: BLE001 - the session says what happened, whatever it was
+            session = replace(rounds.session, error=str(error) or type(error).__name__)
+            reason = f"error:{type(error).__name__}"
+            return self.keep(replace(session, stop_reason=reason, completed_at=now()))
+        return self.keep(replace(rounds.session, stop_reason=reason, completed_at=now()))
+
+    def keep(self, session: Session) -> Session:
+        """Write the session down and show it."""
+        self.files.write(session)
+        self.listen(session)
+        return session
+
+    def models_of(self, k: int) -> ModelPair:
+        """The models of an iteration: its tier's, else those that were named, else the seed's."""
+        if self.tiers.trivial:
+            return self.models.or_else(self.seed.models)
+        return self.tiers.models(k, self.iterations, self.seed.models)
+
+
+class _Rounds:
+    """Where a session stands."""
+
+    def __init__(self, refinement: Refinement, session: Session) -> None:
+        self.session = session
+        self._all = refinement
+        self._losses: list[float | None] = []
+        self._seconds = 0.0
+        seed = refinement.seed
+        self._best = Best(
+            run=seed.folder,
+            run_id=seed.run_id,
+            signals=seed.signals,
+            deliverable=seed.deliverable,
+        )
+
+    async def until_stopped(self) -> str:
+        """Make iterations; why there are no more."""
+        for k in range(1, self._all.iterations + 1):
+            gradient = gradient_of(self._best.run, loss=self._best.loss)
+            if gradient.empty:
+                return EMPTY if k == 1 else EMPTY_LATER
+            if not self._best.deliverable.is_dir():
+                return "no_prior_deliverable"
+            self._take(k, await self._iterated(k, gradient))
+            reason = stop_after(
+                self._losses,
+                wanted=self._all.iterations,
+                seconds=self._seconds,
+                seed_seconds=self._all.seed.budget.seconds,
+            )
+            if reason:
+                return reason
+        return "max_iterations"
+
+    async def _iterated(self, k: int, gradient: Gradient) -> DelegationResult:
+        folder = self._all.files.place(self.session) / f"iter_{k}"
+        folder.mkdir(parents=True, exist_ok=True)
+        told = json.dumps(gradient.to_json(), indent=2, ensure_ascii=False)
+        write_atomic(folder / "gradient_input.json", told + "\n")
+        seed = self._all.seed
+        job = Job(
+            folder=folder / "run",
+            task=seed.task,
+            steer=refinement_prefix(gradient),
+            deliverable=self._best.deliverable,
+            models=self._all.models_of(k),
+            envelope=halved(seed.budget),
+            parent_run_id=self._best.run_id,
+            tags=tuple(dict.fromkeys((*seed.tags, "refinement", f"refine-iter-{k}"))),
+        )
+        return await self._all.delegate(job)
+
+    def _take(self, k: int, result: DelegationResult) -> None:
+        """Count an iteration; make it the best where it is."""
+        found = contender(result, run_signals(result.run_dir), self._best)
+        self._losses.append(found.counts_as)
+        spent = mapping(result.budget.get("wall_time")).get("elapsed_s")
+        self._seconds += number(spent) or 0.0
+        better = not found.cannot_win and is_lower(found.loss, self._best.loss)
+        self.session = replace(
+            self.session, iterations=(*self.session.iterations, self._row(k, result, found))
+        )
+        if better:
+            self._lead(k, result, found)
+        self._all.keep(self.session)
+
+    def _lead(self, k: int, result: DelegationResult, found: Contender) -> None:
+        self._best = Best(
+            run=result.run_dir,
+            run_id=result.run_id,
+            signals=found.signals,
+            deliverable=result.final,
+            iteration=k,
+        )
+        self.session = replace(self.session, best_iter=k, best_loss=found.loss)
+        why_not = self._all.place.promote(self._best, self.session)
+        self.session = replace(self.session, best_written=not why_not)
+        if why_not:
+            *before, row = self.session.iterations
+            told = f"better than the seed, but {why_not}"
+            self.session = replace(self.session, iterations=(*before, replace(row, note=told)))
+
+    def _row(self, k: int, result: DelegationResult, found: Contender) -> Iteration:
+        models, trivial = self._all.models_of(k), self._all.tiers.trivial
+        return Iteration(
+            k=k,
+            run_id=result.run_id,
+            loss=round(found.loss, 6),
+            status=result.status,
+            tier=None if trivial else tier_of(k, self._all.iterations).value,
+            model_manager=models.manager or None,
+            model_worker=models.worker or None,
+            run_dir=str(result.run_dir.relative_to(self._all.files.folder)),
+            note=found.cannot_win or found.lost,
+        )

@@ -1,0 +1,81 @@
+"""The end of a delegation: deliverables put in place, the loss computed, the completion written."""
+
+from burnish.core.money import total
+from burnish.targets.delegation.command_worker import CommandWorker
+from burnish.targets.delegation.evaluating import Evaluated
+from burnish.targets.delegation.home import Home
+from burnish.targets.delegation.loop import Ending, ManagerLoop
+from burnish.targets.delegation.loss import delegation_loss
+from burnish.targets.delegation.record import FINAL
+from burnish.targets.delegation.result import (
+    DelegationResult,
+    completion_json,
+    scorecard_json,
+    summary_page,
+)
+
+
+def finish(
+    loop: ManagerLoop, home: Home, ending: Ending, evaluated: Evaluated | None
+) -> DelegationResult:
+    """Write the deliverables, the completion, and the page for people."""
+    record, checked = loop.telling.record, loop.completing()
+    declared, made = checked.declared, checked.files()
+    wanted = {path: made[path] for path in declared if path in made}
+    final = wanted or ({} if declared else made)
+    delivers = ending.status in ("complete", "partial") and bool(final)
+    record.deliver(made, final if delivers else None)
+    result = _result(loop, home, ending, evaluated, tuple(final) if delivers else ())
+    at = loop.telling.chronicle.now
+    record.completion(
+        completion_json(result, manifest=home.manifest, completed=at),
+        scorecard_json(result, declared, {path: len(c) for path, c in made.items()}, at),
+        summary_page(result),
+    )
+    return result
+
+
+def _result(
+    loop: ManagerLoop,
+    home: Home,
+    ending: Ending,
+    evaluated: Evaluated | None,
+    final: tuple[str, ...],
+) -> DelegationResult:
+    tally, memory, workflow = loop.desk.tally, loop.memory, loop.workflow
+    loss = delegation_loss(
+        eval_score=None if evaluated is None else evaluated.total,
+        critique_score=memory.score,
+        rejections=len(memory.rejections),
+        max_rejections=workflow.envelope.max_rejected_completions,
+        budget_remaining=tally.remaining,
+        status=ending.status,
+    )
+    return DelegationResult(
+        run_id=home.run_id,
+        run_dir=home.folder,
+        status=ending.status,
+        reason=ending.reason,
+        task=loop.task,
+        result=ending.result,
+        confidence=ending.confidence,
+        iterations=tally.loops,
+        loss=loss,
+        deliverables=tuple(home.folder / FINAL / path for path in final),
+        evaluation=evaluated,
+        critique=memory.score,
+        defects=tuple(memory.defects),
+        rejections=tuple(memory.rejections),
+        budget=tally.snapshot(),
+        models=workflow.models,
+        notes=(*workflow.notes(), *_notes(loop)),
+        spent=total(home.scope.used.values()),
+        billed=home.journal.billed,
+    )
+
+
+def _notes(loop: ManagerLoop) -> list[str]:
+    notes = [f"sandbox: {loop.desk.commands.sandbox.isolation.told}"]
+    if isinstance(loop.workflow.worker, CommandWorker) and not loop.desk.tally.tokens_told:
+        notes.append("the program did not say how many tokens it used: they are not counted")
+    return notes

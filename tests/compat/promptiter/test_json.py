@@ -1,0 +1,200 @@
+"""PromptIter's JSON: what is written, and all that is read."""
+
+from typing import Any
+
+import pytest
+
+from burnish.compat.promptiter import (
+    BurnishOptions,
+    EvaluationResult,
+    PatchSet,
+    Profile,
+    RoundResult,
+    RunRequest,
+    RunResult,
+    RunStatus,
+    Slimming,
+    SurfaceOverride,
+    SurfacePatch,
+    SurfaceValue,
+    read_request,
+)
+from burnish.compat.promptiter.gradients import BackwardResult, CaseLoss
+from burnish.compat.promptiter.structure import ModelValue, Snapshot
+from burnish.compat.promptiter.traces import EvalSetResult, Step
+from burnish.core.errors import ConfigError
+
+NULLS = {"PromptSyntax": None, "FewShot": None, "Model": None, "Tools": None, "Skills": None}
+BODY: dict[str, Any] = {
+    "train": [
+        {
+            "evalSetId": "t",
+            "evalCaseIds": ["c1"],
+            "lossHints": [
+                {"evalCaseId": "c1", "metricName": "q", "severity": "P1", "reason": "too long"}
+            ],
+            "lossTargets": [{"metricName": "q", "nodeId": "desk/planner"}],
+        }
+    ],
+    "validation": [{"evalSetId": "v"}],
+    "InitialProfile": None,
+    "TargetSurfaceIDs": ["candidate#instruction"],
+    "EvaluationOptions": {"EvalCaseParallelism": 16, "EvalCaseParallelInferenceEnabled": True},
+    "BackwardOptions": {"CaseParallelismEnabled": False, "CaseParallelism": 16},
+    "AcceptancePolicy": {"MinScoreGain": 0.01},
+    "StopPolicy": {"MaxRoundsWithoutAcceptance": 3, "TargetScore": 1.0},
+    "MaxRounds": 4,
+}
+
+
+def test_the_newer_form_of_a_request() -> None:
+    read, warnings = read_request(BODY, strict=True)
+    assert not warnings
+    (train,) = read.train_inputs
+    assert (train.eval_set_id, train.eval_case_ids) == ("t", ("c1",))
+    assert train.loss_hints[0].reason == "too long"
+    assert train.loss_targets[0].node_id == "desk/planner"
+    assert read.target_surface_ids == ("candidate#instruction",)
+    assert (read.stop_policy.target_score, read.max_rounds) == (1.0, 4)
+    assert read.backward_options.case_parallelism_enabled is False
+    assert RunRequest.from_json(read.to_json()) == read
+
+
+def test_the_form_of_the_seed() -> None:
+    body: Any = {"TrainEvalSetIDs": ["t"], "ValidationEvalSetIDs": ["v"], "MaxRounds": 1}
+    read, _ = read_request(body, strict=True)
+    assert [each.eval_set_id for each in read.train_inputs] == ["t"]
+    assert [each.eval_set_id for each in read.validation_inputs] == ["v"]
+
+
+@pytest.mark.parametrize("key", ["MaxRounds", "maxRounds", "maxrounds", "max_rounds"])
+def test_keys_are_read_in_any_letter_case(key: str) -> None:
+    assert read_request({key: 3}, strict=True)[0].max_rounds == 3
+
+
+def test_unknown_keys_are_refused_or_warned_of() -> None:
+    body: Any = {"MaxRounds": 1, "Speed": 9, "validation": [{"evalSetId": "v", "weight": 2}]}
+    with pytest.raises(ConfigError, match="Speed"):
+        read_request(body, strict=True)
+    read, warnings = read_request(body, strict=False)
+    assert read.max_rounds == 1
+    assert [told.split("'")[1] for told in warnings] == ["Speed", "validation[0].weight"]
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (["MaxRounds"], "must be an object"),
+        ({"Teacher": {"model": "x"}}, "a runner cannot be sent"),
+        ({"judge": "x"}, "a runner cannot be sent"),
+        ({"MaxRounds": "many"}, "MaxRounds"),
+        ({"StopPolicy": {"TargetScore": float("nan")}}, "TargetScore"),
+        ({"Burnish": {"Repeats": 0}}, "Repeats"),
+        ({"Burnish": {"Gate": "luck"}}, "Gate"),
+    ],
+)
+def test_a_body_that_is_no_request(body: Any, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        read_request(body, strict=False)
+
+
+def test_what_burnish_adds_has_one_key() -> None:
+    assert "Burnish" not in RunRequest().to_json()
+    told = RunRequest(burnish=BurnishOptions(repeats=3, metric_floors={"q_1": 0.5})).to_json()
+    assert RunRequest.from_json(told).options.metric_floors == {"q_1": 0.5}
+
+
+def test_a_runner_has_no_json() -> None:
+    told = RunRequest(teacher=str).to_json()
+    assert (told["Teacher"], told["Judge"]) == (None, None)
+
+
+def test_values_have_all_six_keys_and_models_only_what_is_set() -> None:
+    assert SurfaceValue(text="x").to_json() == {"Text": "x", **NULLS}
+    named = SurfaceValue(model=ModelValue(name="deepseek-v3.2")).to_json()
+    assert named == {"Text": None, **NULLS, "Model": {"Name": "deepseek-v3.2"}}
+
+
+def test_profiles_and_patches() -> None:
+    value = SurfaceValue(text="new")
+    profile = Profile(structure_id="s", overrides=(SurfaceOverride(surface_id="a", value=value),))
+    assert profile.to_json() == {
+        "StructureID": "s",
+        "Overrides": [{"SurfaceID": "a", "Value": {"Text": "new", **NULLS}}],
+    }
+    patches = PatchSet(patches=(SurfacePatch(surface_id="a", value=value, reason="why"),))
+    assert patches.to_json() == {
+        "Patches": [{"SurfaceID": "a", "Value": {"Text": "new", **NULLS}, "Reason": "why"}]
+    }
+
+
+def test_sparse_values_of_other_producers_are_read() -> None:
+    read = Snapshot.from_json(
+        {
+            "StructureID": "any string",
+            "Nodes": None,
+            "Surfaces": [
+                {"SurfaceID": "a/b#instruction", "NodeID": "a/b", "Value": {"Text": "hello"}}
+            ],
+        }
+    )
+    assert read.surfaces[0].value.text == "hello"
+    assert read.nodes == ()
+
+
+def test_the_keys_of_a_result() -> None:
+    told = RunResult(status=RunStatus.SUCCEEDED, rounds=(RoundResult(round=1),)).to_json()
+    assert list(told) == [
+        "AppName", "ID", "Status", "CurrentRound", "Structure", "BaselineValidation",
+        "AcceptedProfile", "Rounds", "ErrorMessage",
+    ]  # fmt: skip
+    assert told["Status"] == "succeeded"
+    (first,) = told["Rounds"] if isinstance(told["Rounds"], list) else []
+    assert isinstance(first, dict)
+    assert list(first) == [
+        "Round", "InputProfile", "Train", "Losses", "Backward", "Aggregation", "Patches",
+        "OutputProfile", "Validation", "Acceptance", "Stop",
+    ]  # fmt: skip
+    assert RunResult.from_json(told) == RunResult(
+        status=RunStatus.SUCCEEDED, rounds=(RoundResult(round=1),)
+    )
+
+
+def test_the_keys_of_a_step() -> None:
+    assert list(Step().to_json()) == [
+        "StepID", "InvocationID", "ParentInvocationID", "AgentName", "Branch", "NodeID",
+        "NodeType", "StartedAt", "EndedAt", "PredecessorStepIDs", "AppliedSurfaceIDs", "Input",
+        "Output", "Usage", "Tools", "Skills", "Error",
+    ]  # fmt: skip
+    assert Step().to_json()["StartedAt"] == "0001-01-01T00:00:00Z"
+
+
+def test_a_slim_result_keeps_scores_and_decisions() -> None:
+    measured = EvaluationResult(
+        overall_score=0.5,
+        eval_sets=(EvalSetResult.from_json({"EvalSetID": "v", "Cases": [{"EvalCaseID": "c"}]}),),
+    )
+    found = RoundResult(
+        round=1, train=measured, losses=(CaseLoss(),), backward=BackwardResult(), patches=PatchSet()
+    )
+    whole = RunResult(
+        baseline_validation=measured, accepted_profile=Profile(), rounds=(found,), current_round=1
+    )
+    slim = Slimming(
+        omit_evaluation_cases=True,
+        omit_backward=True,
+        omit_patches=True,
+        omit_profiles=True,
+        omit_losses=True,
+    )
+    told = RunResult.from_json(whole.to_json(slim))
+    assert told.accepted_profile is None
+    assert told.baseline_validation is not None
+    assert told.baseline_validation.overall_score == 0.5
+    assert told.baseline_validation.eval_sets[0].cases == ()
+    assert (told.rounds[0].backward, told.rounds[0].patches, told.rounds[0].losses) == (
+        None,
+        None,
+        (),
+    )
+    assert whole.rounds[0].backward is not None
