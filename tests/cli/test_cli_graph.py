@@ -8,7 +8,7 @@ import pytest
 
 from burnish.cli.running import Way
 from burnish.core.errors import ConfigError
-from burnish.models.chat import ChatReply, ChatRequest
+from burnish.models.chat import ChatRequest
 from burnish.reports.reading import RunRecord
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.testing.backends import ScriptedBackend
@@ -25,10 +25,9 @@ from tests.projects.graph.graph_world import (
     write_world,
 )
 from tests.projects.prompts.prompt_world import AGENT as CALLED_AGENT
-from tests.projects.prompts.prompt_world import PROMPT, flags
+from tests.projects.prompts.prompt_world import PROMPT, flags, write_cases
 from tests.projects.prompts.prompt_world import RULE as PROMPT_RULE
 from tests.projects.prompts.prompt_world import optimize as optimize_prompts
-from tests.projects.prompts.prompt_world import write_cases
 
 pytestmark = pytest.mark.slow
 
@@ -96,7 +95,9 @@ nodes:
     model: {{provider: openai, name: m}}   # small
     instructions:
       inline: {PLAN}
-  writer: {{model: {{provider: openai, name: m}}, instructions: {{inline: Write what the plan says.}}}}
+  writer:
+    model: {{provider: openai, name: m}}
+    instructions: {{inline: Write what the plan says.}}
 edges: [planner -> writer]
 train: cases/train.json
 holdout: cases/holdout.json
@@ -185,9 +186,9 @@ def test_back_propagation_on_an_agent_file_with_tools(tmp_path: Path) -> None:
     assert "Look up the unit." in steps
 
 
-def _with_a_tool(request: ChatRequest, draw: int) -> str | ChatReply:
+def _with_a_tool(request: ChatRequest, draw: int) -> str:
     """The agent by itself: with the rule it gives the whole answer."""
-    if request.schema_name:
+    if request.schema:
         return respond(request, draw)
     said = "".join(m.content for m in request.messages if m.role == "user")
     told = "".join(m.content for m in request.messages if m.role == "system")
@@ -244,7 +245,7 @@ def test_a_run_request_is_put_over_the_file_and_kept_for_a_resume(tmp_path: Path
     asked.write_text(json.dumps(REQUEST), encoding="utf-8")
 
     def answers(request: ChatRequest, draw: int) -> str:
-        return respond(request, draw) if request.schema_name else "no idea"
+        return respond(request, draw) if request.schema else "no idea"
 
     backend = ScriptedBackend(respond=answers)
     optimize(path, backend, request=asked, quiet=True, flags={"max_rounds": 1})

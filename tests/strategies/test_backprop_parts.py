@@ -1,12 +1,14 @@
 """Parts of back-propagation: losses, the walk, answers of roles, values, schemas."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from burnish.core.cases import Case, ExpectedTool, Split, Turn
 from burnish.core.demonstrations import Demonstration
+from burnish.core.errors import RoleFailed
 from burnish.core.evaluations import CaseResult, Evaluation
 from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, Trace
 from burnish.core.scores import Score
@@ -18,11 +20,16 @@ from burnish.core.surfaces import (
     TextSurface,
     Value,
 )
+from burnish.effects.passthrough import DirectEffects
+from burnish.models.factory import Models
+from burnish.models.prompts import in_force
+from burnish.models.references import ModelRef
 from burnish.strategies.backprop.losses import Losses, terminal_steps, trace_of
 from burnish.strategies.backprop.packets import CaseLoss, Packet, TerminalLoss
 from burnish.strategies.backprop.values import BadValue, bounds_of, value_from, value_schema
 from burnish.strategies.backprop.walking import Walk
 from burnish.strategies.backprop.wording import (
+    BACKWARDER,
     BackwardAnswer,
     BackwardRequest,
     PatchAnswer,
@@ -31,11 +38,13 @@ from burnish.strategies.backprop.wording import (
     ShownStep,
     ShownSurface,
     backward_schema,
+    backwarder,
     nothing_said,
     patch_schema,
     sanitised,
     unfit,
 )
+from burnish.testing import ScriptedBackend
 
 CASE = Case(
     turns=(
@@ -287,3 +296,33 @@ def test_a_patch_that_does_not_fit_is_sent_back_with_words(
     assert bool(words) is bool(found)
     schema: Any = patch_schema(request)
     assert schema["properties"]["value"] == {"type": "string"}
+
+
+# -- a role that is a model ----------------------------------------------------------------
+
+
+async def test_a_model_that_makes_up_names_is_sent_back_once_with_the_names_there_are() -> None:
+    replies = iter(
+        [
+            '{"gradients": [{"surface": "invented", "gradient": "x"}]}',
+            '{"gradients": [{"surface": "s", "severity": "P1", "gradient": "clearer"}]}',
+        ]
+    )
+    backend = ScriptedBackend(respond=lambda _request, _draw: next(replies))
+    models = Models(backends={"openai": backend})
+    prompt = in_force(BACKWARDER, Path("/nonexistent"))
+    role = backwarder(models.client(ModelRef.parse("openai:any")), prompt)
+    receipt = await role.answer(about(), draw=0, effects=DirectEffects())
+    assert receipt.value.gradients[0].surface == "s"
+    first, second = backend.asked
+    assert first.schema == backward_schema(about())
+    assert "the surfaces are: s; the predecessors are: a" in second.messages[-1].content
+
+
+async def test_a_model_that_says_nothing_twice_has_failed() -> None:
+    backend = ScriptedBackend(respond=lambda _request, _draw: "{}")
+    models = Models(backends={"openai": backend})
+    prompt = in_force(BACKWARDER, Path("/nonexistent"))
+    role = backwarder(models.client(ModelRef.parse("openai:any")), prompt)
+    with pytest.raises(RoleFailed, match="answered twice without a valid answer"):
+        await role.answer(about(), draw=0, effects=DirectEffects())

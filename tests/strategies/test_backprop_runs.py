@@ -16,7 +16,7 @@ from burnish.core.outcomes import Outcome, Step, Trace
 from burnish.core.surfaces import TextSurface
 from burnish.effects.budget import Budget
 from burnish.strategies.backprop.packets import Severity
-from burnish.strategies.backprop.settings import BackpropSettings, LossHint
+from burnish.strategies.backprop.settings import BackpropSettings, GateName, LossHint
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.strategies.backprop.wording import (
     BackwardAnswer,
@@ -37,7 +37,6 @@ from tests.strategies.backprop_world import (
     add_fix,
     add_words,
     blame_the_plan,
-    cases,
     missing,
     outcome,
     planned,
@@ -185,7 +184,8 @@ def test_a_patch_with_held_out_text_is_turned_away_and_never_shown(tmp_path: Pat
 
     roles = Roles(patch=patch)
     done = run(world(roles=roles), tmp_path)
-    assert "held out" in done.rows[1].trial.problems[0].message
+    assert done.rows[1].trial.problems[0].message == "there is no patch to try"
+    assert "held out" in str(done.rows[1].trial.details["lost"])
     assert done.rows[2].trial.accepted
     assert secret not in roles.of("patcher")[1].rejected
 
@@ -316,6 +316,40 @@ def test_a_gain_that_breaks_a_guard_is_turned_down(tmp_path: Path, guard: str) -
     assert (decision.accepted, decision.code) == (False, "guard")
     # The patcher hears why, but not which of the held out cases it was.
     assert "q50" not in roles.of("patcher")[1].rejected
+
+
+@pytest.mark.parametrize("gate", ["min_gain", "sigma", "strict"])
+def test_every_gate_accepts_what_is_clearly_better(tmp_path: Path, gate: GateName) -> None:
+    settings = BackpropSettings(gate=gate, max_rounds=1, repeats=2)
+    decision = run(world(settings=settings), tmp_path).rows[1].trial.decision
+    assert decision is not None
+    assert (decision.gate, decision.accepted) == (gate, True)
+
+
+def test_the_stages_are_told_in_their_order(tmp_path: Path) -> None:
+    done = run(world(settings=BackpropSettings(max_rounds=1)), tmp_path)
+    told = [event["stage"] for event in done.events("stage")]
+    assert told == [
+        "structure_snapshot",
+        "baseline_validation",
+        "round_started",
+        "round_train_evaluation",
+        "round_losses",
+        "round_backward",
+        "round_aggregation",
+        "round_patch_set",
+        "round_output_profile",
+        "round_validation",
+        "round_completed",
+    ]
+
+
+def test_no_more_trials_than_the_budget_has_within_a_round_either(tmp_path: Path) -> None:
+    settings = BackpropSettings(candidates_per_round=3, max_rounds=1)
+    made = world(roles=Roles(patch=add_words), settings=settings, budget=Budget(max_trials=1))
+    done = run(made, tmp_path)
+    assert (len(done.rows), done.ending.reason.code) == (2, "max_trials")
+    assert len(run(replace(made, budget=Budget()), tmp_path).rows) == 4
 
 
 def test_the_score_that_is_good_enough_ends_it(tmp_path: Path) -> None:

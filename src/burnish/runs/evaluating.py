@@ -24,12 +24,13 @@ from burnish.core.effects import Call, Effects, Receipt, Scope
 from burnish.core.errors import BurnishError, NotJournalable
 from burnish.core.evaluations import CaseResult
 from burnish.core.money import NOTHING, Spend
-from burnish.core.outcomes import Failure, FailureKind, Outcome
+from burnish.core.outcomes import Failure, FailureKind, Outcome, Trace
 from burnish.core.protocols import Executor, Metric, Target, WorkUnit, held
 from burnish.core.scores import Score
 from burnish.effects.executors import together
 from burnish.effects.failures import failure_of, is_infrastructure
 from burnish.effects.retries import ONCE, RetryPolicy, retry
+from burnish.targets.tracing.leaving import left_behind
 
 _ONE_RUN = Spend(metric_calls=1)
 
@@ -202,17 +203,25 @@ class Evaluator:
 
         policy, started = self._policy, time.perf_counter()
         limit = asyncio.timeout(policy.time_limit)
+        left: list[Trace] = []
         try:
             # Waiting for a turn is not the agent's time.
             async with held(self._target, unit.candidate), limit:
-                receipt = await retry(attempt, policy=policy.retry, again=self._is_infrastructure)
+                with left_behind() as left:
+                    receipt = await retry(
+                        attempt, policy=policy.retry, again=self._is_infrastructure
+                    )
         except BurnishError:
             raise
         except Exception as error:  # noqa: BLE001 - the border to the user's agent: law 4
             failure = failure_of(error, listed=policy.infrastructure_errors, attempts=attempts)
             if limit.expired():
                 failure = _out_of_time(policy.time_limit)
-            outcome = Outcome(failure=failure, seconds=time.perf_counter() - started)
+            outcome = Outcome(
+                failure=failure,
+                trace=left[-1] if left else Trace(),
+                seconds=time.perf_counter() - started,
+            )
             # What a call cost that ended in an exception is not known: its estimate is.
             receipt = Receipt(value=outcome, spend=self._own_price(unit.case))
         return Receipt(

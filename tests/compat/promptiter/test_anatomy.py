@@ -130,24 +130,24 @@ def test_a_profile_that_changes_nothing_is_the_baseline() -> None:
 MESSAGE = {"Role": "user", "Content": "x"}
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "told"),
-    [
-        ("nobody#instruction", {"Text": "x"}, "is unknown"),
-        (MODEL, {"Model": {"Name": "x"}}, "is unknown"),
-        (WRITE, {}, "only 'text' may be set, found none"),
-        (WRITE, {"Text": "x", "Tools": []}, "only 'text' may be set, found text, tools"),
-        (WRITE, {"Text": "x", "PromptSyntax": "mixed_brace"}, "PromptSyntax cannot be changed"),
-        (WRITE, {"Text": "x" * 201}, "200 are allowed"),
-        (WRITE, {"Text": " "}, "empty"),
-        (TOOL, {"Text": "x"}, "only 'tools' may be set"),
-        (TOOL, {"Tools": []}, "exactly one tool is wanted"),
-        (TOOL, {"Tools": [{"ID": "other"}]}, "exactly one tool is wanted"),
-        (TOOL, {"Tools": [{"ID": "lookup", "InputSchema": {"type": "array"}}]}, "input schema"),
-        (TOOL, {"Tools": [{"ID": "lookup", "OutputSchema": {}}]}, "output schema"),
-        (SHOTS, {"FewShot": [{"Messages": [MESSAGE]}]}, "a user's message and an assistant's"),
-    ],
-)
+FORBIDDEN: list[tuple[str, Any, str]] = [
+    ("nobody#instruction", {"Text": "x"}, "is unknown"),
+    (MODEL, {"Model": {"Name": "x"}}, "is unknown"),
+    (WRITE, {}, "only 'text' may be set, found none"),
+    (WRITE, {"Text": "x", "Tools": []}, "only 'text' may be set, found text, tools"),
+    (WRITE, {"Text": "x", "PromptSyntax": "mixed_brace"}, "PromptSyntax cannot be changed"),
+    (WRITE, {"Text": "x" * 201}, "200 are allowed"),
+    (WRITE, {"Text": " "}, "empty"),
+    (TOOL, {"Text": "x"}, "only 'tools' may be set"),
+    (TOOL, {"Tools": []}, "exactly one tool is wanted"),
+    (TOOL, {"Tools": [{"ID": "other"}]}, "exactly one tool is wanted"),
+    (TOOL, {"Tools": [{"ID": "lookup", "InputSchema": {"type": "array"}}]}, "input schema"),
+    (TOOL, {"Tools": [{"ID": "lookup", "OutputSchema": {}}]}, "output schema"),
+    (SHOTS, {"FewShot": [{"Messages": [MESSAGE]}]}, "a user's message and an assistant's"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "told"), FORBIDDEN)
 def test_values_that_a_profile_may_not_have(name: str, value: Any, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         anatomy().candidate(profile(**{name: value}))
@@ -162,6 +162,6 @@ def test_a_profile_of_another_structure_and_one_that_says_it_twice() -> None:
 
 
 def test_the_schemas_of_a_tool_may_be_echoed() -> None:
-    echoed = {"Tools": [{"ID": "lookup", "Description": "x", "InputSchema": SCHEMA}]}
+    echoed: Any = {"Tools": [{"ID": "lookup", "Description": "x", "InputSchema": SCHEMA}]}
     assert anatomy().candidate(profile(**{TOOL: echoed})).values[TOOL] == "x"
     assert WRITER in {node.id for node in anatomy().structure.nodes}

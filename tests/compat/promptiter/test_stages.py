@@ -67,6 +67,11 @@ def prepared(tmp_path: Path, **stages: Any) -> tuple[Plan, StageViews]:
     return plan, StageViews(anatomy=plan.anatomy, whereabouts=plan.whereabouts)
 
 
+def unwatched(stage: str, found: object, /) -> None:
+    """Nobody looks."""
+    del stage, found
+
+
 def shown(name: str = WRITE, value: Any = "Write the answer.") -> ShownSurface:
     return ShownSurface(id=name, type="instruction", value=value)
 
@@ -193,7 +198,7 @@ NEW_SCHEMA = {"Tools": [{"ID": "lookup", "Description": "x", "InputSchema": {"ty
 )
 async def test_patches_that_are_refused(tmp_path: Path, name: str, said: Any, told: str) -> None:
     plan, _ = prepared(tmp_path, optimizer=Optimize(texts=(said,)))
-    role: Any = plan.setup(lambda *_: None).strategy.roles[2]
+    role: Any = plan.setup(unwatched).strategy.roles[2]
     with pytest.raises(RoleFailed, match=told):
         await role.answer(patching(plan, name), draw=0, effects=DirectEffects())
 
@@ -201,7 +206,7 @@ async def test_patches_that_are_refused(tmp_path: Path, name: str, said: Any, to
 async def test_the_optimizer_sees_the_tool_and_changes_its_description(tmp_path: Path) -> None:
     stage = Optimize(texts=(patch(TOOL, {"Tools": [{"ID": "lookup", "Description": "new"}]}),))
     plan, _ = prepared(tmp_path, optimizer=stage)
-    role: Any = plan.setup(lambda *_: None).strategy.roles[2]
+    role: Any = plan.setup(unwatched).strategy.roles[2]
     receipt = await role.answer(patching(plan, TOOL), draw=0, effects=DirectEffects())
     assert receipt.value.value == "new"
     (seen,) = stage.asked
@@ -237,8 +242,8 @@ async def test_a_model_by_its_name(tmp_path: Path) -> None:
     backend = ScriptedBackend(respond=lambda chat, draw: ANSWER)
     models = Models(backends={"openai": backend})
     role = role_of(backwarder("openai:gpt-4o", run_options={"top_p": 0.5}), tmp_path, models)
-    assert isinstance(role, ModelRole)
-    receipt = await role.answer(asked(), draw=0, effects=DirectEffects())
+    assert type(role) is ModelRole
+    receipt: Any = await role.answer(asked(), draw=0, effects=DirectEffects())
     assert receipt.value.gradients[0].gradient == "cite"
     assert "lacks a source" in backend.asked[0].messages[-1].content
 

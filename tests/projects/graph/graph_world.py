@@ -88,18 +88,17 @@ def respond(request: ChatRequest, draw: int) -> str:
     del draw
     told = "".join(m.content for m in request.messages if m.role == "system")
     said = "".join(m.content for m in request.messages if m.role != "system")
-    roles: dict[str, Callable[[str, ChatRequest], Any]] = {
-        "backwarder": _backward,
-        "aggregator": lambda *_: {
-            "gradients": [{"severity": "P1", "gradient": "ask for the unit", "sources": [1, 2]}]
-        },
-        "patcher": lambda said, _: {"value": f"{_shown(said)} {RULE}.", "reason": "it is not said"},
-        "reflector": lambda said, _: {"diagnosis": "no unit", "new_text": BETTER},
-        "critic": lambda *_: written_for("critic"),
-        "applier": lambda *_: {**written_for("applier"), "new_text": BETTER},
+    roles: dict[str, Any] = {
+        "aggregator": {"gradients": [{"gradient": "ask for the unit", "sources": [1, 2]}]},
+        "patcher": {"value": f"{_shown(said)} {RULE}.", "reason": "it is not said"},
+        "reflector": {"diagnosis": "no unit", "new_text": BETTER},
+        "critic": written_for("critic"),
+        "applier": {**written_for("applier"), "new_text": BETTER},
     }
+    if request.schema_name == "backwarder":
+        return json.dumps(_backward(said, request))
     if request.schema_name in roles:
-        return json.dumps(roles[request.schema_name](said, request))
+        return json.dumps(roles[request.schema_name])
     return _agent(told, said)
 
 
@@ -149,6 +148,6 @@ def optimize(path: Path, backend: ScriptedBackend | None = None, **more: Any) ->
     flags = more.pop("flags", {})
     way = more.pop("way", Way(output_dir=path.parent / "run"))
     optimize_project(
-        Asked(file=path, way=way, overrides=flags, **{"progress": "lines", **more}),
+        Asked(file=path, way=way, overrides=flags, progress="lines", **more),
         prepare=lambda file, told: prepared(file, backend, **told.to_json()),
     )

@@ -85,33 +85,33 @@ def test_a_flag_wins_over_the_file(tmp_path: Path) -> None:
     assert (found.max_rounds, found.repeats, found.accept_sigma) == (9, 3, 0.5)
 
 
-@pytest.mark.parametrize(
-    ("change", "message", "remedy"),
-    [
-        (file(trian="x"), "unknown key 'trian'", "train"),
-        (optimizer(max_round=3), "unknown key 'max_round'", "max_rounds"),
-        (optimizer(targets=["planer#instruction"]), "no surface 'planer#", "planner#instruction"),
-        (optimizer(choices={"shop/writer#modle": ["openai:m"]}), "no surface", "#model"),
-        (optimizer(ranges={"writer#model.temperature": [0.6, 1]}), "0.5", "widen the range"),
-        (optimizer(loss_targets={"equality": "plannr"}), "no node 'plannr'", "planner"),
-        (optimizer(loss_targets={"equalty": "planner"}), "no metric 'equalty'", "equality"),
-        (
-            optimizer(guards={"protected": ["train-0"]}),
-            "no case of holdout 'train-0'",
-            "there are",
-        ),
-        (
-            optimizer(loss_hints=[{"case": "x", "metric": "equality", "reason": "r"}]),
-            "no case of train 'x'",
-            "train-0",
-        ),
-        (optimizer(strategy="evolve"), "strategy", "'backprop'"),
-        (lambda data: data["edges"].append("writer -> plan"), "no node 'plan'", "planner"),
-        (lambda data: data.pop("train"), "no cases for train", "--train"),
-        (file(metrics=[]), "no metrics", "add one"),
-        (lambda data: data["nodes"]["planner"].update(agnt="x"), "unknown key 'agnt'", "agent"),
-    ],
-)
+MISTAKES: list[tuple[Change, str, str]] = [
+    (file(trian="x"), "unknown key 'trian'", "train"),
+    (optimizer(max_round=3), "unknown key 'max_round'", "max_rounds"),
+    (optimizer(targets=["planer#instruction"]), "no surface 'planer#", "planner#instruction"),
+    (optimizer(choices={"shop/writer#modle": ["openai:m"]}), "no surface", "#model"),
+    (optimizer(ranges={"writer#model.temperature": [0.6, 1]}), "0.5", "widen the range"),
+    (optimizer(loss_targets={"equality": "plannr"}), "no node 'plannr'", "planner"),
+    (optimizer(loss_targets={"equalty": "planner"}), "no metric 'equalty'", "equality"),
+    (
+        optimizer(guards={"protected": ["train-0"]}),
+        "no case of holdout 'train-0'",
+        "there are",
+    ),
+    (
+        optimizer(loss_hints=[{"case": "x", "metric": "equality", "reason": "r"}]),
+        "no case of train 'x'",
+        "train-0",
+    ),
+    (optimizer(strategy="evolve"), "strategy", "'backprop'"),
+    (lambda data: data["edges"].append("writer -> plan"), "no node 'plan'", "planner"),
+    (lambda data: data.pop("train"), "no cases for train", "--train"),
+    (file(metrics=[]), "no metrics", "add one"),
+    (lambda data: data["nodes"]["planner"].update(agnt="x"), "unknown key 'agnt'", "agent"),
+]
+
+
+@pytest.mark.parametrize(("change", "message", "remedy"), MISTAKES)
 def test_a_mistake_is_named_with_what_was_meant(
     tmp_path: Path, change: Change, message: str, remedy: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,7 +148,11 @@ def test_decisions_are_read_leniently() -> None:
         read({"decision": "complete", "final_result": "x", "confidence": float("nan")})
 
 
-NAMES = {"result": {"confidence": 0.7, "text": "hot"}, "size": lambda _: 10, "len": len}
+NAMES: dict[str, Any] = {
+    "result": {"confidence": 0.7, "text": "hot"},
+    "size": lambda _: 10,
+    "len": len,
+}
 
 
 @pytest.mark.parametrize(
@@ -167,7 +172,8 @@ def test_expressions(text: str, value: float) -> None:
     "text",
     [
         "__import__('os')", "result.__class__", "[x for x in y]", "lambda: 1", "result.text",
-        "'x' * 99999999", "result.nothing > 1", "1 / 0", "open('x')", "f'{result}'", "1 +", "9" * 600,
+        "'x' * 99999999", "result.nothing > 1", "1 / 0", "open('x')", "1 +",
+        "f'{result}'", "9" * 600,
     ],
 )  # fmt: skip
 def test_expressions_that_are_refused(text: str) -> None:

@@ -78,7 +78,7 @@ class Learner:
             losses=tuple(losses),
             missing=_missing(found.train),
             classes=self._classes(found),
-            lost=tuple(self._losses.unplaced(found.train)),
+            lost=tuple(self._losses.unplaced(found.train, self._surfaces)),
         )
 
     def need(self, found: Round) -> Spend:

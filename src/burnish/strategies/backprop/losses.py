@@ -49,18 +49,17 @@ class Losses:
             return [Score.of_failure(WHOLE, "")]
         return scores
 
-    def unplaced(self, evaluation: Evaluation) -> list[Lost]:
+    def unplaced(self, evaluation: Evaluation, surfaces: Sequence[str]) -> list[Lost]:
         """The losses that begin nowhere: the node that answers for their metric did not run."""
-        return [
-            Lost(
-                role="loss target",
-                where=f"{result.case}, {score.metric}",
-                why=f"the node '{self.targets[score.metric]}' did not run",
-            )
-            for result in sorted(evaluation.results, key=lambda each: (each.case, each.draw))
-            for score in self.failures(result)
-            if score.metric in self.targets and not self._begins(score, result.outcome.trace)
-        ]
+        found: list[Lost] = []
+        for result in sorted(evaluation.results, key=lambda each: (each.case, each.draw)):
+            trace = trace_of(result, self.cases[result.case], surfaces)
+            for score in self.failures(result):
+                if not self._begins(score, trace):
+                    node = self.targets.get(score.metric, "")
+                    where, why = f"{result.case}, {score.metric}", f"'{node}' did not run"
+                    found.append(Lost(role="loss target", where=where, why=why))
+        return found
 
     def _failed(self, score: Score) -> bool:
         """Without a verdict, a metric that counts wants a 1; one that does not wants nothing."""

@@ -154,6 +154,8 @@ class Patcher:
             value = value_from(offered, surface)
         except BadValue as error:
             return replace(refused, why=str(error))
+        if self._run.secrets.leaked(offered) is not None:
+            return replace(refused, why="the value holds text of a held out case")
         if problems := surface.problems(value):
             return replace(refused, why="; ".join(map(str, problems)))
         if value_key(value) == value_key(candidate.values[name]):

@@ -80,7 +80,7 @@ class Attempt:
     def told(self) -> str:
         """The same for whoever proposes the next one, without the names of held out cases."""
         if self.decision is not None and self.decision.code == "guard":
-            return "a case or metric that is guarded got worse"
+            return "it broke a guard of cases or metrics, or nobody could tell whether it does"
         return self.why
 
     def changes(self, objective: Objective) -> CaseChanges | None:

@@ -13,8 +13,3 @@ def digests(folder: Path) -> dict[str, str]:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             found[str(path.relative_to(folder))] = digest
     return found
-
-
-def same_files(one: Path, other: Path) -> bool:
-    """Whether two folders hold the same files."""
-    return digests(one) == digests(other)

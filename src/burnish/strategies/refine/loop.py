@@ -204,5 +204,8 @@ class _Rounds:
             model_manager=models.manager or None,
             model_worker=models.worker or None,
             run_dir=str(result.run_dir.relative_to(self._all.files.folder)),
+            calls=result.spent.calls,
+            tokens=result.spent.tokens,
+            usd=result.spent.usd,
             note=found.cannot_win or found.lost,
         )

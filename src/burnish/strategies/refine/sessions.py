@@ -26,6 +26,10 @@ class Iteration:
     model_worker: str | None = None
     run_dir: str = ""
     """From the folder of the sessions."""
+    calls: int = 0
+    tokens: int = 0
+    usd: float | None = None
+    """None where a price is not known."""
     note: str = ""
     """Why it is not the best, where its loss does not say it."""
 

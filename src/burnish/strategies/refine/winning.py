@@ -41,7 +41,7 @@ def contender(result: DelegationResult, signals: RunSignals, best: Best) -> Cont
         # The same files are as good as they were, whatever their grader says this time.
         told = "it delivered the very files it started from"
         return Contender(signals=signals, counts_as=best.loss, cannot_win=told)
-    unknown = _unknown(signals, best.signals)
+    unknown = _unknown(result, signals, best.signals)
     return Contender(
         signals=signals,
         counts_as=None if unknown else signals.loss.total,
@@ -50,13 +50,15 @@ def contender(result: DelegationResult, signals: RunSignals, best: Best) -> Cont
     )
 
 
-def _unknown(signals: RunSignals, best: RunSignals) -> str:
+def _unknown(result: DelegationResult, signals: RunSignals, best: RunSignals) -> str:
     """A signal that counts as neutral because it is missing may not beat one that was measured."""
     pairs = (
         ("no metric scored it", signals.eval_score, best.eval_score),
         ("the critic did not score it", signals.critique_score, best.critique_score),
     )
     missing = [told for told, here, there in pairs if here is None and there is not None]
+    unscored = result.evaluation.missing if result.evaluation is not None else ()
+    missing += [f"the metric {name} has no score" for name in unscored]
     return f"cannot tell: {', '.join(missing)}" if missing else ""
 
 

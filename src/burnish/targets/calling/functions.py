@@ -17,6 +17,7 @@ from burnish.targets.calling.manners import Manner, manner_of, speaking_manner
 from burnish.targets.calling.talks import Reply, Said
 from burnish.targets.calling.target import CallingTarget
 from burnish.targets.calling.threads import in_thread
+from burnish.targets.tracing.leaving import leave
 from burnish.targets.tracing.recorder import recording
 
 _REMEDY = (
@@ -100,6 +101,9 @@ async def _reply(agent: Callable[..., Any], manner: Manner, said: Said) -> Outco
                 found = await found
         except SystemExit as error:
             outcome = failed(f"the agent ended the program: sys.exit({error.code!r})", "SystemExit")
+        except BaseException:
+            leave(recorder.trace())
+            raise
         else:
             outcome = of_value(found)
     return _with_steps(outcome, recorder.trace())

@@ -10,6 +10,7 @@ from burnish.core.content import Json
 from burnish.core.messages import Message
 from burnish.core.money import Spend
 from burnish.core.outcomes import Outcome, Step, Trace, Usage
+from burnish.targets.tracing.leaving import leave, left_behind
 
 NODE = "agent"
 
@@ -61,7 +62,13 @@ class AgentTalk:
         """Say something and get the reply. Raises AgentStopped when there is none."""
         said = Said(input=message, history=tuple(self.history), session=self.session)
         started = time.perf_counter()
-        given = await self.reply(said)
+        left: list[Trace] = []
+        try:
+            with left_behind() as left:
+                given = await self.reply(said)
+        except BaseException:
+            leave(Trace(steps=tuple(_steps([*self.turns, *_broken_off(message, left)]))))
+            raise
         if self.usd_per_call is not None:
             given = replace(given, nano_usd=self.usd_per_call)
         seconds = time.perf_counter() - started
@@ -109,10 +116,21 @@ def _steps(turns: Sequence[Exchanged]) -> list[Step]:
     """The agent's own steps where it told them, else one a turn; each turn follows the last."""
     steps: list[Step] = []
     for number, turn in enumerate(turns):
-        before = (steps[-1].id,) if steps else ()
+        before = _ends(steps)
         own = turn.outcome.trace.steps
         steps += _renamed(own, number, before) if own else [_step(turn, number, before)]
     return steps
+
+
+def _broken_off(asked: str, left: Sequence[Trace]) -> list[Exchanged]:
+    """A turn that raised, as far as its steps are known."""
+    return [Exchanged(asked=asked, outcome=Outcome(trace=left[-1]), seconds=0.0)] if left else []
+
+
+def _ends(steps: Sequence[Step]) -> tuple[str, ...]:
+    """The steps that nothing follows yet."""
+    followed = {name for step in steps for name in step.predecessors}
+    return tuple(step.id for step in steps if step.id not in followed)
 
 
 def _step(turn: Exchanged, number: int, before: tuple[str, ...]) -> Step:

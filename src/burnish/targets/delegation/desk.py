@@ -28,13 +28,15 @@ class Job:
     defects: tuple[Defect, ...] = ()
     """Of the earlier attempt that this one repairs."""
     iteration: int
+    place: int = 0
+    """Which of the iteration's workers it is for."""
     attempt: int = 0
     """0 is the first; repairs follow."""
 
     @property
     def draw(self) -> int:
         """Which sample of the worker's model this is: the same words may be said again later."""
-        return self.iteration * 100 + self.attempt
+        return self.iteration * 10_000 + self.place * 100 + self.attempt
 
 
 @dataclass(frozen=True, kw_only=True)

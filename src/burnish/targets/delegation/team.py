@@ -95,6 +95,7 @@ def jobs_for(
             criteria=_criteria(subtasks.get(told.subtask_id)),
             tools_allowed=tuple(told.tools_allowed),
             iteration=number,
+            place=len(jobs),
         )
     return list(jobs.values())
 

@@ -188,8 +188,9 @@ def _in_order(names: Sequence[str], values: Mapping[str, str]) -> dict[str, str]
 
 
 def _attributed(outcome: Outcome, names: Iterable[str]) -> Outcome:
-    """The outcome with the fields on each step that does not tell which were in force."""
-    told = tuple(sorted(names))
+    """The outcome with the fields that no step speaks of on each step that speaks of none."""
+    claimed = {name for step in outcome.trace.steps for name in step.surfaces}
+    told = tuple(sorted(set(names) - claimed))
     steps = tuple(
         step if step.surfaces else replace(step, surfaces=told) for step in outcome.trace.steps
     )

@@ -1,0 +1,1 @@
+"""Experiments: tasks that belong together, each with its runs, refinements and BEST."""
