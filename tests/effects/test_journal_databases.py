@@ -13,7 +13,7 @@ from burnish.effects.database_urls import DatabaseUrl
 from burnish.effects.journal import Journal
 from burnish.effects.journal_reader import JournalReader
 from burnish.effects.places import POINTER, point_to
-from burnish.testing import check_journal_store
+from burnish.testing.journal_contracts import check_journal_store
 from tests.effects.databases import SERVERS, tables_of, tables_on
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ from burnish.effects.database_urls import DatabaseUrl
 from burnish.effects.journal import Journal
 from burnish.effects.places import POINTER, point_to, store_at
 from burnish.effects.sqlite_store import SqliteStore
-from burnish.testing import check_journal_store
+from burnish.testing.journal_contracts import check_journal_store
 
 
 async def test_the_contract_in_files(tmp_path: Path) -> None:

@@ -82,6 +82,15 @@ def test_a_file_that_may_not_be_read_is_refused() -> None:
             require_gguf(path)
 
 
+def open_to_all(folder: Path) -> None:
+    """So that anybody may look into a test's folder; the folder of all temporaries is not ours."""
+    shared = Path(tempfile.gettempdir()).resolve()
+    for place in (folder, *folder.parents):
+        if place.resolve() in (shared, *shared.parents):
+            return
+        place.chmod(0o755)
+
+
 @contextmanager
 def as_nobody() -> Generator[None, None, None]:
     """Root may read everything, so for a moment this process is somebody else."""

@@ -44,7 +44,7 @@ async def test_a_reply_with_its_usage_and_the_name_the_endpoint_gives(kind: Kind
     assert reply.finish == "stop"
     assert reply.usage == Usage(requests=1, input_tokens=11, output_tokens=5)
     assert reply.model == "real-name-2"
-    assert 0 < reply.seconds < 5
+    assert 0 < reply.seconds < 60
 
 
 @pytest.mark.parametrize(

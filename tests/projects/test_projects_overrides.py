@@ -4,7 +4,12 @@ import pytest
 
 from burnish.core.errors import ConfigError
 from burnish.projects import BudgetSettings, Overrides
-from burnish.projects.overrides import AgentOverrides, PromptOverrides, TaskOverrides
+from burnish.projects.overrides import (
+    AgentOverrides,
+    BackpropOverrides,
+    PromptOverrides,
+    TaskOverrides,
+)
 
 VALUES = {
     "max_trials": 3,
@@ -19,7 +24,7 @@ VALUES = {
 
 
 def test_every_override_has_a_value_here() -> None:
-    blocks = (AgentOverrides, PromptOverrides, TaskOverrides)
+    blocks = (AgentOverrides, PromptOverrides, BackpropOverrides, TaskOverrides)
     special = {name for block in blocks for name in block.model_fields}
     known = {*VALUES, "seed", "concurrency", *special}
     assert known == set(Overrides.model_fields)

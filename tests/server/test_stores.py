@@ -21,7 +21,7 @@ from burnish.server.stores import (
     print_schema,
 )
 from burnish.server.stores.payloads import pack, unpack
-from burnish.testing import check_run_store
+from burnish.testing.store_contracts import check_run_store
 
 
 async def test_the_contract_in_memory() -> None:

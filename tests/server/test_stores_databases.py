@@ -16,7 +16,7 @@ from burnish.server.stores import RunStatus, StoreTrouble, journals_in, open_sto
 from burnish.server.stores.database import DatabaseRunStore
 from burnish.server.stores.schema import STEPS
 from burnish.server.stores.tables import Tables
-from burnish.testing import check_run_store
+from burnish.testing.store_contracts import check_run_store
 from tests.effects.databases import SERVERS, tables_of, tables_on
 
 pytestmark = pytest.mark.slow

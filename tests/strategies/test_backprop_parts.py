@@ -32,6 +32,10 @@ from burnish.strategies.backprop.wording import (
     BACKWARDER,
     BackwardAnswer,
     BackwardRequest,
+    MergeAnswer,
+    MergedRemark,
+    MergeRequest,
+    NumberedRemark,
     PatchAnswer,
     PatchRequest,
     Remark,
@@ -39,6 +43,8 @@ from burnish.strategies.backprop.wording import (
     ShownSurface,
     backward_schema,
     backwarder,
+    merge_schema,
+    nothing_left,
     nothing_said,
     patch_schema,
     sanitised,
@@ -215,6 +221,18 @@ def test_the_schema_names_only_what_was_shown() -> None:
     between: Any = backward_schema(about(surfaces=()))
     assert between["properties"]["gradients"]["maxItems"] == 0
     assert between["properties"]["upstream"]["minItems"] == 1
+
+
+def test_a_merged_answer_cites_what_was_given_and_is_not_empty() -> None:
+    surface = ShownSurface(id="s", type="text", value="v")
+    remarks = (NumberedRemark(number=1, gradient="x"), NumberedRemark(number=2, gradient="y"))
+    request = MergeRequest(surface=surface, gradients=remarks)
+    schema: Any = merge_schema(request)
+    cited = schema["$defs"]["MergedRemark"]["properties"]["sources"]["items"]
+    assert (cited["minimum"], cited["maximum"]) == (1, 2)
+    assert schema["properties"]["gradients"]["minItems"] == 1
+    assert "2 remarks were given" in nothing_left(request, MergeAnswer())
+    assert not nothing_left(request, MergeAnswer(gradients=[MergedRemark(gradient="z")]))
 
 
 # -- values --------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from burnish.targets.retrieval import Index, Indexes, SourceSettings
 from burnish.targets.retrieval.endpoint import EndpointEmbedder
 from burnish.testing.doubles import CallCounter
 from tests.effects.journals import effects_in, small_files
-from tests.models.test_embedded_files import as_nobody
+from tests.models.test_embedded_files import as_nobody, open_to_all
 from tests.targets.retrieval_world import (
     SHOP,
     EmbeddingServer,
@@ -160,8 +160,7 @@ async def test_another_index_under_its_name_is_not_taken(tmp_path: Path) -> None
 
 async def readable_by_all(folder: Path) -> None:
     """So that anybody may look into the folder; and every module that is needed is loaded."""
-    for place in (folder, *folder.parents[:3]):
-        place.chmod(0o755)
+    open_to_all(folder)
     (folder / "other").mkdir()
     await shop(folder / "other", MeaningEmbedder())
 

@@ -8,7 +8,7 @@ import pytest
 from burnish.core.errors import ConfigError
 from burnish.targets.retrieval import SourceSettings
 from burnish.targets.retrieval.sources import find_files
-from tests.models.test_embedded_files import as_nobody
+from tests.models.test_embedded_files import as_nobody, open_to_all
 from tests.targets.retrieval_world import chunks_of, write
 
 
@@ -74,8 +74,7 @@ def test_a_file_that_is_no_text_is_refused_with_its_path(tmp_path: Path) -> None
 
 
 def test_a_file_that_may_not_be_read_is_refused_with_its_path(tmp_path: Path) -> None:
-    for place in (tmp_path, *tmp_path.parents[:3]):
-        place.chmod(0o755)
+    open_to_all(tmp_path)
     write(tmp_path, secret_md="x")
     (tmp_path / "secret.md").chmod(0)
     with as_nobody(), pytest.raises(ConfigError, match=r"secret\.md: cannot read .* denied"):

@@ -35,6 +35,14 @@ def delegate(
             help="Put a file under input/ in the workspace; again for more.",
         ),
     ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="EXP", help="Make it a task of this experiment."),
+    ] = None,
+    primary: Annotated[
+        str | None,
+        typer.Option(metavar="TASK", help="With --target: go on from the BEST of this task."),
+    ] = None,
     output_dir: options.OutputDir = None,
     resume: Annotated[
         str | None, typer.Option(metavar="RUN", help="Go on with a run: its folder, or its name.")
@@ -68,6 +76,8 @@ def delegate(
         task=task,
         task_file=task_file,
         inputs=tuple(given or ()),
+        target=target,
+        primary=primary,
         output_dir=output_dir,
         resume=resume,
         dry_run=dry_run,

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -12,6 +12,7 @@ from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Interrupted, Problem, RunNotFound
 from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
 from burnish.projects.delegation.overrides import WorkflowOverrides
+from burnish.projects.experiments.attaching import attach, offer
 from burnish.reports.words import spending
 from burnish.runs.signals import Signals
 from burnish.system import read_text, validate_config
@@ -33,6 +34,10 @@ class Asked:
     task: str | None = None
     task_file: Path | None = None
     inputs: tuple[Path, ...] = ()
+    target: str | None = None
+    """The experiment that the task is added to."""
+    primary: str | None = None
+    """The task whose BEST it goes on from."""
     output_dir: Path | None = None
     resume: str | None = None
     dry_run: bool = False
@@ -47,6 +52,8 @@ class Asked:
             "--task-file": self.task_file is not None,
             "--input": bool(self.inputs),
             "-o": self.output_dir is not None,
+            "--target": self.target is not None,
+            "--primary": self.primary is not None,
             **{_flag(name): True for name in self.told},
         }
         problems: list[Problem] = []
@@ -58,6 +65,11 @@ class Asked:
         if self.resume is None and said["--task"] == said["--task-file"]:
             remedy = 'say it with --task "…" or --task-file FILE, one of the two'
             problems.append(Problem(message="what is to be done?", remedy=remedy))
+        if self.primary is not None and self.target is None:
+            told = "it goes with --target: a task can only go on in an experiment"
+            problems.append(Problem(where="--primary", message=told))
+        if self.target is not None and self.output_dir is not None:
+            problems.append(Problem(where="-o", message="with --target the run lies in its task"))
         if problems:
             raise ConfigError(problems)
 
@@ -80,7 +92,10 @@ def delegate_task(
         _show_plan(plan)
         return
     result = asyncio.run(_driven(plan, asked, policy))
+    told = offer(plan.kept, result.run_dir)
     _last_words(result, as_json=asked.as_json)
+    if told and not asked.as_json:
+        typer.echo(f"task     {told}")
     if result.status != "complete":
         raise typer.Exit(1)
 
@@ -94,22 +109,42 @@ class _Plan:
     folder: Path
     inputs: tuple[Path, ...] = ()
     steer: str = ""
+    seed_deliverable: Path | None = None
     kept: Mapping[str, Json]
 
 
 def _fresh(asked: Asked, load: Loading) -> _Plan:
     assert asked.file is not None
     overrides = validate_config(dict(asked.told), WorkflowOverrides, source="the command line")
-    loaded = load(asked.file, overrides)
     task = asked.task if asked.task_file is None else read_text(asked.task_file)
     if not str(task).strip():
         raise ConfigError([Problem(where="--task", message="it is empty")])
+    loaded = load(asked.file, overrides)
     folder = asked.output_dir or asked.file.resolve().parent / ROOT / new_run_id()
     kept: dict[str, Json] = {
         "file": str(asked.file.resolve()),
         "overrides": overrides.to_json(),
+        "inputs": [str(path.resolve()) for path in asked.inputs],
     }
-    return _Plan(loaded=loaded, task=str(task), folder=folder, inputs=asked.inputs, kept=kept)
+    plan = _Plan(loaded=loaded, task=str(task), folder=folder, inputs=asked.inputs, kept=kept)
+    return plan if asked.target is None or asked.dry_run else _in_experiment(plan, asked)
+
+
+def _in_experiment(plan: _Plan, asked: Asked) -> _Plan:
+    """The same as a new task of an experiment."""
+    attached = attach(str(asked.target), plan.task, primary=asked.primary)
+    seed = attached.seed_deliverable
+    return replace(
+        plan,
+        folder=attached.folder,
+        steer=attached.steer,
+        seed_deliverable=seed,
+        kept={
+            **plan.kept,
+            **attached.kept,
+            "seed_deliverable": None if seed is None else str(seed.resolve()),
+        },
+    )
 
 
 def _resumed(asked: Asked, load: Loading) -> _Plan:
@@ -127,7 +162,9 @@ def _resumed(asked: Asked, load: Loading) -> _Plan:
         loaded=load(file, overrides),
         task=str(manifest["task"]),
         folder=folder,
+        inputs=tuple(Path(str(path)) for path in kept.get("inputs") or ()),
         steer=str(manifest.get("steer", "")),
+        seed_deliverable=Path(str(seed)) if (seed := kept.get("seed_deliverable")) else None,
         kept=kept,
     )
 
@@ -155,6 +192,7 @@ async def _driven(plan: _Plan, asked: Asked, policy: PolicyTexts | None) -> Dele
             policy=policy,
             inputs=plan.inputs,
             steer=plan.steer,
+            seed_deliverable=plan.seed_deliverable,
             kept=plan.kept,
             listen=None if asked.quiet or asked.as_json else _say,
             stop=lambda: reasons[0] if reasons else "",

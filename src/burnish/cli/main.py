@@ -11,9 +11,11 @@ from burnish.cli import (
     data,
     delegate,
     doctor,
+    experiments,
     init,
     models,
     optimize,
+    refine,
     roles,
     runs,
     structure,
@@ -46,6 +48,7 @@ def _top(version: bool = typer.Option(False, "--version", help="Print the versio
 
 app.command("optimize", rich_help_panel="Make it better")(optimize.optimize)
 app.command("delegate", rich_help_panel="Make it better")(delegate.delegate)
+app.command("refine", cls=refine.RefineCommand, rich_help_panel="Make it better")(refine.refine)
 app.command("adopt", rich_help_panel="Make it better")(adopt.adopt)
 app.command("eval", cls=measuring.EvalCommand, rich_help_panel="Measure it")(measuring.evaluate)
 measuring.test.command("optimize")(optimize.optimize)
@@ -58,6 +61,7 @@ app.add_typer(
 app.add_typer(data.app, name="data", rich_help_panel="Measure it")
 app.command("structure", rich_help_panel="Set up")(structure.structure)
 app.add_typer(runs.app, name="runs", rich_help_panel="Look back")
+app.add_typer(experiments.app, name="experiments", rich_help_panel="Look back")
 app.add_typer(init.app, name="init", rich_help_panel="Set up")
 app.add_typer(models.app, name="models", rich_help_panel="Set up")
 app.add_typer(roles.app, name="roles", rich_help_panel="Set up")

@@ -20,7 +20,7 @@ from burnish.targets.prompts.target import PromptsTarget
 
 def launch(open_run: Callable[[], Run], listeners: Sequence[Listener] = ()) -> Ending:
     """Drive a run to its end. However it ends, its report says what is known."""
-    return asyncio.run(_launch(open_run, listeners))
+    return asyncio.run(launched(open_run, listeners))
 
 
 def optimize(setup: Setup, folder: Path, *, listeners: Sequence[Listener] = ()) -> Ending:
@@ -37,7 +37,8 @@ def optimize(setup: Setup, folder: Path, *, listeners: Sequence[Listener] = ()) 
     return launch(opened, listeners)
 
 
-async def _launch(open_run: Callable[[], Run], listeners: Sequence[Listener]) -> Ending:
+async def launched(open_run: Callable[[], Run], listeners: Sequence[Listener] = ()) -> Ending:
+    """The same, in the event loop that is running."""
     run = open_run()
     written = (_round_files(run), _task_results(run))
     files = [each for each in written if each is not None]

@@ -71,7 +71,7 @@ def measure(
         return run
 
     ending = launch(open_run, listeners)
-    report = _report(measurement, ending)
+    report = report_of(measurement, ending)
     if report is not None:
         report = report.with_noise() if noise else report
         report = report if baseline is None else report.against(baseline)
@@ -80,7 +80,8 @@ def measure(
     return Measured(ending=ending, report=report)
 
 
-def _report(measurement: Measurement, ending: Ending) -> EvalReport | None:
+def report_of(measurement: Measurement, ending: Ending) -> EvalReport | None:
+    """What was found; None where it was stopped before its end."""
     if measurement.evaluation is None:
         return None
     run = RunRecord.read(ending.folder)

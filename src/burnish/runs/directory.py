@@ -10,6 +10,7 @@ from burnish.core.errors import JournalTrouble
 from burnish.core.trials import TrialRow
 from burnish.effects.journal import Journal
 from burnish.effects.journal_reader import JournalReader
+from burnish.effects.places import POINTER
 from burnish.effects.schema import NAME as JOURNAL
 from burnish.effects.schema import reading
 from burnish.runs.events import Event
@@ -130,6 +131,7 @@ def _require_journal(folder: Path) -> None:
     """Refuse a run that has trials and has lost its journal: going on would pay for them again."""
     journal, trials = folder / JOURNAL, folder / TRIALS
     lost = not journal.exists() or journal.stat().st_size == 0
+    lost = lost and not (folder / POINTER).exists()
     if lost and trials.exists() and trials.stat().st_size:
         raise JournalTrouble(
             f"the journal of this run is gone: {journal}",

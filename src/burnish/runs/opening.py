@@ -1,8 +1,11 @@
 """Opening a run: a new one, one to go on with, or a fork of one."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from burnish.core.cases import Split
 from burnish.core.content import short_id
@@ -16,14 +19,25 @@ from burnish.runs.setup import Setup
 from burnish.system import Redactor, make_folder, remove_stale_temporaries
 from burnish.version import VERSION
 
+Furnish: TypeAlias = Callable[[Path], None]
+"""Puts something into a folder that is being made, such as where its journal lies."""
 RESULTS = Path("results") / "optimizer"
 """Where runs lie when nobody says otherwise."""
 
 
-def start(setup: Setup, *, root: Path = RESULTS, folder: Path | None = None) -> Run:
-    """A new run under `root`, or exactly in `folder`."""
+def start(
+    setup: Setup,
+    *,
+    root: Path = RESULTS,
+    folder: Path | None = None,
+    furnish: Furnish | None = None,
+) -> Run:
+    """A new run under `root`, or exactly in `folder`.
+
+    `furnish` may put more into the folder than its header before it appears.
+    """
     setup.check()
-    return _begin(setup, root=root, folder=folder)
+    return _begin(setup, root=root, folder=folder, furnish=furnish)
 
 
 def resume(setup: Setup, folder: Path, *, redactor: Redactor | None = None) -> Run:
@@ -80,6 +94,7 @@ def _begin(
     forked_from: str = "",
     sealed_test: str = "unread",
     cache: Cache | None = None,
+    furnish: Furnish | None = None,
 ) -> Run:
     redactor = Redactor.from_environment(extra=setup.secrets())
     inputs = setup.inputs()
@@ -97,12 +112,15 @@ def _begin(
         sealed_test=sealed_test,
     ).redacted(redactor)
     name = f"{started:%Y-%m-%dT%H-%M-%S}_{short_id(dict(inputs))[:8]}"
-    home = _make_home(header, root / name if folder is None else folder, exactly=folder is not None)
+    wanted = root / name if folder is None else folder
+    home = _make_home(header, wanted, exactly=folder is not None, furnish=furnish)
     remember_run(home)
     return Run(setup, RunDirectory(home, redactor=redactor), cache=cache)
 
 
-def _make_home(header: Header, wanted: Path, *, exactly: bool) -> Path:
+def _make_home(
+    header: Header, wanted: Path, *, exactly: bool, furnish: Furnish | None = None
+) -> Path:
     """The run's folder, which appears with its header in it, under a name nobody has."""
     try:
         wanted.parent.mkdir(parents=True, exist_ok=True)
@@ -114,9 +132,14 @@ def _make_home(header: Header, wanted: Path, *, exactly: bool) -> Path:
     remove_stale_temporaries(wanted.parent, shared=True)
     for number in range(1, 2 if exactly else 1000):
         home = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
-        named = replace(header, id=home.name)
-        if make_folder(home, named.write):
+        if make_folder(home, partial(_fill, replace(header, id=home.name), furnish)):
             return home
     raise FileTrouble(
         f"{wanted} exists already", remedy="name another folder with -o, or resume the run there"
     )
+
+
+def _fill(header: Header, furnish: Furnish | None, folder: Path) -> None:
+    header.write(folder)
+    if furnish is not None:
+        furnish(folder)

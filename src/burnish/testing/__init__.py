@@ -11,8 +11,6 @@ from burnish.testing.contracts import (
     check_target,
 )
 from burnish.testing.doubles import CallCounter, ExpectedText, ScriptedRole, ScriptedTarget
-from burnish.testing.journal_contracts import check_journal_store
-from burnish.testing.store_contracts import check_run_store
 
 __all__ = [
     "CallCounter",
@@ -21,9 +19,7 @@ __all__ = [
     "ScriptedRole",
     "ScriptedTarget",
     "check_executor",
-    "check_journal_store",
     "check_metric",
-    "check_run_store",
     "check_strategy",
     "check_target",
 ]

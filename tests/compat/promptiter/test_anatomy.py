@@ -21,6 +21,7 @@ from tests.compat.promptiter.desk import (
     VALUES,
     WRITE,
     WRITER,
+    answer,
     desk,
 )
 
@@ -29,7 +30,7 @@ def anatomy() -> Anatomy:
     return Anatomy.of(desk())
 
 
-def profile(structure_id: str = "", **values: Any) -> Profile:
+def profile(values: dict[str, Any], structure_id: str = "") -> Profile:
     given = {name: SurfaceValue.from_json(value) for name, value in values.items()}
     return Profile(
         structure_id=structure_id,
@@ -73,7 +74,7 @@ def test_what_the_target_does_not_offer_is_known_and_no_target() -> None:
 
 def test_a_target_without_a_structure_is_one_node() -> None:
     plain = ScriptedTarget(
-        respond=lambda *_: "",
+        respond=answer,
         surfaces=[
             TextSurface(id="system.md"),
             DemosSurface(id="shots", max_demos=2),
@@ -87,14 +88,14 @@ def test_a_target_without_a_structure_is_one_node() -> None:
         "agent#instruction": "system.md",
         "agent#model.heat": "heat",
     }
-    warmer = profile(**{"agent#model.heat": {"Text": "0.75"}})
+    warmer = profile({"agent#model.heat": {"Text": "0.75"}})
     assert found.candidate(warmer).values["heat"] == 0.75
 
 
 def test_a_profile_and_its_candidate_spell_each_other() -> None:
     found = anatomy()
     given = profile(
-        **{
+        {
             WRITE: {"Text": CITE},
             PLAN: {"Text": VALUES[PLAN]},
             TOOL: {"Tools": [{"ID": "lookup", "Description": "Finds sources."}]},
@@ -122,8 +123,10 @@ def test_a_profile_and_its_candidate_spell_each_other() -> None:
 
 def test_a_profile_that_changes_nothing_is_the_baseline() -> None:
     found = anatomy()
-    same = {each.surface_id: each.value.to_json() for each in found.snapshot.surfaces[:1]}
-    assert found.candidate(profile(found.structure.id, **same)).id == found.baseline.id
+    same: dict[str, Any] = {
+        each.surface_id: each.value.to_json() for each in found.snapshot.surfaces[:1]
+    }
+    assert found.candidate(profile(same, found.structure.id)).id == found.baseline.id
     assert found.profile(found.baseline).overrides == ()
 
 
@@ -150,7 +153,7 @@ FORBIDDEN: list[tuple[str, Any, str]] = [
 @pytest.mark.parametrize(("name", "value", "told"), FORBIDDEN)
 def test_values_that_a_profile_may_not_have(name: str, value: Any, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
-        anatomy().candidate(profile(**{name: value}))
+        anatomy().candidate(profile({name: value}))
 
 
 def test_a_profile_of_another_structure_and_one_that_says_it_twice() -> None:
@@ -163,5 +166,5 @@ def test_a_profile_of_another_structure_and_one_that_says_it_twice() -> None:
 
 def test_the_schemas_of_a_tool_may_be_echoed() -> None:
     echoed: Any = {"Tools": [{"ID": "lookup", "Description": "x", "InputSchema": SCHEMA}]}
-    assert anatomy().candidate(profile(**{TOOL: echoed})).values[TOOL] == "x"
+    assert anatomy().candidate(profile({TOOL: echoed})).values[TOOL] == "x"
     assert WRITER in {node.id for node in anatomy().structure.nodes}

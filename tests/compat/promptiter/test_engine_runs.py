@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -196,30 +197,46 @@ async def test_a_stage_without_an_answer_costs_its_packet_only(tmp_path: Path) -
     assert "not this one" in json.dumps(only.burnish["Lost"])
 
 
-async def test_a_cancelled_run_says_so_and_goes_on_later(tmp_path: Path) -> None:
-    bench, grown = Bench(tmp_path), list[RunResult]()
-    reached = asyncio.Event()
+class Waiting(Backward):
+    """Never answers; takes itself for the other one."""
 
-    async def wait(_: object) -> Any:
-        reached.set()
+    fingerprint = "the backwarder"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached = asyncio.Event()
+
+    async def backward(self, request: Any) -> Any:
+        self.reached.set()
         await asyncio.Event().wait()
 
-    class Waiting(Backward):
-        async def backward(self, request: Any) -> Any:
-            return await wait(request)
 
-    bench.backward = Waiting()
-    bench.backward.fingerprint = "b"  # pyright: ignore[reportAttributeAccessIssue]
+class Answering(Backward):
+    """The same, once it answers."""
+
+    fingerprint = "the backwarder"
+
+
+async def test_a_cancelled_run_says_so_and_goes_on_later(tmp_path: Path) -> None:
+    waiting, grown = Waiting(), list[RunResult]()
+    bench = Bench(tmp_path, backward=waiting)
     asked = request(max_rounds=1)
     work = asyncio.create_task(
         bench.engine.run(asked, run_dir=tmp_path / "run", progress=grown.append)
     )
-    await reached.wait()
+    await waiting.reached.wait()
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work
     assert (grown[-1].status, grown[-1].error_message) == ("canceled", "run canceled")
     assert grown[-1].current_round == 1
+    bench.backward = Answering()
+    found = await bench.engine.run(asked, run_dir=tmp_path / "run")
+    assert (found.status, found.rounds[0].train) == ("succeeded", grown[-1].rounds[0].train)
+    assert found.burnish is not None
+    spent = found.burnish["Spent"]
+    assert isinstance(spent, dict)
+    assert spent["metric_calls"] == 6
 
 
 async def test_where_a_run_starts_and_what_it_may_change(tmp_path: Path) -> None:
@@ -320,15 +337,9 @@ async def test_the_teacher_writes_what_a_case_lacks_and_is_paid_once(tmp_path: P
 
 
 async def test_the_judge_of_a_request_answers_for_judged_metrics(tmp_path: Path) -> None:
-    heard: list[str] = []
-
     async def judge(message: str) -> dict[str, Any]:
-        heard.append(message)
-        good = "[cited]" in message.partition("answered")[2][:12]
-        return {
-            "reasoning": "looked",
-            "is_the_agent_response_valid": "valid" if good else "invalid",
-        }
+        verdict = "valid" if "answered [cited]" in message else "invalid"
+        return {"reasoning": "looked", "is_the_agent_response_valid": verdict}
 
     folder = tmp_path / "data" / "app"
     folder.mkdir(parents=True)
@@ -336,16 +347,10 @@ async def test_the_judge_of_a_request_answers_for_judged_metrics(tmp_path: Path)
     (folder / "one.metrics.json").write_text(json.dumps([metric]), encoding="utf-8")
     bench = Bench(tmp_path, metrics=())
     engine = bench.engine
-    engine.evaluation = _with_metrics(engine.evaluation, "one")
+    engine.evaluation = replace(engine.evaluation, shared_metrics="one")
     found = await engine.run(request(max_rounds=1, judge=judge))
-    assert heard
-    assert found.status in {"succeeded", "failed"}
-
-
-def _with_metrics(stack: Any, name: str) -> Any:
-    from dataclasses import replace
-
-    return replace(stack, shared_metrics=name)
+    assert found.rounds[0].acceptance is not None
+    assert found.rounds[0].acceptance.score_delta == 1.0
 
 
 def _tool(description: str) -> SurfaceValue:

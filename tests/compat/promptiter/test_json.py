@@ -104,6 +104,11 @@ def test_what_burnish_adds_has_one_key() -> None:
     assert RunRequest.from_json(told).options.metric_floors == {"q_1": 0.5}
 
 
+def test_a_slip_of_the_pen_in_python_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_round"):
+        RunRequest(max_round=3)  # pyright: ignore[reportCallIssue]
+
+
 def test_a_runner_has_no_json() -> None:
     told = RunRequest(teacher=str).to_json()
     assert (told["Teacher"], told["Judge"]) == (None, None)

@@ -17,7 +17,6 @@ from burnish.core.evaluations import CaseResult, Evaluation
 from burnish.core.scores import Score
 from burnish.effects.passthrough import DirectEffects
 from burnish.models.factory import Models
-from burnish.models.roles import ModelRole
 from burnish.strategies.backprop.rounds import Round
 from burnish.strategies.backprop.wording import (
     BackwardRequest,
@@ -28,7 +27,7 @@ from burnish.strategies.backprop.wording import (
     ShownStep,
     ShownSurface,
 )
-from burnish.testing import ScriptedBackend
+from burnish.testing import ScriptedBackend, ScriptedTarget
 from tests.compat.promptiter.desk import (
     PLANNER,
     SCHEMA,
@@ -242,8 +241,8 @@ async def test_a_model_by_its_name(tmp_path: Path) -> None:
     backend = ScriptedBackend(respond=lambda chat, draw: ANSWER)
     models = Models(backends={"openai": backend})
     role = role_of(backwarder("openai:gpt-4o", run_options={"top_p": 0.5}), tmp_path, models)
-    assert type(role) is ModelRole
-    receipt: Any = await role.answer(asked(), draw=0, effects=DirectEffects())
+    assert role.client.ref.settings.top_p == 0.5
+    receipt = await role.answer(asked(), draw=0, effects=DirectEffects())
     assert receipt.value.gradients[0].gradient == "cite"
     assert "lacks a source" in backend.asked[0].messages[-1].content
 
@@ -288,6 +287,13 @@ async def test_a_runner_is_asked_as_a_model_is(tmp_path: Path) -> None:
     assert (told["who"], told["talk"], told["speed"]) == ("me", "", 3)
     assert "lacks a source" in told["message"]
     assert "JSON schema" in told["message"]
+
+
+async def test_an_agent_target_can_be_a_runner(tmp_path: Path) -> None:
+    said = ScriptedTarget(respond=lambda candidate, case, draw: ANSWER, surfaces=(), values={})
+    role = role_of(backwarder(said), tmp_path)
+    receipt = await role.answer(asked(), draw=0, effects=DirectEffects())
+    assert receipt.value.gradients[0].gradient == "cite"
 
 
 async def test_a_runner_that_breaks_costs_its_question(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A run that breaks off anywhere goes on where it was: nothing twice, the workspace put back."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from burnish.targets.delegation.result import DelegationResult
 from burnish.testing.delegation_world import (
     COMPLETE,
     FLOW,
+    GOOD,
     REPORT,
     DelegationWorld,
     Said,
@@ -48,7 +50,7 @@ def worker(turn: Turn) -> Said:
 def world(*, breaks_at: int | None = None) -> DelegationWorld:
     asked: list[str] = []
 
-    def watched(role: Any) -> Any:
+    def watched(role: Callable[[Turn], Said]) -> Callable[[Turn], Said]:
         def said(turn: Turn) -> Said:
             if len(asked) == breaks_at:
                 raise Broken
@@ -59,7 +61,7 @@ def world(*, breaks_at: int | None = None) -> DelegationWorld:
 
     return DelegationWorld(
         manager=watched(manager), worker=watched(worker),
-        critic=watched(lambda _: {"score": 0.8, "defects": []}),
+        critic=watched(lambda _: GOOD),
     )  # fmt: skip
 
 
@@ -77,18 +79,24 @@ def story(result: DelegationResult) -> list[Any]:
     ]
     timed = ("ts", "wall_time", "budget_remaining_pct", "run_id")
     return [
-        json.loads(json.dumps(row), object_hook=lambda d: {k: v for k, v in d.items() if k not in timed})
+        json.loads(
+            json.dumps(row),
+            object_hook=lambda found: {k: v for k, v in found.items() if k not in timed},
+        )
         for row in both
-    ]  # fmt: skip
+    ]
 
 
-async def test_broken_off_at_every_call(tmp_path: Path) -> None:
+async def test_broken_off_at_one_call_and_gone_on(tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()
     reference = world()
     whole = await run(tmp_path / "whole", reference)
     assert whole.status == "complete"
     assert "exit code 0" in whole.deliverables[0].read_text()
-    for place in range(len(reference.turns)):
+    # The first decision; before a worker's command, after it, in the second worker, at the two
+    # critics that are asked at once, and at the last decision.
+    assert len(reference.turns) == 11
+    for place in (0, 2, 3, 6, 9, 10):
         folder = tmp_path / f"broken-{place}"
         folder.mkdir()
         first, second = world(breaks_at=place), world()
@@ -104,7 +112,9 @@ async def test_broken_off_at_every_call(tmp_path: Path) -> None:
             p.read_bytes() for p in whole.deliverables
         ]
         assert story(result) == story(whole)
-        assert len(first.turns) - 1 + len(second.turns) == len(reference.turns)
+        calls = len(first.turns) - 1 + len(second.turns)
+        at_once = 1 if place == 9 else 0
+        assert 0 <= calls - len(reference.turns) <= at_once, "only what was in flight is lost"
 
 
 async def test_a_finished_run_gives_its_result_again_and_pays_nothing(tmp_path: Path) -> None:

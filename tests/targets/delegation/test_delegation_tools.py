@@ -75,7 +75,7 @@ async def test_commands_run_in_the_workspace_within_limits_and_without_keys(
     world = one_worker(worker)
     await run(tmp_path, world, FLOW + "command_timeout: 0.3\n", task="Try.")
     first, slow, unknown, wrong = answers(world)
-    assert first == "exit code 3 (the command ended with exit code 3)\nstdout:\n.\n"
+    assert first == "exit code 3 (the command ended with exit code 3)\nstdout:\n."
     assert "more than 0.3 s" in slow
     assert "there is no tool 'code_execute'; there are: file_read" in unknown
     assert "must be a text" in wrong
@@ -124,15 +124,15 @@ async def test_tools_of_an_mcp_server_and_no_server_on_a_replay(tmp_path: Path) 
 """
 
     def worker(turn: Turn) -> Said:
-        asked = (("lookup", {"title": "Emma"}), ("fails", {}), ("forbidden", {}))
-        return {"summary": "ok"} if turn.answers else uses(*asked)
+        if turn.answers:
+            return {"summary": "ok"}
+        return uses(("lookup", {"title": "Emma"}), ("fails", {}), ("forbidden", {}))
 
     world = one_worker(worker)
     first = await run(tmp_path, world, text, task="Try.")
     said = answers(world)
     assert "Emma: shelf 4" in said[0]
     assert said[1].startswith("error: ")
-    assert "the shelf is empty" in said[1]
     assert "there is no tool 'forbidden'" in said[2]
     assert await run(tmp_path, world, text, task="Try.") == first
 
@@ -209,8 +209,11 @@ async def test_metrics_by_command_by_file_by_budget_and_by_policy(tmp_path: Path
     def worker(turn: Turn) -> Said:
         if turn.answers:
             return {"summary": "ok"}
-        return uses(("file_write", {"path": "report.md", "content": REPORT}),
-                    ("file_write", {"path": "go.sh", "content": "echo hi > made.txt\n"}))  # fmt: skip
+        script = "echo hi > made.txt\n"
+        return uses(
+            ("file_write", {"path": "report.md", "content": REPORT}),
+            ("file_write", {"path": "go.sh", "content": script}),
+        )
 
     result = await run(tmp_path, one_worker(worker), text.replace("SCORE", "0.75"))
     assert result.evaluation is not None

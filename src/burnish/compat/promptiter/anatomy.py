@@ -53,7 +53,7 @@ class Anatomy:
             entry_node_id=self.structure.entry,
             nodes=tuple(nodes),
             edges=tuple(edges),
-            surfaces=tuple(self.surface(p, p.value) for p in self.structure.positions),
+            surfaces=tuple(self.surface(p, self.now(p)) for p in self.structure.positions),
         )
 
     def surface(self, position: Position, value: Value) -> Surface:
@@ -64,6 +64,10 @@ class Anatomy:
             type=position.type,
             value=union_of(position, value),
         )
+
+    def now(self, position: Position) -> Value:
+        """The value that a position has in the target as it is."""
+        return self.baseline.values.get(position.surface, position.value)
 
     @cached_property
     def targets(self) -> dict[str, str]:
@@ -94,7 +98,7 @@ class Anatomy:
             if value is None:
                 continue
             told = union_of(position, value)
-            if told != union_of(position, position.value):
+            if told != union_of(position, self.now(position)):
                 overrides.append(SurfaceOverride(surface_id=position.id, value=told))
         return Profile(structure_id=self.structure.id, overrides=tuple(overrides))
 
@@ -137,7 +141,7 @@ class Anatomy:
         value = self.value(override.surface_id, override.value)
         position = self.structure.position(override.surface_id)
         assert position is not None
-        if override.value == union_of(position, position.value):
+        if override.value == union_of(position, self.now(position)):
             return {}
         if found := self.editable[position.surface].problems(value):
             raise ConfigError(found)

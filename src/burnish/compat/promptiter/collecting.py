@@ -1,10 +1,16 @@
 """A run as PromptIter sees it: watches the search, builds the result, tells of each stage."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from burnish.compat.promptiter.deciding import NO_LOSSES, Patience, acceptance, additions
+from burnish.compat.promptiter.deciding import (
+    NO_LOSSES,
+    Patience,
+    acceptance,
+    additions,
+    chosen,
+)
 from burnish.compat.promptiter.events import Event, EventKind, Payload, RoundCompleted
 from burnish.compat.promptiter.gradients import AggregationResult, BackwardResult
 from burnish.compat.promptiter.observing import Delivery
@@ -99,8 +105,13 @@ class Collector:
 
     def stopped(self, reason: str) -> None:
         """The run ended where its last round said to go on."""
-        stop = self.result.rounds[-1].stop if self.result.rounds else None
-        if self.result.rounds and (stop is None or not stop.should_stop):
+        if not self.result.rounds:
+            return
+        last = self.result.rounds[-1]
+        if last.acceptance is None and self._tried:
+            self._show_chosen(chosen(self._tried))
+            self._round(acceptance=acceptance(chosen(self._tried), self.objective))
+        if last.stop is None or not last.stop.should_stop:
             self._round(stop=StopDecision(should_stop=True, reason=reason))
 
     # -- the stages ------------------------------------------------------------------------
@@ -247,9 +258,3 @@ class Collector:
         if self.files is not None:
             self.files.write(told, stage)
         return told
-
-
-def chosen(tried: Sequence[Attempt]) -> Attempt:
-    """The candidate that a round is about: the last that was accepted, else the first."""
-    accepted = [each for each in tried if each.decision is not None and each.decision.accepted]
-    return accepted[-1] if accepted else tried[0]

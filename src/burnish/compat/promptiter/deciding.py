@@ -11,7 +11,7 @@ from burnish.core.comparisons import Pair, compare
 from burnish.core.content import Json
 from burnish.core.objectives import Objective
 from burnish.core.surfaces import EPSILON
-from burnish.strategies.backprop.packets import Lost
+from burnish.strategies.backprop.packets import Lost, MergedGradient
 from burnish.strategies.backprop.rounds import Attempt, Round
 
 ACCEPTED = "candidate score gain satisfies acceptance policy"
@@ -69,15 +69,27 @@ class Patience:
         return StopDecision(should_stop=bool(why), reason=why or GO_ON)
 
 
+def chosen(tried: Sequence[Attempt]) -> Attempt:
+    """The candidate that a round is about: the last that was accepted, else the first."""
+    accepted = [each for each in tried if each.decision is not None and each.decision.accepted]
+    return accepted[-1] if accepted else tried[0]
+
+
 def additions(found: Round, attempts: Sequence[Attempt], objective: Objective) -> dict[str, Json]:
     """What burnish knows of a round and PromptIter has no place for."""
     told: dict[str, Json] = {
         "FailureClasses": {case: each.value for case, each in (found.classes or {}).items()},
         "Missing": [*found.missing],
+        "Sources": {surface: _sources(said) for surface, said in (found.merged or {}).items()},
         "Lost": [codec(Lost).encode(each) for each in _lost(found, attempts)],
         "Candidates": [_candidate(attempt, objective) for attempt in attempts],
     }
     return {key: value for key, value in told.items() if value}
+
+
+def _sources(said: Sequence[MergedGradient]) -> Json:
+    """By merged remark, the cases that it comes from."""
+    return [[*dict.fromkeys(source.case for source in each.sources)] for each in said]
 
 
 def _lost(found: Round, attempts: Sequence[Attempt]) -> list[Lost]:

@@ -34,7 +34,7 @@ from burnish.projects.measuring import threshold_of
 from burnish.reports.report import write_report
 from burnish.runs.driving import Ending, drive
 from burnish.runs.header import NAME as HEADER
-from burnish.runs.opening import resume, start
+from burnish.runs.opening import Furnish, resume, start
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 
@@ -88,17 +88,20 @@ class Engine:
         observer: Observer | None = None,
         run_dir: str | Path | None = None,
         progress: Progress | None = None,
+        furnish: Furnish | None = None,
     ) -> RunResult:
         """Optimise, and say what came of it.
 
         A wrong request raises ConfigError before anything is written or paid. A run that fails
         gives a result that says so, with the rounds that were finished. `run_dir` is a new
         folder, or that of an earlier run of the same request, which is then gone on with;
-        without it the run gets a folder of its own in the output folder.
+        without it the run gets a folder of its own in the output folder. `furnish` may put more
+        into a new folder before it appears, such as where the journal lies.
         """
         plan = self._plan(request)
         folder = None if run_dir is None else Path(run_dir)
-        return await _Driving(plan, Telling(observer=observer, progress=progress)).driven(folder)
+        driving = _Driving(plan, Telling(observer=observer, progress=progress))
+        return await driving.driven(folder, furnish)
 
     async def close(self) -> None:
         """Let go of the target and of models."""
@@ -142,9 +145,9 @@ class _Driving:
         """Everything the run is made of."""
         return self._plan.setup(self._collector)
 
-    async def driven(self, folder: Path | None) -> RunResult:
+    async def driven(self, folder: Path | None, furnish: Furnish | None = None) -> RunResult:
         """Open the run, drive it to its end, close it."""
-        run = _opened(self.setup, folder, self._plan.stack.output_dir)
+        run = _opened(self.setup, folder, self._plan.stack.output_dir, furnish)
         header = run.directory.header
         self._delivery.run = run
         self._collector.changed(id=header.id)
@@ -218,13 +221,14 @@ class _Driving:
             self._collector.progress(self._collector.result)
 
 
-def _opened(setup: Setup, folder: Path | None, root: Path) -> Run:
+def _opened(setup: Setup, folder: Path | None, root: Path, furnish: Furnish | None) -> Run:
     """The run to go on with, or a new one."""
     # The agent may change the folder that the program stands in.
     if folder is None:
-        return start(setup, root=root.absolute())
+        return start(setup, root=root.absolute(), furnish=furnish)
     home = folder.absolute()
-    return resume(setup, home) if (home / HEADER).exists() else start(setup, folder=home)
+    is_run = (home / HEADER).exists()
+    return resume(setup, home) if is_run else start(setup, folder=home, furnish=furnish)
 
 
 def _ending(run: Run, ending: Ending) -> dict[str, Json]:

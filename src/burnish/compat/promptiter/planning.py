@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from burnish.compat.promptiter.anatomy import Anatomy
-from burnish.compat.promptiter.checking import mismatches, problems_of, protected_cases
-from burnish.compat.promptiter.eval_stack import Assets, EvaluationStack, Home
-from burnish.compat.promptiter.requests import RunRequest, SurfaceOptions
+from burnish.compat.promptiter.checking import mismatches, problems_of
+from burnish.compat.promptiter.eval_stack import Assets, EvaluationStack
+from burnish.compat.promptiter.requests import RunRequest
+from burnish.compat.promptiter.settings import settings_of
 from burnish.compat.promptiter.stage_models import Kind, ModelStage
 from burnish.compat.promptiter.stage_roles import aggregate_role, backward_role, optimize_role
 from burnish.compat.promptiter.stage_views import StageViews
@@ -18,7 +19,6 @@ from burnish.core.candidates import Candidate
 from burnish.core.cases import Case, Dataset
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
-from burnish.core.gates import Guards
 from burnish.core.objectives import Objective
 from burnish.core.protocols import Metric, Role, Target
 from burnish.effects.budget import Budget
@@ -26,13 +26,10 @@ from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.runs.header import Project
 from burnish.runs.setup import Setup
-from burnish.strategies.backprop.packets import Severity
-from burnish.strategies.backprop.settings import BackpropSettings, LossHint
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.strategies.backprop.watching import Watcher
 
 USUAL_CASES = 8
-USUAL_WIDTH = 16
 _LIMITS = ("max_metric_calls", "max_calls", "max_tokens", "max_usd", "max_minutes")
 
 
@@ -127,11 +124,15 @@ class Plan:
         )
 
     def _strategy(self, watch: Watcher) -> Backprop:
+        # An aggregator of one's own may do more than merge, so it sees single remarks too.
+        by_model = isinstance(self.stages.aggregator, ModelStage | ModelRef | str)
         return Backprop(
             backwarder=self._role("backwarder", self.stages.backwarder),
             aggregator=self._role("aggregator", self.stages.aggregator),
             patcher=self._role("optimizer", self.stages.optimizer),
-            settings=self._settings(),
+            settings=settings_of(
+                self.request, self.anatomy, self.assets, merge_single=not by_model
+            ),
             watch=watch,
         )
 
@@ -148,42 +149,6 @@ class Plan:
                 return aggregate_role(stage, views)
             case "optimizer":
                 return optimize_role(stage, views)
-
-    def _settings(self) -> BackpropSettings:
-        request, options = self.request, self.request.options
-        backward = request.backward_options
-        asked_alone = isinstance(self.stages.aggregator, ModelStage | ModelRef | str)
-        protected = protected_cases(request, self.assets).values()
-        return BackpropSettings(
-            targets=tuple(self.anatomy.targets[n] for n in sorted(set(request.target_surface_ids))),
-            max_rounds=request.max_rounds,
-            max_rounds_without_acceptance=request.stop_policy.max_rounds_without_acceptance,
-            target_score=request.stop_policy.target_score,
-            min_score_gain=request.acceptance_policy.min_score_gain,
-            gate=options.gate,
-            accept_sigma=options.accept_sigma,
-            guards=Guards(
-                protected=tuple(case for cases in protected for case in cases),
-                no_new_failures=options.no_new_failures,
-                floors=options.metric_floors,
-            ),
-            repeats=options.repeats,
-            candidates_per_round=options.candidates_per_round,
-            cases_per_round=options.cases_per_round,
-            loss_hints=tuple(_hints(request)),
-            loss_targets={
-                target.metric_name: target.node_id
-                for each in request.train_inputs
-                for target in each.loss_targets
-            },
-            backward_parallelism=_width(
-                backward.case_parallelism, enabled=backward.case_parallelism_enabled
-            ),
-            aggregation_parallelism=_surfaces(request.aggregation_options),
-            patch_parallelism=_surfaces(request.optimizer_options),
-            # An aggregator of one's own may do more than merge, so it sees single remarks too.
-            merge_single=not asked_alone,
-        )
 
     def _notes(self) -> Iterator[str]:
         sizes: dict[str, int] = {}
@@ -221,21 +186,3 @@ def _counts(metrics: Sequence[Metric], assets: Assets) -> dict[str, int]:
     """By metric, how many cases of validation are in sets that it scores."""
     sets = [assets.homes[case.id].eval_set for case in assets.dataset.holdout]
     return {m.name: sum(m.name in assets.names[each] for each in sets) for m in metrics}
-
-
-def _hints(request: RunRequest) -> Iterator[LossHint]:
-    for each in request.train_inputs:
-        for hint in each.loss_hints:
-            home = Home(eval_set=each.eval_set_id, case=hint.eval_case_id)
-            severity = Severity(hint.severity) if hint.severity else Severity.P1
-            yield LossHint(
-                case=home.name, metric=hint.metric_name, reason=hint.reason, severity=severity
-            )
-
-
-def _surfaces(options: SurfaceOptions) -> int:
-    return _width(options.surface_parallelism, enabled=options.surface_parallelism_enabled)
-
-
-def _width(given: int, *, enabled: bool) -> int:
-    return (given or USUAL_WIDTH) if enabled else 1

@@ -6,9 +6,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias, cast
-
-from typing_extensions import TypeIs
+from typing import Any, TypeAlias, TypeGuard, cast
 
 from burnish.core.cases import Case
 from burnish.core.content import Json
@@ -66,13 +64,15 @@ class RunnerBackend:
         return ChatReply(text=outcome.output, usage=outcome.usage or Usage(), model=ref.name)
 
     async def _run(self, message: str, schema: Mapping[str, Json] | None, draw: int) -> Outcome:
-        if is_target(self.runner):
+        runner = self.runner
+        if is_target(runner):
             case = Case.single(message, name="message")
-            baseline, effects = self.runner.baseline, DirectEffects()
-            return (await self.runner.run(baseline, case, draw=draw, effects=effects)).value
+            effects = DirectEffects()
+            return (await runner.run(runner.baseline, case, draw=draw, effects=effects)).value
+        assert callable(runner)
         told = {"user_id": self.user_id(), "session_id": self.session_id(), "schema": schema}
-        call = partial(self.runner, message, **_taken(self.runner, {**told, **self.run_options}))
-        found = call() if _is_async(self.runner) else await in_thread(call)
+        call = partial(runner, message, **_taken(runner, {**told, **self.run_options}))
+        found = call() if _is_async(runner) else await in_thread(call)
         return of_value(await found if inspect.isawaitable(found) else found)
 
     def check(self, ref: ModelRef) -> None:
@@ -130,7 +130,7 @@ def message_of(request: ChatRequest) -> str:
     return f"{said}\n\nThe JSON schema of the answer:\n{schema}"
 
 
-def is_target(runner: object) -> TypeIs[Target]:
+def is_target(runner: object) -> TypeGuard[Target]:
     """Whether it is an agent target rather than a function."""
     return hasattr(runner, "baseline") and hasattr(runner, "description")
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from burnish.compat.promptiter.runners import (
     Runner,
@@ -88,28 +88,35 @@ class ModelStage:
         return replace(ref, settings=replace(ref.settings, **self.run_options))
 
 
-def backwarder(
-    who: Runner | ModelRef | str, *, message_builder: MessageBuilder | None = None, **more: Any
-) -> ModelStage:
-    """The backwarder by a model, `openai:gpt-4o`, or by a runner.
+class StageMaker(Protocol):
+    """Makes a stage from a model, `openai:gpt-4o`, or from a runner."""
 
-    `more` is `run_options`, `user_id_supplier`, `session_id_supplier` and `folder`.
-    """
-    return ModelStage(kind="backwarder", who=who, message_builder=message_builder, **more)
+    def __call__(
+        self,
+        who: Runner | ModelRef | str,
+        *,
+        message_builder: MessageBuilder | None = None,
+        run_options: Mapping[str, Any] | None = None,
+        user_id_supplier: Supplier = new_id,
+        session_id_supplier: Supplier = new_id,
+        folder: Path = Path(),
+    ) -> ModelStage:
+        """The stage, to be given to an engine."""
+        ...
 
 
-def aggregator(
-    who: Runner | ModelRef | str, *, message_builder: MessageBuilder | None = None, **more: Any
-) -> ModelStage:
-    """The aggregator, likewise."""
-    return ModelStage(kind="aggregator", who=who, message_builder=message_builder, **more)
+def _maker(kind: Kind) -> StageMaker:
+    def make(
+        who: Runner | ModelRef | str, *, run_options: Mapping[str, Any] | None = None, **more: Any
+    ) -> ModelStage:
+        return ModelStage(kind=kind, who=who, run_options=run_options or {}, **more)
+
+    return make
 
 
-def optimizer(
-    who: Runner | ModelRef | str, *, message_builder: MessageBuilder | None = None, **more: Any
-) -> ModelStage:
-    """The optimizer, likewise."""
-    return ModelStage(kind="optimizer", who=who, message_builder=message_builder, **more)
+backwarder = _maker("backwarder")
+aggregator = _maker("aggregator")
+optimizer = _maker("optimizer")
 
 
 @dataclass(frozen=True, kw_only=True)

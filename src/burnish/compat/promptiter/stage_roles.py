@@ -66,7 +66,7 @@ class StageRole(Generic[Request, Answer]):
     @property
     def fingerprint(self) -> str:
         """A hash of the stage's name and code."""
-        return short_id([self.name, name_of(self.stage), code_identity(self.stage)])
+        return short_id([self.name, code_identity(self.stage)])
 
     @property
     def answers(self) -> Codec[Answer]:

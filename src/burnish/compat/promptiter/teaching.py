@@ -7,6 +7,7 @@ from burnish.core.cases import Case
 from burnish.core.codec import codec
 from burnish.core.content import short_id
 from burnish.core.effects import Call, Effects, Receipt
+from burnish.core.errors import BurnishError
 from burnish.core.money import NOTHING, Spend
 from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Metric, Target
@@ -36,7 +37,8 @@ class Teacher:
 
     def teaches(self, case: Case) -> bool:
         """Whether a case needs an answer: it asks for one, or has none."""
-        return wants_teacher(case) or all(turn.expected is None for turn in case.turns)
+        bare = case.scenario is None and all(turn.expected is None for turn in case.turns)
+        return bare or wants_teacher(case)
 
     def estimate(self, case: Case) -> Spend:
         """What an answer costs."""
@@ -56,6 +58,8 @@ class Teacher:
         baseline = self.target.baseline
         try:
             receipt = await self.target.run(baseline, case, draw=0, effects=effects)
+        except BurnishError:
+            raise
         except Exception as error:  # noqa: BLE001 - the border to the user's teacher: law 4
             failed = Outcome(failure=failure_of(error))
             return Receipt(value=failed, spend=self.target.estimate(case), missing=failed.missing)

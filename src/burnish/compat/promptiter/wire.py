@@ -11,7 +11,7 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.evaluation.datasets.evalset_keys import as_python, folded
 from burnish.system.known_keys import Place
 
-_UPPER = {"id": "ID", "ids": "IDs", "url": "URL", "api": "API"}
+_UPPER = {"id": "ID", "ids": "IDs", "url": "URL", "api": "API", "usd": "USD"}
 
 
 def pascal(name: str) -> str:
@@ -23,7 +23,11 @@ class Wire(BaseModel):
     """Something that travels as JSON under PromptIter's names."""
 
     model_config = ConfigDict(
-        frozen=True, populate_by_name=True, alias_generator=pascal, allow_inf_nan=False
+        frozen=True,
+        populate_by_name=True,
+        alias_generator=pascal,
+        allow_inf_nan=False,
+        extra="forbid",
     )
     where: ClassVar[str] = "JSON"
     """What messages call it."""
@@ -45,7 +49,7 @@ class Wire(BaseModel):
     def from_json(cls, data: Json) -> Self:
         """The value that the data spells; keys in any letter case, unknown ones ignored."""
         try:
-            return cls.model_validate(as_python(data, cls))
+            return cls.model_validate(_known(as_python(data, cls), Place.of(cls)))
         except ValidationError as error:
             raise ConfigError(list(_problems(error, cls.where))) from None
 
@@ -53,14 +57,21 @@ class Wire(BaseModel):
 class CamelWire(Wire):
     """The same, for the few parts that are in camelCase."""
 
-    model_config = ConfigDict(
-        frozen=True, populate_by_name=True, alias_generator=to_camel, allow_inf_nan=False
-    )
+    model_config = ConfigDict(alias_generator=to_camel)
 
 
 def unknown_keys(data: Json, model: type[BaseModel]) -> list[str]:
     """The paths of the keys that nobody reads."""
     return list(_unknown(data, Place.of(model), ""))
+
+
+def _known(data: Json, place: Place) -> Json:
+    """The data without the keys that nobody reads."""
+    if isinstance(data, list):
+        return [_known(item, place.below(0)) for item in data]
+    if not isinstance(data, dict) or not (keys := place.keys):
+        return data
+    return {key: _known(item, place.below(key)) for key, item in data.items() if key in keys}
 
 
 def _unknown(data: Json, place: Place, at: str) -> Iterator[str]:

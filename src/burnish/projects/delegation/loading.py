@@ -12,6 +12,7 @@ from burnish.projects.delegation.crew import Crew
 from burnish.projects.delegation.making_metrics import make_metric
 from burnish.projects.delegation.overrides import WorkflowOverrides
 from burnish.projects.delegation.workflow_file import (
+    CommandEngineBlock,
     DelegationLoopBlock,
     TierBlock,
     WorkflowFile,
@@ -24,8 +25,10 @@ from burnish.targets.delegation.envelope import Envelope
 from burnish.targets.delegation.evaluating import DelegationMetric, Zones
 from burnish.targets.delegation.gates.completion import GateSettings
 from burnish.targets.delegation.manager import Manager
-from burnish.targets.delegation.own_tools import own_tool_problems
 from burnish.targets.delegation.workflow import Deliverable, Workflow
+
+_SECRET = 8
+"""Characters from which on a value may be a key; `1` and `true` are none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +137,7 @@ class _Making:
             env=tuple(block.env),
             network=block.network,
             limits=replace(block.limits.made(), seconds=block.command_timeout),
-            secrets=tuple(self.models.secrets()),
+            secrets=self._secrets(),
         )
 
     def _metrics(self) -> tuple[DelegationMetric, ...]:
@@ -153,6 +156,13 @@ class _Making:
         limits.update({k: v for k, v in self.told.to_json().items() if k in limits})
         return Envelope(**limits)
 
+    def _secrets(self) -> tuple[str, ...]:
+        """Keys of models, and what a program is given by name: that is how it gets its key."""
+        loop = self.loop
+        names = loop.env if isinstance(loop, CommandEngineBlock) else ()
+        given = [os.environ.get(name, "") for name in names]
+        return (*self.models.secrets(), *(value for value in given if len(value) >= _SECRET))
+
     def _own_instructions(self) -> str:
         """What a folder of the workflow's own tells the manager."""
         if not isinstance(self.loop, DelegationLoopBlock) or self.loop.manager is None:
@@ -164,6 +174,10 @@ class _Making:
         source = self.block.workspace.copy_from
         if source is not None and not (self.folder / source).is_dir():
             self.wrong.add(("workspace", "copy_from"), f"{source} is no folder")
+        if not self.block.tools:
+            return
+        from burnish.targets.delegation.own_tools import own_tool_problems
+
         for problem in own_tool_problems(self.block.tools, self.folder):
             told = f"{problem.where}: {problem.message}"
             self.wrong.add(("tools",), told, problem.remedy)

@@ -12,7 +12,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from burnish.core.content import Json
-from burnish.core.errors import BurnishError, FileTrouble, SeedRefused
+from burnish.core.errors import FileTrouble, RunNotFound, SeedRefused
 from burnish.projects.experiments.records import (
     EXPERIMENT,
     EXPERIMENT_ID,
@@ -29,10 +29,6 @@ from burnish.system import FileLock, make_folder, read_bytes, write_atomic
 USUAL_ROOT = Path("results") / "experiments"
 _VARIABLES = ("BURNISH_EXPERIMENTS_ROOT", "AWP_EXPERIMENTS_ROOT")
 Record = TypeVar("Record", bound=BaseModel)
-
-
-class ExperimentTrouble(BurnishError):
-    """An experiment or task cannot be used."""
 
 
 def experiments_root(environ: Mapping[str, str] = os.environ) -> Path:
@@ -61,11 +57,11 @@ class Experiment:
 
     @classmethod
     def find(cls, name: str, *, root: Path | None = None) -> "Experiment":
-        """By its id; raises ExperimentTrouble where there is none."""
+        """By its id; raises RunNotFound where there is none."""
         home = root or experiments_root()
         folder = home / name
         if not EXPERIMENT_ID.fullmatch(name) or not (folder / EXPERIMENT).is_file():
-            raise ExperimentTrouble(
+            raise RunNotFound(
                 f"there is no experiment '{name}' in {home}",
                 remedy='`burnish experiments list` shows them, `burnish experiments new "…"` '
                 "makes one",
@@ -93,11 +89,11 @@ class Experiment:
         return sorted(tasks, key=lambda task: (int(task.id.partition("-")[0]), task.id))
 
     def task(self, name: str) -> "ExperimentTask":
-        """By its id; raises ExperimentTrouble where there is none."""
+        """By its id; raises RunNotFound where there is none."""
         folder = self.folder / "tasks" / name
         if not TASK_ID.fullmatch(name) or not (folder / TASK).is_file():
             known = ", ".join(task.id for task in self.tasks) or "none"
-            raise ExperimentTrouble(
+            raise RunNotFound(
                 f"experiment {self.folder.name} has no task '{name}'", remedy=f"its tasks: {known}"
             )
         return ExperimentTask(folder)
@@ -165,7 +161,7 @@ def find_task(target: str, *, root: Path | None = None) -> ExperimentTask:
         raise SeedRefused(f"'{target}' names no task", remedy="write it as EXPERIMENT:TASK")
     try:
         return Experiment.find(experiment, root=root).task(task)
-    except ExperimentTrouble as error:
+    except RunNotFound as error:
         raise SeedRefused(error.message, remedy=error.remedy) from error
 
 
@@ -184,7 +180,7 @@ def _read(path: Path, kind: type[Record]) -> Record:
     except ValidationError as error:
         wrong = error.errors()[0]
         where = ".".join(map(str, wrong["loc"]))
-        raise ExperimentTrouble(
+        raise FileTrouble(
             f"{path} is damaged: {where} {wrong['msg']}".replace("  ", " "),
             remedy="restore it from a backup",
         ) from error

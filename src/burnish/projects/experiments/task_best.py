@@ -72,7 +72,7 @@ class TaskBest:
     def offer(self, run: Path) -> str:
         """Make a finished run BEST if it is better; why not, where it is not."""
         best = _as_best(run)
-        if best is None:
+        if best is None or best.signals.status not in DELIVERED:
             return "it delivered nothing"
         nobody = Session(session_id="", seed_run_id="", started_at="")
         return self.promote(best, nobody)

@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from burnish.core.content import Json
 from burnish.core.errors import RunLocked
@@ -15,6 +15,7 @@ from burnish.server.stores.errors import (
     RunNotRunning,
     StoreTrouble,
 )
+from burnish.server.stores.kept import Kept, freed, holds, leased, matches
 from burnish.server.stores.names import check_names, check_score, keepable_text
 from burnish.server.stores.records import (
     CANCELED,
@@ -32,28 +33,11 @@ from burnish.server.stores.records import (
 from burnish.server.stores.store import EVERY, UNCHANGED
 
 
-@dataclass(kw_only=True)
-class _Kept:
-    number: int
-    record: RunRecord
-    """Without request and result: those are kept as bytes, so that each reader has a copy."""
-    request: bytes
-    result: bytes | None = None
-    token: int = 0
-    lease_until: float = 0.0
-    events: list[tuple[RunEvent, bytes]] = field(default_factory=list[tuple[RunEvent, bytes]])
-    keys: dict[str, int] = field(default_factory=dict[str, int])
-
-    @property
-    def driven(self) -> bool:
-        return self.lease_until > time.time()
-
-
 class MemoryRunStore:
     """Runs that are gone when the process ends."""
 
     def __init__(self) -> None:
-        self._runs: dict[tuple[str, str], _Kept] = {}
+        self._runs: dict[tuple[str, str], Kept] = {}
         self._numbers = itertools.count(1)
         self._closed = False
 
@@ -83,7 +67,7 @@ class MemoryRunStore:
             updated_at=now,
             where=where or Where(),
         )
-        self._runs[app_name, run_id] = kept = _Kept(
+        self._runs[app_name, run_id] = kept = Kept(
             number=next(self._numbers), record=record, request=content
         )
         return replace(kept.record, request=await payloads.unpacked(content))
@@ -124,7 +108,7 @@ class MemoryRunStore:
         """Runs, newest first, without requests and results."""
         self._check_open()
         before = number_of(cursor)
-        found = [kept for kept in reversed(self._runs.values()) if _matches(kept, which)]
+        found = [kept for kept in reversed(self._runs.values()) if matches(kept, which)]
         found = [kept for kept in found if before is None or kept.number < before]
         page = found[:limit]
         more = cursor_of(page[-1].number) if page and len(found) > limit else ""
@@ -176,22 +160,22 @@ class MemoryRunStore:
         if kept.driven or kept.record.status.finished:
             return None
         kept.token += 1
-        return _leased(kept, owner, seconds)
+        return leased(kept, owner, seconds)
 
     async def renew(self, lease: Lease, *, seconds: float) -> Lease:
         """Stay the driver; LeaseLost where someone else is now, or the run is finished."""
         kept = self._runs.get((lease.app_name, lease.run_id))
         self._check_open()
-        if kept is None or not _holds(kept, lease):
+        if kept is None or not holds(kept, lease):
             raise LeaseLost(lease.app_name, lease.run_id, lease.owner)
-        return _leased(kept, lease.owner, seconds)
+        return leased(kept, lease.owner, seconds)
 
     async def release(self, lease: Lease) -> None:
         """Stop being the driver; a lease that was lost is nothing to release."""
         self._check_open()
         kept = self._runs.get((lease.app_name, lease.run_id))
-        if kept is not None and _holds(kept, lease):
-            _freed(kept)
+        if kept is not None and holds(kept, lease):
+            freed(kept)
 
     async def request_cancel(self, app_name: str, run_id: str) -> RunStatus:
         """Ask whoever drives the run to stop it; where nobody does, it is canceled at once."""
@@ -216,21 +200,21 @@ class MemoryRunStore:
         if self._closed:
             raise StoreTrouble("the store is closed")
 
-    def _kept(self, app_name: str, run_id: str) -> _Kept:
+    def _kept(self, app_name: str, run_id: str) -> Kept:
         self._check_open()
         if (app_name, run_id) not in self._runs:
             raise RunMissing(app_name, run_id)
         return self._runs[app_name, run_id]
 
-    def _writable(self, app_name: str, run_id: str, lease: Lease | None) -> _Kept:
+    def _writable(self, app_name: str, run_id: str, lease: Lease | None) -> Kept:
         kept = self._kept(app_name, run_id)
         if kept.record.status.finished:
             raise RunNotRunning(run_id)
-        if lease is not None and not _holds(kept, lease):
+        if lease is not None and not holds(kept, lease):
             raise LeaseLost(app_name, run_id, lease.owner)
         return kept
 
-    def _change(self, kept: _Kept, changes: RunChanges, result: bytes | None) -> None:
+    def _change(self, kept: Kept, changes: RunChanges, result: bytes | None) -> None:
         """Nothing waits in here, so nobody sees half of a change."""
         before = kept.record
         status, error = changes.status or before.status, changes.error
@@ -249,37 +233,4 @@ class MemoryRunStore:
         )
         kept.result = kept.result if result is None else result
         if status.finished:
-            _freed(kept)
-
-
-def _holds(kept: _Kept, lease: Lease) -> bool:
-    return (kept.record.owner, kept.token) == (lease.owner, lease.token)
-
-
-def _leased(kept: _Kept, owner: str, seconds: float) -> Lease:
-    kept.lease_until = time.time() + seconds
-    until = moment(kept.lease_until)
-    kept.record = record = replace(kept.record, owner=owner, lease_until=until)
-    return Lease(
-        app_name=record.app_name,
-        run_id=record.run_id,
-        owner=owner,
-        token=kept.token,
-        until=until,
-        cancel_requested=record.cancel_requested,
-    )
-
-
-def _freed(kept: _Kept) -> None:
-    kept.lease_until = 0.0
-    kept.record = replace(kept.record, owner="", lease_until=None)
-
-
-def _matches(kept: _Kept, which: RunFilter) -> bool:
-    record = kept.record
-    return (
-        which.app_name in ("", record.app_name)
-        and which.status in (None, record.status)
-        and which.strategy in ("", record.strategy)
-        and not (which.undriven and (record.status.finished or kept.driven))
-    )
+            freed(kept)

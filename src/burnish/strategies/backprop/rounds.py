@@ -116,6 +116,10 @@ class Attempt:
             },
         }
         if self.first:
+            train = self.round.train
+            details["train_scores"] = {
+                case: objective.case_score(train, case) for case in train.cases
+            }
             details |= round_details(self.round)
         lost = (*self.round.lost, *self.lost) if self.first else self.lost
         if lost:

@@ -28,6 +28,15 @@ def only_these(
     return schema
 
 
+def citing(answer: type[BaseModel], count: int) -> dict[str, Json]:
+    """The schema of an aggregator's answer: not empty, and it cites numbers up to this one."""
+    schema = _schema(answer)
+    schema["properties"]["gradients"]["minItems"] = 1
+    cited = schema["$defs"]["MergedRemark"]["properties"]["sources"]
+    cited["items"] = {"type": "integer", "minimum": 1, "maximum": count}
+    return schema
+
+
 def with_value(answer: type[BaseModel], limits: Surface) -> dict[str, Json]:
     """The schema of a patcher's answer whose value fits the surface."""
     schema = _schema(answer)

@@ -104,7 +104,7 @@ class Search:
         if not found.losses:
             self._show("round_completed", found)
             return self._without_losses(found)
-        if self._stopped(self._learner.need(found)):
+        if self._stopped(self._learner.need(found) + self._judge.need):
             return ""
         attempts = await self._attempts(await self._learned(found))
         accepted = await self._decided(attempts)

@@ -11,7 +11,7 @@ from burnish.models.calling import ModelClient
 from burnish.models.prompts import RolePrompt
 from burnish.models.roles import ModelRole
 from burnish.strategies.backprop.packets import Severity
-from burnish.strategies.backprop.schemas import only_these, with_value
+from burnish.strategies.backprop.schemas import citing, only_these, with_value
 from burnish.strategies.backprop.values import BadValue, shown_value, value_from
 
 BACKWARDER, AGGREGATOR, PATCHER = "backwarder", "aggregator", "patcher"
@@ -160,6 +160,8 @@ def aggregator(client: ModelClient, prompt: RolePrompt) -> ModelRole[MergeReques
         answer_type=MergeAnswer,
         prompt=prompt,
         client=client,
+        check=nothing_left,
+        narrowed=merge_schema,
     )
 
 
@@ -219,6 +221,12 @@ def nothing_said(request: BackwardRequest, answer: BackwardAnswer) -> str:
     )
 
 
+def nothing_left(request: MergeRequest, answer: MergeAnswer) -> str:
+    """Why a merged answer is of no use: of all that was said nothing is left."""
+    left = any(remark.gradient.strip() for remark in answer.gradients)
+    return "" if left else f"it is empty, and {len(request.gradients)} remarks were given"
+
+
 def unfit(request: PatchRequest, answer: PatchAnswer) -> str:
     """Why a new value cannot be taken."""
     if not answer.reason.strip():
@@ -239,6 +247,11 @@ def backward_schema(request: BackwardRequest) -> dict[str, Json]:
         surfaces=[surface.id for surface in request.surfaces],
         steps=[step.id for step in request.predecessors],
     )
+
+
+def merge_schema(request: MergeRequest) -> dict[str, Json]:
+    """The schema of remarks merged from these."""
+    return citing(MergeAnswer, len(request.gradients))
 
 
 def patch_schema(request: PatchRequest) -> dict[str, Json]:

@@ -74,5 +74,5 @@ class CommandTool:
         parts = [f"exit code {ran.exit_code}" + (f" ({ran.reason})" if ran.reason else "")]
         for name, text in (("stdout", ran.stdout), ("stderr", ran.stderr)):
             if text.strip():
-                parts.append(f"{name}:\n{self.commands.plain(text)}")
+                parts.append(f"{name}:\n{self.commands.plain(text.rstrip())}")
         return "\n".join(parts)

@@ -1,7 +1,8 @@
 """`delegate`: one delegation from its task to its result, or on from where it was killed."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,13 +22,12 @@ from burnish.targets.delegation.file_tools import file_tools
 from burnish.targets.delegation.finishing import finish
 from burnish.targets.delegation.home import Home, is_delegation, versions
 from burnish.targets.delegation.loop import Ending, ManagerLoop
-from burnish.targets.delegation.own_tools import OwnTools
 from burnish.targets.delegation.policy import PolicyTexts
 from burnish.targets.delegation.record import Record
 from burnish.targets.delegation.result import DelegationResult
 from burnish.targets.delegation.states import StateStore
 from burnish.targets.delegation.telling import Telling
-from burnish.targets.delegation.tools import Toolkit
+from burnish.targets.delegation.tools import Toolkit, WorkerTool
 from burnish.targets.delegation.workflow import Workflow
 from burnish.targets.delegation.workspace import Workspace
 
@@ -89,15 +89,29 @@ async def delegate(
         "kept": dict(kept or {}),
     }
     home = Home.open(folder, manifest, policy=texts, redactor=redactor)
+    try:
+        async with _own_tools(workflow, home) as own:
+            driving = _Driving(workflow=workflow, home=home, own=own, given=given, listen=listen)
+            return await driving.run(task, steer, stop)
+    finally:
+        await home.close()
+
+
+@asynccontextmanager
+async def _own_tools(
+    workflow: Workflow, home: Home
+) -> AsyncGenerator[Mapping[str, WorkerTool], None]:
+    """The user's own tools, whose servers are stopped in the end."""
+    if not workflow.tools:
+        yield {}
+        return
+    from burnish.targets.delegation.own_tools import OwnTools
+
     own = OwnTools(blocks=workflow.tools, folder=workflow.folder)
     try:
-        driving = _Driving(workflow=workflow, home=home, own=own, given=given, listen=listen)
-        return await driving.run(task, steer, stop)
+        yield await own.tools(home.scope)
     finally:
-        try:
-            await own.close()
-        finally:
-            await home.close()
+        await own.close()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,13 +120,13 @@ class _Driving:
 
     workflow: Workflow
     home: Home
-    own: OwnTools
+    own: Mapping[str, WorkerTool]
     given: Given
     listen: Listener | None
 
     async def run(self, task: str, steer: str, stop: Callable[[], str]) -> DelegationResult:
         """From the first iteration to the result; all that is journaled is only told again."""
-        desk = await self._desk()
+        desk = self._desk()
         record = Record(
             folder=self.home.folder, run_id=self.home.run_id, redactor=self.home.redactor
         )
@@ -142,7 +156,7 @@ class _Driving:
         await desk.workspace.settle()
         return result
 
-    async def _desk(self) -> Desk:
+    def _desk(self) -> Desk:
         home, workflow = self.home, self.workflow
         scope, folder = home.scope, home.folder / "workspace"
         tally = Tally(
@@ -169,7 +183,7 @@ class _Driving:
         tools = {
             **file_tools(folder),
             "run_command": CommandTool(commands=commands),
-            **await self.own.tools(scope),
+            **self.own,
         }
         return Desk(
             workspace=workspace,

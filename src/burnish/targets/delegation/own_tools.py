@@ -1,11 +1,14 @@
-"""The user's own tools: Python functions, and the tools of MCP servers."""
+"""The user's own tools: Python functions, and the tools of MCP servers.
+
+Loaded only where a workflow has some: pydantic-ai, which knows both, takes a while to load.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
 from pydantic_ai.exceptions import ModelRetry
@@ -20,13 +23,11 @@ from burnish.models.chat import ToolSpec
 from burnish.targets.agent.functions import function_tool, load_function
 from burnish.targets.agent.servers import check_server, mcp_server
 from burnish.targets.agent.tool_blocks import FunctionTool, McpTool
-from burnish.targets.delegation.tools import ToolRefused, WorkerTool, readable
+from burnish.targets.delegation.tools import OwnTool, ToolRefused, WorkerTool, readable
 
 if TYPE_CHECKING:
     from pydantic_ai.mcp import MCPToolset
     from pydantic_ai.tools import Tool
-
-OwnTool: TypeAlias = FunctionTool | McpTool
 
 
 @dataclass(frozen=True, kw_only=True)

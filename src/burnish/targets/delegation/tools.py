@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from burnish.core.content import Json
 from burnish.models.chat import ToolSpec
+from burnish.targets.agent.tool_blocks import FunctionTool, McpTool
+
+OwnTool: TypeAlias = FunctionTool | McpTool
+"""A tool of the user's own, as a workflow file names it."""
 
 
 class ToolRefused(Exception):

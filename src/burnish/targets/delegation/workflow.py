@@ -14,7 +14,7 @@ from burnish.targets.delegation.evaluating import DelegationMetric, Zones
 from burnish.targets.delegation.gates.completion import GateSettings
 from burnish.targets.delegation.manager import Manager
 from burnish.targets.delegation.metrics import RubricJudge
-from burnish.targets.delegation.own_tools import OwnTool
+from burnish.targets.delegation.tools import OwnTool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,93 @@
+"""`burnish experiments`: tasks that belong together, their runs, and the best of each."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from burnish.cli import options
+
+app = typer.Typer(no_args_is_help=True, help="Tasks that belong together, and the best of each.")
+
+Root = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Where experiments lie; $BURNISH_EXPERIMENTS_ROOT, or results/experiments.",
+    ),
+]
+
+
+@app.command("new")
+def new(
+    name: Annotated[str, typer.Argument(help="What it is called.")],
+    *,
+    goal: Annotated[str, typer.Option(help="What it is for.")] = "",
+    root: Root = None,
+) -> None:
+    """Make an experiment, and print its id."""
+    from burnish.projects.experiments.places import Experiment
+
+    typer.echo(Experiment.new(name, goal=goal, root=root).folder.name)
+
+
+@app.command("list")
+def show_all(*, root: Root = None, as_json: options.AsJson = False) -> None:
+    """List the experiments."""
+    from burnish.cli.tables import Columns
+    from burnish.projects.experiments.places import Experiment
+
+    records = [each.record for each in Experiment.all(root)]
+    if as_json:
+        typer.echo(json.dumps([each.to_json() for each in records], ensure_ascii=False))
+        return
+    if not records:
+        typer.echo('there is no experiment; `burnish experiments new "…"` makes one')
+        return
+    table = Columns("experiment", "tasks", "name", "goal", cut=("goal",))
+    for each in records:
+        table.add(each.experiment_id, str(len(each.task_order)), each.name, each.goal)
+    table.show()
+
+
+@app.command("show")
+def show(
+    experiment: Annotated[str, typer.Argument(metavar="EXP", help="Its id.")],
+    *,
+    root: Root = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show the tasks of an experiment, with the loss of each best run."""
+    from burnish.projects.experiments.places import Experiment
+    from burnish.projects.experiments.summaries import summary, summary_lines
+
+    found = Experiment.find(experiment, root=root)
+    if as_json:
+        typer.echo(json.dumps(summary(found), ensure_ascii=False))
+        return
+    for line in summary_lines(found):
+        typer.echo(line)
+
+
+@app.command("best")
+def best(
+    target: Annotated[str, typer.Argument(metavar="EXP:TASK", help="The task.")],
+    run: Annotated[
+        str | None, typer.Argument(metavar="RUN", help="The run that is to be its BEST.")
+    ] = None,
+    *,
+    auto: Annotated[bool, typer.Option("--auto", help="Let the lowest loss decide again.")] = False,
+    root: Root = None,
+) -> None:
+    """Choose the BEST of a task by hand; no lower loss takes it away."""
+    from burnish.core.errors import ConfigError, Problem
+    from burnish.projects.experiments.places import find_task
+    from burnish.projects.experiments.task_best import TaskBest
+
+    if (run is None) != auto:
+        told = Problem(message="which run is the best?", remedy="name one, or say --auto")
+        raise ConfigError([told])
+    place = TaskBest(find_task(target, root=root))
+    put = place.choose_by_loss() if run is None else place.choose(run)
+    typer.echo(f"best     {put}")

@@ -1,0 +1,182 @@
+"""Running `burnish refine`: from flags to a session, its progress, and its last words."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from burnish.core.errors import BurnishError, Interrupted, SeedRefused
+from burnish.projects.experiments.places import find_task
+from burnish.projects.refining.opening import (
+    OpenRefinement,
+    Seat,
+    Wishes,
+    open_refinement,
+)
+from burnish.projects.refining.settings import Pair, RefineSettings
+from burnish.projects.refining.showing import plan_lines
+from burnish.reports.refine_page import outcome
+from burnish.reports.words import counted
+from burnish.runs.signals import Signals
+from burnish.strategies.refine.gradients import Gradient
+from burnish.strategies.refine.sessions import Session
+from burnish.strategies.refine.stopping import EMPTY
+
+INTERRUPTED_EXIT = 130
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the command line says."""
+
+    run: Path | None = None
+    target: str | None = None
+    resume: str | None = None
+    dry_run: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    tiers: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
+    as_json: bool = False
+    quiet: bool = False
+
+    def wanted(self) -> RefineSettings:
+        """The flags as settings."""
+        pairs = {name: Pair.parse(told) for name, told in self.tiers.items()}
+        return RefineSettings.model_validate({**self.settings, **pairs})
+
+    def seat(self) -> Seat:
+        """What is to be refined, and where; raises SeedRefused."""
+        if (self.run is None) == (self.target is None):
+            raise SeedRefused(
+                "what is to be refined?",
+                remedy="name the folder of a run, or --target EXP:TASK; one of the two",
+            )
+        return Seat.beside(self.run) if self.run else Seat.in_task(find_task(str(self.target)))
+
+
+class _StoppedRefining(Interrupted):
+    """Of refine: its seed's system gives 130."""
+
+    exit_code = INTERRUPTED_EXIT
+
+
+def refine_run(asked: Asked, *, wishes: Wishes | None = None) -> None:
+    """Do what is asked; the exit code says how it went."""
+    seat = asked.seat()
+    if asked.dry_run:
+        for line in plan_lines(seat, asked.wanted(), wishes or Wishes()):
+            typer.echo(line)
+        return
+    loud = not (asked.quiet or asked.as_json)
+    stops: list[str] = []
+    wished = replace(
+        wishes or Wishes(),
+        listen=_Teller(seat.seed.gradient, loud=loud),
+        stop=lambda: stops[0] if stops else "",
+    )
+    opened = open_refinement(seat, asked.wanted(), resume=asked.resume, wishes=wished)
+    if loud:
+        _mention(opened, asked)
+    try:
+        session = asyncio.run(_driven(opened, stops, asked))
+    except KeyboardInterrupt:
+        raise _StoppedRefining("stopped at once", remedy=_go_on(opened, asked)) from None
+    _last_words(opened, session, seat, as_json=asked.as_json)
+
+
+async def _driven(opened: OpenRefinement, stops: list[str], asked: Asked) -> Session:
+    """Drive it; a first signal stops it after the loop that it is in, a second at once."""
+    loop = asyncio.get_running_loop()
+    work = asyncio.create_task(opened.run())
+
+    def insist() -> None:
+        loop.call_soon_threadsafe(work.cancel)
+
+    go_on = _go_on(opened, asked)
+    try:
+        with Signals(ask=lambda: stops.append("asked to stop by a signal"), insist=insist):
+            return await work
+    except asyncio.CancelledError:
+        raise _StoppedRefining("stopped at once", remedy=go_on) from None
+    except Interrupted as error:
+        raise _StoppedRefining(error.message, remedy=go_on) from error
+
+
+def _go_on(opened: OpenRefinement, asked: Asked) -> str:
+    what = f"--target {asked.target}" if asked.target else str(asked.run)
+    return f"go on    burnish refine {what} --resume {opened.session.session_id}"
+
+
+@dataclass
+class _Teller:
+    """Says what is new in a session."""
+
+    gradient: Gradient
+    loud: bool
+    told: int = -1
+
+    def __call__(self, session: Session) -> None:
+        if not self.loud or not session.unfinished:
+            return
+        if self.told < 0:
+            typer.echo(f"session  {session.session_id}")
+            typer.echo(f"seed     loss {session.seed_loss:.4f} · {_wrong(self.gradient)}")
+            for note in session.notes:
+                typer.echo(f"! {note}")
+            self.told = 0
+        for row in session.iterations[self.told :]:
+            best = f"better than {session.seed_loss:.4f} ✓" if row.k == session.best_iter else "✗"
+            tier = f" {row.tier:<4}" if row.tier else ""
+            note = f"  {row.note}" if row.note else ""
+            typer.echo(f"[{row.k}]{tier} {row.status:<8} loss {row.loss:.4f}  {best}{note}")
+        self.told = len(session.iterations)
+
+
+def _wrong(gradient: Gradient) -> str:
+    counts = (
+        (len(gradient.defects), "defect"),
+        (len(gradient.rejected_gates), "rejection"),
+        (len(gradient.eval_deltas), "metric gap"),
+    )
+    return ", ".join(counted(n, what) for n, what in counts if n) or "nothing is wrong"
+
+
+def _mention(opened: OpenRefinement, asked: Asked) -> None:
+    if opened.others and asked.resume is None:
+        names = ", ".join(each.session_id for each in opened.others)
+        typer.echo(f"! unfinished: {names}; --resume SESSION would go on with one")
+
+
+def _last_words(opened: OpenRefinement, session: Session, seat: Seat, *, as_json: bool) -> None:
+    if session.error:
+        _show(session, as_json=as_json)
+        raise BurnishError(f"{session.stop_reason}: {session.error}", remedy=f"see {opened.page}")
+    if as_json:
+        typer.echo(session.text.rstrip())
+    elif session.stop_reason == EMPTY:
+        typer.echo(f"nothing to refine: {outcome(session)}")
+    else:
+        typer.echo(f"stopped  {outcome(session)}")
+        _result(session, seat)
+        typer.echo(f"report   {opened.page}")
+    if session.stop_reason != EMPTY and not session.best_written:
+        raise typer.Exit(1)
+
+
+def _show(session: Session, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(session.text.rstrip())
+
+
+def _result(session: Session, seat: Seat) -> None:
+    if not session.best_iter:
+        typer.echo(f"best     the seed, loss {session.seed_loss:.4f}; nothing was better")
+        return
+    losses = f"loss {session.seed_loss:.4f} → {session.best_loss:.4f}"
+    if session.best_written:
+        typer.echo(f"best     iteration {session.best_iter}, {losses}, in {seat.home / 'BEST'}")
+    else:
+        row = session.iterations[session.best_iter - 1]
+        typer.echo(f"best     iteration {session.best_iter}, {losses}: {row.note}")

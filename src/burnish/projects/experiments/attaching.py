@@ -1,0 +1,75 @@
+"""A delegation as a task of an experiment: where its run lies, and what it starts from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from burnish.core.content import Json
+from burnish.core.errors import ConfigError, Problem
+from burnish.projects.experiments.places import Experiment, ExperimentTask, find_task
+from burnish.projects.experiments.records import TaskInput
+from burnish.projects.experiments.task_best import TaskBest
+from burnish.strategies.refine.run_files import mapping, text
+from burnish.strategies.refine.seeds import read_seed
+from burnish.targets.delegation.home import new_run_id
+
+_KEY = "experiment"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attached:
+    """A new task with its first run."""
+
+    folder: Path
+    """Of the run."""
+    kept: Mapping[str, Json]
+    """For the run's manifest."""
+    seed_deliverable: Path | None = None
+    steer: str = ""
+
+
+def attach(target: str, prompt: str, *, primary: str | None = None) -> Attached:
+    """Add a task to an experiment; with `primary`, a task whose BEST it goes on from."""
+    if ":" in target:
+        told = "a delegation adds a task to an experiment"
+        remedy = "name the experiment alone; `burnish refine --target EXP:TASK` refines a task"
+        raise ConfigError([Problem(where="--target", message=told, remedy=remedy)])
+    experiment = Experiment.find(target)
+    if primary is None:
+        return _attached(experiment.add_task(prompt))
+    before = find_task(primary) if ":" in primary else experiment.task(primary)
+    seed = read_seed(TaskBest(before).winner())
+    given = TaskInput(task_id=before.id, run_id=seed.run_id)
+    task = experiment.add_task(prompt, mode="continuation", inputs=(given,))
+    return _attached(task, seed_deliverable=seed.deliverable, steer=_steer(before))
+
+
+def offer(kept: Mapping[str, Json], run: Path) -> str:
+    """Offer a finished run to its task, in one line; empty where it belongs to none."""
+    folder = text(mapping(kept.get(_KEY)).get("task"))
+    if not folder:
+        return ""
+    task = ExperimentTask(Path(folder))
+    why_not = TaskBest(task).offer(run)
+    return f"{task.target}, {f'not its BEST: {why_not}' if why_not else 'its BEST'}"
+
+
+def _attached(
+    task: ExperimentTask, *, seed_deliverable: Path | None = None, steer: str = ""
+) -> Attached:
+    return Attached(
+        folder=task.runs / new_run_id(),
+        kept={_KEY: {"task": str(task.folder.resolve())}},
+        seed_deliverable=seed_deliverable,
+        steer=steer,
+    )
+
+
+def _steer(before: ExperimentTask) -> str:
+    return (
+        "## CONTINUATION\n"
+        f"This task goes on from the result of an earlier one, {before.id}:\n"
+        f"{before.record.user_prompt}\n"
+        "Its deliverable is available at: input/\n"
+        "Start from these files; keep what the task below does not ask to change.\n"
+    )

@@ -1,0 +1,116 @@
+"""Refinement over HTTP: start a session on a finished run, and list the sessions of one."""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, HTTPException
+from pydantic import BaseModel, ConfigDict, Field
+
+from burnish.core.content import Json
+from burnish.core.errors import BurnishError
+from burnish.projects.refining.opening import OpenRefinement, Seat, Wishes, open_refinement
+from burnish.projects.refining.settings import MIXED, Pair, RefineSettings
+from burnish.server.routes.finding_runs import find_run_folder
+from burnish.strategies.refine.best import best_so_far
+from burnish.strategies.refine.loop import MOST_ITERATIONS
+from burnish.strategies.refine.run_files import COMPLETION, mapping, read_json, text
+from burnish.strategies.refine.session_files import SESSIONS, SessionFiles
+
+_READY = ("complete", "partial", "completed")
+_log = logging.getLogger(__name__)
+
+
+class RefineBody(BaseModel):
+    """What a client may ask for."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    iterations: Annotated[int, Field(strict=True, ge=1, le=MOST_ITERATIONS)] = 3
+    model: str | None = None
+    worker_model: str | None = None
+    tier_low: Pair | None = None
+    tier_mid: Pair | None = None
+    tier_high: Pair | None = None
+
+    def settings(self) -> RefineSettings:
+        """As the command line would say it; with any tier, other models are left aside."""
+        told = {name: getattr(self, name) for name in type(self).model_fields}
+        settings = RefineSettings.model_validate(told)
+        if not settings.warnings:
+            return settings
+        _log.warning(MIXED)
+        return settings.model_copy(update={"model": None, "worker_model": None})
+
+
+class RefineStarted(BaseModel):
+    """A session that is under way."""
+
+    session_id: str
+    status: str = "running"
+
+
+def refinement_router(
+    data: Path,
+    *,
+    wishes: Wishes | None = None,
+    start: Callable[[OpenRefinement], None] | None = None,
+) -> APIRouter:
+    """The routes over the runs below `data`; `start` runs an opened refinement, in a thread."""
+    router = APIRouter(prefix="/api/experiments", tags=["refinement"])
+    begin = start or run_in_thread
+
+    @router.post("/{run_id}/refine", status_code=202)
+    def refine(run_id: str, body: RefineBody | None = None) -> RefineStarted:
+        """Start a session; its id is that of its file."""
+        seat = _seat(data, run_id)
+        try:
+            settings = (body or RefineBody()).settings()
+            opened = open_refinement(seat, settings, wishes=wishes)
+        except BurnishError as error:
+            raise HTTPException(409, str(error)) from error
+        begin(opened)
+        return RefineStarted(session_id=opened.session.session_id)
+
+    @router.get("/{run_id}/refinement_sessions")
+    def refinement_sessions(run_id: str) -> dict[str, Any]:
+        """Every session of a run, and what is in its BEST."""
+        folder = _folder(data, run_id)
+        best = best_so_far(folder)
+        sessions: list[Json] = list(SessionFiles(folder=folder / SESSIONS).rows())
+        return {"sessions": sessions, "best": None if best is None else dict(best)}
+
+    return router
+
+
+def run_in_thread(opened: OpenRefinement) -> None:
+    """Run it beside the service; what goes wrong stands in its session."""
+
+    def run() -> None:
+        with contextlib.suppress(BurnishError):
+            asyncio.run(opened.run())
+
+    threading.Thread(target=run, name=opened.session.session_id, daemon=True).start()
+
+
+def _folder(data: Path, run_id: str) -> Path:
+    folder = find_run_folder(data, run_id)
+    if folder is None:
+        raise HTTPException(404, f"there is no finished run '{run_id}'")
+    return folder
+
+
+def _seat(data: Path, run_id: str) -> Seat:
+    folder = _folder(data, run_id)
+    try:
+        status = text(mapping(read_json(folder / COMPLETION)).get("status"))
+        seat = Seat.beside(folder)
+    except BurnishError as error:
+        raise HTTPException(409, str(error)) from error
+    if status not in _READY:
+        raise HTTPException(409, f"run '{run_id}' is {status or 'not finished'}: nothing to refine")
+    return seat

@@ -1,0 +1,133 @@
+"""`burnish delegate`: exit codes, messages, resuming, a dry run."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from burnish.cli.delegating import Asked, delegate_task
+from burnish.core.errors import ConfigError, Interrupted, RunNotFound
+from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
+from burnish.projects.delegation.overrides import WorkflowOverrides
+from burnish.testing.delegation_world import COMPLETE, FLOW, DelegationWorld, in_order, plan
+from tests.cli.console import Burnish, refused
+
+pytestmark = pytest.mark.slow
+
+TASK = "Write a report about heat."
+AGENT = "import pathlib\npathlib.Path('report.md').write_text('# Heat\\n' + 'It is warm. ' * 60)\n"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+    monkeypatch.chdir(tmp_path)
+    Path("flow.yaml").write_text(FLOW)
+    Path("agent.py").write_text(AGENT)
+    Path("coder.yaml").write_text(
+        "workflow: {name: coder}\n"
+        "orchestration:\n"
+        "  engine: command\n"
+        "  command:\n"
+        f"    command: {sys.executable} {tmp_path}/agent.py\n"
+        "    critique: {enabled: false}\n"
+        "deliverables: [report.md]\nsandbox: none\n"
+    )
+
+
+def run(world: DelegationWorld, **asked: object) -> None:
+    def load(path: Path, overrides: WorkflowOverrides) -> LoadedWorkflow:
+        return load_workflow(path, overrides, models=world.models())
+
+    delegate_task(Asked(**asked), load=load)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_program_from_the_command_line(burnish: Burnish) -> None:
+    Path("data.csv").write_text("a,b\n1,2\n")
+    Path("task.md").write_text(TASK)
+    said = burnish(
+        "delegate", "coder.yaml", "--task-file", "task.md", "--input", "data.csv", "-o", "run"
+    )
+    assert said.code == 0, said
+    assert said.lines[-1].startswith("report   ")
+    assert any(line.startswith("complete complete, 2 iterations") for line in said.lines)
+    assert Path("run/FINAL/report.md").is_file()
+    assert Path("run/workspace/input/data.csv").is_file()
+    again = burnish("delegate", "--resume", "run", "--json")
+    assert (again.code, again.json["status"]) == (0, "complete")
+    assert again.json == json.loads(Path("run/run_completion.json").read_text())
+
+
+def test_runs_lie_beside_the_workflow_file_and_are_found_by_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    world = DelegationWorld()
+    run(world, file=Path("flow.yaml"), task=TASK, quiet=True)
+    [folder] = Path("results/delegations").iterdir()
+    assert json.loads((folder / "run_completion.json").read_text())["run_id"] == folder.name
+    asked = len(world.turns)
+    capsys.readouterr()
+    run(world, resume=folder.name)
+    told = capsys.readouterr().out
+    assert len(world.turns) == asked
+    assert "decided: plan" in told
+    assert "report.md" in told
+
+
+def test_gates_that_were_not_passed_give_exit_code_1() -> None:
+    world = DelegationWorld(manager=in_order(plan("report.md"), COMPLETE))
+    with pytest.raises(typer.Exit) as end:
+        run(world, file=Path("flow.yaml"), task=TASK, output_dir=Path("run"))
+    assert end.value.exit_code == 1
+    assert json.loads(Path("run/run_completion.json").read_text())["status"] == "partial"
+
+
+def test_a_stop_file_gives_exit_code_2_and_says_how_to_go_on() -> None:
+    def stop_then_plan(_: object) -> dict[str, object]:
+        Path("run/delegate.stop").touch()
+        return plan("report.md")
+
+    with pytest.raises(Interrupted, match="burnish delegate --resume") as stopped:
+        run(DelegationWorld(manager=stop_then_plan), file=Path("flow.yaml"), task=TASK,
+            output_dir=Path("run"), quiet=True)  # fmt: skip
+    assert stopped.value.exit_code == 2
+    world = DelegationWorld()
+    run(world, resume="run", quiet=True)
+    assert [turn.draw for turn in world.asked("manager")] == [2, 3]
+
+
+def test_flags_are_stronger_than_the_file_and_kept_for_a_resume() -> None:
+    world = DelegationWorld()
+    with pytest.raises(typer.Exit):
+        run(world, file=Path("flow.yaml"), task=TASK, output_dir=Path("run"), quiet=True,
+            overrides={"worker": "openai:other", "max_loops": 1, "critic": None})  # fmt: skip
+    manifest = json.loads(Path("run/run_manifest.json").read_text())
+    assert (manifest["models"]["worker"], manifest["budget"]["max_loops"]) == ("openai:other", 1)
+    with pytest.raises(typer.Exit):
+        run(world, resume="run", quiet=True)
+    assert len(world.turns) == 1
+
+
+def test_a_dry_run_pays_nothing_and_makes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    world = DelegationWorld()
+    run(world, file=Path("flow.yaml"), task=TASK, dry_run=True)
+    told = capsys.readouterr().out
+    assert "worker   openai:hand" in told
+    assert "nothing was run or paid" in told
+    assert world.turns == []
+    assert not Path("results").exists()
+
+
+def test_command_lines_that_make_no_sense(burnish: Burnish) -> None:
+    refused(burnish("delegate"), "no workflow file is named", "--task")
+    refused(burnish("delegate", "flow.yaml", "--task", "a", "--task-file", "b"), "one of the two")
+    refused(burnish("delegate", "flow.yaml", "--task", " "), "--task: it is empty")
+    refused(burnish("delegate", "--resume", "x", "--task", "a", "--max-loops", "3"),
+            "--task: a run that goes on keeps", "--max-loops")  # fmt: skip
+    refused(burnish("delegate", "flow.yaml", "--task", "a", "--max-loops", "0"), "max_loops")
+    refused(burnish("delegate", "flow.yaml", "--task", "a", "--worker", "nobody"), "nobody")
+    with pytest.raises(RunNotFound, match="no delegation 'gone'"):
+        run(DelegationWorld(), resume="gone")
+    with pytest.raises(ConfigError):
+        run(DelegationWorld(), file=Path("flow.yaml"), task=TASK, inputs=(Path("gone.csv"),))

@@ -1,0 +1,113 @@
+"""How back-propagation looks: its lines, why it ended, and the report."""
+
+from pathlib import Path
+
+import pytest
+
+from burnish.core.content import Json
+from burnish.models.chat import ChatRequest
+from burnish.projects import optimize
+from burnish.reports.coordinate_words import ended_words
+from burnish.reports.lines import describe
+from burnish.reports.reading import RunRecord
+from burnish.reports.report import render
+from burnish.testing.backends import ScriptedBackend
+from tests.projects.graph.graph_world import BETTER, RULE, optimizer, prepared, respond, write_world
+from tests.reports.records import event
+
+ROW: dict[str, Json] = {
+    "trial": 1,
+    "index": 1,
+    "cycle": 1,
+    "phase": "backprop",
+    "touched": ["shop/planner#instruction"],
+    "note": "patch shop/planner#instruction",
+    "accepted": True,
+    "code": "better",
+    "reason": "score gain 0.460 > required 0.000",
+    "numbers": {"score": 0.81, "best_score_before": 0.35, "score_delta": 0.46},
+    "train": None,
+    "train_score": 0.25,
+    "holdout": 0.19,
+    "usd": 0.0024,
+    "seconds": 12.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("row", "line"),
+    [
+        (
+            {},
+            "[r1] planner#instruction train 0.250 hold 0.350→0.810 (▲0.460) accept ✓ $0.0024 12s",
+        ),
+        (
+            {"index": 2, "touched": ["a/b#skill.x", "c#instruction"], "accepted": False,
+             "code": "below", "holdout": 0.7},
+            "[r1.2] b#skill.x +1 train 0.250 hold 0.350→0.300 (▼0.050) below ✗ $0.0024 12s",
+        ),
+        (
+            {"holdout": 0.65, "accepted": False, "code": "tie"},
+            "[r1] planner#instruction train 0.250 hold 0.350→0.350 (=) tie ✗ $0.0024 12s",
+        ),
+        (
+            {"holdout": None, "accepted": False, "code": "turned away", "reason": "nothing new"},
+            "[r1] planner#instruction turned away ✗ nothing new",
+        ),
+    ],
+)  # fmt: skip
+def test_a_round_in_one_line(row: dict[str, Json], line: str) -> None:
+    told = describe(event("trial_recorded", **{**ROW, **row}), 100)
+    assert [" ".join(each.split()) for each in told] == [line]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_a_line_fits_where_it_is_shown(width: int) -> None:
+    (line,) = describe(event("trial_recorded", **ROW), width)
+    assert len(line) <= width
+    assert "hold 0.350→0.810" in line
+    assert "accept ✓" in line
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        *("no_losses", "max_rounds", "max_rounds_without_acceptance", "target_score"),
+        *("baseline_missing", "train_missing", "nothing_to_blame"),
+    ],
+)
+def test_every_end_has_words(code: str) -> None:
+    assert ended_words(code).startswith(f"{code}: ")
+
+
+def _stumbling(request: ChatRequest, draw: int) -> str:
+    """The first patch does nothing, and the backwarder is silent about one case."""
+    said = "".join(m.content for m in request.messages)
+    if request.schema_name == "backwarder" and "train2" in said:
+        return "no idea"
+    told = respond(request, draw)
+    if request.schema_name == "patcher" and "- tried: " not in said:
+        return told.replace(f" {RULE}.", " Think.")
+    return told
+
+
+@pytest.mark.slow
+def test_the_report_tells_what_was_patched_why_and_where_losses_led(tmp_path: Path) -> None:
+    path = write_world(tmp_path, optimizer(max_rounds=2))
+    setup = prepared(path, ScriptedBackend(respond=_stumbling)).setup
+    optimize(setup, tmp_path / "run")
+    page = render(RunRecord.read(tmp_path / "run"))
+    assert "| holdout score | 0.000 → 1.000 |" in page
+    assert "| rounds | 2, with 2 candidates, 1 accepted |" in page
+    assert "- round 1, `shop/planner#instruction`, turned down: it is not said" in page
+    assert "- round 2, `shop/planner#instruction`, accepted: it is not said" in page
+    assert f"+{BETTER}" in page
+    assert "| 1 | planner#instruction | 0.000 | 0.000 | +0.000 |" in page
+    assert "| 2 | planner#instruction | 0.000 | 1.000 | +1.000 | ✓ " in page
+    assert "| `shop/planner#instruction` | 4 | · | 4 | · | · | 2 |" in page
+    assert "| final answer | 3 | 3 | train-0, train-1, train-2 |" in page
+    assert "| 2 | 3: holdout-0, holdout-1, holdout-2 | — |" in page
+    assert "2 questions to a role brought nothing" in page
+    assert "backwarder, train-2, writer:1" in page
+    # Cases of holdout are named and nothing of them is told.
+    assert "holdout 0?" not in page
