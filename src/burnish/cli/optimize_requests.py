@@ -1,17 +1,18 @@
 """`burnish optimize graph.yaml --request FILE`: a run request of PromptIter, as overrides."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import typer
+from pydantic import BaseModel
 
 from burnish.cli.optimize_asking import Asked
 from burnish.compat.promptiter.requests import (
     BurnishOptions,
     EvalSetInput,
     RunRequest,
-    SurfaceOptions,
     read_request,
 )
 from burnish.core.content import Json
@@ -20,6 +21,12 @@ from burnish.projects.overrides import FlagValue
 from burnish.strategies.backprop.packets import Severity
 from burnish.system import read_tree
 
+_GUARDS = {
+    "protected_cases": "protected",
+    "no_new_failures": "no_new_failures",
+    "metric_floors": "floors",
+}
+"""What the request calls a guard, and what the file does."""
 _LIMITS = ("max_metric_calls", "max_calls", "max_tokens", "max_usd", "max_minutes", "seed")
 
 
@@ -44,67 +51,72 @@ def overrides_of(request: RunRequest, file: Path) -> dict[str, FlagValue]:
         "holdout": [finding.named(each) for each in request.validation_inputs],
     }
     finding.settle()
-    told = request.burnish
-    limits = {name: getattr(told, name) for name in _LIMITS} if told is not None else {}
+    told: dict[str, FlagValue] = {**_said(request.burnish, *_LIMITS)} if request.burnish else {}
     options = request.evaluation_options
     at_once = options.eval_case_parallelism if options.eval_case_parallel_inference_enabled else 1
-    return {"asked": asked, "concurrency": at_once or None, "strategy": "backprop", **limits}
+    return {"asked": asked, "concurrency": at_once or None, "strategy": "backprop", **told}
 
 
 def _optimizer(request: RunRequest) -> dict[str, Json]:
-    """The keys of a graph file's optimizer block."""
-    backward, stop = request.backward_options, request.stop_policy
-    sets = request.train_inputs
+    """The keys of a graph file's optimizer block; what the request leaves open stays the file's."""
+    backward = _parallel(
+        _said(request.backward_options, "case_parallelism_enabled", "case_parallelism")
+    )
+    merging, patching = (
+        _parallel(_said(options, "surface_parallelism_enabled", "surface_parallelism"))
+        for options in (request.aggregation_options, request.optimizer_options)
+    )
     found: dict[str, Json] = {
         "targets": [*request.target_surface_ids],
-        "min_score_gain": request.acceptance_policy.min_score_gain,
-        "max_rounds_without_acceptance": stop.max_rounds_without_acceptance,
-        "target_score": stop.target_score,
-        "loss_hints": [
-            {
-                "case": hint.eval_case_id,
-                "metric": hint.metric_name,
-                "reason": hint.reason,
-                "severity": hint.severity or Severity.P1.value,
-            }
-            for each in sets
-            for hint in each.loss_hints
-        ],
-        "loss_targets": {
-            goal.metric_name: goal.node_id for each in sets for goal in each.loss_targets
-        },
-        "backward_parallelism": _parallel(
-            backward.case_parallelism, enabled=backward.case_parallelism_enabled
-        ),
-        "aggregation_parallelism": _surfaces(request.aggregation_options),
-        "patch_parallelism": _surfaces(request.optimizer_options),
-        **({"max_rounds": request.max_rounds} if request.max_rounds else {}),
+        **_said(request.acceptance_policy, "min_score_gain"),
+        **_said(request.stop_policy, "max_rounds_without_acceptance", "target_score"),
+        **_hints(request),
+        "backward_parallelism": backward,
+        "aggregation_parallelism": merging,
+        "patch_parallelism": patching,
+        "max_rounds": request.max_rounds or None,
         **(_burnish(request.burnish) if request.burnish is not None else {}),
     }
     return {name: value for name, value in found.items() if value not in ([], {}, None)}
 
 
+def _hints(request: RunRequest) -> dict[str, Json]:
+    hints: list[Json] = [
+        {
+            "case": hint.eval_case_id,
+            "metric": hint.metric_name,
+            "reason": hint.reason,
+            "severity": hint.severity or Severity.P1.value,
+        }
+        for each in request.train_inputs
+        for hint in each.loss_hints
+    ]
+    goals = [goal for each in request.train_inputs for goal in each.loss_targets]
+    targets: dict[str, Json] = {goal.metric_name: goal.node_id for goal in goals}
+    return {"loss_hints": hints, "loss_targets": targets}
+
+
 def _burnish(options: BurnishOptions) -> dict[str, Json]:
-    return {
-        "repeats": options.repeats,
-        "gate": options.gate,
-        "accept_sigma": options.accept_sigma,
-        "candidates_per_round": options.candidates_per_round,
-        "cases_per_round": options.cases_per_round,
-        "guards": {
-            "protected": [*options.protected_cases],
-            "no_new_failures": options.no_new_failures,
-            "floors": {**options.metric_floors},
-        },
-    }
+    names = ("repeats", "gate", "accept_sigma", "candidates_per_round", "cases_per_round")
+    guards = {_GUARDS[name]: value for name, value in _said(options, *_GUARDS).items() if value}
+    return {**_said(options, *names), "guards": {**guards}}
 
 
-def _surfaces(options: SurfaceOptions) -> Json:
-    return _parallel(options.surface_parallelism, enabled=options.surface_parallelism_enabled)
+def _said(block: BaseModel, *names: str) -> dict[str, Any]:
+    """What a block of the request says itself, without what it would be by default."""
+    data = block.model_dump(mode="json", by_alias=False)
+    return {name: data[name] for name in names if name in block.model_fields_set}
 
 
-def _parallel(at_once: int, *, enabled: bool) -> Json:
-    return {"enabled": enabled, **({"at_once": at_once} if at_once else {})}
+def _parallel(said: Mapping[str, Any]) -> dict[str, Json]:
+    """`{enabled, at_once}` of two keys that PromptIter calls otherwise; 0 leaves it open."""
+    found: dict[str, Json] = {}
+    for key, value in said.items():
+        if key.endswith("_enabled"):
+            found["enabled"] = value
+        elif value:
+            found["at_once"] = value
+    return found
 
 
 class _Finding:

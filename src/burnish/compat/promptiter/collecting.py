@@ -26,6 +26,7 @@ from burnish.compat.promptiter.traces import EvaluationResult
 from burnish.compat.promptiter.translating import Translator
 from burnish.compat.promptiter.whereabouts import Whereabouts
 from burnish.core.comparisons import unmeasured
+from burnish.core.content import Json
 from burnish.core.decisions import MAX_MISSING
 from burnish.core.evaluations import Evaluation
 from burnish.core.objectives import Objective
@@ -154,7 +155,7 @@ class Collector:
                 return True, train
             case EventKind.ROUND_LOSSES:
                 losses = translator.losses(found)
-                self._round(losses=losses, burnish=additions(found, (), self.objective) or None)
+                self._round(losses=losses, burnish=self._added(found) or None)
                 return True, losses
             case EventKind.ROUND_BACKWARD:
                 backward = translator.backward(found)
@@ -219,8 +220,7 @@ class Collector:
         shown = chosen(self._tried)
         self._show_chosen(shown)
         stop = self.patience.after(found.round.number, self._tried, self._score())
-        added = additions(found.round, self._tried, self.objective)
-        self._round(burnish=added)
+        self._round(burnish=self._added(found.round))
         return True, self._completed(acceptance(shown, self.objective), stop)
 
     def _show_chosen(self, shown: Attempt) -> None:
@@ -249,6 +249,10 @@ class Collector:
     def _round(self, **fields: Any) -> None:
         *done, last = self.result.rounds
         self.changed(rounds=(*done, last.model_copy(update=fields)))
+
+    def _added(self, found: Round) -> dict[str, Json]:
+        named = self.translator.anatomy.name_of
+        return additions(found, self._tried, self.objective, named)
 
     def _score(self) -> float | None:
         return None if self._leading is None else self.objective.measure(self._leading).score

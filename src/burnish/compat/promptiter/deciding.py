@@ -1,6 +1,6 @@
 """Decisions of a round in PromptIter's words, and what burnish adds to them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from burnish.compat.promptiter.requests import RunRequest
@@ -75,14 +75,24 @@ def chosen(tried: Sequence[Attempt]) -> Attempt:
     return accepted[-1] if accepted else tried[0]
 
 
-def additions(found: Round, attempts: Sequence[Attempt], objective: Objective) -> dict[str, Json]:
-    """What burnish knows of a round and PromptIter has no place for."""
+def additions(
+    found: Round,
+    attempts: Sequence[Attempt],
+    objective: Objective,
+    named: Callable[[str], str],
+) -> dict[str, Json]:
+    """What burnish knows of a round and PromptIter has no place for.
+
+    `named` gives the SurfaceID of a surface of the target.
+    """
     told: dict[str, Json] = {
         "FailureClasses": {case: each.value for case, each in (found.classes or {}).items()},
         "Missing": [*found.missing],
-        "Sources": {surface: _sources(said) for surface, said in (found.merged or {}).items()},
+        "Sources": {
+            named(surface): _sources(said) for surface, said in (found.merged or {}).items()
+        },
         "Lost": [codec(Lost).encode(each) for each in _lost(found, attempts)],
-        "Candidates": [_candidate(attempt, objective) for attempt in attempts],
+        "Candidates": [_candidate(attempt, objective, named) for attempt in attempts],
     }
     return {key: value for key, value in told.items() if value}
 
@@ -96,12 +106,12 @@ def _lost(found: Round, attempts: Sequence[Attempt]) -> list[Lost]:
     return [*found.lost, *(each for attempt in attempts for each in attempt.lost)]
 
 
-def _candidate(attempt: Attempt, objective: Objective) -> Json:
+def _candidate(attempt: Attempt, objective: Objective, named: Callable[[str], str]) -> Json:
     decision, changes = attempt.decision, attempt.changes(objective)
     score = None if attempt.holdout is None else objective.measure(attempt.holdout).score
     return {
         "Candidate": attempt.candidate.id,
-        "Surfaces": [patch.surface for patch in attempt.patches],
+        "Surfaces": [named(patch.surface) for patch in attempt.patches],
         "Problems": [str(problem) for problem in attempt.problems],
         "Verdict": decision.verdict.value if decision else "",
         "Code": decision.code if decision else "",

@@ -1,0 +1,93 @@
+"""A project file as an app: whatever strategy it names runs, within what the operator allows."""
+
+import os
+from collections.abc import Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from burnish.compat.promptiter import read_request
+from burnish.compat.promptiter.anatomy import Anatomy
+from burnish.core.content import Json
+from burnish.core.errors import FileTrouble
+from burnish.projects.eval_wanted import named_in_header
+from burnish.projects.evaluating import Wanted, prepare_evaluation
+from burnish.projects.loading import load_project
+from burnish.projects.overrides import Overrides
+from burnish.projects.settings import BudgetSettings
+from burnish.projects.structures import read_structure
+from burnish.server.apps.asking import Asked, EvaluationSettings, RunSettings, refuse_unlisted
+from burnish.server.apps.engine_work import EngineWork
+from burnish.server.apps.file_engines import engine_of, has_structure
+from burnish.server.apps.naming import check_app_name
+from burnish.server.apps.project_work import MeasureWork, ProjectWork
+from burnish.server.datasets import Datasets
+
+if TYPE_CHECKING:
+    from burnish.server.work import Work
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileApp:
+    """A project file under a name."""
+
+    name: str
+    path: Path
+    datasets: Datasets
+    allowed: Set[str] = frozenset()
+    """Models and functions that requests may name."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be served."""
+        check_app_name(self.name)
+        if not self.path.is_file():
+            raise FileTrouble(
+                f"there is no file {self.path} for the app '{self.name}'",
+                remedy="say --app NAME=FILE with a project file",
+            )
+
+    def plan(self, request: Json) -> "Work":
+        """Load the file with what the request says."""
+        asked = Asked.read(request)
+        if asked.kind == "promptiter":
+            engine = engine_of(self.path, self.name)
+            parsed = read_request(asked.promptiter, strict=False)[0]
+            engine.check(parsed)
+            return EngineWork(engine, parsed, owned=True)
+        if asked.kind == "evaluate":
+            return self._measuring(asked.evaluation)
+        return self._searching(asked.settings)
+
+    def _searching(self, settings: RunSettings) -> ProjectWork:
+        setup = load_project(self.path, settings.overrides(self.datasets, self.allowed)).setup
+        setup.check()
+        return ProjectWork(setup)
+
+    def _measuring(self, settings: EvaluationSettings) -> MeasureWork:
+        if settings.judge is not None:
+            refuse_unlisted({"judge": settings.judge}, self.allowed)
+        wanted = Wanted(
+            cases=None if settings.cases is None else self.datasets.path(settings.cases),
+            repeats=settings.repeats,
+            concurrency=settings.concurrency,
+            metrics=tuple(settings.metrics),
+            judge=settings.judge,
+        )
+        measurement = prepare_evaluation(self.path, wanted)
+        measurement = named_in_header(measurement, self.path, wanted)
+        limits = BudgetSettings().budget(Overrides(), Overrides.from_environment(os.environ))
+        measurement = replace(measurement, setup=replace(measurement.setup, budget=limits))
+        measurement.setup.check()
+        return MeasureWork(measurement.setup, measurement=measurement)
+
+    def about(self) -> dict[str, Json]:
+        """A file; whether PromptIter's routes know it."""
+        known = has_structure(self.path)
+        return {"name": self.name, "kind": "file", "strategy": "", "promptiter": known}
+
+    def structure(self) -> dict[str, Json]:
+        """The structure of the agent in the file."""
+        return Anatomy.of(read_structure(self.path).target).snapshot.to_json()
+
+    async def close(self) -> None:
+        """Nothing is held."""
