@@ -26,7 +26,7 @@ from burnish.testing.delegation_world import (
 )
 from burnish.testing.doubles import CallCounter
 
-ROUNDS = 3
+ROUNDS = 2
 
 
 def world(folder: Path) -> DelegationWorld:

@@ -14,7 +14,7 @@ def trial_page(run: RunRecord, row: TrialRow, *, width: int) -> Iterator[str]:
     """The lines of a page about one trial."""
     trial = row.trial
     note = shorten(trial.candidate.origin.note or "—", width)
-    turn = "round" if "minibatch" in trial.details else "cycle"
+    turn = "round" if {"minibatch", "round"} & trial.details.keys() else "cycle"
     yield f"trial {row.number} · {turn} {trial.cycle} · {trial.phase} · {note}"
     yield f"spent {spending(row.spend)} in {duration(row.seconds)}"
     for proposal in trial.proposals:

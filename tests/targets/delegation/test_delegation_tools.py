@@ -254,3 +254,48 @@ async def test_the_workspace_starts_as_a_copy_and_the_original_stays(tmp_path: P
     assert result.status == "complete"
     assert result.deliverables[0].read_text() == "print(2)\n"
     assert (tmp_path / "project/code.py").read_text() == "print(1)\n"
+
+
+async def test_a_command_that_takes_the_workspace_away_leaves_an_empty_one(tmp_path: Path) -> None:
+    def worker(turn: Turn) -> Said:
+        match len(turn.answers):
+            case 0:
+                return use("file_write", path="a.txt", content="a")
+            case 1:
+                return use("run_command", command='d="$PWD"; cd /; rm -rf "$d"; ln -s /etc "$d"')
+            case 2:
+                return use("file_list")
+            case _:
+                return {"summary": "ok"}
+
+    world = one_worker(worker)
+    await run(tmp_path, world, task="Try.")
+    assert answers(world)[2] == "(no files)"
+    assert (tmp_path / "run/workspace").is_dir()
+    assert not (tmp_path / "run/workspace").is_symlink()
+
+
+async def test_two_at_once_in_one_folder_are_refused(tmp_path: Path) -> None:
+    def worker(turn: Turn) -> Said:
+        return {"summary": "ok"} if turn.answers else use("second_run")
+
+    (tmp_path / "own.py").write_text(SECOND.format(folder=str(tmp_path)))
+    tool = "{name: second_run, type: function, description: d, file: own.py, function: again}"
+    world = one_worker(worker)
+    await run(tmp_path, world, f"{FLOW}tools: [{tool}]\n", task="Try.")
+    assert answers(world)[0].startswith("RunLocked: delegation")
+
+
+SECOND = """\
+import asyncio
+from pathlib import Path
+from burnish.core.errors import RunLocked
+from burnish.system import FileLock
+
+def again() -> str:
+    try:
+        FileLock.acquire(Path({folder!r}) / "run/run.lock", holding="delegation x")
+    except RunLocked as error:
+        return f"RunLocked: {{error.message}}"
+    return "not locked"
+"""

@@ -9,7 +9,7 @@ from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
 from burnish.projects.limits import AtLeastOne, Limits, Places, Settings
 from burnish.projects.overrides import Overrides
-from burnish.server.datasets import Datasets, DatasetName
+from burnish.server.datasets import DatasetName, Datasets
 from burnish.server.errors import NotAllowed
 from burnish.system import validate_config
 

@@ -64,6 +64,7 @@ class CommandTool:
 
     commands: Commands
     spec: ToolSpec = _SPEC
+    only_looks: bool = False
 
     async def use(self, arguments: Mapping[str, Json]) -> str:
         """What the command printed; that it failed is an answer too."""

@@ -130,7 +130,7 @@ class Completing:
             return "" if ran.ok else commands.why(ran)
 
         request: dict[str, Json] = {"script": path, "seconds": seconds}
-        return cast("str", await self.desk.workspace.step("smoke", request, act, keep=False))
+        return cast("str", await self.desk.workspace.step("smoke", request, act, leaves="litter"))
 
 
 def eval_verdict(evaluated: Evaluated) -> Verdict:

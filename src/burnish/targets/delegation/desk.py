@@ -85,7 +85,9 @@ class Desk:
             "arguments": dict(use.arguments),
             "by": [job.worker_id, job.iteration, job.attempt, number],
         }
-        said = cast("dict[str, str]", await self.workspace.step("tool", request, act))
+        leaves = "nothing" if tool.only_looks else "changes"
+        answered = await self.workspace.step("tool", request, act, leaves=leaves)
+        said = cast("dict[str, str]", answered)
         self.tally.seconds = max(self.tally.seconds, self.workspace.seconds)
         return _told(use, answer=said.get("answer", ""), error=said.get("error", ""))
 

@@ -27,6 +27,11 @@ class FileTool:
     spec: ToolSpec
     act: Callable[[Mapping[str, Json]], str]
 
+    @property
+    def only_looks(self) -> bool:
+        """Reading and listing change nothing."""
+        return self.spec.name in ("file_read", "file_list")
+
     async def use(self, arguments: Mapping[str, Json]) -> str:
         """Do it in a thread, and to its end."""
         try:

@@ -97,7 +97,9 @@ class CommandScore(_Weighed):
             return {"stdout": desk.commands.plain(ran.stdout)}
 
         request: dict[str, Json] = {"metric": self.fingerprint, "draw": final.draw}
-        said = cast("dict[str, str]", await desk.workspace.step("metric", request, act, keep=False))
+        said = cast(
+            "dict[str, str]", await desk.workspace.step("metric", request, act, leaves="litter")
+        )
         if "error" in said:
             raise CannotScore(said["error"])
         try:

@@ -35,6 +35,7 @@ class FunctionUse:
     """A function of the user's own, called in this process: it is trusted as the user is."""
 
     tool: "Tool[Any]"
+    only_looks: bool = False
 
     @property
     def spec(self) -> ToolSpec:
@@ -64,6 +65,7 @@ class McpUse:
     servers: "OwnTools"
     server: McpTool
     spec: ToolSpec
+    only_looks: bool = False
 
     async def use(self, arguments: Mapping[str, Json]) -> str:
         """Ask the server."""

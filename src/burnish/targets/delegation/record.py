@@ -15,7 +15,7 @@ from burnish.core.content import Json
 from burnish.core.outcomes import ToolCall
 from burnish.system import Redactor, write_atomic
 from burnish.system.temporaries import spare_beside
-from burnish.system.workspaces import remove_tree, shown
+from burnish.system.workspaces import read_contents, remove_tree, shown, snapshot
 from burnish.targets.delegation.critic import Criticised
 from burnish.targets.delegation.gates.completion import Verdict
 from burnish.targets.delegation.showing import bullets, defect_lines
@@ -135,12 +135,15 @@ class Record:
     def _folder(self, name: str, files: Mapping[str, bytes]) -> None:
         """A folder with exactly these files, put in place as a whole."""
         place = self.folder / name
+        wanted = {path: self._without_secrets(content) for path, content in files.items()}
+        if place.is_dir() and read_contents(place, snapshot(place).files) == wanted:
+            return
         place.parent.mkdir(parents=True, exist_ok=True)
         spare = spare_beside(place)
-        for path, content in files.items():
+        spare.mkdir()
+        for path, content in wanted.items():
             (spare / path).parent.mkdir(parents=True, exist_ok=True)
-            (spare / path).write_bytes(self._without_secrets(content))
-        spare.mkdir(exist_ok=True)
+            (spare / path).write_bytes(content)
         if os.path.lexists(place):
             remove_tree(place)
         spare.rename(place)

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from burnish.core.content import canonical
 from burnish.core.errors import JournalTrouble
 from burnish.system import read_bytes, write_atomic
 from burnish.system.file_trouble import file_trouble
+from burnish.system.temporaries import put_in_place
 from burnish.system.workspaces import remove_tree, snapshot
 from burnish.system.workspaces.paths import covers
 from burnish.targets.artifacts.workspace import CACHES
@@ -127,13 +129,21 @@ class StateStore:
         if kept.kind != "file" or (blob := self.home / "blobs" / kept.content).exists():
             return
         blob.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(blob, read_bytes(file))
+        put_in_place(blob, lambda spare: _copied(file, spare))
 
     def _lost(self, state: str) -> JournalTrouble:
         return JournalTrouble(
             f"the workspace's state {state[:12]} in {self.home} is damaged",
             remedy="restore the run's folder from a backup, or start a new run",
         )
+
+
+def _copied(file: Path, spare: Path) -> None:
+    """On disk when this returns: the journal is about to rely on it."""
+    with file.open("rb") as origin, spare.open("xb") as copy:
+        shutil.copyfileobj(origin, copy, 1024 * 1024)
+        copy.flush()
+        os.fsync(copy.fileno())
 
 
 def _make_readable(folder: Path) -> None:

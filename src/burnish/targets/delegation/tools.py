@@ -24,6 +24,11 @@ class WorkerTool(Protocol):
         """As the model is told of it."""
         ...
 
+    @property
+    def only_looks(self) -> bool:
+        """Whether it surely leaves the workspace as it is."""
+        ...
+
     async def use(self, arguments: Mapping[str, Json]) -> str:
         """What comes back. Raises ToolRefused."""
         ...

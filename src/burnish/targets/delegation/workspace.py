@@ -3,14 +3,18 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.core.effects import Call, Effects, Receipt
 from burnish.core.money import NOTHING, Spend
+from burnish.system.workspaces import remove_tree
 from burnish.targets.artifacts.workspace import finished
 from burnish.targets.delegation.states import StateStore
 
+Leaves: TypeAlias = Literal["changes", "nothing", "litter"]
+"""What a step leaves in the folder: changes that are kept, nothing, or what is to be undone."""
 INPUT = "input"
 """Where given files lie in the workspace: to be read, and no part of what is delivered."""
 
@@ -51,18 +55,18 @@ class Workspace:
         request: dict[str, Json],
         act: Callable[[], Awaitable[Json]],
         *,
-        keep: bool = True,
+        leaves: Leaves = "changes",
         price: Spend = NOTHING,
     ) -> Json:
-        """Do something in the folder, once. Without `keep`, what it changed there is undone."""
+        """Do something in the folder, once."""
         before = self.state
 
         async def perform(_: Effects) -> Receipt[Stepped]:
             await self._bring_to(before)
             self._actual = "?"
             value = await act()
-            after = await finished(self.store.keep, self.folder) if keep else before
-            self._actual = after if keep else "?"
+            after = await self._kept() if leaves == "changes" else before
+            self._actual = "?" if leaves == "litter" else after
             made = Stepped(value=value, state=after, seconds=self.active())
             return Receipt(value=made, spend=price)
 
@@ -79,6 +83,13 @@ class Workspace:
     async def settle(self) -> None:
         """Leave the folder as the story says it is, for whoever looks at it after the end."""
         await self._bring_to(self.state)
+
+    async def _kept(self) -> str:
+        """The state that a step left behind; a folder that it took away is an empty one."""
+        if self.folder.is_symlink() or not self.folder.is_dir():
+            await finished(remove_tree, self.folder)
+            self.folder.mkdir(parents=True)
+        return await finished(self.store.keep, self.folder)
 
     async def _bring_to(self, state: str) -> None:
         if state and self._actual != state:
