@@ -81,7 +81,7 @@ def test_only_the_line_that_must_change_does(tmp_path: Path) -> None:
     path = tmp_path / "graph.yaml"
     path.write_text(YAML, encoding="utf-8")
     found = put(path, writer__instruction=("Write.", "Write well."))
-    assert found == {"graph.yaml": YAML.replace('"Write."', "Write well.")}
+    assert found == {"graph.yaml": YAML.replace("Write.", "Write well.")}
     number = put(path, **{"writer__model.temperature": (0.5, 0.25)})
     old, new = (set(text.splitlines()) for text in (YAML, number["graph.yaml"]))
     assert [line.split()[-1] for line in new - old] == ["0.25}"]

@@ -90,6 +90,11 @@ MISTAKES: list[tuple[Change, str, str]] = [
     (optimizer(max_round=3), "unknown key 'max_round'", "max_rounds"),
     (optimizer(targets=["planer#instruction"]), "no surface 'planer#", "planner#instruction"),
     (optimizer(choices={"shop/writer#modle": ["openai:m"]}), "no surface", "#model"),
+    (
+        optimizer(choices={"writer#model": ["anthropic:x"]}),
+        "no key for anthropic",
+        "ANTHROPIC_API_KEY",
+    ),
     (optimizer(ranges={"writer#model.temperature": [0.6, 1]}), "0.5", "widen the range"),
     (optimizer(loss_targets={"equality": "plannr"}), "no node 'plannr'", "planner"),
     (optimizer(loss_targets={"equalty": "planner"}), "no metric 'equalty'", "equality"),

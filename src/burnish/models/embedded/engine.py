@@ -70,7 +70,8 @@ class Engine:
         started = time.perf_counter()
         try:
             server.handle_chat_completions(body, heard)
-        except (ValueError, RuntimeError) as error:
+        except (ValueError, RuntimeError, TypeError) as error:
+            # With orjson in the environment a lone surrogate is a TypeError, else a ValueError.
             raise ModelRejected(f"{self._path.name} cannot take this request: {error}") from error
         return Heard(chunks=chunks, seconds=time.perf_counter() - started)
 

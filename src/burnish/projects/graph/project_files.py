@@ -16,6 +16,7 @@ from burnish.projects.graph.asking import asked_dataset, asked_of, with_asked
 from burnish.projects.graph.exports import exporter_of
 from burnish.projects.graph.graph_file import GraphFile
 from burnish.projects.graph.originals import graph_files
+from burnish.projects.graph.reaching import check_reach
 from burnish.projects.graph.reading import read_graph
 from burnish.projects.graph.strategies import GraphSearch
 from burnish.projects.graph.surfaces import GraphSurfaces, spelled_out, surfaces_for
@@ -171,6 +172,5 @@ class _Preparing:
 
         target = self.wrong.of((), made, None)
         if target is not None:
-            for name, client in target.clients.items():
-                self.wrong.of(("nodes", name, "model"), client.check, None)
+            check_reach(target, self.parts.models, self.wrong)
         return target
