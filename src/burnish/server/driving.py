@@ -18,6 +18,8 @@ from burnish.system import Redactor
 log = logging.getLogger("burnish.server")
 _AGAIN_SECONDS = 0.5
 """Between two tries of a store that does not answer."""
+_BEAT_SECONDS = 2.0
+"""So soon, at the latest, a run hears that another process wants it canceled."""
 _GONE = (LeaseLost, RunNotRunning, RunMissing)
 
 Told = tuple[NewEvent, RunChanges]
@@ -42,7 +44,10 @@ class Drive:
         self._queue: asyncio.Queue[Told | None] = asyncio.Queue()
         self._job: Job[Ended] | None = None
         self._stop = StopSwitch()
-        self._lost = self._canceled = self._ending = False
+        self._lost = False
+        self._canceled = lease.cancel_requested
+        self.worked = False
+        """Whether the work was begun; it lets go of what it holds by itself then."""
 
     @property
     def run(self) -> tuple[str, str]:
@@ -56,12 +61,10 @@ class Drive:
 
     def ask_to_stop(self, why: str) -> None:
         """The service goes down: finish the trial in flight."""
-        self._ending = True
         self._stop.ask(why)
 
     def insist(self) -> None:
         """The service goes down now."""
-        self._ending = True
         self._end_job()
 
     async def through(self, work: Work, place: Place) -> None:
@@ -90,9 +93,8 @@ class Drive:
 
     async def _worked(self, work: Work, order: Order) -> Ended:
         """How it ended; what it raised is told, not passed on."""
-        thread = await asyncio.to_thread(entered, work.thread, f"run-{self.run[1]}")
-        with thread as loop:
-            self._job = loop.submit(work.drive(order))
+        with entered(work.thread, f"run-{self.run[1]}") as loop:
+            self._job, self.worked = loop.submit(work.drive(order)), True
             if self._canceled or self._lost:
                 self._job.cancel()
             try:
@@ -164,7 +166,7 @@ class Drive:
     async def _beat(self) -> None:
         """Renew the lease; hear what other processes ask for."""
         while not self._lost:
-            await asyncio.sleep(self._seconds / 3)
+            await asyncio.sleep(min(self._seconds / 3, _BEAT_SECONDS))
             began = time.monotonic()
             try:
                 renewed = await self._store.renew(self._lease, seconds=self._seconds)

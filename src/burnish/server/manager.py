@@ -28,6 +28,7 @@ from burnish.server.places import Place, Places
 from burnish.server.stores.errors import RunMissing
 from burnish.server.stores.memory import MemoryRunStore
 from burnish.server.stores.records import (
+    Lease,
     RunChanges,
     RunEvent,
     RunFilter,
@@ -74,6 +75,7 @@ class RunManager:
         self._room = asyncio.Semaphore(self.limits.running)
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._drives: dict[Key, Drive] = {}
+        self._starting: set[Key] = set()
         self._sweeping: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -101,6 +103,9 @@ class RunManager:
         for drive in self._drives.values():
             drive.insist()
         await self._ended(self.limits.grace_seconds)
+        for task in self._tasks.values():
+            task.cancel()  # its code does not end; its lease will
+        await self._ended(1.0)
         self.tails.close()
         for app in self.apps.values():
             await app.close()
@@ -136,14 +141,17 @@ class RunManager:
                 remedy="try again when some have ended, or cancel one",
             )
         work, kept = await asyncio.to_thread(_planned, app, request)
-        name = run_id or str(uuid.uuid4())
+        key = (app_name, run_id or str(uuid.uuid4()))
+        self._starting.add(key)
         try:
-            record = await self.store.create(app_name, name, strategy=work.strategy, request=kept)
+            record = await self.store.create(*key, strategy=work.strategy, request=kept)
+            self._launch(key, work)
         except BaseException:
             await work.drop()
             raise
+        finally:
+            self._starting.discard(key)
         self._count("started")
-        self._launch((app_name, name), work)
         return record
 
     async def get(self, app_name: str, run_id: str, *, result: bool = True) -> RunRecord:
@@ -227,7 +235,7 @@ class RunManager:
             page = await self.store.list_runs(which, limit=_PAGE, cursor=cursor)
             for record in page.runs:
                 key = (record.app_name, record.run_id)
-                if key in self._tasks or self._room.locked():
+                if key in self._tasks or key in self._starting or self._room.locked():
                     continue
                 if why := await self._taken(record):
                     left[key] = why
@@ -271,7 +279,7 @@ class RunManager:
 
     async def _driven(self, key: Key, work: Work) -> None:
         """Wait for room, take the lease, drive."""
-        begun = False
+        drive: Drive | None = None
         try:
             async with self._room:
                 seconds = self.limits.lease_seconds
@@ -280,11 +288,7 @@ class RunManager:
                     return  # another process has it, or it was canceled while it waited
                 drive = Drive(self.store, lease, seconds=seconds, announce=self.tails.announce)
                 self._drives[key] = drive
-                place = await self._placed(key)
-                if lease.cancel_requested:
-                    drive.cancel()
-                begun = True
-                await drive.through(work, place)
+                await drive.through(work, await self._placed(key, lease))
                 self._count((await self.store.get(*key, result=False)).status.value)
         except RunMissing:
             pass  # deleted
@@ -292,16 +296,16 @@ class RunManager:
             log.warning("run %s/%s stands still: %s", *key, error.message)
         finally:
             self._drives.pop(key, None)
-            if not begun:
+            if drive is None or not drive.worked:
                 await work.drop()
 
-    async def _placed(self, key: Key) -> Place:
+    async def _placed(self, key: Key, lease: Lease) -> Place:
         """Where the run lies, said in the store before it begins."""
         record = await self.store.get(*key, result=False)
         place = self.places.of(record)
         changes = RunChanges(where=self.places.where(place))
         if record.where != changes.where:
-            await self.store.update(*key, changes)
+            await self.store.update(*key, changes, lease=lease)
         return place
 
     def _checked_again(self, record: RunRecord, place: Place) -> Work:

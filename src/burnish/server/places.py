@@ -124,6 +124,9 @@ class Places:
         if where.journal == "database":
             told = "its journal is in a database, and journals here are in files"
             return told if self.journals is None else ""
+        mine = where.host == socket.gethostname() and not record.current_round
+        if mine and not Path(where.folder).exists():
+            return ""  # whoever wanted to begin it died before that
         return where.why_not_here()
 
     def of(self, record: RunRecord) -> Place:

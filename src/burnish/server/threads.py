@@ -64,12 +64,14 @@ class LoopThread:
         """Begin a coroutine there."""
         return Job(self._loop, work)
 
-    def close(self, *, wait: float = 5.0) -> None:
-        """End the loop; what is left in it is cancelled."""
+    def close(self) -> None:
+        """End the loop; what is left in it is cancelled. Does not wait for that: see `join`."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._loop.stop)
-        if threading.current_thread() is not self._thread:
-            self._thread.join(wait)
+
+    def join(self, seconds: float = 5.0) -> None:
+        """Wait until the thread has ended."""
+        self._thread.join(seconds)
 
     def __enter__(self) -> "LoopThread":
         return self

@@ -45,6 +45,7 @@ async def check_run_store(open_store: Open) -> None:
     await _check_leases(store, other)
     await _check_one_wins(store, other)
     await _check_canceling(store, other)
+    await _check_reopening(store, other)
     await _check_deleting(store)
     await store.close()
     await store.close()
@@ -235,6 +236,16 @@ async def _check_canceling(store: RunStore, other: RunStore) -> None:
     assert await other.request_cancel("a", "alone") is RunStatus.CANCELED, "nobody drives it"
     with _raises(RunMissing):
         await other.request_cancel("b", "alone")
+
+
+async def _check_reopening(store: RunStore, other: RunStore) -> None:
+    again = await other.reopen("a", "driven")
+    assert (again.status, again.error) == (RunStatus.QUEUED, ""), "it cannot go on"
+    assert not again.cancel_requested, "the next driver would stop at once"
+    assert await store.claim("a", "driven", owner="me", seconds=_LONG) is not None
+    assert (await other.reopen("a", "driven")).owner == "me", "it was taken from its driver"
+    with _raises(RunMissing):
+        await store.reopen("b", "driven")
 
 
 async def _check_deleting(store: RunStore) -> None:

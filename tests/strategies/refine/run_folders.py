@@ -59,7 +59,7 @@ def awp_run(workspace: Path, *, run_id: str = RUN_ID) -> Path:
         "wall_time": {"elapsed_s": 1.4, "max_s": 120},
         "budget_remaining_pct": 58.3,
     }
-    completion = {
+    completion: dict[str, Any] = {
         "run_id": run_id,
         "status": "complete",
         "reason": "complete",
@@ -92,6 +92,11 @@ def awp_run(workspace: Path, *, run_id: str = RUN_ID) -> Path:
     return run
 
 
+def run_id_of(folder: Path) -> str:
+    """An id for a run in this folder; all iterations are called `run`."""
+    return folder.name if folder.name != "run" else ".".join(folder.parts[-3:-1])
+
+
 def plain_run(
     folder: Path,
     *,
@@ -106,7 +111,7 @@ def plain_run(
     """A run in the fewest files that say all that the loss and the gradient are made of."""
     told = [{"description": each, "severity": "warning"} for each in defects]
     completion: dict[str, Any] = {
-        "run_id": folder.name if folder.name != "run" else f"{folder.parent.name}-run",
+        "run_id": run_id_of(folder),
         "task": "Write a report.",
         "status": status,
         "final_budget": {"wall_time": {"elapsed_s": seconds, "max_s": 3600}},

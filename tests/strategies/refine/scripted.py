@@ -1,4 +1,4 @@
-"""Refinements whose iterations are scripted: each leaves a folder of a run, and nothing is asked."""
+"""Refinements whose iterations are scripted: each leaves the folder of a run, no more."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from burnish.targets.delegation.evaluating import Evaluated, Measured
 from burnish.targets.delegation.loop import Status
 from burnish.targets.delegation.loss import delegation_loss
 from burnish.targets.delegation.result import DelegationResult
-from tests.strategies.refine.run_folders import plain_run
+from tests.strategies.refine.run_folders import plain_run, run_id_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ def _result(run: Path, job: Job, step: Step, files: Mapping[str, str]) -> Delega
         for name in step.missing
     ]
     return DelegationResult(
-        run_id=f"{run.parent.name}-run",
+        run_id=run_id_of(run),
         run_dir=run,
         status=step.status,
         reason="",
@@ -117,6 +117,7 @@ async def refined(seed: Path, *steps: Step, session: Session | None = None, **mo
     """Refine a seed with scripted iterations."""
     script, shown = Scripted(steps=list(steps)), list[Session]()
     script.before = more.pop("before", script.before)
+    told: dict[str, Any] = {"iterations": len(steps), **more}
     files = SessionFiles(folder=seed / SESSIONS)
     refinement = Refinement(
         seed=read_seed(seed),
@@ -124,7 +125,7 @@ async def refined(seed: Path, *steps: Step, session: Session | None = None, **mo
         files=files,
         place=SeedBest(seed),
         listen=shown.append,
-        **{"iterations": len(steps), **more},
+        **told,
     )
     with files.lock("seed"):
         begun = session or files.begin("seed", {})

@@ -1,12 +1,12 @@
 """BEST and sessions on disk: copies, exchanged whole, under locks, with odd names and sizes."""
 
 import json
-import os
 import shutil
 from pathlib import Path
 
 import pytest
 
+from burnish.core.content import Json
 from burnish.core.errors import FileTrouble, SeedRefused
 from burnish.strategies.refine.best import best_so_far, put_best, recover
 from burnish.strategies.refine.session_files import SESSIONS, SessionFiles
@@ -19,7 +19,7 @@ from tests.strategies.refine.test_refine_loop import BETTER, seed_in
 ODD = ("a b.md", "übersicht – 報告.md", "manifest.json", "deep/er/x.md", ".hidden", "-n", "#.md")
 
 
-def manifest(**more: object) -> dict[str, object]:
+def manifest(**more: Json) -> dict[str, Json]:
     return {"best_run_id": "r", "best_loss": 0.1, "seed_loss": 0.2, **more}
 
 
@@ -29,7 +29,7 @@ def test_copies_share_nothing(tmp_path: Path) -> None:
     with (tmp_path / "BEST" / "report.md").open("a") as file:
         file.write(" more")
     assert (tmp_path / "final" / "report.md").read_text() == "one"
-    assert os.stat(tmp_path / "final" / "report.md").st_nlink == 1
+    assert (tmp_path / "final" / "report.md").stat().st_nlink == 1
 
 
 def test_odd_names_and_a_manifest_of_its_own(tmp_path: Path) -> None:

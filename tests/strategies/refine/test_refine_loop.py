@@ -37,7 +37,7 @@ async def test_one_iteration_that_is_better_is_best(tmp_path: Path) -> None:
     assert done.session.stop_reason == "max_iterations"
     assert done.report == "draft 1\n"
     assert best_of(done) == {
-        "best_run_id": "iter_1-run",
+        "best_run_id": f"{done.session.session_id}.iter_1",
         "best_loss": pytest.approx(0.26),
         "seed_loss": pytest.approx(0.35),
         "session_id": done.session.session_id,
@@ -53,7 +53,8 @@ async def test_the_next_iteration_starts_from_the_best_and_not_from_the_last(
     starts = [job.deliverable.parent.parent.name for job in done.script.jobs]
     assert starts[1:] == ["iter_1", "iter_1"]
     assert done.script.jobs[0].deliverable == done.seed / "FINAL"
-    assert [job.parent_run_id for job in done.script.jobs] == ["seed", "iter_1-run", "iter_1-run"]
+    first = f"{done.session.session_id}.iter_1"
+    assert [job.parent_run_id for job in done.script.jobs] == ["seed", first, first]
     assert done.session.best_iter == 3
 
 

@@ -73,7 +73,8 @@ async def test_commands_run_in_the_workspace_within_limits_and_without_keys(
         )
 
     world = one_worker(worker)
-    await run(tmp_path, world, FLOW + "command_timeout: 0.3\n", task="Try.")
+    monkeypatch.chdir(tmp_path)
+    await run(Path(), world, FLOW + "command_timeout: 0.3\n", task="Try.")
     first, slow, unknown, wrong = answers(world)
     assert first == "exit code 3 (the command ended with exit code 3)\nstdout:\n."
     assert "more than 0.3 s" in slow

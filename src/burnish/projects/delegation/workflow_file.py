@@ -13,6 +13,7 @@ from burnish.system.workspaces import path_problem
 from burnish.targets.agent.tool_blocks import FunctionTool, McpTool
 from burnish.targets.delegation.envelope import Envelope
 from burnish.targets.delegation.gates.completion import GateSettings
+from burnish.targets.delegation.tools import BUILT_IN
 
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 _USUAL, _GATES = Envelope(), GateSettings()
@@ -202,9 +203,8 @@ class WorkflowFile(Settings):
 
     @model_validator(mode="after")
     def _once(self) -> "WorkflowFile":
-        own = {"file_read", "file_write", "file_list", "file_delete", "run_command"}
         names = [tool.name for tool in self.tools]
-        if taken := sorted(own & {*names}):
+        if taken := sorted({*BUILT_IN} & {*names}):
             raise ValueError(f"burnish has tools called {', '.join(taken)}: rename yours")
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"two tools are called {', '.join(twice)}")

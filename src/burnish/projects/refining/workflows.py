@@ -118,8 +118,9 @@ def _plain(seed: Seed, settings: RefineSettings, folder: Path) -> Path:
     """A manager, a worker and a critic, as the seed had them, and nothing else."""
     known = known_models(seed)
     strongest = settings.tier_high.models if settings.tier_high else ModelPair()
-    manager = known.manager or settings.model or strongest.manager
-    worker = known.worker or settings.worker_model or strongest.worker or manager
+    named = ModelPair() if settings.given_tiers else settings.models
+    manager = named.manager or known.manager or strongest.manager
+    worker = named.worker or known.worker or strongest.worker or manager
     if not manager:
         raise SeedRefused(
             _why_unknown(seed),

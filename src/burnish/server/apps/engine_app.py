@@ -50,7 +50,8 @@ class EngineApp:
             await self.engine.close()
             return
         await thread.submit(self.engine.close()).ended()
-        await asyncio.to_thread(thread.close)
+        thread.close()
+        await asyncio.to_thread(thread.join)
 
     def _loop(self) -> LoopThread:
         if self._thread is None:

@@ -11,7 +11,7 @@ from burnish.server.stores import rows
 from burnish.server.stores.engines import StoreEngine
 from burnish.server.stores.errors import LeaseLost, RunMissing, RunNotRunning
 from burnish.server.stores.names import can_be_kept
-from burnish.server.stores.records import CANCELED, Lease, RunStatus
+from burnish.server.stores.records import CANCELED, Lease, RunRecord, RunStatus
 from burnish.server.stores.tables import Tables
 
 
@@ -72,6 +72,18 @@ class Leases:
         async with self._engine.writing() as db:
             row = await self._change(db, app_name, run_id, values)
             return RunStatus(row["status"])
+
+    async def reopen(self, app_name: str, run_id: str) -> RunRecord:
+        """Make a finished run queued again, its error and its cancel request forgotten."""
+        again = update(self._runs).where(*self._named(app_name, run_id))
+        fresh = {"status": RunStatus.QUEUED.value, "error": "", "cancel_requested": 0}
+        async with self._engine.writing() as db:
+            await db.execute(
+                again.where(~rows.unfinished(self._runs)).values(
+                    updated_at=self._now, owner="", lease_until=0.0, **fresh
+                )
+            )
+            return rows.record_of(await self._row(db, app_name, run_id))
 
     async def cancel_requested(self, app_name: str, run_id: str) -> bool:
         """Whether someone asked for it."""

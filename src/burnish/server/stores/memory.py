@@ -185,6 +185,14 @@ class MemoryRunStore:
         self._change(kept, ends, None)
         return kept.record.status
 
+    async def reopen(self, app_name: str, run_id: str) -> RunRecord:
+        """Make a finished run queued again, its error and its cancel request forgotten."""
+        kept = self._kept(app_name, run_id)
+        if kept.record.status.finished:
+            fresh = {"status": RunStatus.QUEUED, "error": "", "cancel_requested": False}
+            kept.record = replace(kept.record, updated_at=moment(time.time()), **fresh)
+        return kept.record
+
     async def cancel_requested(self, app_name: str, run_id: str) -> bool:
         """Whether someone asked for it."""
         return self._kept(app_name, run_id).record.cancel_requested

@@ -102,6 +102,13 @@ class RunStore(Protocol):
         """Ask whoever drives the run to stop it; where nobody does, it is canceled at once."""
         ...
 
+    async def reopen(self, app_name: str, run_id: str) -> RunRecord:
+        """Make a finished run queued again, its error and its cancel request forgotten.
+
+        One that is not finished stays as it is. What is given back has no request and no result.
+        """
+        ...
+
     async def cancel_requested(self, app_name: str, run_id: str) -> bool:
         """Whether someone asked for it."""
         ...

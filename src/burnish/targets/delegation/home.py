@@ -77,6 +77,7 @@ class Home:
         redactor: Redactor,
     ) -> Self:
         """Start a run here, or take over the one that is here if it was started with the same."""
+        folder = folder.resolve()
         if is_delegation(folder):
             _require_same(folder, manifest)
         else:

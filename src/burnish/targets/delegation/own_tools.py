@@ -23,7 +23,13 @@ from burnish.models.chat import ToolSpec
 from burnish.targets.agent.functions import function_tool, load_function
 from burnish.targets.agent.servers import check_server, mcp_server
 from burnish.targets.agent.tool_blocks import FunctionTool, McpTool
-from burnish.targets.delegation.tools import OwnTool, ToolRefused, WorkerTool, readable
+from burnish.targets.delegation.tools import (
+    BUILT_IN,
+    OwnTool,
+    ToolRefused,
+    WorkerTool,
+    readable,
+)
 
 if TYPE_CHECKING:
     from pydantic_ai.mcp import MCPToolset
@@ -96,14 +102,18 @@ class OwnTools:
         """All of them. What a server offers is journaled: a replay starts no server."""
         found: dict[str, WorkerTool] = {}
         for block in self.blocks:
-            if isinstance(block, FunctionTool):
-                function = load_function(block, self.folder)
-                made = function_tool(block, function, block.description)
-                found[block.name] = FunctionUse(tool=made)
-            else:
-                for spec in await self._offered(block, effects):
-                    found[spec.name] = McpUse(servers=self, server=block, spec=spec)
+            for tool in await self._of(block, effects):
+                if tool.spec.name in found or tool.spec.name in BUILT_IN:
+                    raise _taken(block, tool.spec.name)
+                found[tool.spec.name] = tool
         return found
+
+    async def _of(self, block: OwnTool, effects: Effects) -> Sequence[WorkerTool]:
+        if isinstance(block, FunctionTool):
+            function = load_function(block, self.folder)
+            return [FunctionUse(tool=function_tool(block, function, block.description))]
+        specs = await self._offered(block, effects)
+        return [McpUse(servers=self, server=block, spec=spec) for spec in specs]
 
     async def started(self, block: McpTool) -> "MCPToolset[Any]":
         """The server, running."""
@@ -166,6 +176,12 @@ def _text(value: Any) -> str:
     if isinstance(value, str):
         return readable(value)
     return to_json(value, fallback=repr, inf_nan_mode="strings").decode("utf-8", "replace")
+
+
+def _taken(block: OwnTool, name: str) -> ConfigError:
+    message = f"there are two tools called '{name}'"
+    remedy = "rename one, or leave it out with load_tools"
+    return ConfigError([Problem(where=f"tool {block.name}", message=message, remedy=remedy)])
 
 
 def _not_started(block: McpTool, error: Exception) -> ConfigError:

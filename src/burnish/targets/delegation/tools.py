@@ -10,6 +10,7 @@ from burnish.targets.agent.tool_blocks import FunctionTool, McpTool
 
 OwnTool: TypeAlias = FunctionTool | McpTool
 """A tool of the user's own, as a workflow file names it."""
+BUILT_IN = ("file_read", "file_write", "file_list", "file_delete", "run_command")
 
 
 class ToolRefused(Exception):

@@ -1,0 +1,40 @@
+"""A run as PromptIter's clients see it, put together from what the store has."""
+
+import asyncio
+
+from burnish.compat.promptiter import RunResult
+from burnish.core.content import Json
+from burnish.server.apps.engine_pieces import assembled
+from burnish.server.stores.records import RunEvent, RunRecord
+from burnish.server.stores.slimming import Slimming, slimmed
+from burnish.server.stores.store import RunStore
+
+_PAGE = 500
+
+
+async def run_result(
+    store: RunStore, record: RunRecord, slim: Slimming | None = None
+) -> dict[str, Json]:
+    """The result of a run, or its state so far."""
+    if isinstance(record.result, dict) and record.status.finished:
+        found = record.result
+    else:
+        events = await _every_event(store, record)
+        found = await asyncio.to_thread(assembled, events, RunResult())
+    found = found if slim is None else slimmed(found, slim)
+    assert isinstance(found, dict)
+    # The record is what was decided: a cancel wins over whatever the engine said last.
+    return found | {
+        "AppName": record.app_name,
+        "ID": record.run_id,
+        "Status": record.status.value,
+        "CurrentRound": record.current_round,
+        "ErrorMessage": record.error,
+    }
+
+
+async def _every_event(store: RunStore, record: RunRecord) -> list[RunEvent]:
+    found: list[RunEvent] = []
+    while page := await store.events(record.app_name, record.run_id, after=len(found), limit=_PAGE):
+        found += page
+    return found

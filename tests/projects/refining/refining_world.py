@@ -1,0 +1,74 @@
+"""A folder with a workflow whose team is scripted, its runs, and their refinement."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from burnish.cli import delegating, refining
+from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
+from burnish.projects.delegation.overrides import WorkflowOverrides
+from burnish.projects.refining.opening import Wishes
+from burnish.testing.delegation_world import DelegationWorld
+from burnish.testing.refine_world import FLOW, TASK, refine_world
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where somebody works with burnish."""
+
+    folder: Path
+    world: DelegationWorld = field(default_factory=refine_world)
+
+    def __post_init__(self) -> None:
+        if not self.flow.exists():
+            self.flow.write_text(FLOW, encoding="utf-8")
+
+    @property
+    def flow(self) -> Path:
+        """The workflow file."""
+        return self.folder / "workflow.yaml"
+
+    @property
+    def seed(self) -> Path:
+        """The run that is refined."""
+        return self.folder / "seed"
+
+    def load(self, path: Path, overrides: WorkflowOverrides) -> LoadedWorkflow:
+        """With models of this world."""
+        return load_workflow(path, overrides, models=self.world.models())
+
+    def delegate(self, **asked: Any) -> None:
+        """`burnish delegate workflow.yaml --task … -q`."""
+        told: dict[str, Any] = {"task": TASK, "quiet": True, **asked}
+        delegating.delegate_task(delegating.Asked(file=self.flow, **told), load=self.load)
+
+    def make_seed(self, *, seconds: float = 600.0) -> Path:
+        """A finished run with every flaw; it says that it took some time."""
+        self.delegate(output_dir=self.seed)
+        self.change_completion(lambda data: _took(data, seconds))
+        return self.seed
+
+    def change_completion(self, change: Callable[[dict[str, Any]], None]) -> None:
+        """Edit run_completion.json of the seed."""
+        path = self.seed / "run_completion.json"
+        data = json.loads(path.read_text(encoding="utf-8"))
+        change(data)
+        path.write_text(json.dumps(data), encoding="utf-8")
+
+    def refine(self, **asked: Any) -> None:
+        """`burnish refine seed`, or with --target."""
+        run = None if "target" in asked else self.seed
+        told: dict[str, Any] = {"run": run, "quiet": True, **asked}
+        refining.refine_run(refining.Asked(**told), wishes=Wishes(load=self.load))
+
+    def session(self, folder: Path | None = None) -> dict[str, Any]:
+        """The session that was written last."""
+        place = folder or self.seed / "refinement_sessions"
+        *_, last = sorted(p for p in place.glob("*.json") if p.name != "session.json")
+        return json.loads(last.read_text(encoding="utf-8"))
+
+
+def _took(data: dict[str, Any], seconds: float) -> None:
+    data["final_budget"]["wall_time"]["elapsed_s"] = seconds

@@ -1,0 +1,107 @@
+"""Refinement over HTTP: codes, ids and what is listed."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from burnish.projects.refining.opening import OpenRefinement, Wishes
+from burnish.server.routes.refinement import refinement_router
+from tests.projects.refining.refining_world import Place
+from tests.strategies.refine.run_folders import plain_run
+
+pytestmark = pytest.mark.slow
+
+
+class Service:
+    """The routes in an app of their own; sessions run when the test says so."""
+
+    def __init__(self, folder: Path) -> None:
+        self.place = Place(folder=folder)
+        self.opened: list[OpenRefinement] = []
+        router = refinement_router(
+            folder, wishes=Wishes(load=self.place.load), start=self.opened.append
+        )
+        app = FastAPI()
+        app.include_router(router)
+        self.client = TestClient(app, raise_server_exceptions=False)
+
+    def refine(self, run_id: str, body: Any) -> Any:
+        return self.client.post(f"/api/experiments/{run_id}/refine", json=body)
+
+    def sessions(self, run_id: str) -> Any:
+        return self.client.get(f"/api/experiments/{run_id}/refinement_sessions")
+
+    def run(self) -> None:
+        for each in self.opened:
+            asyncio.run(each.run())
+        self.opened.clear()
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Service:
+    return Service(tmp_path)
+
+
+def test_a_session_from_its_start_to_its_list(service: Service) -> None:
+    seed = service.place.make_seed()
+    run_id = json.loads((seed / "run_completion.json").read_text())["run_id"]
+    assert service.sessions(run_id).json() == {"sessions": [], "best": None}
+    tier = {"manager": "openai:x", "worker": ""}
+    answer = service.refine(run_id, {"iterations": 1, "tier_high": tier, "model": "no such model"})
+    assert answer.status_code == 202
+    assert answer.json()["status"] == "running"
+    assert service.refine(run_id, {}).status_code == 409
+    service.run()
+    said = service.sessions(run_id).json()
+    assert [each["session_id"] for each in said["sessions"]] == [answer.json()["session_id"]]
+    assert said["sessions"][0]["iterations"][0]["model_manager"] == "openai:x"
+    assert said["best"]["session_id"] == answer.json()["session_id"]
+    # An iteration is a run like any other, and is found as one.
+    inner = said["best"]["best_run_id"]
+    assert service.sessions(inner).json() == {"sessions": [], "best": None}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"iterations": 0},
+        {"iterations": 11},
+        {"iterations": "abc"},
+        {"iterations": True},
+        {"iterations": 1.5},
+        [],
+        "text",
+        {"tier_low": "openai:x"},
+    ],
+)
+def test_bodies_that_make_no_sense(service: Service, body: Any) -> None:
+    plain_run(service.place.folder / "seed")
+    assert service.refine("seed", body).status_code == 422
+    assert service.opened == []
+
+
+def test_runs_that_are_not_there_or_not_ready(service: Service) -> None:
+    folder = service.place.folder
+    plain_run(folder / "failed", status="failed")
+    plain_run(folder / "empty", files={})
+    (folder / "torn").mkdir()
+    (folder / "torn" / "run_completion.json").write_text("{")
+    (folder / "unfinished").mkdir()
+    codes = {
+        name: service.refine(name, {}).status_code
+        for name in ("failed", "empty", "torn", "unfinished", "nowhere", "..%2Fseed")
+    }
+    assert codes == {
+        "failed": 409,
+        "empty": 409,
+        "torn": 409,
+        "unfinished": 404,
+        "nowhere": 404,
+        "..%2Fseed": 404,
+    }
+    assert service.sessions("nowhere").status_code == 404
