@@ -99,7 +99,7 @@ def test_a_newer_shipped_version_is_told(burnish: Burnish) -> None:
 
 def test_an_unknown_role_is_refused(burnish: Burnish) -> None:
     refused(burnish("roles", "show", "critik"), "critik", "critic")
-    refused(burnish("roles", "install", "critic", "nope"), "nope", "there are: applier, critic")
+    refused(burnish("roles", "install", "critic", "nope"), "nope", "there are: aggregator, applier")
     assert not HOME.exists()
 
 

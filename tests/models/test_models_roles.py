@@ -73,7 +73,7 @@ async def test_the_prompt_is_filled_and_the_answer_is_typed() -> None:
     assert effects.spent.calls == 1
     system, user = backend.asked[0].messages
     assert system.content == "You check texts."
-    assert user.content == 'Text: {{ reasons }} $&\nReasons: ["a","b"]\nKeep {x} out.'
+    assert user.content == 'Text: {{ reasons }} $&\nReasons: [\n  "a",\n  "b"\n]\nKeep {x} out.'
     assert backend.asked[0].schema is not None
     assert backend.asked[0].schema["required"] == ["ok", "confidence"]
 

@@ -4,13 +4,11 @@ Scores, not losses: this strategy is told what to gain, and PromptIter speaks so
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from burnish.core.comparisons import amount, tied
 from burnish.core.content import Json
 from burnish.reports.trial_line import fitted, outcome, shorten_after
 from burnish.reports.words import duration, money, number, padded
-from burnish.runs.directory import look_into, trial_rows
 from burnish.runs.standing import BASELINE
 from burnish.strategies.backprop.rounds import PHASE
 
@@ -22,14 +20,6 @@ _REST = 76
 def is_round(data: Mapping[str, Json]) -> bool:
     """Whether a trial is a round of back-propagation."""
     return data.get("phase") == PHASE
-
-
-def with_train_score(data: Mapping[str, Json], folder: Path) -> dict[str, Json]:
-    """What an event tells of a round, and what the ledger alone knows: the incumbent on train."""
-    with look_into(folder) as journal:
-        row = next((row for row in trial_rows(journal) if row.number == data.get("trial")), None)
-    score = None if row is None else row.trial.details.get("train_score")
-    return {**data, "train_score": score}
 
 
 def round_line(data: Mapping[str, Json], width: int) -> str:

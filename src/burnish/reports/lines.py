@@ -3,7 +3,6 @@
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from rich.cells import cell_len
 
@@ -14,7 +13,6 @@ from burnish.reports.backprop_lines import (
     baseline_score,
     is_round,
     round_line,
-    with_train_score,
 )
 from burnish.reports.coordinate_headroom import LABEL, dead_words, headroom_lines
 from burnish.reports.coordinate_words import ended_words, phase_over, phase_title
@@ -47,15 +45,15 @@ class LineView:
         self._write = write
         self._width = width
         self._measuring = False
-        self._walked: Path | None = None
-        """The folder of a run whose losses are walked back."""
+        self._in_scores = False
+        """Whether losses are walked back: that strategy speaks of scores."""
         self._improved = False
         """Whether the prompt is another than when the last numeric phase began."""
 
     def event(self, event: Event) -> None:
         """Print what an event means to a person, if anything."""
         self._measuring = self._measuring or begins_measuring(event)
-        event = self._in_scores(event)
+        event = self._told(event)
         told = describe(event, self._width(), measuring=self._measuring, improved=self._improved)
         for line in told:
             self._write(line)
@@ -65,14 +63,12 @@ class LineView:
         elif event.data.get("accepted") is True and not numeric:
             self._improved = True
 
-    def _in_scores(self, event: Event) -> Event:
-        """Where losses are walked back, the event with scores instead of losses."""
-        if event.kind in {"run_started", "run_resumed"} and event.data.get("strategy") == BACKPROP:
-            self._walked = Path(str(event.data.get("folder")))
-        if self._walked is None or event.kind != "trial_recorded":
+    def _told(self, event: Event) -> Event:
+        """Where losses are walked back, the baseline with its score instead of its loss."""
+        if event.kind in {"run_started", "run_resumed"}:
+            self._in_scores = event.data.get("strategy") == BACKPROP
+        if not self._in_scores or event.kind != "trial_recorded" or is_round(event.data):
             return event
-        if is_round(event.data):
-            return replace(event, data=with_train_score(event.data, self._walked))
         return replace(event, data=baseline_score(event.data))
 
     def tick(self, tick: Tick) -> None:

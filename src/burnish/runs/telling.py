@@ -15,6 +15,9 @@ from burnish.runs.directory import RunDirectory
 from burnish.runs.evaluating import Done
 from burnish.runs.events import Event, Listener, Tick
 
+_TOLD_ALSO = ("primary", "train_score")
+"""Details of a strategy's own that a line shows."""
+
 
 def now() -> str:
     """The time, UTC."""
@@ -98,7 +101,7 @@ def summary(row: TrialRow, standing: Standing, index: int) -> dict[str, Json]:
         "spent": codec(Spend).encode(standing.spent),
         "best_score": standing.best_score,
         **_of_minibatch(trial),
-        **({"primary": told} if (told := trial.details.get("primary")) else {}),
+        **{name: trial.details[name] for name in _TOLD_ALSO if name in trial.details},
     }
 
 

@@ -64,4 +64,4 @@ def _family(name: str, kind: str, told: str, values: Mapping[str, float]) -> Ite
     yield f"# HELP {full} {told}"
     yield f"# TYPE {full} {kind}"
     for labels, value in values.items():
-        yield f"{full}{{{labels}}} {value:g}" if labels else f"{full} {value:g}"
+        yield f"{full}{{{labels}}} {value}" if labels else f"{full} {value}"

@@ -1,6 +1,6 @@
 """PromptIter in its own terms: the engine of seed 003, with its exact JSON."""
 
-from burnish.compat.promptiter.engine import Engine
+from burnish.compat.promptiter.engine import PromptIterEngine
 from burnish.compat.promptiter.eval_stack import EvaluationStack
 from burnish.compat.promptiter.events import Event, EventKind, Observer, RoundCompleted
 from burnish.compat.promptiter.gradients import (
@@ -60,8 +60,8 @@ from burnish.compat.promptiter.structure import (
 )
 from burnish.compat.promptiter.traces import EvaluationResult, Step, Trace
 
-PromptIterEngine = Engine
-"""The name under which burnish itself offers it."""
+Engine = PromptIterEngine
+"""The seed's own name for it."""
 
 __all__ = [
     "AcceptanceDecision",

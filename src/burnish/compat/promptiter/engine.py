@@ -51,7 +51,7 @@ class Telling:
     progress: Progress | None = None
 
 
-class Engine:
+class PromptIterEngine:
     """PromptIter on a target of burnish.
 
     The three stages are models by name (`openai:gpt-4o`), what `backwarder`, `aggregator` and

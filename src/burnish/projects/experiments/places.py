@@ -46,7 +46,7 @@ class Experiment:
     @classmethod
     def new(cls, name: str, *, goal: str = "", root: Path | None = None) -> "Experiment":
         """Make one, under an id that no other has."""
-        home = root or experiments_root()
+        home = (root or experiments_root()).resolve()
         record = ExperimentRecord(
             experiment_id=f"exp_{secrets.token_hex(5)}", name=name, goal=goal, created_at=_now()
         )
@@ -58,7 +58,7 @@ class Experiment:
     @classmethod
     def find(cls, name: str, *, root: Path | None = None) -> "Experiment":
         """By its id; raises RunNotFound where there is none."""
-        home = root or experiments_root()
+        home = (root or experiments_root()).resolve()
         folder = home / name
         if not EXPERIMENT_ID.fullmatch(name) or not (folder / EXPERIMENT).is_file():
             raise RunNotFound(
@@ -71,7 +71,7 @@ class Experiment:
     @classmethod
     def all(cls, root: Path | None = None) -> "list[Experiment]":
         """Every experiment, by id."""
-        home = root or experiments_root()
+        home = (root or experiments_root()).resolve()
         found = sorted(home.glob(f"exp_*/{EXPERIMENT}")) if home.is_dir() else []
         return [cls(path.parent) for path in found]
 

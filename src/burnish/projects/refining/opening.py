@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from burnish.core.errors import ConfigError, SeedRefused
+from burnish.core.errors import BurnishError, SeedRefused
 from burnish.projects.delegation.loading import load_workflow
 from burnish.projects.experiments.places import ExperimentTask
 from burnish.projects.experiments.task_best import TaskBest
@@ -123,7 +123,7 @@ def open_refinement(
         session = old or seat.files.begin(seat.seed.run_id, settings.to_json())
     except BaseException as error:
         lock.release()
-        if isinstance(error, ConfigError):
+        if isinstance(error, BurnishError) and not isinstance(error, SeedRefused):
             raise SeedRefused(error.message, remedy=error.remedy) from error
         raise
     return OpenRefinement(

@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from burnish.core.errors import ConfigError, SeedRefused
+from burnish.core.errors import ConfigError, FileTrouble, SeedRefused
 from burnish.projects.refining.opening import Seat, Wishes
 from burnish.projects.refining.settings import RefineSettings
 from burnish.projects.refining.workflows import RefineWorkflow, comparable, find_workflow
@@ -24,7 +24,7 @@ def plan_lines(seat: Seat, settings: RefineSettings, wished: Wishes) -> Iterator
     with tempfile.TemporaryDirectory(prefix="burnish-refine-") as folder:
         try:
             workflow = find_workflow(seed, settings, Path(folder), wished.load)
-        except ConfigError as error:
+        except (ConfigError, FileTrouble) as error:
             raise SeedRefused(error.message, remedy=error.remedy) from error
         yield from _models(seat, settings, workflow)
     limits = halved(seed.budget).to_json()

@@ -1,1 +1,1 @@
-"""Routes of the service, one file a subject."""
+"""The routes of the service, a file for each part."""

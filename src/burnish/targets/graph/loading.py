@@ -1,6 +1,6 @@
 """Reading a graph file: its nodes, their files and functions, with all that is wrong at once."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -32,11 +32,17 @@ _REMEDY = "it is module.path:name, importable from the folder of the graph file"
 _ARROW = "->"
 
 
-def load_graph(path: Path) -> Graph:
-    """Read a graph file. A link is followed first: what it names is found from where it lies."""
+def load_graph(path: Path, *, tree: YamlTree | None = None, beside: Collection[str] = ()) -> Graph:
+    """Read a graph file. A link is followed first: what it names is found from where it lies.
+
+    `beside` are keys that the file may have and that are none of the graph's; `tree` is the file
+    where it was read already.
+    """
     path = path.resolve() if path.is_symlink() else path
-    tree = read_tree(path)
-    data = expanded(tree.data, where=path.name)
+    tree = tree or read_tree(path)
+    told = tree.data if isinstance(tree.data, dict) else {}
+    own: dict[str, Json] = {key: value for key, value in told.items() if key not in beside}
+    data = expanded(own, where=path.name)
     block = validate_config(data, GraphBlock, source=path.name, tree=tree)
     reader = _Reader(path=path, tree=tree, block=block)
     found = reader.python_graph() if block.graph is not None else reader.told_graph()

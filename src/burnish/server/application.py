@@ -1,0 +1,138 @@
+"""The service as an ASGI application, to be served alone or mounted in one's own."""
+
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import cast
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from burnish.compat.promptiter import Engine
+from burnish.core.content import Json
+from burnish.core.errors import BurnishError, ConfigError, Problem
+from burnish.server.apps import EngineApp
+from burnish.server.guarding import Guard, path_of
+from burnish.server.manager import RunManager
+from burnish.server.metrics import Requests
+from burnish.server.problems import INTERNAL, problem, status_of, told
+from burnish.server.routes import apps, datasets, evaluations, events, health, run_details, runs
+from burnish.server.routes.parameters import ERRORS
+from burnish.server.routes.promptiter import PromptIterRoutes
+from burnish.server.security import Security
+from burnish.server.stores.slimming import Slimming
+from burnish.version import VERSION
+
+log = logging.getLogger("burnish.server")
+BASE_PATH = "/promptiter/v1/apps"
+API = "/api/v1"
+_ROUTERS = (health, apps, runs, run_details, events, datasets, evaluations)
+_CODES = {404: "not_found", 405: "method_not_allowed", 400: "bad_request"}
+
+
+def create_app(
+    manager: RunManager | None = None,
+    *,
+    app_name: str = "",
+    engine: Engine | None = None,
+    base_path: str = BASE_PATH,
+    security: Security | None = None,
+    slimming: Slimming | None = None,
+) -> FastAPI:
+    """The service over a manager; or over one engine alone, then with blocking runs only.
+
+    Served alone, the application opens and closes the manager. Mounted in another application,
+    that one does: `async with manager:` in its lifespan.
+    """
+    whole = manager is not None
+    manager = manager or _manager_of(app_name, engine)
+    base = "/" + base_path.strip("/")
+    app = FastAPI(
+        title="burnish",
+        version=VERSION,
+        openapi_url=f"{API}/openapi.json" if whole else None,
+        docs_url=None,  # its pages load scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=_lifespan,
+    )
+    app.state.manager, app.state.requests, app.state.base_path = manager, Requests(), base
+    app.mount(
+        base,
+        PromptIterRoutes(manager=manager, base_path=base, serve_async=whole, slimming=slimming),
+    )
+    if whole:
+        for each in _ROUTERS:
+            app.include_router(each.router, prefix=API, responses=ERRORS)
+    app.add_middleware(
+        Guard,
+        security=security or Security(),
+        requests=app.state.requests,
+        body_bytes=manager.limits.body_bytes,
+        plain_under=base,
+        open_paths=frozenset({f"{API}/health"}),
+    )
+    _tell_errors(app)
+    return app
+
+
+def _manager_of(app_name: str, engine: Engine | None) -> RunManager:
+    if engine is None:
+        message = "there is nothing to serve"
+        remedy = "give a manager, or an engine with the name of its app"
+        raise ConfigError([Problem(where="create_app", message=message, remedy=remedy)])
+    name = app_name.strip() or engine.evaluation.app_name
+    return RunManager([EngineApp(name, engine)], data=engine.evaluation.output_dir)
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
+    async with app.state.manager:
+        yield
+
+
+# -- errors ----------------------------------------------------------------------------------
+
+
+def _tell_errors(app: FastAPI) -> None:
+    app.add_exception_handler(BurnishError, _own)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+async def _own(request: Request, error: Exception) -> JSONResponse:
+    del request
+    assert isinstance(error, BurnishError)
+    status, _ = status_of(error)
+    if status == INTERNAL[0]:
+        log.error("a request failed: %s", error)
+    return JSONResponse(told(error), status_code=status)
+
+
+async def _invalid(request: Request, error: Exception) -> JSONResponse:
+    del request
+    assert isinstance(error, RequestValidationError)
+    problems: list[Json] = [
+        {"where": ".".join(map(str, each["loc"])), "message": str(each["msg"]), "remedy": ""}
+        for each in error.errors()
+    ]
+    body = problem("invalid_request", "the request is not valid", problems=problems)
+    return JSONResponse(body, status_code=422)
+
+
+async def _http(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    message = str(error.detail).lower()
+    plain = path_of(request.scope).startswith(cast("str", request.app.state.base_path))
+    body = {"error": message} if plain else problem(_CODES.get(error.status_code, "http"), message)
+    return JSONResponse(body, status_code=error.status_code, headers=error.headers)
+
+
+async def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    """Nothing of what went wrong leaves the service: it may hold anything. The log has it."""
+    del request, error
+    status, code = INTERNAL
+    return JSONResponse(problem(code, "a mistake of the service; its log says more"), status)

@@ -1,0 +1,252 @@
+"""What the product's own API takes and gives."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from burnish.server.apps.asking import EvaluationSettings, RunSettings
+from burnish.server.stores.records import RunRecord, RunStatus
+
+RUN_ID = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"
+
+
+class Given(BaseModel):
+    """What is sent: an unknown field is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Shape(BaseModel):
+    """What is given back."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class NewRun(Given):
+    """A run to start."""
+
+    id: Annotated[str, Field(pattern=RUN_ID)] | None = None
+    """A name of your own, so that asking twice does not start two runs."""
+    kind: Literal["optimize", "evaluate", "promptiter"] = "optimize"
+    settings: RunSettings = Field(default_factory=RunSettings)
+    """What is said in the place of the project file."""
+    evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings)
+    promptiter: dict[str, JsonValue] | None = None
+    """A run request of PromptIter, whose unknown fields are refused here."""
+
+
+class NewEvaluation(Given):
+    """A measurement to make."""
+
+    id: Annotated[str, Field(pattern=RUN_ID)] | None = None
+    app: str
+    settings: EvaluationSettings = Field(default_factory=EvaluationSettings)
+
+
+class RunShape(Shape):
+    """A run."""
+
+    app: str
+    id: str
+    strategy: str
+    status: RunStatus
+    error: str
+    current_round: int
+    best_score: float | None
+    created_at: datetime
+    updated_at: datetime
+    owner: str
+    """The process that drives it, or drove it last."""
+    lease_until: datetime | None
+    journal: str
+    """Whether its journal lies in files or in the database."""
+    host: str
+    """The machine that has its folder."""
+    cancel_requested: bool
+    events: int
+    left_because: str = ""
+    """Why this service cannot go on with it, where nobody drives it."""
+    request: JsonValue = None
+    result: JsonValue = None
+
+    @classmethod
+    def of(cls, record: RunRecord, left_because: str = "") -> "RunShape":
+        """A record of the store."""
+        same = (
+            "strategy",
+            "status",
+            "error",
+            "current_round",
+            "best_score",
+            "created_at",
+            "updated_at",
+            "owner",
+            "lease_until",
+            "cancel_requested",
+            "events",
+            "request",
+            "result",
+        )
+        return cls(
+            app=record.app_name,
+            id=record.run_id,
+            journal=record.where.journal,
+            host=record.where.host,
+            left_because=left_because,
+            **{name: getattr(record, name) for name in same},
+        )
+
+
+class RunList(Shape):
+    """Some runs, newest first."""
+
+    runs: list[RunShape]
+    cursor: str
+    """Give it back for the next page; empty on the last."""
+
+
+class AppShape(Shape):
+    """An app."""
+
+    name: str
+    kind: Literal["file", "engine"]
+    strategy: str
+    """Empty where the file decides."""
+    promptiter: bool
+    """Whether PromptIter's routes know it."""
+
+
+class AppList(Shape):
+    """The apps."""
+
+    apps: list[AppShape]
+
+
+class Structure(Shape):
+    """The nodes, edges and surfaces of an app, in PromptIter's shape."""
+
+    structure: dict[str, JsonValue]
+
+
+class DatasetShape(Shape):
+    """A dataset."""
+
+    name: str
+    format: str
+    cases: int
+
+
+class DatasetList(Shape):
+    """The datasets."""
+
+    datasets: list[str]
+
+
+class CasePage(DatasetShape):
+    """A dataset with some of its cases."""
+
+    offset: int
+    page: list[dict[str, JsonValue]]
+
+
+class TrialPage(Shape):
+    """Some trials of a run, as in its trials.jsonl."""
+
+    total: int
+    offset: int
+    trials: list[dict[str, JsonValue]]
+
+
+class CandidateShape(Shape):
+    """A candidate that became the incumbent, or where the run began."""
+
+    trial: int
+    id: str
+    values: JsonValue
+    accepted: bool
+    files: list[str]
+
+
+class CandidateList(Shape):
+    """The candidates to choose from, oldest first."""
+
+    candidates: list[CandidateShape]
+
+
+class FileShape(Shape):
+    """A file in a run's folder."""
+
+    path: str
+    bytes: int
+
+
+class FileList(Shape):
+    """The files of a run."""
+
+    files: list[FileShape]
+
+
+class EventShape(Shape):
+    """Something that happened."""
+
+    number: int
+    kind: str
+    round: int
+    at: datetime
+    payload: JsonValue
+
+
+class EventPage(Shape):
+    """Some events, oldest first."""
+
+    events: list[EventShape]
+
+
+class Health(Shape):
+    """That the service is alive."""
+
+    status: Literal["ok"]
+    version: str
+
+
+class LeftRun(Shape):
+    """A run that nobody drives and that cannot go on here."""
+
+    app: str
+    id: str
+    why: str
+
+
+class Readiness(Shape):
+    """Whether the service can work."""
+
+    status: Literal["ready"]
+    apps: list[str]
+    running: int
+    waiting: int
+    left: list[LeftRun]
+
+
+class ProblemShape(Shape):
+    """One thing that is wrong."""
+
+    where: str
+    message: str
+    remedy: str
+
+
+class ErrorShape(Shape):
+    """An error."""
+
+    code: str
+    """A stable word for programs."""
+    message: str
+    remedy: str
+    problems: list[ProblemShape]
+
+
+class ErrorBody(Shape):
+    """The body of every error."""
+
+    error: ErrorShape

@@ -1,0 +1,233 @@
+"""`burnish refine` and `burnish experiments`: exit codes, messages, files, a real program."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.console import Burnish, Said, child, finish, tree
+
+pytestmark = pytest.mark.slow
+
+AGENT = """
+import pathlib, sys, time
+flaws = ["flaw-1", "flaw-2", "flaw-3"]
+given = pathlib.Path("input/report.md")
+if given.exists():
+    text = given.read_text()
+    left = [flaw for flaw in flaws if flaw in text]
+    if left and "same" not in sys.argv:
+        text = text.replace(left[0], "sound")
+else:
+    text = "# Heat\\n" + "It is warm, and will be. " * 30 + " ".join(flaws) + "\\n"
+wait = pathlib.Path(sys.argv[1]) / "wait"
+while wait.exists() and given.exists():
+    (wait.parent / "waiting").touch()
+    time.sleep(0.01)
+pathlib.Path("report.md").write_text(text)
+"""
+FLOW = """\
+workflow: {{name: coder}}
+orchestration:
+  engine: command
+  command: {{command: "{python} {folder}/agent.py {folder} {more}", critique: {{enabled: false}}}}
+observability:
+  evaluation:
+    thresholds: {{accept: 0.9, retry: 0.0, fail: 0.0}}
+    metrics:
+      - {{name: one, kind: deterministic_assertion, params: {{path: report.md, lacks: flaw-1}}}}
+      - {{name: two, kind: deterministic_assertion, params: {{path: report.md, lacks: flaw-2}}}}
+      - {{name: three, kind: deterministic_assertion, params: {{path: report.md, lacks: flaw-3}}}}
+deliverables: [report.md]
+sandbox: none
+"""
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BURNISH_EXPERIMENTS_ROOT", raising=False)
+    monkeypatch.delenv("AWP_EXPERIMENTS_ROOT", raising=False)
+    Path("agent.py").write_text(AGENT)
+    for name, more in (("flow.yaml", ""), ("same.yaml", "same")):
+        told = FLOW.format(python=sys.executable, folder=tmp_path, more=more)
+        Path(name).write_text(told)
+
+
+def slowly(run: Path) -> Path:
+    """Say that a run took its time, so that no limit on time is near."""
+    path = run / "run_completion.json"
+    data = json.loads(path.read_text())
+    data["final_budget"]["wall_time"]["elapsed_s"] = 600
+    path.write_text(json.dumps(data))
+    return run
+
+
+@pytest.fixture
+def seed(burnish: Burnish) -> Path:
+    task = ("--task", "Write a report.", "-q", "-o", "seed")
+    assert burnish("delegate", "flow.yaml", *task).code == 0
+    return slowly(Path("seed"))
+
+
+def session() -> dict[str, Any]:
+    *_, last = sorted(Path("seed/refinement_sessions").glob("*.json"))
+    return json.loads(last.read_text())
+
+
+def refused(said: Said, *words: str) -> None:
+    assert said.code == 2, said
+    assert said.err.startswith("error: ")
+    assert "Traceback" not in said.err
+    assert all(word in said.err for word in words), said.err
+
+
+def test_a_result_gets_better(burnish: Burnish, seed: Path) -> None:
+    planned = burnish("refine", str(seed), "--dry-run")
+    assert planned.code == 0
+    assert "Metric gaps to close:" in planned.out
+    assert not (seed / "refinement_sessions").exists()
+    said = burnish("refine", str(seed), "-n", "2")
+    assert said.code == 0, said
+    assert "max_iterations" in said.out
+    assert "best     iteration 2" in said.out
+    assert (seed / "BEST" / "report.md").read_text().count("flaw-") == 1
+    assert Path(said.lines[-1].removeprefix("report   ")).is_file()
+    more = burnish("refine", str(seed), "-n", "99", "--json")
+    assert more.code == 0
+    assert more.json["best_iter"] == 3
+    assert more.json["settings"]["iterations"] == 10
+    assert more.json["stop_reason"] == "empty_gradient_midloop"
+    best = json.loads((seed / "BEST" / "manifest.json").read_text())
+    assert best["session_id"] == more.json["session_id"]
+
+
+def test_the_seed_stays_the_best(burnish: Burnish, seed: Path) -> None:
+    said = burnish("refine", str(seed), "--workflow", "same.yaml")
+    assert said.code == 1
+    assert "the very files it started from" in said.out
+    assert "nothing was better" in said.out
+    assert session()["stop_reason"] == "plateau"
+    assert not (seed / "BEST").exists()
+
+
+def test_nothing_to_refine(burnish: Burnish, seed: Path) -> None:
+    data = json.loads((seed / "run_completion.json").read_text())
+    data["evaluation"]["thresholds"] = {}
+    (seed / "run_completion.json").write_text(json.dumps(data))
+    said = burnish("refine", str(seed))
+    assert said.code == 0
+    assert "nothing to refine" in said.out
+    assert session()["stop_reason"] == "empty_gradient"
+
+
+def test_an_error_is_one_message_and_a_session(burnish: Burnish, seed: Path) -> None:
+    (seed / "FINAL" / "manifest.burnish.json").write_text("mine")
+    flow = (
+        Path("flow.yaml")
+        .read_text()
+        .replace("deliverables: [report.md]", "deliverables: [report.md, manifest.burnish.json]")
+    )
+    Path("both.yaml").write_text(flow)
+    Path("agent.py").write_text(f"{AGENT}pathlib.Path('manifest.burnish.json').write_text('{{}}')")
+    said = burnish("refine", str(seed), "--workflow", "both.yaml")
+    assert said.code == 1, said
+    assert said.err.startswith("error: error:FileTrouble: ")
+    assert session()["stop_reason"] == "error:FileTrouble"
+
+
+def test_what_cannot_be_refined(burnish: Burnish, seed: Path) -> None:
+    refused(burnish("refine"), "what is to be refined?")
+    refused(burnish("refine", "nowhere"), "there is no run in nowhere")
+    refused(burnish("refine", str(seed), "--target", "a:b"), "one of the two")
+    refused(burnish("refine", "--target", "exp_unknown1:001-x"), "no experiment")
+    refused(burnish("refine", str(seed), "--iterations", "abc"), "refine --help")
+    refused(burnish("refine", str(seed), "--workflow", "nowhere.yaml"), "nowhere.yaml")
+    refused(burnish("refine", str(seed), "--model", "openai:x"), "runs a program")
+    refused(burnish("refine", str(seed), "--resume", "last"), "no unfinished session")
+    (seed / "run_completion.json").write_text("{")
+    refused(burnish("refine", str(seed)), "is damaged")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_a_seed_that_may_not_be_written(seed: Path, tmp_path: Path) -> None:
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.is_relative_to("/tmp") and folder != Path("/tmp"):
+            folder.chmod(0o755)
+    code = (
+        "import os, burnish.cli.refining; from burnish.cli import main; import burnish.cli.main;"
+        "os.seteuid(65534); main(['refine', 'seed'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    refused(Said(code=done.returncode, out=done.stdout, err=done.stderr), "copy the run")
+    assert not (seed / "refinement_sessions").exists()
+
+
+def test_interrupted_and_going_on_while_nobody_else_may(
+    burnish: Burnish, seed: Path, tmp_path: Path
+) -> None:
+    Path("wait").touch()
+    running = child("refine", "seed", "-n", "2", cwd=tmp_path)
+    limit = time.monotonic() + 30
+    while not Path("waiting").exists():
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    refused(burnish("refine", str(seed)), "in use by process")
+    running.send_signal(signal.SIGINT)
+    running.send_signal(signal.SIGINT)
+    said = finish(running)
+    if said.code == -signal.SIGINT:  # both came as one
+        pytest.fail(str(said))
+    assert said.code == 130, said
+    assert "--resume refine_" in said.err
+    Path("wait").unlink()
+    assert session()["stop_reason"] == "interrupted"
+    assert "unfinished: refine_" in burnish("refine", str(seed), "-n", "1").out
+    done = burnish("refine", str(seed), "--resume", "last", "--json")
+    assert done.code == 0, done
+    assert len(done.json["iterations"]) == 2
+    assert tree(seed / "FINAL").keys() == {"report.md"}
+
+
+def test_experiments_from_the_command_line(burnish: Burnish) -> None:
+    assert "there is no experiment" in burnish("experiments", "list").out
+    name = burnish("experiments", "new", "Heat", "--goal", "know it").out.strip()
+    task = ("--task", "Write a report.", "-q")
+    said = burnish("delegate", "flow.yaml", *task, "--target", name)
+    assert said.code == 0, said
+    assert f"{name}:001-write-a-report, its BEST" in said.out
+    home = Path("results/experiments") / name / "tasks" / "001-write-a-report"
+    (run,) = (home / "runs").iterdir()
+    slowly(run)
+    before = tree(run)
+    target = f"{name}:001-write-a-report"
+    refining = burnish("refine", "--target", target, "-n", "2")
+    assert refining.code == 0, refining
+    assert tree(run) == before
+    manifest = json.loads((home / "BEST" / "manifest.json").read_text())
+    assert manifest["winner_source"].startswith("refinements/session_")
+    (last,) = (home / "refinements").glob("session_*.json")
+    assert last.read_bytes() == (home / "refinements" / "session.json").read_bytes()
+    # The refined result is what the next task goes on from.
+    on = burnish("delegate", "flow.yaml", *task, "--target", name, "--primary", home.name)
+    assert on.code == 0, on
+    (next_run,) = (home.parent / "002-write-a-report" / "runs").iterdir()
+    given = (next_run / "workspace" / "input" / "report.md").read_text()
+    assert given == (home / "BEST" / "report.md").read_text()
+    # A choice by hand stays, and exit code 0 is only for what was written.
+    assert burnish("experiments", "best", target, run.name).code == 0
+    kept = burnish("refine", "--target", target, "-n", "1")
+    assert kept.code == 1, kept
+    assert "chosen by hand" in kept.out
+    shown = burnish("experiments", "show", name)
+    assert "user_override" in shown.out
+    listed = burnish("experiments", "list", "--json").json
+    assert listed[0]["task_order"] == ["001-write-a-report", "002-write-a-report"]
