@@ -181,11 +181,10 @@ def test_interrupted_and_going_on_while_nobody_else_may(
         assert time.monotonic() < limit
         time.sleep(0.01)
     refused(burnish("refine", str(seed)), "in use by process")
+    # Two of one kind could arrive as one.
     running.send_signal(signal.SIGINT)
-    running.send_signal(signal.SIGINT)
+    running.send_signal(signal.SIGTERM)
     said = finish(running)
-    if said.code == -signal.SIGINT:  # both came as one
-        pytest.fail(str(said))
     assert said.code == 130, said
     assert "--resume refine_" in said.err
     Path("wait").unlink()

@@ -18,6 +18,7 @@ TESTED_EXAMPLES = (
     "multi_metric_with_judges",
     "prompt_template",
     "quickstart",
+    "refine_report",
     "remote_prompt_store",
     "skill_quality",
     "slo_runtime_control",

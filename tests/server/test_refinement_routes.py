@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -105,3 +106,18 @@ def test_runs_that_are_not_there_or_not_ready(service: Service) -> None:
         "..%2Fseed": 404,
     }
     assert service.sessions("nowhere").status_code == 404
+
+
+def test_a_session_runs_beside_the_service(tmp_path: Path) -> None:
+    plain_run(tmp_path / "seed", defects=())
+    app = FastAPI()
+    app.include_router(refinement_router(tmp_path))
+    client = TestClient(app)
+    assert client.post("/api/experiments/seed/refine").status_code == 202
+    limit = time.monotonic() + 10
+    while True:
+        (session,) = client.get("/api/experiments/seed/refinement_sessions").json()["sessions"]
+        if session["stop_reason"] == "empty_gradient":
+            break
+        assert time.monotonic() < limit
+        time.sleep(0.01)

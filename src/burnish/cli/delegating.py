@@ -13,6 +13,7 @@ from burnish.core.errors import ConfigError, Interrupted, Problem, RunNotFound
 from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
 from burnish.projects.delegation.overrides import WorkflowOverrides
 from burnish.projects.experiments.attaching import attach, offer
+from burnish.projects.suites.registries import texts_to_read
 from burnish.reports.words import spending
 from burnish.runs.signals import Signals
 from burnish.system import read_text, validate_config
@@ -38,6 +39,8 @@ class Asked:
     """The experiment that the task is added to."""
     primary: str | None = None
     """The task whose BEST it goes on from."""
+    db: Path | None = None
+    """The registry whose policy texts are read."""
     output_dir: Path | None = None
     resume: str | None = None
     dry_run: bool = False
@@ -54,6 +57,7 @@ class Asked:
             "-o": self.output_dir is not None,
             "--target": self.target is not None,
             "--primary": self.primary is not None,
+            "--db": self.db is not None,
             **{_flag(name): True for name in self.told},
         }
         problems: list[Problem] = []
@@ -84,14 +88,14 @@ def delegate_task(
 ) -> None:
     """Do what is asked; exit code 1 where the gates were not passed, 2 when interrupted.
 
-    `policy` is what prompts are made of; the shipped texts unless said.
+    `policy` is what prompts are made of; the active texts of the registry unless said.
     """
     asked.check()
     plan = _resumed(asked, load) if asked.resume is not None else _fresh(asked, load)
     if asked.dry_run:
         _show_plan(plan)
         return
-    result = asyncio.run(_driven(plan, asked, policy))
+    result = asyncio.run(_driven(plan, asked, policy or texts_to_read(asked.db, asked.target)))
     told = offer(plan.kept, result.run_dir)
     _last_words(result, as_json=asked.as_json)
     if told and not asked.as_json:
@@ -180,7 +184,7 @@ def _found(name: str, file: Path | None) -> Path:
     )
 
 
-async def _driven(plan: _Plan, asked: Asked, policy: PolicyTexts | None) -> DelegationResult:
+async def _driven(plan: _Plan, asked: Asked, policy: PolicyTexts) -> DelegationResult:
     """Drive it; a first signal stops it after the iteration, a second at once."""
     reasons: list[str] = []
     loop = asyncio.get_running_loop()

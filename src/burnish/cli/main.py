@@ -15,9 +15,11 @@ from burnish.cli import (
     init,
     models,
     optimize,
+    policy,
     refine,
     roles,
     runs,
+    serve,
     structure,
 )
 from burnish.cli import eval as measuring
@@ -61,7 +63,9 @@ app.add_typer(
 app.add_typer(data.app, name="data", rich_help_panel="Measure it")
 app.command("structure", rich_help_panel="Set up")(structure.structure)
 app.add_typer(runs.app, name="runs", rich_help_panel="Look back")
+app.add_typer(serve.app, name="serve", rich_help_panel="Serve it")
 app.add_typer(experiments.app, name="experiments", rich_help_panel="Look back")
+app.add_typer(policy.app, name="policy", rich_help_panel="Look back")
 app.add_typer(init.app, name="init", rich_help_panel="Set up")
 app.add_typer(models.app, name="models", rich_help_panel="Set up")
 app.add_typer(roles.app, name="roles", rich_help_panel="Set up")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from burnish.cli import graph_options, options, prompt_options, task_options
+from burnish.cli import graph_options, options, prompt_options, suite_options, task_options
 
 _SEARCH, _LOOK, _LIMITS, _SHOW = "The search", "Look first", "Limits", "Output"
 
@@ -15,8 +15,8 @@ def optimize(
         Path | None,
         typer.Argument(
             metavar="FILE",
-            help="An agent file, a graph file, an optimizer.json, a task file or a project file; "
-            "agent.yaml unless said.",
+            help="An agent file, a graph file, an optimizer.json, a task file, a suite or a "
+            "project file; agent.yaml unless said.",
         ),
     ] = None,
     *,
@@ -80,6 +80,12 @@ def optimize(
     request: graph_options.Request = None,
     editor: task_options.Editor = None,
     in_place: task_options.InPlace = False,
+    epochs: suite_options.Epochs = None,
+    learning_rate: suite_options.LearningRate = None,
+    with_textgrad: suite_options.WithTextgrad = False,
+    no_rollback: suite_options.NoRollback = False,
+    target: suite_options.Experiment = None,
+    db: suite_options.Db = None,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -146,7 +152,7 @@ def optimize(
         ),
     ] = False,
 ) -> None:
-    """Make an agent file, a graph of agents, prompts, or the files of a task measurably better.
+    """Make an agent file, a graph of agents, prompts, files or policy texts measurably better.
 
     A flag wins over the file, the file over BURNISH_MAX_TRIALS and the like.
     The first limit that is reached ends the run.
@@ -194,6 +200,12 @@ def optimize(
             "max_rounds": max_rounds,
             "editor": editor,
             "in_place": in_place or None,
+            "epochs": epochs,
+            "learning_rate": learning_rate,
+            "with_textgrad": with_textgrad or None,
+            "no_rollback": no_rollback or None,
+            "experiment": target,
+            "policy_db": whole(db),
         },
         dry_run=dry_run,
         suggest_axes=suggest_axes,

@@ -22,7 +22,7 @@ from burnish.reports.refine_page import outcome
 from burnish.reports.words import counted
 from burnish.runs.signals import Signals
 from burnish.strategies.refine.gradients import Gradient
-from burnish.strategies.refine.sessions import Session
+from burnish.strategies.refine.sessions import Iteration, Session
 from burnish.strategies.refine.stopping import EMPTY
 
 INTERRUPTED_EXIT = 130
@@ -116,6 +116,7 @@ class _Teller:
     gradient: Gradient
     loud: bool
     told: int = -1
+    best: float = 0.0
 
     def __call__(self, session: Session) -> None:
         if not self.loud or not session.unfinished:
@@ -125,13 +126,19 @@ class _Teller:
             typer.echo(f"seed     loss {session.seed_loss:.4f} · {_wrong(self.gradient)}")
             for note in session.notes:
                 typer.echo(f"! {note}")
-            self.told = 0
+            self.told, self.best = 0, session.seed_loss or 0.0
         for row in session.iterations[self.told :]:
-            best = f"better than {session.seed_loss:.4f} ✓" if row.k == session.best_iter else "✗"
-            tier = f" {row.tier:<4}" if row.tier else ""
-            note = f"  {row.note}" if row.note else ""
-            typer.echo(f"[{row.k}]{tier} {row.status:<8} loss {row.loss:.4f}  {best}{note}")
+            typer.echo(self._line(row, better=row.k == session.best_iter))
         self.told = len(session.iterations)
+
+    def _line(self, row: Iteration, *, better: bool) -> str:
+        loss = row.loss or 0.0
+        step, self.best = loss - self.best, loss if better else self.best
+        tier = f" {row.tier:<4}" if row.tier else ""
+        change = f"{'▼' if step < 0 else '▲'}{abs(step):.4f}"
+        note = f"  {row.note}" if row.note else ""
+        verdict = "better ✓" if better else "✗"
+        return f"[{row.k}]{tier} {row.status:<8} loss {loss:.4f} ({change})  {verdict}{note}"
 
 
 def _wrong(gradient: Gradient) -> str:

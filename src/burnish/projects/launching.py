@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from burnish.projects.suites.keeping import RegistryKeeper, SuiteRecord
 from burnish.reports.report import write_report
 from burnish.reports.round_files import RoundFiles
 from burnish.reports.task_results import TaskLog, TaskResults
@@ -15,6 +16,7 @@ from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.strategies.reflective.strategy import Reflective
 from burnish.targets.artifacts.target import ArtifactsTarget
+from burnish.targets.delegation.target import DELEGATIONS, DelegationTarget
 from burnish.targets.prompts.target import PromptsTarget
 
 
@@ -40,7 +42,7 @@ def optimize(setup: Setup, folder: Path, *, listeners: Sequence[Listener] = ()) 
 async def launched(open_run: Callable[[], Run], listeners: Sequence[Listener] = ()) -> Ending:
     """The same, in the event loop that is running."""
     run = open_run()
-    written = (_round_files(run), _task_results(run))
+    written = (_round_files(run), _task_results(run), _registry(run))
     files = [each for each in written if each is not None]
     for listener in (*listeners, *files):
         run.listen(listener)
@@ -61,6 +63,16 @@ def _task_results(run: Run) -> TaskResults | None:
     if log is None or not isinstance(run.target, ArtifactsTarget):
         return None
     return TaskResults(run.directory.folder, log, run.target.files_of)
+
+
+def _registry(run: Run) -> RegistryKeeper | None:
+    """What keeps the policy registry, where texts of it are trained."""
+    if not isinstance(run.target, DelegationTarget):
+        return None
+    # Delegations that were under way when a run was killed go on from here.
+    run.target.move_in(run.directory.folder / DELEGATIONS)
+    record = SuiteRecord.of(run.directory.header.project.config)
+    return None if record is None else RegistryKeeper(run, record)
 
 
 def _round_files(run: Run) -> RoundFiles | None:

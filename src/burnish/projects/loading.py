@@ -23,6 +23,7 @@ from burnish.projects.overrides import (
     BackpropOverrides,
     Overrides,
     PromptOverrides,
+    SuiteOverrides,
     TaskOverrides,
     flag_of,
 )
@@ -43,6 +44,10 @@ TASK = "task"
 """The kind of task files."""
 GRAPH = "graph"
 """The kind of graph files."""
+SUITE = "suite"
+"""The kind of suites of tasks to delegate."""
+FOUND = "found"
+"""Where `Project.config` keeps what a loader found, and a resume must find again."""
 
 _NUMERIC = {"numeric_max_trials", "numeric_patience"}
 _PROPOSING = {"proposer", "max_rounds"}
@@ -67,6 +72,8 @@ _TOLD: Mapping[str, Set[str]] = {
         *_NUMERIC,
         *("accept_sigma", "baseline_only", "keep_best_only", "max_cycles", "repeats", "strategy"),
     },
+    SUITE: {*AgentOverrides.model_fields, *SuiteOverrides.model_fields, "proposer"}
+    - {*_NUMERIC, "sealed_cases"},
 }
 """By kind, what a command may say beside limits."""
 
@@ -164,9 +171,13 @@ def reload_project(folder: Path, flags: Overrides) -> LoadedProject:
 
 def stored_overrides(folder: Path) -> Overrides:
     """What the command said that started a run."""
-    earlier = Header.read(folder).project.config.get("overrides")
-    source = f"{folder / HEADER} overrides"
-    return Overrides.from_json(earlier if isinstance(earlier, dict) else {}, source=source)
+    config = Header.read(folder).project.config
+    found, said = config.get(FOUND), config.get("overrides")
+    known = {
+        **(found if isinstance(found, dict) else {}),
+        **(said if isinstance(said, dict) else {}),
+    }
+    return Overrides.from_json(known, source=f"{folder / HEADER} overrides")
 
 
 def is_agent_file(tree: YamlTree) -> bool:
@@ -187,6 +198,12 @@ def is_task_file(tree: YamlTree) -> bool:
     return "kind" not in keys and "artifacts" in keys and ("runner" in keys or "scorer" in keys)
 
 
+def is_suite_file(tree: YamlTree) -> bool:
+    """Whether the keys are those of a suite."""
+    keys = tree.data if isinstance(tree.data, dict) else {}
+    return "kind" not in keys and "name" in keys and "tasks" in keys
+
+
 class _Kinded(BaseModel):
     """As much of a project file as says what the rest is."""
 
@@ -194,7 +211,7 @@ class _Kinded(BaseModel):
 
 
 def _refuse_misplaced(flags: Overrides, kind: str) -> None:
-    blocks = (AgentOverrides, PromptOverrides, BackpropOverrides, TaskOverrides)
+    blocks = (AgentOverrides, PromptOverrides, BackpropOverrides, TaskOverrides, SuiteOverrides)
     special = [name for block in blocks for name in block.model_fields]
     said = [name for name in special if getattr(flags, name) is not None and name != AGENT_FOLDER]
     wrong = [name for name in said if name not in _TOLD.get(kind, ())]
@@ -210,11 +227,13 @@ def _kind(tree: YamlTree, path: Path, kinds: Collection[str]) -> str:
         return OPTIMIZER
     if is_task_file(tree):
         return TASK
-    known = [kind for kind in kinds if kind not in (AGENT, OPTIMIZER, TASK)]
+    if is_suite_file(tree):
+        return SUITE
+    known = [kind for kind in kinds if kind not in (AGENT, OPTIMIZER, TASK, SUITE)]
     remedy = (
         f"a project file says what it is, such as `kind: toy`; known kinds: {_listed(known)}; "
         "an agent file is known by its model and instructions, an optimizer.json by evaluate and "
-        "optimize, a task file by artifacts and scorer"
+        "optimize, a task file by artifacts and scorer, a suite by name and tasks"
     )
     try:
         kind = validate_config(tree.data, _Kinded, source=path.name, tree=tree).kind

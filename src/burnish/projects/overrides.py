@@ -24,6 +24,8 @@ _FLAGS = {
     "prompt_files": "--prompt",
     "metric_file": "--metrics",
     "asked": "--request",
+    "policy_db": "--db",
+    "experiment": "--target",
 }
 """The flags that have another name than what they set."""
 
@@ -84,7 +86,24 @@ class TaskOverrides(Settings):
     """Put the best files where they came from when the run has ended well."""
 
 
-class Overrides(Limits, AgentOverrides, PromptOverrides, BackpropOverrides, TaskOverrides):
+class SuiteOverrides(Settings):
+    """What only the training of policy texts on a suite can be told."""
+
+    epochs: AtLeastOne | None = None
+    learning_rate: Annotated[float, Field(gt=0, le=1)] | None = None
+    with_textgrad: bool | None = None
+    no_rollback: bool | None = None
+    policy_db: str | None = None
+    """The registry, by its whole path."""
+    experiment: str | None = None
+    """The experiment whose registry is meant."""
+    policy_versions: dict[str, int] | None = None
+    """Where a run that goes on had started; no flag says it."""
+
+
+class Overrides(
+    Limits, AgentOverrides, PromptOverrides, BackpropOverrides, TaskOverrides, SuiteOverrides
+):
     """What flags say; None leaves it to the file."""
 
     seed: int | None = None
@@ -98,7 +117,9 @@ class Overrides(Limits, AgentOverrides, PromptOverrides, BackpropOverrides, Task
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> "Overrides":
         """`BURNISH_MAX_TRIALS=10` and so on: weaker than the file, stronger than defaults."""
-        unsaid = (*PromptOverrides.model_fields, "in_place", "asked")
+        unsaid = (*PromptOverrides.model_fields, "in_place", "asked", "no_rollback")
+        # The registry has its own way to be found, whatever runs with it.
+        unsaid += ("policy_db", "experiment", "policy_versions")
         names = [name for name in cls.model_fields if name not in unsaid]
         variables = {name: _variable(name) for name in names}
         said = {name: environ.get(variable) or None for name, variable in variables.items()}

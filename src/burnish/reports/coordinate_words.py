@@ -33,6 +33,8 @@ _ENDS = {
     "max_rounds": "it had all its rounds",
     "max_rounds_without_acceptance": "too many rounds in a row without an accept",
     "target_score": "the score on holdout is good enough",
+    "max_epochs": "it had all its epochs",
+    "nothing_proposed": "nobody sees a text that should change",
 }
 
 

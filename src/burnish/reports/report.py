@@ -7,6 +7,7 @@ from burnish.core.trials import SplitResult, TrialRow
 from burnish.reports.backprop_page import backprop_page
 from burnish.reports.coordinate_page import coordinate_page
 from burnish.reports.edits_page import edits_page
+from burnish.reports.epochs_page import epochs_page
 from burnish.reports.eval_page import measurement_page
 from burnish.reports.reading import RunRecord, loss_of, result_of
 from burnish.reports.reflective_page import reflective_page
@@ -24,6 +25,7 @@ from burnish.runs.standing import BASELINE
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.strategies.coordinate.strategy import Coordinate
 from burnish.strategies.edits.strategy import Edits
+from burnish.strategies.epochs.strategy import Epochs
 from burnish.strategies.measure import Measure
 from burnish.strategies.reflective.strategy import Reflective
 from burnish.system import write_atomic
@@ -50,6 +52,8 @@ def render(run: RunRecord) -> str:
         return reflective_page(run)
     if run.header.strategy == Backprop.name:
         return backprop_page(run)
+    if run.header.strategy == Epochs.name:
+        return epochs_page(run)
     parts = (
         headline(run),
         _summary(run),

@@ -1,1 +1,50 @@
-"""The service: runs started, followed and canceled over HTTP."""
+"""The service: runs of every strategy over HTTP, kept in a store, driven by one process each."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from burnish.server.application import create_app
+    from burnish.server.apps import EngineApp, FileApp
+    from burnish.server.datasets import Datasets
+    from burnish.server.limits import ServiceLimits
+    from burnish.server.manager import RunManager
+    from burnish.server.results import run_result
+    from burnish.server.security import Security
+    from burnish.server.stores import Slimming, open_store
+    from burnish.server.tokens import TokenBook
+
+_HOMES = {
+    "Datasets": "datasets",
+    "EngineApp": "apps",
+    "FileApp": "apps",
+    "RunManager": "manager",
+    "Security": "security",
+    "ServiceLimits": "limits",
+    "Slimming": "stores",
+    "TokenBook": "tokens",
+    "create_app": "application",
+    "open_store": "stores",
+    "run_result": "results",
+}
+
+__all__ = [
+    "Datasets",
+    "EngineApp",
+    "FileApp",
+    "RunManager",
+    "Security",
+    "ServiceLimits",
+    "Slimming",
+    "TokenBook",
+    "create_app",
+    "open_store",
+    "run_result",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """FastAPI and SQLAlchemy are loaded only where they are used."""
+    if name not in _HOMES:
+        raise AttributeError(name)
+    return getattr(import_module(f"burnish.server.{_HOMES[name]}"), name)

@@ -6,8 +6,12 @@ from contextlib import asynccontextmanager
 from typing import cast
 
 from fastapi import FastAPI, Request
+from fastapi.exception_handlers import (
+    http_exception_handler,
+    request_validation_exception_handler,
+)
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from burnish.compat.promptiter import Engine
@@ -19,8 +23,9 @@ from burnish.server.manager import RunManager
 from burnish.server.metrics import Requests
 from burnish.server.problems import INTERNAL, problem, status_of, told
 from burnish.server.routes import apps, datasets, evaluations, events, health, run_details, runs
-from burnish.server.routes.parameters import ERRORS
+from burnish.server.routes.parameters import DETAILED, ERRORS
 from burnish.server.routes.promptiter import PromptIterRoutes
+from burnish.server.routes.refinement import refinement_router
 from burnish.server.security import Security
 from burnish.server.stores.slimming import Slimming
 from burnish.version import VERSION
@@ -28,6 +33,8 @@ from burnish.version import VERSION
 log = logging.getLogger("burnish.server")
 BASE_PATH = "/promptiter/v1/apps"
 API = "/api/v1"
+REFINEMENT = "/api/experiments"
+"""Seed 004's routes, whose errors are in FastAPI's own shape."""
 _ROUTERS = (health, apps, runs, run_details, events, datasets, evaluations)
 _CODES = {404: "not_found", 405: "method_not_allowed", 400: "bad_request"}
 
@@ -66,6 +73,7 @@ def create_app(
     if whole:
         for each in _ROUTERS:
             app.include_router(each.router, prefix=API, responses=ERRORS)
+        app.include_router(refinement_router(manager.places.data), responses=DETAILED)
     app.add_middleware(
         Guard,
         security=security or Security(),
@@ -112,9 +120,10 @@ async def _own(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse(told(error), status_code=status)
 
 
-async def _invalid(request: Request, error: Exception) -> JSONResponse:
-    del request
+async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
+    if path_of(request.scope).startswith(REFINEMENT):
+        return await request_validation_exception_handler(request, error)
     problems: list[Json] = [
         {"where": ".".join(map(str, each["loc"])), "message": str(each["msg"]), "remedy": ""}
         for each in error.errors()
@@ -123,10 +132,12 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse(body, status_code=422)
 
 
-async def _http(request: Request, error: Exception) -> JSONResponse:
+async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    message = str(error.detail).lower()
-    plain = path_of(request.scope).startswith(cast("str", request.app.state.base_path))
+    path, message = path_of(request.scope), str(error.detail).lower()
+    if path.startswith(REFINEMENT):
+        return await http_exception_handler(request, error)
+    plain = path.startswith(cast("str", request.app.state.base_path))
     body = {"error": message} if plain else problem(_CODES.get(error.status_code, "http"), message)
     return JSONResponse(body, status_code=error.status_code, headers=error.headers)
 

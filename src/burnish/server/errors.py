@@ -2,6 +2,7 @@
 
 BurnishError
 ├── AppMissing     no app of that name is served here
+├── AppUnfit       the app itself is wrong, or has no structure
 ├── DatasetMissing no dataset of that name
 ├── FileMissing    a run has no such file
 ├── TooManyRuns    as many runs as the limits allow are waiting
@@ -20,6 +21,10 @@ class AppMissing(BurnishError):
         super().__init__(
             f'no app "{name}" is served here', remedy="GET /api/v1/apps lists those that are"
         )
+
+
+class AppUnfit(BurnishError):
+    """The app itself is wrong, or does not have what is asked for."""
 
 
 class DatasetMissing(BurnishError):

@@ -22,7 +22,7 @@ from burnish.runs.opening import refuse_spent_test
 from burnish.server.apps.asking import Asked
 from burnish.server.apps.engine_app import EngineApp
 from burnish.server.driving import Drive
-from burnish.server.errors import AppMissing, ManagerClosed, TooManyRuns
+from burnish.server.errors import AppMissing, AppUnfit, ManagerClosed, TooManyRuns
 from burnish.server.limits import ServiceLimits
 from burnish.server.places import Place, Places
 from burnish.server.stores.errors import RunMissing
@@ -42,6 +42,9 @@ from burnish.server.work import App, Work
 
 log = logging.getLogger("burnish.server")
 _PAGE = 200
+_LOOK_SECONDS = 0.5
+_CLEANING_SECONDS = 5.0
+"""What a run that was cancelled gets to close its journal."""
 Key = tuple[str, str]
 
 
@@ -77,13 +80,13 @@ class RunManager:
         self._drives: dict[Key, Drive] = {}
         self._starting: set[Key] = set()
         self._sweeping: asyncio.Task[None] | None = None
-        self._closed = False
+        self._closed = self._closing = False
 
     # -- life --------------------------------------------------------------------------------
 
     async def open(self) -> None:
         """Pick up what was left, now and again later. Doing so twice is fine."""
-        if self._sweeping is None and not self._closed:
+        if self._sweeping is None and not self._closing:
             await self.recover()
             self._sweeping = asyncio.create_task(self._sweep())
 
@@ -92,24 +95,29 @@ class RunManager:
         if self._closed:
             return
         self._closed = True
+        self.ask_to_stop()
+        await self._ended(self.limits.grace_seconds)
+        for drive in self._drives.values():
+            drive.insist()
+        await self._ended(_CLEANING_SECONDS)
+        for task in self._tasks.values():
+            task.cancel()  # its code does not end; its lease will
+        await self._ended(1.0)
+        for app in self.apps.values():
+            await app.close()
+        await self.store.close()
+
+    def ask_to_stop(self) -> None:
+        """Begin to close: take nothing new, finish the trials in flight, end event streams."""
+        self._closing = True
         if self._sweeping is not None:
             self._sweeping.cancel()
+        self.tails.close()
         for drive in self._drives.values():
             drive.ask_to_stop("the service goes down")
         for key, task in self._tasks.items():
             if key not in self._drives:
                 task.cancel()  # it waits for its turn
-        await self._ended(self.limits.grace_seconds)
-        for drive in self._drives.values():
-            drive.insist()
-        await self._ended(self.limits.grace_seconds)
-        for task in self._tasks.values():
-            task.cancel()  # its code does not end; its lease will
-        await self._ended(1.0)
-        self.tails.close()
-        for app in self.apps.values():
-            await app.close()
-        await self.store.close()
 
     async def _ended(self, seconds: float) -> None:
         if self._tasks:
@@ -174,8 +182,11 @@ class RunManager:
         """Stop a run for good, whichever process drives it. RunNotRunning where it is finished."""
         self._check_open()
         status = await self.store.request_cancel(app_name, run_id)
-        if (drive := self._drives.get((app_name, run_id))) is not None:
+        key = (app_name, run_id)
+        if (drive := self._drives.get(key)) is not None:
             drive.cancel()
+        elif status.finished and key in self._tasks:
+            self._tasks[key].cancel()  # it waits for room that it does not need any more
         self.tails.announce(app_name, run_id)
         return status
 
@@ -203,16 +214,28 @@ class RunManager:
         self.left.pop((app_name, run_id), None)
 
     async def wait(self, app_name: str, run_id: str) -> RunRecord:
-        """Wait until a run of this process has ended."""
-        if (task := self._tasks.get((app_name, run_id))) is not None:
-            await asyncio.wait([task])
-        return await self.store.get(app_name, run_id)
+        """Wait until a run has ended, or until this manager goes down."""
+        while True:
+            if (task := self._tasks.get((app_name, run_id))) is not None:
+                await asyncio.wait([task])
+            record = await self.store.get(app_name, run_id, result=False)
+            if record.status.finished or self._closing:
+                return await self.store.get(app_name, run_id)
+            await asyncio.sleep(_LOOK_SECONDS)  # another process drives it
 
     def app(self, name: str) -> App:
         """An app by its name."""
         if name not in self.apps:
             raise AppMissing(name)
         return self.apps[name]
+
+    async def structure(self, app_name: str) -> dict[str, Json]:
+        """The nodes and surfaces of an app; AppUnfit where nobody can tell."""
+        app = self.app(app_name)
+        try:
+            return await asyncio.to_thread(app.structure)
+        except BurnishError as error:
+            raise AppUnfit(error.message, remedy=error.remedy) from error
 
     @property
     def running(self) -> int:
@@ -314,7 +337,7 @@ class RunManager:
         return self.app(record.app_name).plan(record.request)
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self._closing:
             raise ManagerClosed
 
     def _count(self, what: str) -> None:

@@ -14,6 +14,7 @@ from burnish.core.errors import (
 )
 from burnish.server.errors import (
     AppMissing,
+    AppUnfit,
     DatasetMissing,
     FileMissing,
     ManagerClosed,
@@ -29,6 +30,7 @@ _KNOWN: tuple[tuple[type[BurnishError], int, str], ...] = (
     (TargetMismatch, 422, "target_mismatch"),
     (NotAllowed, 403, "not_allowed"),
     (AppMissing, 404, "app_not_found"),
+    (AppUnfit, 409, "app_unfit"),
     (DatasetMissing, 404, "dataset_not_found"),
     (FileMissing, 404, "file_not_found"),
     (RunMissing, 404, "run_not_found"),

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from burnish.core.candidates import Candidate
 from burnish.core.codec import codec
 from burnish.core.content import Json
-from burnish.core.surfaces import Value
 from burnish.effects.places import POINTER
 from burnish.effects.schema import NAME as JOURNAL
 from burnish.reports.reading import RunRecord
@@ -39,14 +39,13 @@ def candidates(folder: Path) -> list[Json]:
     for row in run.rows:
         if row.trial.accepted or row.trial.phase == BASELINE:
             candidate = row.trial.candidate
-            values: dict[str, Json] = {
-                name: codec(Value).encode(value) for name, value in candidate.values.items()
-            }
+            encoded = codec(Candidate).encode(candidate)
+            assert isinstance(encoded, dict)
             found.append(
                 {
                     "trial": row.number,
                     "id": candidate.id,
-                    "values": values,
+                    "values": encoded["values"],
                     "accepted": row.trial.accepted,
                     "files": [*run.files.get(row.number, ())],
                 }

@@ -250,3 +250,9 @@ class ErrorBody(Shape):
     """The body of every error."""
 
     error: ErrorShape
+
+
+class Detailed(Shape):
+    """The body of an error of the refinement routes."""
+
+    detail: str

@@ -55,6 +55,7 @@ class Tail:
         self._news = asyncio.Event()
         self._told = asyncio.Event()
         self._reader: asyncio.Task[None] | None = None
+        self._closed = False
         self.listeners = 0
         self.ended: RunStatus | None = None
 
@@ -65,7 +66,7 @@ class Tail:
     async def frames(self, after: int) -> AsyncGenerator[bytes, None]:
         """Everything after a number, then what happens, until the run ends."""
         self._reader = self._reader or asyncio.create_task(self._read())
-        while True:
+        while not self._closed:
             told = self._told
             found = await self._since(after)
             for frame in found:
@@ -74,11 +75,13 @@ class Tail:
             if not found and self.ended is not None:
                 yield _end(self.ended)
                 return
-            if not found and not await _happens(told):
+            if not found and not await _happens(told) and not self._closed:
                 yield HEARTBEAT
 
     def close(self) -> None:
-        """Nobody listens any more, or the service goes down."""
+        """Nobody listens any more, or the service goes down: streams end without an end."""
+        self._closed = True
+        self._tell()
         if self._reader is not None:
             self._reader.cancel()
 

@@ -142,6 +142,10 @@ class DelegationWorld:
     worker: Callable[[Turn], Said] = field(default_factory=writer)
     critic: Callable[[Turn], Said] = lambda _: GOOD
     judge: Callable[[Turn], Said] = lambda _: {"score": 0.9, "reason": ""}
+    others: Mapping[str, Callable[[Turn], Said]] = field(
+        default_factory=dict[str, Callable[[Turn], Said]]
+    )
+    """Roles beside the delegation, such as those that propose texts."""
     turns: list[tuple[str, Turn]] = field(default_factory=list[tuple[str, Turn]])
     """Every question that was really asked, with the role that it went to."""
     counter: CallCounter | None = None
@@ -166,6 +170,7 @@ class DelegationWorld:
             "worker": self.worker,
             "delegation_critic": self.critic,
             "delegation_judge": self.judge,
+            **self.others,
         }
         said = playing[role](turn)
         return said if isinstance(said, str | ChatReply) else json.dumps(said)

@@ -1,5 +1,6 @@
 """Refining with real delegations: the team is scripted, all else is as a user has it."""
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -7,7 +8,12 @@ from pathlib import Path
 import pytest
 import typer
 
-from burnish.core.errors import SeedRefused
+from burnish.core.errors import BurnishError, Interrupted, SeedRefused
+from burnish.projects.experiments.places import Experiment
+from burnish.projects.experiments.task_best import TaskBest
+from burnish.projects.refining.opening import Seat, Wishes, open_refinement
+from burnish.projects.refining.settings import RefineSettings
+from burnish.strategies.refine.sessions import Session
 from burnish.testing.delegation_world import GOOD, Said, Turn
 from burnish.testing.refine_world import FLAWS, FLOW, critic, flaws_in, refine_world, report
 from tests.cli.console import tree
@@ -172,3 +178,52 @@ def test_an_odd_deliverable_is_carried_along(tmp_path: Path) -> None:
     given = run / "workspace" / "input"
     assert (given / "übersicht 報告.md").read_text(encoding="utf-8") == "y\n"
     assert (given / "deep" / "large.bin").stat().st_size == 200 * 1024 * 1024
+
+
+def test_a_session_of_a_task_goes_on_from_the_run_that_it_began_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BURNISH_EXPERIMENTS_ROOT", str(tmp_path / "all"))
+    place = Place(folder=tmp_path)
+    place.delegate(target=Experiment.new("Heat").folder.name)
+    (task,) = Experiment.all()[0].tasks
+    (run,) = task.runs.iterdir()
+    completion = json.loads((run / "run_completion.json").read_text())
+    completion["final_budget"]["wall_time"]["elapsed_s"] = 600
+    (run / "run_completion.json").write_text(json.dumps(completion))
+    done: list[int] = []
+
+    def stop() -> str:
+        return "enough" if done else ""
+
+    def count(session: Session) -> None:
+        done[:] = [1] * (len(session.iterations) // 2)
+
+    wishes = Wishes(load=place.load, stop=stop, listen=count)
+    settings = RefineSettings(iterations=3)
+    with pytest.raises(Interrupted):
+        asyncio.run(open_refinement(Seat.in_task(task), settings, wishes=wishes).run())
+    assert "iter_2" in str(TaskBest(task).winner())
+    asked = len(place.world.turns)
+    place.refine(target=task.target, resume="last")
+    session = place.session(task.refinements)
+    assert session["seed_run_id"] == completion["run_id"]
+    assert [row["note"] for row in session["iterations"]] == ["", "", ""]
+    assert (session["best_iter"], session["best_written"]) == (3, True)
+    # Only the third iteration was still to be paid.
+    assert len(place.world.turns) - asked == session["iterations"][2]["calls"]
+
+
+def test_no_secret_reaches_a_session(
+    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("EXAMPLE_SECRET_KEY", "sk-verysecret-0123456789")
+
+    def leaks(turn: Turn) -> Said:
+        raise RuntimeError("refused: sk-verysecret-0123456789")
+
+    broken = Place(folder=tmp_path, world=refine_world(manager=leaks))
+    with pytest.raises(BurnishError):
+        broken.refine(settings={"iterations": 1})
+    assert place.session()["stop_reason"] == "error:RuntimeError"
+    assert not [name for name, text in tree(place.seed).items() if b"verysecret" in text]

@@ -92,3 +92,21 @@ def test_empty_folders_deliver_nothing(tmp_path: Path) -> None:
     (run / "FINAL" / "deep").mkdir(parents=True)
     with pytest.raises(SeedRefused, match="no deliverable"):
         read_seed(run)
+
+
+def test_an_interrupted_run_is_gone_on_with_first(tmp_path: Path) -> None:
+    with pytest.raises(SeedRefused, match="was interrupted"):
+        read_seed(plain_run(tmp_path / "seed", status="aborted"))
+
+
+def test_what_the_seed_was_given_is_given_again(tmp_path: Path) -> None:
+    run = plain_run(tmp_path / "seed")
+    given = [put(tmp_path / "given" / name, "now") for name in ("a.csv", "b.csv", "report.md")]
+    put(run / "workspace" / "input" / "a.csv", "then")
+    told = [*map(str, given), str(tmp_path / "given" / "gone.csv")]
+    put(run / "run_manifest.json", {"kept": {"inputs": told}})
+    # The deliverable comes first where both have the name.
+    assert read_seed(run).inputs == (run / "workspace" / "input" / "a.csv", given[1])
+    awp = awp_run(tmp_path / "ws")
+    data = put(tmp_path / "ws" / "workspace" / "inputs" / "data.csv", "1")
+    assert read_seed(awp).inputs == (data,)

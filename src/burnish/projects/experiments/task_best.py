@@ -56,16 +56,16 @@ class TaskBest:
 
     def promote(self, best: Best, session: Session) -> str:
         """Make it BEST where its loss is strictly lower and nobody chose another."""
-        del session
         there = self.manifest
         if there is not None:
+            own = session.session_id in Path(text(there.get("winner_source"))).parts
             if there.get("winner_run_id") == best.run_id:
                 return ""
             if there.get("reason") == OVERRIDE:
                 return "BEST was chosen by hand and stays"
             loss = loss_of(there)
             if loss is not None and not is_lower(best.loss, loss):
-                return f"BEST has a loss of {loss:.4f} already"
+                return "" if own else f"BEST has a loss of {loss:.4f} already"
         self._put(best, "auto_loss")
         return ""
 

@@ -16,13 +16,14 @@ from burnish.projects.refining.workflows import (
     comparable,
     find_workflow,
 )
+from burnish.projects.suites.registries import texts_for_refining
 from burnish.reports.refine_page import PAGE, refine_page
 from burnish.strategies.refine.best import BestPlace, SeedBest, recover
 from burnish.strategies.refine.loop import Job, Refinement
 from burnish.strategies.refine.seeds import Seed, read_seed
 from burnish.strategies.refine.session_files import SESSIONS, SessionFiles
 from burnish.strategies.refine.sessions import Session
-from burnish.system import FileLock, write_atomic
+from burnish.system import FileLock, Redactor, write_atomic
 from burnish.targets.delegation.chronicle import Listener
 from burnish.targets.delegation.delegating import delegate
 from burnish.targets.delegation.policy import PolicyTexts
@@ -40,6 +41,8 @@ class Seat:
     place: BestPlace
     home: Path
     """The folder that BEST lies in."""
+    experiment: str | None = None
+    """The one that the task belongs to."""
 
     @classmethod
     def beside(cls, folder: Path) -> Self:
@@ -53,7 +56,13 @@ class Seat:
         """Of the best run of a task; sessions and BEST lie in the task's folder."""
         best = TaskBest(task)
         files = SessionFiles(folder=task.refinements, prefix=_TASK_SESSIONS, pointer=True)
-        return cls(seed=read_seed(best.winner()), files=files, place=best, home=task.folder)
+        return cls(
+            seed=read_seed(best.winner()),
+            files=files,
+            place=best,
+            home=task.folder,
+            experiment=task.target.partition(":")[0],
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,25 +165,29 @@ def _prepared(
 ) -> tuple[Refinement, RefineWorkflow]:
     workflow = find_workflow(seat.seed, settings, seat.files.folder, wished.load)
     seed = comparable(seat.seed, workflow.loaded.workflow)
+    policy = wished.policy or texts_for_refining(seat.seed.folder, seat.experiment)
 
     async def run(job: Job) -> DelegationResult:
         return await delegate(
             workflow.made(job.models),
             job.task,
             folder=job.folder,
-            policy=wished.policy,
+            policy=policy,
             steer=job.steer,
             seed_deliverable=job.deliverable,
+            inputs=job.inputs,
             envelope=job.envelope,
             parent_run_id=job.parent_run_id,
             tags=job.tags,
-            kept=workflow.kept,
+            kept={**workflow.kept, "inputs": [str(path) for path in job.inputs]},
             listen=wished.events,
             stop=wished.stop,
         )
 
     made = _refinement(seat, seed, settings, wished, run)
-    refinement = replace(made, tiers=settings.tiers(workflow.usual_tiers))
+    redactor = Redactor.from_environment(extra=workflow.loaded.workflow.secrets)
+    tiers = settings.tiers(workflow.usual_tiers)
+    refinement = replace(made, tiers=tiers, redactor=redactor)
     notes = (*settings.warnings, *_notes(refinement, workflow, seat.seed))
     return replace(refinement, notes=tuple(dict.fromkeys(notes))), workflow
 

@@ -106,7 +106,9 @@ def comparable(seed: Seed, workflow: Workflow) -> Seed:
 
 def known_models(seed: Seed) -> ModelPair:
     """The seed's models as references; empty where they have no name here."""
-    return ModelPair(manager=_reference(seed.models.manager), worker=_reference(seed.models.worker))
+    return ModelPair(
+        manager=reference_of(seed.models.manager), worker=reference_of(seed.models.worker)
+    )
 
 
 def _read(path: Path, overrides: WorkflowOverrides, load: Loading) -> RefineWorkflow:
@@ -146,7 +148,7 @@ def _why_unknown(seed: Seed) -> str:
     return f"run {seed.run_id} does not say which models it ran with"
 
 
-def _reference(told: str) -> str:
+def reference_of(told: str) -> str:
     """`openai/gpt-5` as other systems write it is `openai:gpt-5` here."""
     provider, colon, _ = told.partition(":")
     if colon and provider in PROVIDERS:

@@ -29,5 +29,4 @@ async def get_app(app: AppName, manager: Manager) -> AppShape:
 @router.get("/apps/{app}/structure")
 async def get_structure(app: AppName, manager: Manager) -> Structure:
     """The nodes of an app, and what can be changed at each."""
-    found = await asyncio.to_thread(manager.app(app).structure)
-    return Structure.model_validate({"structure": found})
+    return Structure.model_validate({"structure": await manager.structure(app)})

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Request
+from fastapi import APIRouter, Depends, Header
 from fastapi.responses import Response, StreamingResponse
 
 from burnish.server.errors import TooManyRuns
@@ -39,7 +39,6 @@ async def stream_events(
     app: AppName,
     run_id: RunId,
     manager: Manager,
-    request: Request,
     last_event_id: LastEventId = 0,
     after: Offset = 0,
 ) -> Response:

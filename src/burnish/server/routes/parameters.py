@@ -6,7 +6,7 @@ from fastapi import Path, Query, Request
 
 from burnish.server.apps.naming import NAME as APP_NAME
 from burnish.server.manager import RunManager
-from burnish.server.shapes import RUN_ID, ErrorBody
+from burnish.server.shapes import RUN_ID, Detailed, ErrorBody
 
 AppName = Annotated[str, Path(pattern=APP_NAME)]
 RunId = Annotated[str, Path(pattern=RUN_ID)]
@@ -29,6 +29,9 @@ _TOLD = {
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorBody, "description": told} for status, told in _TOLD.items()
 }
+DETAILED: dict[int | str, dict[str, Any]] = {
+    status: {"model": Detailed, "description": _TOLD[status]} for status in (404, 405, 409)
+} | {status: ERRORS[status] for status in (400, 401, 403, 413, 500)}
 
 
 def manager_of(request: Request) -> RunManager:

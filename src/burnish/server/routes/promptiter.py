@@ -30,7 +30,7 @@ _CLIENT_GONE = 499
 Handler: TypeAlias = Callable[[Request, App], Awaitable[Response]]
 
 
-class _Refused(Exception):  # noqa: N818 - an answer, not a mistake of the program
+class _Refused(Exception):
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(text)
         self.status, self.text, self.headers = status, text, dict(headers or {})
@@ -98,7 +98,7 @@ class PromptIterRoutes:
 
     async def _structure(self, request: Request, app: App) -> Response:
         del request
-        return await _json(200, {"structure": await asyncio.to_thread(app.structure)})
+        return await _json(200, {"structure": await self.manager.structure(app.name)})
 
     async def _run(self, request: Request, app: App) -> Response:
         """Block until the run has ended; a client that goes away, or a timeout, ends it."""
@@ -211,6 +211,6 @@ async def _json(status: int, data: Json, headers: Mapping[str, str] | None = Non
 
 
 async def _disconnected(request: Request) -> None:
-    """Return when the client goes away."""
-    while not await request.is_disconnected():
-        await asyncio.sleep(0.5)
+    """Return when the client goes away; its body was read before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -29,7 +29,7 @@ from burnish.strategies.refine.sessions import INTERRUPTED, RUNNING, Iteration, 
 from burnish.strategies.refine.stopping import EMPTY, EMPTY_LATER, stop_after
 from burnish.strategies.refine.tiers import ModelPair, TierPlan, tier_of
 from burnish.strategies.refine.winning import Contender, contender
-from burnish.system import write_atomic
+from burnish.system import Redactor, write_atomic
 from burnish.targets.delegation.envelope import Envelope
 from burnish.targets.delegation.result import DelegationResult
 
@@ -45,6 +45,8 @@ class Job:
     steer: str
     deliverable: Path
     """What it starts from; copied, never shared."""
+    inputs: tuple[Path, ...]
+    """What the seed was given."""
     models: ModelPair
     envelope: Envelope
     parent_run_id: str
@@ -64,6 +66,8 @@ class Refinement:
     """Stronger than the seed's; without meaning where there are tiers."""
     tiers: TierPlan = field(default_factory=TierPlan)
     notes: tuple[str, ...] = ()
+    redactor: Redactor = field(default_factory=Redactor.from_environment)
+    """Takes secrets out of what is written down."""
     listen: Callable[[Session], None] = lambda _: None
     """Shown the session after every step."""
 
@@ -75,8 +79,8 @@ class Refinement:
         """
         session = replace(
             session,
-            seed_loss=self.seed.loss,
-            best_loss=self.seed.loss,
+            seed_loss=round(self.seed.loss, 6),
+            best_loss=round(self.seed.loss, 6),
             best_iter=0,
             best_written=False,
             iterations=(),
@@ -92,7 +96,8 @@ class Refinement:
             self.keep(replace(rounds.session, stop_reason=INTERRUPTED))
             raise
         except Exception as error:  # noqa: BLE001 - the session says what happened, whatever it was
-            session = replace(rounds.session, error=str(error) or type(error).__name__)
+            told = self.redactor.text(str(error) or type(error).__name__)
+            session = replace(rounds.session, error=told)
             reason = f"error:{type(error).__name__}"
             return self.keep(replace(session, stop_reason=reason, completed_at=now()))
         return self.keep(replace(rounds.session, stop_reason=reason, completed_at=now()))
@@ -148,7 +153,8 @@ class _Rounds:
     async def _iterated(self, k: int, gradient: Gradient) -> DelegationResult:
         folder = self._all.files.place(self.session) / f"iter_{k}"
         folder.mkdir(parents=True, exist_ok=True)
-        told = json.dumps(gradient.to_json(), indent=2, ensure_ascii=False)
+        kept = self._all.redactor.json(gradient.to_json())
+        told = json.dumps(kept, indent=2, ensure_ascii=False)
         write_atomic(folder / "gradient_input.json", told + "\n")
         seed = self._all.seed
         job = Job(
@@ -156,6 +162,7 @@ class _Rounds:
             task=seed.task,
             steer=refinement_prefix(gradient),
             deliverable=self._best.deliverable,
+            inputs=seed.inputs,
             models=self._all.models_of(k),
             envelope=halved(seed.budget),
             parent_run_id=self._best.run_id,
@@ -185,7 +192,7 @@ class _Rounds:
             deliverable=result.final,
             iteration=k,
         )
-        self.session = replace(self.session, best_iter=k, best_loss=found.loss)
+        self.session = replace(self.session, best_iter=k, best_loss=round(found.loss, 6))
         why_not = self._all.place.promote(self._best, self.session)
         self.session = replace(self.session, best_written=not why_not)
         if why_not:

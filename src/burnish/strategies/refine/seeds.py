@@ -18,6 +18,7 @@ from burnish.strategies.refine.run_files import (
     text,
 )
 from burnish.strategies.refine.run_losses import RunSignals, run_signals
+from burnish.strategies.refine.seed_inputs import inputs_of
 from burnish.strategies.refine.tiers import ModelPair
 from burnish.targets.delegation.envelope import Envelope
 
@@ -53,6 +54,8 @@ class Seed:
     models: ModelPair
     deliverable: Path
     """The folder with its files."""
+    inputs: tuple[Path, ...]
+    """Files and folders that it was given."""
     signals: RunSignals
     gradient: Gradient
     tags: tuple[str, ...] = ()
@@ -86,7 +89,7 @@ def _read(folder: Path) -> Seed:
             remedy='add "task" to it: the text that the run was started with',
         )
     run_id = text(completion.get("run_id")) or folder.name
-    signals = run_signals(folder)
+    signals, deliverable = run_signals(folder), _deliverable(folder, run_id)
     tags = completion.get("tags")
     return Seed(
         folder=folder,
@@ -94,7 +97,8 @@ def _read(folder: Path) -> Seed:
         task=task,
         budget=_budget(completion, manifest),
         models=_models(completion, manifest),
-        deliverable=_deliverable(folder, run_id),
+        deliverable=deliverable,
+        inputs=inputs_of(folder, manifest, deliverable),
         signals=signals,
         gradient=gradient_of(folder, loss=signals.loss.total),
         tags=tuple(map(str, tags)) if isinstance(tags, list) else (),
@@ -108,6 +112,11 @@ def _completion(folder: Path) -> Mapping[str, Json]:
         raise SeedRefused(
             f"{folder} has no {COMPLETION}",
             remedy="only a run that has ended can be refined; resume it first if it was killed",
+        )
+    if completion.get("status") == "aborted":
+        raise SeedRefused(
+            f"the run in {folder} was interrupted",
+            remedy=f"go on with it first: `burnish delegate --resume {folder}`",
         )
     return completion
 

@@ -25,6 +25,7 @@ from burnish.targets.delegation.loop import Ending, ManagerLoop
 from burnish.targets.delegation.policy import PolicyTexts
 from burnish.targets.delegation.record import Record
 from burnish.targets.delegation.result import DelegationResult
+from burnish.targets.delegation.ruling import ruled
 from burnish.targets.delegation.states import StateStore
 from burnish.targets.delegation.telling import Telling
 from burnish.targets.delegation.tools import Toolkit, WorkerTool
@@ -48,6 +49,7 @@ async def delegate(
     parent_run_id: str | None = None,
     tags: Sequence[str] = (),
     kept: Mapping[str, Json] | None = None,
+    ruler: str | None = None,
     listen: Listener | None = None,
     stop: Callable[[], str] = lambda: "",
 ) -> DelegationResult:
@@ -59,9 +61,10 @@ async def delegate(
     `policy` is what prompts are made of; a run that goes on keeps what it was started with.
     `steer` stands before the manager's first request and nowhere else. `seed_deliverable` and
     `inputs` are copied to input/ in the workspace. `envelope` is stronger than the workflow's.
-    `kept` is data for the manifest. `stop` is asked before each iteration; what it says ends the
-    run there with Interrupted, to be resumed. Wrong input raises ConfigError before anything is
-    paid; whatever goes wrong in the run itself is a result.
+    `kept` is data for the manifest. `ruler` is a rubric by which the loss counts the critique where
+    the policy has another one: what grades may not be on trial itself. `stop` is asked before each
+    iteration; what it says ends the run there with Interrupted, to be resumed. Wrong input raises
+    ConfigError before anything is paid; whatever goes wrong in the run itself is a result.
     """
     workflow = workflow.within(envelope)
     given = Given(source=workflow.source, inputs=tuple(inputs), seed_deliverable=seed_deliverable)
@@ -84,6 +87,7 @@ async def delegate(
         "inputs": {
             **workflow.inputs(),
             "task": short_id([task, steer]),
+            **({} if ruler is None else {"ruler": short_id(ruler)}),
             **versions(),
         },
         "kept": dict(kept or {}),
@@ -91,7 +95,9 @@ async def delegate(
     home = Home.open(folder, manifest, policy=texts, redactor=redactor)
     try:
         async with _own_tools(workflow, home) as own:
-            driving = _Driving(workflow=workflow, home=home, own=own, given=given, listen=listen)
+            driving = _Driving(
+                workflow=workflow, home=home, own=own, given=given, ruler=ruler, listen=listen
+            )
             return await driving.run(task, steer, stop)
     finally:
         await home.close()
@@ -122,6 +128,7 @@ class _Driving:
     home: Home
     own: Mapping[str, WorkerTool]
     given: Given
+    ruler: str | None
     listen: Listener | None
 
     async def run(self, task: str, steer: str, stop: Callable[[], str]) -> DelegationResult:
@@ -152,7 +159,8 @@ class _Driving:
         await chronicle.tick("end")
         evaluated = ending.evaluation or await self._evaluated(loop, ending)
         chronicle.event("completion", f"{ending.status}: {ending.reason}", status=ending.status)
-        result = finish(loop, self.home, ending, evaluated)
+        fixed = self.ruler and await ruled(self.workflow, loop.memory, desk, self.ruler)
+        result = finish(loop, self.home, ending, evaluated, fixed or None)
         await desk.workspace.settle()
         return result
 

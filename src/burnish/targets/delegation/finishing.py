@@ -13,19 +13,28 @@ from burnish.targets.delegation.result import (
     scorecard_json,
     summary_page,
 )
+from burnish.targets.delegation.ruling import Ruled
 
 
 def finish(
-    loop: ManagerLoop, home: Home, ending: Ending, evaluated: Evaluated | None
+    loop: ManagerLoop,
+    home: Home,
+    ending: Ending,
+    evaluated: Evaluated | None,
+    fixed: Ruled | None = None,
 ) -> DelegationResult:
-    """Write the deliverables, the completion, and the page for people."""
+    """Write the deliverables, the completion, and the page for people.
+
+    `fixed` is the critique that counts where the critic's own does not.
+    """
     record, checked = loop.telling.record, loop.completing()
     declared, made = checked.declared, checked.files()
     wanted = {path: made[path] for path in declared if path in made}
     final = wanted or ({} if declared else made)
     delivers = ending.status in ("complete", "partial") and bool(final)
     record.deliver(made, final if delivers else None)
-    result = _result(loop, home, ending, evaluated, tuple(final) if delivers else ())
+    graded = Ruled(score=loop.memory.score) if fixed is None else fixed
+    result = _result(loop, home, ending, evaluated, graded, tuple(final) if delivers else ())
     at = loop.telling.chronicle.now
     record.completion(
         completion_json(result, manifest=home.manifest, completed=at),
@@ -40,12 +49,13 @@ def _result(
     home: Home,
     ending: Ending,
     evaluated: Evaluated | None,
+    graded: Ruled,
     final: tuple[str, ...],
 ) -> DelegationResult:
     tally, memory, workflow = loop.desk.tally, loop.memory, loop.workflow
     loss = delegation_loss(
         eval_score=None if evaluated is None else evaluated.total,
-        critique_score=memory.score,
+        critique_score=graded.score,
         rejections=len(memory.rejections),
         max_rejections=workflow.envelope.max_rejected_completions,
         budget_remaining=tally.remaining,
@@ -63,7 +73,7 @@ def _result(
         loss=loss,
         deliverables=tuple(home.folder / FINAL / path for path in final),
         evaluation=evaluated,
-        critique=memory.score,
+        critique=graded.score,
         defects=tuple(memory.defects),
         rejections=tuple(memory.rejections),
         budget=tally.snapshot(),

@@ -85,7 +85,7 @@ class Home:
         found = read_manifest(folder)
         lock = FileLock.acquire(folder / _LOCK, holding=f"delegation {found['run_id']}")
         try:
-            kept = _kept_policy(folder)
+            kept = kept_policy(folder)
             end_leftovers(folder / _PROCESSES)
             remove_stale_temporaries(folder)
             journal = Journal(folder)
@@ -161,7 +161,7 @@ def _require_same(folder: Path, manifest: Mapping[str, Json]) -> None:
         )
 
 
-def _kept_policy(folder: Path) -> PolicyTexts:
+def kept_policy(folder: Path) -> PolicyTexts:
     """The texts that the run was started with, whatever is in force by now."""
     try:
         data = json.loads(read_bytes(folder / POLICY))

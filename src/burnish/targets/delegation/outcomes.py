@@ -4,7 +4,7 @@ A signal that nobody could give is missing. A task that failed, was aborted or l
 failed: that is a score of 0, not the neutral loss that an empty folder would have.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from burnish.core.content import Json
@@ -91,7 +91,7 @@ class Account:
         used = told.get("elapsed_s") if isinstance(told, dict) else None
         return float(used) if isinstance(used, int | float) else 0.0
 
-    def _data(self) -> Mapping[str, Json] | Json:
+    def _data(self) -> Json:
         result = self.result
         return {
             "run_id": result.run_id,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.core.errors import ConfigError, Problem
+from burnish.core.surfaces import placeholders_in
 from burnish.system.state_folder import state_folder
 from burnish.targets.delegation.policy import NAMES, PolicyTexts
 from burnish.targets.delegation.registry_schema import PINS, reading, writing
@@ -108,9 +109,9 @@ class PolicyRegistry:
 
     def diff(self, name: str, before: int, after: int) -> list[str]:
         """How one version differs from another, as a unified diff."""
-        sides = [self.content(name, number).splitlines() for number in (before, after)]
-        titles = [f"{name} v{number}" for number in (before, after)]
-        return list(difflib.unified_diff(*sides, *titles, lineterm=""))
+        old, new = (self.content(name, number).splitlines() for number in (before, after))
+        titles = (f"{name} v{before}", f"{name} v{after}")
+        return list(difflib.unified_diff(old, new, *titles, lineterm=""))
 
     # -- changing --------------------------------------------------------------------------
 
@@ -204,7 +205,7 @@ def _content(db: sqlite3.Connection | None, name: str, number: int) -> str:
     query = "SELECT content FROM artifact_versions WHERE artifact_name = ? AND version = ?"
     row = None if db is None else db.execute(query, (name, number)).fetchone()
     if row is None:
-        remedy = f"`burnish policy show {name}` lists its versions"
+        remedy = f"`burnish policy show {name} --history` lists its versions"
         raise ConfigError([Problem(where=name, message=f"no version {number}", remedy=remedy)])
     return str(row[0])
 
@@ -220,3 +221,6 @@ def _check(name: str, content: str) -> None:
     if not content.strip() or len(content) > MOST_CHARS:
         told = f"a policy text has from 1 to {MOST_CHARS:,} characters, this one {len(content):,}"
         raise ConfigError([Problem(where=name, message=told)])
+    if gone := set(placeholders_in(PolicyTexts.shipped()[name])) - set(placeholders_in(content)):
+        told = f"the placeholder {', '.join(sorted(gone))} is gone"
+        raise ConfigError([Problem(where=name, message=told, remedy="keep it word for word")])

@@ -1,5 +1,6 @@
 """The policy texts as a target: its surfaces are the texts, its cases are tasks to delegate."""
 
+import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,10 +23,13 @@ from burnish.targets.delegation.metrics import RubricJudge
 from burnish.targets.delegation.outcomes import Account
 from burnish.targets.delegation.policy import NAMES, PolicyTexts
 from burnish.targets.delegation.registry import MOST_CHARS
+from burnish.targets.delegation.ruling import RUBRIC
 from burnish.targets.delegation.worker import ModelWorker
 from burnish.targets.delegation.workflow import Workflow
 
 FILE = "policy_texts.yaml"
+DELEGATIONS = "delegations"
+"""The folder of them in that of a run."""
 UNSTORED = -1
 """The version of a text that is only tried."""
 _LOOPS, _ROUNDS = 3, 3
@@ -120,9 +124,11 @@ class DelegationTarget:
         result = await delegate(
             task.workflow,
             task.task,
-            folder=self._place() / f"{key}",
+            folder=self._place() / key,
             policy=self.texts_of(candidate),
             tags=("suite", f"task:{case.id}"),
+            # Whatever a candidate makes of the rubric, all are graded by the one of the start.
+            ruler=self.policy[RUBRIC],
             kept={**task.kept, "candidate": candidate.id, "draw": draw},
         )
         outcome = Account(result=result, workflow=task.workflow).outcome()
@@ -173,5 +179,13 @@ def _expected(workflow: Workflow) -> Spend:
 
 def _block(name: str, text: str) -> str:
     """One text as a block of YAML, which a person can read and edit."""
-    lines = "".join(f"  {line}\n" if line else "\n" for line in text.split("\n"))
-    return f"{name}: |2-\n{lines}"
+    inner = text.removesuffix("\n")
+    if not inner or inner != inner.strip("\n") or _odd(inner):
+        return f"{name}: {json.dumps(text)}\n"
+    lines = "".join(f"  {line}\n" if line else "\n" for line in inner.split("\n"))
+    return f"{name}: |2{'' if text.endswith(chr(10)) else '-'}\n{lines}"
+
+
+def _odd(text: str) -> bool:
+    """Whether there are characters that YAML knows in quotes only."""
+    return not text.replace("\n", "").isprintable()

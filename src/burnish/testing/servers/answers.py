@@ -16,6 +16,8 @@ class Reply:
     output_tokens: int = 3
     model: str = ""
     """Empty repeats the model that was asked for."""
+    uses: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    """Tools that it wants to use, by name, with their arguments; the OpenAI protocol only."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """Replies and errors as the OpenAI, Anthropic and Google protocols word them."""
 
+import json
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from burnish.testing.servers.answers import Reply, Status
@@ -9,19 +11,28 @@ Document: TypeAlias = dict[str, Any]
 
 def openai_reply(reply: Reply, model: str) -> Document:
     """A chat completion."""
-    message = {"role": "assistant", "content": reply.text, "refusal": None}
+    message: Document = {"role": "assistant", "content": reply.text, "refusal": None}
+    finish = reply.finish
+    if reply.uses:
+        message |= {"content": None, "tool_calls": [_use(*use) for use in reply.uses]}
+        finish = "tool_calls"
     return {
         "id": "chatcmpl-scripted",
         "object": "chat.completion",
         "created": 1_700_000_000,
         "model": model,
-        "choices": [{"index": 0, "message": message, "finish_reason": reply.finish}],
+        "choices": [{"index": 0, "message": message, "finish_reason": finish}],
         "usage": {
             "prompt_tokens": reply.input_tokens,
             "completion_tokens": reply.output_tokens,
             "total_tokens": reply.input_tokens + reply.output_tokens,
         },
     }
+
+
+def _use(name: str, arguments: Mapping[str, Any]) -> Document:
+    told = {"name": name, "arguments": json.dumps(arguments)}
+    return {"id": f"call_{name}", "type": "function", "function": told}
 
 
 def openai_error(status: Status) -> Document:

@@ -1,0 +1,150 @@
+"""`burnish policy`: the versions of the six policy texts that delegations read."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from burnish.cli import options, suite_options
+
+if TYPE_CHECKING:
+    from burnish.targets.delegation.registry import PolicyRegistry
+
+app = typer.Typer(no_args_is_help=True, help="The texts that prompts of delegations are made of.")
+
+Name = Annotated[str, typer.Argument(metavar="TEXT", help="Such as worker_pitfalls.")]
+Number = Annotated[int, typer.Argument(metavar="VERSION", help="0 is the shipped one.")]
+Experiment = Annotated[
+    str | None, typer.Option("--target", metavar="EXP", help="The registry of this experiment.")
+]
+
+
+@app.command("list")
+def show_all(
+    *, db: suite_options.Db = None, target: Experiment = None, as_json: options.AsJson = False
+) -> None:
+    """List the texts: which version of each is read, and how many there are."""
+    from burnish.cli.tables import Columns
+    from burnish.targets.delegation.policy import NAMES
+
+    registry = _registry(db, target)
+    rows = {name: registry.history(name) for name in NAMES}
+    active, pins = registry.active(), registry.pins()
+    if as_json:
+        told = [
+            {"text": n, "active": active[n], "pinned": pins.get(n), "versions": len(rows[n])}
+            for n in NAMES
+        ]
+        typer.echo(json.dumps(told))
+        return
+    table = Columns("text", "active", "pinned", "versions", "characters")
+    for name, versions in rows.items():
+        pinned = f"v{pins[name]}" if name in pins else ""
+        size = len(registry.content(name, pins.get(name, active[name])))
+        table.add(name, f"v{active[name]}", pinned, str(len(versions)), f"{size:,}")
+    table.show()
+    typer.echo(f"registry {registry.path}{'' if registry.path.exists() else ' (not made yet)'}")
+
+
+@app.command("show")
+def show(
+    name: Name,
+    version: Annotated[
+        int | None, typer.Argument(metavar="VERSION", help="The one that is read unless said.")
+    ] = None,
+    *,
+    history: Annotated[bool, typer.Option("--history", help="List all versions instead.")] = False,
+    db: suite_options.Db = None,
+    target: Experiment = None,
+) -> None:
+    """Print a text, or its history."""
+    registry = _registry(db, target)
+    if not history:
+        found = registry.history(name)
+        read = next((each.number for each in found if each.pinned), None)
+        usual = read if read is not None else next(each.number for each in found if each.active)
+        typer.echo(registry.content(name, usual if version is None else version).rstrip("\n"))
+        return
+    for each in registry.history(name):
+        marks = "".join(
+            f" {w}" for w, on in (("active", each.active), ("pinned", each.pinned)) if on
+        )
+        from_ = "shipped" if each.number == 0 else f"from v{each.parent}, {each.created_at}"
+        typer.echo(f"v{each.number:<4} {len(each.content):>6,} characters  {from_}{marks}")
+
+
+@app.command("diff")
+def diff(
+    name: Name,
+    before: Number,
+    after: Annotated[
+        int | None, typer.Argument(metavar="VERSION", help="The one that is read unless said.")
+    ] = None,
+    *,
+    db: suite_options.Db = None,
+    target: Experiment = None,
+) -> None:
+    """Show how two versions of a text differ."""
+    registry = _registry(db, target)
+    registry.content(name, before)
+    other = registry.in_force()[name] if after is None else after
+    lines = registry.diff(name, before, other)
+    typer.echo("\n".join(lines) if lines else f"v{before} and v{other} are the same")
+
+
+@app.command("rollback")
+def rollback(
+    name: Name, version: Number, *, db: suite_options.Db = None, target: Experiment = None
+) -> None:
+    """Make a version the active one: runs that start from now on read it."""
+    registry = _registry(db, target)
+    registry.content(name, version)
+    before = registry.active()[name]
+    registry.activate({name: version})
+    typer.echo(f"{name}: v{before} → v{version} is active")
+    if name in registry.pins():
+        typer.echo(f"! it is pinned at v{registry.pins()[name]}, which is what runs read")
+
+
+@app.command("pin")
+def pin(
+    name: Name,
+    version: Annotated[
+        int | None, typer.Argument(metavar="VERSION", help="The active one unless said.")
+    ] = None,
+    *,
+    db: suite_options.Db = None,
+    target: Experiment = None,
+) -> None:
+    """Hold a text at a version: runs read it, and no training changes it."""
+    typer.echo(f"{name}: pinned at v{_registry(db, target).pin(name, version)}")
+
+
+@app.command("unpin")
+def unpin(name: Name, *, db: suite_options.Db = None, target: Experiment = None) -> None:
+    """Let go of a text: its active version is read, and may be trained."""
+    registry = _registry(db, target)
+    registry.unpin(name)
+    typer.echo(f"{name}: v{registry.active()[name]} is read")
+
+
+@app.command("put")
+def put(
+    name: Name,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The new text.")],
+    *,
+    db: suite_options.Db = None,
+    target: Experiment = None,
+) -> None:
+    """Add a text of your own as a new version, and make it active."""
+    from burnish.system import read_text
+
+    number = _registry(db, target).add(name, read_text(file), activate=True)
+    typer.echo(f"{name}: v{number} is active")
+
+
+def _registry(db: Path | None, experiment: str | None) -> "PolicyRegistry":
+    from burnish.projects.suites.registries import find_registry
+
+    return find_registry(db, experiment)

@@ -1,0 +1,1 @@
+"""Suites: tasks on which the policy texts behind all delegations are trained."""

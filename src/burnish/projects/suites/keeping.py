@@ -1,0 +1,138 @@
+"""Keeping what a training brings: its epochs, and its accepted texts, in the policy registry.
+
+The registry is the user's: nothing in it becomes active before a trial is on record that says so,
+and nothing at all where somebody else has changed it meanwhile.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+
+from burnish.core.codec import codec
+from burnish.core.content import Json
+from burnish.core.trials import TrialRow
+from burnish.runs.events import Event, Tick
+from burnish.runs.leading import ADVANCED
+from burnish.runs.run import Run
+from burnish.runs.standing import BASELINE
+from burnish.strategies.epochs.strategy import STAYS
+from burnish.targets.delegation.training import Epoch, EpochRun, Source, TrainingLog
+
+KEPT = "suite"
+"""Where `Project.config` of a training keeps all this."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteRecord:
+    """What a training is about, kept in the header of its run."""
+
+    name: str
+    registry: str
+    tasks: Sequence[Json] = ()
+    baseline: Mapping[str, int] = field(default_factory=dict[str, int])
+    active: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The versions that were active when it began."""
+
+    def to_json(self) -> Json:
+        """For the header."""
+        return codec(SuiteRecord).encode(self)
+
+    @classmethod
+    def of(cls, config: Mapping[str, Json]) -> "SuiteRecord | None":
+        """What the config of a run's project keeps; None where it is no training."""
+        kept = config.get(KEPT)
+        return codec(SuiteRecord).decode(kept) if isinstance(kept, dict) else None
+
+
+class RegistryKeeper:
+    """Listens to a training and keeps its registry."""
+
+    def __init__(self, run: Run, record: SuiteRecord) -> None:
+        self._run = run
+        self._record = record
+        self._log = TrainingLog(Path(record.registry))
+
+    @cached_property
+    def _suite(self) -> int:
+        record = self._record
+        return self._log.suite(record.name, list(record.tasks), record.baseline)
+
+    def event(self, event: Event) -> None:
+        """Keep what an event brings."""
+        number = event.data.get("trial")
+        if event.kind not in ("trial_recorded", ADVANCED) or not isinstance(number, int):
+            return
+        row = self._run.directory.trial(number)
+        if row is None:
+            return
+        if event.kind == ADVANCED and row.trial.phase != BASELINE:
+            self._put(row)
+        if event.kind == "trial_recorded":
+            self._epoch(row)
+            if row.trial.details.get(STAYS):
+                self._put(row)
+
+    def tick(self, tick: Tick) -> None:
+        """Cases are too many for the registry."""
+
+    def finish(self) -> None:
+        """Everything is there already."""
+
+    def _source(self, row: TrialRow) -> Source:
+        return Source(run=self._run.directory.header.id, trial=row.number)
+
+    def _put(self, row: TrialRow) -> None:
+        texts = {name: str(value) for name, value in row.trial.candidate.values.items()}
+        put = self._log.put(self._source(row), texts, expected=self._record.active)
+        if put is None:
+            return
+        told: dict[str, Json] = dict[str, Json](put.versions)
+        if put.active:
+            self._run.announce("policy", f"policy:{row.number}", {"versions": told})
+            return
+        versions = ", ".join(f"{name} {number}" for name, number in put.versions.items())
+        message = (
+            f"the active policy texts were changed by somebody else meanwhile and stay: {versions} "
+            "is in the registry, and `burnish policy rollback` makes it active"
+        )
+        self._run.announce("warning", f"policy:{row.number}", {"message": message})
+
+    def _epoch(self, row: TrialRow) -> None:
+        details, number = row.trial.details, row.trial.details.get("epoch")
+        runs = details.get("runs")
+        if not isinstance(number, int) or not isinstance(runs, list):
+            return
+        ended = datetime.fromisoformat(row.at)
+        train = row.trial.train
+        epoch = Epoch(
+            suite=self._suite,
+            number=number,
+            started_at=(ended - timedelta(seconds=row.seconds)).isoformat(timespec="seconds"),
+            completed_at=ended.isoformat(timespec="seconds"),
+            mean_loss=None if train is None else train.measurement.loss,
+            parents=self._log.registry.in_force(),
+            events=_events(row),
+            runs=tuple(_run(each, row.number) for each in runs if isinstance(each, dict)),
+        )
+        self._log.epoch(self._source(row), epoch)
+
+
+def _events(row: TrialRow) -> list[Json]:
+    """What the epoch did to a text, in the words of the system whose tables these are."""
+    update, decision = row.trial.details.get("update"), row.trial.decision
+    if not isinstance(update, dict) or decision is None:
+        return []
+    stays = row.trial.accepted or bool(row.trial.details.get(STAYS))
+    kind = "update" if stays else "rollback"
+    return [{"type": kind, **update, "reason": decision.reason}]
+
+
+def _run(told: Mapping[str, Json], trial: int) -> EpochRun:
+    """A run that broke before it had a name gets one that no other has."""
+    task, draw, loss = str(told.get("task")), told.get("draw"), told.get("loss")
+    name = told.get("run_id") or f"{task}#{draw}@{trial}"
+    scores = {k: v for k, v in told.items() if k not in ("run_id", "task", "loss")}
+    number = float(loss) if isinstance(loss, int | float) else None
+    return EpochRun(run_id=str(name), task=task, loss=number, scores=scores)

@@ -1,0 +1,89 @@
+"""The tasks of a suite with their workflows, each workflow read once for each pair of models."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from burnish.core.content import Json, canonical
+from burnish.core.errors import ConfigError, Problem
+from burnish.models.factory import Models
+from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
+from burnish.projects.delegation.overrides import WorkflowOverrides
+from burnish.projects.gathering import Gathering, Keys
+from burnish.projects.refining.workflows import reference_of
+from burnish.projects.suites.suite_file import SuiteFile, TaskBlock
+from burnish.targets.delegation.target import SuiteTask
+
+USUAL = "workflow.yaml"
+PLAIN = Path(__file__).with_name("plain_workflow.yaml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteTasks:
+    """Reads the workflows of a suite; what is wrong is kept."""
+
+    file: SuiteFile
+    folder: Path
+    wrong: Gathering
+    models: Models | None = None
+    """Stand in for the real ones."""
+    loaded: dict[bytes, LoadedWorkflow] = field(default_factory=dict[bytes, LoadedWorkflow])
+
+    def read(self, key: str) -> tuple[SuiteTask, ...]:
+        """The tasks under a key of the file; those that cannot be had are left out."""
+        blocks: list[TaskBlock] = getattr(self.file, key)
+        made = (self._task(block, (key, place)) for place, block in enumerate(blocks))
+        return tuple(task for task in made if task is not None)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the result should know of the workflows."""
+        told = (note for each in self.loaded.values() for note in each.workflow.notes())
+        return tuple(dict.fromkeys(told))
+
+    def _task(self, block: TaskBlock, at: Keys) -> SuiteTask | None:
+        loaded = self.wrong.of(at, lambda: self._workflow(block), None)
+        if loaded is None:
+            return None
+        extra: dict[str, Json] = {"suite": self.file.name, "file": str(loaded.path.resolve())}
+        if block.extra:
+            extra["extra"] = dict(block.extra)
+        told = loaded.overrides.to_json()
+        return SuiteTask(
+            name=block.name,
+            task=block.task,
+            workflow=loaded.workflow,
+            weights=block.weights,
+            kept={**extra, "overrides": told},
+        )
+
+    def _workflow(self, block: TaskBlock) -> LoadedWorkflow:
+        path = self._file(block)
+        told = _overrides(block, plain=path == PLAIN)
+        key = canonical([str(path.resolve()), told.to_json()])
+        if key not in self.loaded:
+            self.loaded[key] = load_workflow(path, told, models=self.models or self._shared(path))
+        return self.loaded[key]
+
+    def _shared(self, path: Path) -> Models | None:
+        """One file's models are shared, so that its limits hold for all tasks together."""
+        there = (each for each in self.loaded.values() if each.path == path)
+        return next((each.models for each in there), None)
+
+    def _file(self, block: TaskBlock) -> Path:
+        named = block.workflow or self.file.workflow
+        if named is not None:
+            return self.folder / named
+        usual = self.folder / USUAL
+        if not usual.is_file() and block.model is None:
+            message = "it names neither a workflow nor a model"
+            remedy = f"name one, for the task or the suite, or put {USUAL} beside the suite"
+            raise ConfigError([Problem(message=message, remedy=remedy)])
+        return usual if usual.is_file() else PLAIN
+
+
+def _overrides(block: TaskBlock, *, plain: bool) -> WorkflowOverrides:
+    worker = block.worker_model or (block.model if plain else None)
+    named: Mapping[str, str | None] = {"manager": block.model, "worker": worker}
+    models = {role: reference_of(told) or told for role, told in named.items() if told}
+    return WorkflowOverrides(**models, **block.budget.model_dump(exclude_none=True))

@@ -1,0 +1,131 @@
+"""Asking for a better text: one question a text, the most promising answer wins."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from burnish.core.candidates import Candidate
+from burnish.core.content import Json
+from burnish.core.evaluations import Evaluation
+from burnish.core.protocols import Role
+from burnish.core.surfaces import TextSurface
+from burnish.core.trials import Proposal
+from burnish.runs.run import Run
+from burnish.strategies.coordinate.wording import trace_told
+from burnish.strategies.epochs.settings import MOST_CHARS, step_words
+from burnish.strategies.epochs.wording import TextGrad, TextGradRequest
+
+REMEMBERED = 6
+"""Attempts that the role is told of."""
+MOST_RUNS = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """Something that was tried, and what came of it."""
+
+    text: str
+    """The name of the text that was changed."""
+    rationale: str
+    outcome: str
+
+    def told(self) -> str:
+        """In one line."""
+        return f"{self.text}: {self.rationale or 'no reason given'} → {self.outcome}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposed:
+    """What six questions brought."""
+
+    best: TextGrad | None
+    """None where nobody wants a change that is one."""
+    proposals: tuple[Proposal, ...]
+    """What was asked and said, for the record."""
+    declined: bool
+    """Whether everybody answered, and nobody sees anything to change."""
+
+    def details(self) -> dict[str, Json]:
+        """For the ledger."""
+        best = self.best
+        if best is None:
+            return {}
+        return {
+            "update": {
+                "artifact": best.artifact_name,
+                "rationale": best.rationale,
+                "expected_loss_reduction": best.expected_loss_reduction,
+                "confidence": best.confidence,
+            }
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposing:
+    """Asks the role about every text."""
+
+    run: Run
+    role: Role[TextGradRequest, TextGrad]
+    tried: list[Attempt] = field(default_factory=list[Attempt])
+
+    @property
+    def surfaces(self) -> Sequence[TextSurface]:
+        """The texts that may change."""
+        return [s for s in self.run.target.surfaces if isinstance(s, TextSurface)]
+
+    async def propose(
+        self, candidate: Candidate, train: Evaluation, *, rate: float, epoch: int
+    ) -> Proposed:
+        """The most promising change of one text."""
+        requests = [self.request(each, candidate, train, rate) for each in self.surfaces]
+        # The same evidence may be looked at again: another draw, another view.
+        asked = await self.run.ask_together(self.role, requests, draw=epoch * len(requests))
+        answers = [each.answer for each in asked if each.answer is not None]
+        useful = [each for each in answers if each.promise > 0 and not _unchanged(each, candidate)]
+        best = max(useful, key=lambda answer: answer.promise, default=None)
+        return Proposed(
+            best=best,
+            proposals=tuple(each.proposal for each in asked),
+            declined=best is None and len(answers) == len(asked),
+        )
+
+    def request(
+        self, surface: TextSurface, candidate: Candidate, train: Evaluation, rate: float
+    ) -> TextGradRequest:
+        """What the role sees of one text."""
+        values = candidate.values
+        others = {n: str(v) for n, v in values.items() if n != surface.id}
+        loss = self.run.objective.measure(train).loss
+        kept = [*surface.placeholders, *surface.frozen]
+        return TextGradRequest(
+            artifact_name=surface.id,
+            current_text=str(values[surface.id]),
+            mean_loss="unknown" if loss is None else f"{loss:.4f}",
+            runs=self._runs(train),
+            other_texts=_listed(others),
+            tried="\n".join(each.told() for each in self.tried[-REMEMBERED:]) or "(nothing)",
+            learning_rate=f"{rate:g}: {step_words(rate)}",
+            must_keep="\n".join(kept) or "(nothing)",
+            max_chars=surface.max_chars or MOST_CHARS,
+        )
+
+    def _runs(self, train: Evaluation) -> str:
+        """The worst run of each task, with everything that was said of it."""
+        run, cases = self.run, {case.id: case for case in self.run.dataset.train}
+        told: list[str] = []
+        for case in train.cases:
+            known = [r for r in train.of_case(case) if not r.outcome.missing]
+            if not known:
+                continue
+            worst = min(known, key=lambda r: min((s.value or 0.0 for s in r.scores), default=0.0))
+            said = trace_told(worst, cases[case])
+            if run.secrets.leaked(said) is None:
+                told.append(said)
+        return "\n\n".join(told[:MOST_RUNS]) or "(none)"
+
+
+def _unchanged(answer: TextGrad, candidate: Candidate) -> bool:
+    return str(candidate.values.get(str(answer.artifact_name), "")) == answer.proposed_content
+
+
+def _listed(texts: Mapping[str, str]) -> str:
+    return "\n\n".join(f"## {name}\n{text.strip()}" for name, text in texts.items()) or "(none)"

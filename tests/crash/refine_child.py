@@ -1,0 +1,98 @@
+"""A program that refines a run, to be killed at it.
+
+    run(FOLDER, WHAT, NUMBER)
+
+FOLDER/seed is refined, FOLDER/calls has every question that was really asked. It kills itself at
+the NUMBERth question (`call`) or the NUMBERth file that is put in place (`rename`).
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from burnish.core.content import Json
+from burnish.core.errors import SeedRefused
+from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
+from burnish.projects.delegation.overrides import WorkflowOverrides
+from burnish.projects.refining.opening import Seat, Wishes, open_refinement
+from burnish.projects.refining.settings import RefineSettings
+from burnish.targets.delegation.delegating import delegate
+from burnish.testing.delegation_world import DelegationWorld, Said, Turn
+from burnish.testing.doubles import CallCounter
+from burnish.testing.refine_world import FLOW, TASK, critic, manager, worker
+
+ITERATIONS = 4
+
+
+@dataclass
+class Death:
+    """Comes at the last of so many."""
+
+    left: int
+
+    def step(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def mortal(role: Callable[[Turn], Said], death: Death) -> Callable[[Turn], Said]:
+    """A role that may be the last that is asked."""
+
+    def said(turn: Turn) -> Said:
+        death.step()
+        return role(turn)
+
+    return said
+
+
+def world_in(folder: Path, death: Death) -> DelegationWorld:
+    """The team; what it is asked is counted in a file."""
+    return DelegationWorld(
+        manager=mortal(manager, death),
+        worker=mortal(worker, death),
+        critic=mortal(critic, death),
+        counter=CallCounter(path=folder / "calls"),
+    )
+
+
+def make_seed(folder: Path) -> None:
+    """A finished run with every flaw, that took its time."""
+    flow = folder / "workflow.yaml"
+    flow.write_text(FLOW, encoding="utf-8")
+    loaded = load_workflow(flow, models=world_in(folder, Death(0)).models())
+    kept: dict[str, Json] = {"file": str(flow), "overrides": {}}
+    asyncio.run(delegate(loaded.workflow, TASK, folder=folder / "seed", kept=kept))
+    path = folder / "seed" / "run_completion.json"
+    data = json.loads(path.read_text(encoding="utf-8"))
+    data["final_budget"]["wall_time"]["elapsed_s"] = 600
+    path.write_text(json.dumps(data), encoding="utf-8")
+    (folder / "calls").unlink()
+
+
+def run(folder: Path, what: str, number: int) -> None:
+    """Begin a session, or go on with the one that is unfinished."""
+    calls, files = Death(number if what == "call" else 0), Death(number if what == "rename" else 0)
+    models = world_in(folder, calls).models()
+
+    def load(path: Path, overrides: WorkflowOverrides) -> LoadedWorkflow:
+        return load_workflow(path, overrides, models=models)
+
+    def audit(event: str, arguments: tuple[object, ...]) -> None:
+        if event == "os.rename" and str(folder) in str(arguments[0]):
+            files.step()
+
+    sys.addaudithook(audit)
+    seat, wishes = Seat.beside(folder / "seed"), Wishes(load=load)
+    settings = RefineSettings(iterations=ITERATIONS)
+    try:
+        opened = open_refinement(seat, settings, resume="last", wishes=wishes)
+    except SeedRefused:
+        opened = open_refinement(seat, settings, wishes=wishes)
+    session = asyncio.run(opened.run())
+    sys.stdout.write(session.text)

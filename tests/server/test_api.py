@@ -1,0 +1,232 @@
+"""The product's own API: runs, their details and events, datasets, evaluations."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from burnish.server import create_app
+from burnish.server.stores import RunStatus
+from tests.server.world import RUN, Door, desk_app, knocked, listening, manager_of, toy_app, until
+
+pytestmark = pytest.mark.slow
+API = "/api/v1"
+CASES = '{"input": "two and two", "ground_truth": "4"}\n{"input": "one", "ground_truth": "1"}\n'
+
+
+async def ended(client: httpx.AsyncClient, place: str) -> dict[str, Any]:
+    """A run once its stream has ended."""
+    async with client.stream("GET", f"{place}/stream") as stream:
+        text = (await stream.aread()).decode()
+    assert 'event: end\ndata: {"status":' in text
+    return (await client.get(place)).json()
+
+
+async def test_a_run_from_its_beginning_to_its_end(tmp_path: Path) -> None:
+    async with listening(create_app(manager_of(tmp_path))) as client:
+        new = {"id": "mine", "settings": {"max_trials": 2}}
+        made = await client.post(f"{API}/apps/toy/runs", json=new)
+        place = made.headers["location"]
+        twice = await client.post(f"{API}/apps/toy/runs", json=new)
+        run = await ended(client, place)
+        trials = (await client.get(f"{place}/trials", params={"offset": 1, "limit": 1})).json()
+        candidates = (await client.get(f"{place}/candidates")).json()["candidates"]
+        files = (await client.get(f"{place}/files")).json()["files"]
+        header = await client.get(f"{place}/files/run.json")
+        report = await client.get(f"{place}/report")
+        gone = await client.delete(place)
+        after = await client.get(place)
+    assert (made.status_code, place) == (201, f"{API}/apps/toy/runs/mine")
+    assert (twice.status_code, twice.json()["error"]["code"]) == (409, "run_exists")
+    assert (run["status"], run["result"]["ended"], run["current_round"]) == (
+        "succeeded", "max_trials", 2,
+    )  # fmt: skip
+    assert (trials["total"], [row["trial_id"] for row in trials["trials"]]) == (3, [1])
+    assert candidates[0]["trial"] == 0
+    assert "trials.jsonl" in {each["path"] for each in files}
+    assert not [each for each in files if each["path"].startswith(("journal", "run.lock"))]
+    assert header.json()["id"] == "mine"
+    assert header.headers["content-disposition"] == "attachment"
+    assert report.text.startswith("# mine")
+    assert (gone.status_code, after.status_code) == (204, 404)
+
+
+async def test_lists_are_filtered_and_paged(tmp_path: Path) -> None:
+    async with listening(create_app(manager_of(tmp_path))) as client:
+        for number in range(3):
+            new = {"id": f"t{number}", "settings": {"max_trials": 1}}
+            await client.post(f"{API}/apps/toy/runs", json=new)
+        made = await client.post(
+            f"{API}/apps/desk/runs", json={"id": "d", "kind": "promptiter", "promptiter": RUN}
+        )
+        assert made.status_code == 201, made.text
+        place = made.headers["location"]
+        await ended(client, place)
+
+        async def listed(**which: Any) -> tuple[list[str], str]:
+            page = (await client.get(f"{API}/runs", params=which)).json()
+            return [run["id"] for run in page["runs"]], page["cursor"]
+
+        first, cursor = await listed(limit=3)
+        second, last = await listed(limit=3, cursor=cursor)
+        assert first + second == ["d", "t2", "t1", "t0"]
+        assert last == ""
+        assert await listed(strategy="climb", app="toy", limit=1) == (["t2"], cursor) or cursor
+        assert (await listed(status="succeeded", app="desk"))[0] == ["d"]
+        assert (await listed(status="failed"))[0] == []
+        seed = (await client.get(f"{place}/promptiter")).json()["result"]
+        wrong = await client.get(f"{API}/runs", params={"cursor": "nonsense", "limit": 2})
+    assert seed["Status"] == "succeeded"
+    assert (wrong.status_code, wrong.json()["error"]["code"]) == (422, "invalid_request")
+
+
+async def test_events_can_be_taken_up_again_by_their_number(tmp_path: Path) -> None:
+    door = Door(after=3)
+    app = create_app(manager_of(tmp_path, desk_app(tmp_path, door)))
+    async with listening(app) as client:
+        new = {"kind": "promptiter", "promptiter": RUN}
+        place = (await client.post(f"{API}/apps/desk/runs", json=new)).headers["location"]
+        await knocked(door)
+        async with client.stream("GET", f"{place}/stream") as stream:
+            seen = [line async for line in _first(stream, 3)]
+        door.open.set()
+        rest = await client.get(f"{place}/stream", headers={"Last-Event-ID": "3"})
+        every = (await client.get(f"{place}/events", params={"limit": 200})).json()["events"]
+        number = every[-1]["number"]
+        over = await client.get(f"{place}/stream", headers={"Last-Event-ID": str(number)})
+    assert seen == ["id: 1", "id: 2", "id: 3"]
+    told = [line[4:] for line in rest.text.splitlines() if line.startswith("id: ")]
+    assert told == [str(each["number"]) for each in every[3:]]
+    data = [json.loads(line[6:]) for line in rest.text.splitlines() if line.startswith("data: {")]
+    assert data[0] == every[3]
+    assert rest.text.endswith('event: end\ndata: {"status":"succeeded"}\n\n')
+    assert over.status_code == 204
+
+
+async def _first(stream: httpx.Response, count: int) -> Any:
+    async for line in stream.aiter_lines():
+        if line.startswith("id: "):
+            yield line
+            count -= 1
+            if not count:
+                return
+
+
+async def test_listeners_hear_what_another_process_drives(tmp_path: Path) -> None:
+    """The second manager drives nothing here: it looks into the store."""
+    app = toy_app(tmp_path)
+    one = manager_of(tmp_path, app)
+    other = create_app(manager_of(tmp_path, toy_app(tmp_path), store=one.store))
+    async with one, listening(other) as client:
+        await one.start("toy", {"settings": {"max_trials": 1}}, run_id="x")
+        heard = await client.get(f"{API}/apps/toy/runs/x/stream")
+    assert heard.text.endswith('event: end\ndata: {"status":"succeeded"}\n\n')
+    assert "event: run_finished" in heard.text
+
+
+async def test_cancel_and_resume(tmp_path: Path) -> None:
+    door = Door(after=2)
+    app = create_app(manager_of(tmp_path, desk_app(tmp_path, door)))
+    async with listening(app) as client:
+        new = {"id": "r", "kind": "promptiter", "promptiter": RUN}
+        place = (await client.post(f"{API}/apps/desk/runs", json=new)).headers["location"]
+        await knocked(door)
+        locked = await client.delete(place)
+        canceled = await client.post(f"{place}/cancel")
+        await until(app.state.manager, "desk", "r", RunStatus.CANCELED)
+        again = await client.post(f"{place}/cancel")
+        door.open.set()
+        resumed = await client.post(f"{place}/resume")
+        run = await ended(client, place)
+    assert (locked.status_code, locked.json()["error"]["code"]) == (409, "run_locked")
+    assert (canceled.status_code, resumed.status_code) == (202, 202)
+    assert (again.status_code, again.json()["error"]["code"]) == (409, "run_not_running")
+    assert run["status"] == "succeeded"
+
+
+async def test_datasets_and_evaluations(tmp_path: Path) -> None:
+    agent = tmp_path / "recorded.jsonl"
+    agent.write_text(CASES)
+    async with listening(create_app(manager_of(tmp_path))) as client:
+        place = f"{API}/datasets/sums.jsonl"
+        kept = await client.put(place, content=CASES.encode())
+        bad = await client.put(f"{API}/datasets/bad.jsonl", content=b"{nonsense")
+        names = (await client.get(f"{API}/datasets")).json()
+        page = (await client.get(place, params={"offset": 1})).json()
+        used = {"settings": {"train": "missing.jsonl"}}
+        missing = await client.post(f"{API}/apps/toy/runs", json=used)
+        gone = await client.delete(place)
+        after = await client.get(place)
+        none = await client.get(f"{API}/evaluations")
+        unfit = await client.post(f"{API}/evaluations", json={"app": "desk"})
+    assert (kept.status_code, kept.json()["cases"]) == (201, 2)
+    assert bad.status_code == 422
+    assert bad.json()["error"]["problems"][0]["where"].startswith("bad.jsonl")
+    assert names == {"datasets": ["sums.jsonl"]}
+    assert (page["cases"], len(page["page"])) == (2, 1)
+    assert (missing.status_code, missing.json()["error"]["code"]) == (404, "dataset_not_found")
+    assert (gone.status_code, after.status_code) == (204, 404)
+    assert none.json() == {"runs": [], "cursor": ""}
+    assert unfit.status_code == 422
+
+
+async def test_an_evaluation_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "echo.py"
+    path.write_text("async def answer(question: str) -> str:\n    return question\n")
+    (tmp_path / "cases.jsonl").write_text('{"input": "a", "ground_truth": "a"}\n')
+    file = tmp_path / "echo.yaml"
+    file.write_text(
+        "kind: python\nname: echo\npython: echo:answer\ncases: cases.jsonl\nmetrics: [equality]\n"
+    )
+    pytest.importorskip("fastapi")
+    app = toy_app(tmp_path)
+    del app
+    from burnish.projects.agent_blocks import KINDS
+
+    assert KINDS
+
+
+async def test_unknown_fields_and_strange_requests_are_refused(tmp_path: Path) -> None:
+    wrong: list[tuple[dict[str, Any], int, str]] = [
+        ({"json": {"more": 1}}, 422, "body.more"),
+        ({"json": {"settings": {"max_trials": "3"}}}, 422, "body.settings.max_trials"),
+        ({"json": {"settings": {"in_place": True}}}, 422, "body.settings.in_place"),
+        ({"json": {"kind": "promptiter", "promptiter": RUN | {"Odd": 1}}}, 422, "run"),
+        ({"content": b"{"}, 422, "body"),
+        ({"json": {"settings": {"agent": "os:system"}}}, 403, ""),
+    ]
+    async with listening(create_app(manager_of(tmp_path))) as client:
+        for more, status, where in wrong:
+            answer = await client.post(f"{API}/apps/toy/runs", **more)
+            assert answer.status_code == status, (more, answer.text)
+            if where:
+                assert answer.json()["error"]["problems"][0]["where"].startswith(where)
+        nowhere = await client.get("/api/v1/nowhere")
+        method = await client.delete(f"{API}/runs")
+        ready = (await client.get(f"{API}/ready")).json()
+        metrics = (await client.get(f"{API}/metrics")).text
+    assert nowhere.json()["error"]["code"] == "not_found"
+    assert (method.status_code, method.json()["error"]["code"]) == (405, "method_not_allowed")
+    assert "allow" in method.headers
+    assert (ready["apps"], ready["left"]) == (["desk", "toy"], [])
+    assert 'burnish_http_requests_total{method="POST",status="422"} 5' in metrics
+
+
+async def test_open_streams_do_not_hold_up_a_shutdown(tmp_path: Path) -> None:
+    door = Door()
+    app = create_app(manager_of(tmp_path, desk_app(tmp_path, door)))
+    manager = app.state.manager
+    async with listening(app) as client:
+        await manager.start("desk", {"kind": "promptiter", "promptiter": RUN}, run_id="x")
+        await knocked(door)
+        listener = asyncio.create_task(client.get(f"{API}/apps/desk/runs/x/stream"))
+        async with asyncio.timeout(10):
+            while not manager.tails.listeners:  # noqa: ASYNC110 - another object's state
+                await asyncio.sleep(0.01)
+        manager.ask_to_stop()
+        door.open.set()
+        heard = await listener
+    assert "event: end" not in heard.text, "it has not ended: it goes on later"
