@@ -74,7 +74,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, dict[str, An
     return world, session
 
 
-@pytest.mark.parametrize(("what", "stride"), [("call", 4), ("rename", 17)])
+@pytest.mark.parametrize(("what", "stride"), [("call", 6), ("rename", 29)])
 def test_killed_again_and_again(
     whole: tuple[World, dict[str, Any]], tmp_path: Path, what: str, stride: int
 ) -> None:

@@ -1,5 +1,6 @@
 """How back-propagation looks: its lines, why it ended, and the report."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,13 +8,14 @@ import pytest
 from burnish.core.content import Json
 from burnish.models.chat import ChatRequest
 from burnish.projects import optimize
+from burnish.reports.backprop_blame import crashes
 from burnish.reports.coordinate_words import ended_words
 from burnish.reports.lines import describe
 from burnish.reports.reading import RunRecord
 from burnish.reports.report import render
 from burnish.testing.backends import ScriptedBackend
 from tests.projects.graph.graph_world import BETTER, RULE, optimizer, prepared, respond, write_world
-from tests.reports.records import event
+from tests.reports.records import baseline, event, record, tried
 
 ROW: dict[str, Json] = {
     "trial": 1,
@@ -91,6 +93,16 @@ def _stumbling(request: ChatRequest, draw: int) -> str:
     return told
 
 
+def test_what_the_agent_raised_is_in_the_report_once_with_its_cases() -> None:
+    row = tried(1, phase="backprop")
+    failed: dict[str, Json] = {"oslo": "ValueError: boom", "rome": "ValueError: boom"}
+    details = {**row.trial.details, "train_failed": failed}
+    run = record(baseline(), replace(row, trial=replace(row.trial, details=details)))
+    told = "\n".join(crashes(run))
+    assert "## Where the agent itself failed" in told
+    assert told.endswith("- ValueError: boom: oslo, rome")
+
+
 @pytest.mark.slow
 def test_the_report_tells_what_was_patched_why_and_where_losses_led(tmp_path: Path) -> None:
     path = write_world(tmp_path, optimizer(max_rounds=2))
@@ -109,5 +121,6 @@ def test_the_report_tells_what_was_patched_why_and_where_losses_led(tmp_path: Pa
     assert "| 2 | 3: holdout-0, holdout-1, holdout-2 | — |" in page
     assert "2 questions to a role brought nothing" in page
     assert "backwarder, train-2, writer:1" in page
+    assert "## Where the agent itself failed" not in page
     # Cases of holdout are named and nothing of them is told.
     assert "holdout 0?" not in page

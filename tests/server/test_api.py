@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from burnish.server import create_app
+from burnish.server import Datasets, FileApp, create_app
 from burnish.server.stores import RunStatus
 from tests.server.world import RUN, Door, desk_app, knocked, listening, manager_of, toy_app, until
 
@@ -106,7 +107,7 @@ async def test_events_can_be_taken_up_again_by_their_number(tmp_path: Path) -> N
     assert over.status_code == 204
 
 
-async def _first(stream: httpx.Response, count: int) -> Any:
+async def _first(stream: httpx.Response, count: int) -> AsyncGenerator[str, None]:
     async for line in stream.aiter_lines():
         if line.startswith("id: "):
             yield line
@@ -148,8 +149,6 @@ async def test_cancel_and_resume(tmp_path: Path) -> None:
 
 
 async def test_datasets_and_evaluations(tmp_path: Path) -> None:
-    agent = tmp_path / "recorded.jsonl"
-    agent.write_text(CASES)
     async with listening(create_app(manager_of(tmp_path))) as client:
         place = f"{API}/datasets/sums.jsonl"
         kept = await client.put(place, content=CASES.encode())
@@ -174,19 +173,28 @@ async def test_datasets_and_evaluations(tmp_path: Path) -> None:
 
 
 async def test_an_evaluation_of_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "echo.py"
-    path.write_text("async def answer(question: str) -> str:\n    return question\n")
-    (tmp_path / "cases.jsonl").write_text('{"input": "a", "ground_truth": "a"}\n')
+    (tmp_path / "served_echo_agent.py").write_text(
+        "async def answer(question: str) -> str:\n    return question\n"
+    )
     file = tmp_path / "echo.yaml"
     file.write_text(
-        "kind: python\nname: echo\npython: echo:answer\ncases: cases.jsonl\nmetrics: [equality]\n"
+        "kind: python\ntarget: {call: 'served_echo_agent:answer', usd_per_call: 0}\n"
+        "cases: cases.jsonl\nmetrics: [{type: standard, metric: equality}]\n"
     )
-    pytest.importorskip("fastapi")
-    app = toy_app(tmp_path)
-    del app
-    from burnish.projects.agent_blocks import KINDS
-
-    assert KINDS
+    (tmp_path / "cases.jsonl").write_text(CASES)
+    datasets = Datasets(folder=tmp_path / "data" / "datasets")
+    datasets.write("echo.jsonl", b'{"input": "a", "ground_truth": "a"}\n')
+    app = FileApp(name="echo", path=file, datasets=datasets)
+    async with listening(create_app(manager_of(tmp_path, app))) as client:
+        new = {"app": "echo", "id": "e", "settings": {"cases": "echo.jsonl"}}
+        made = await client.post(f"{API}/evaluations", json=new)
+        assert made.status_code == 201, made.text
+        run = await ended(client, f"{API}/apps/echo/runs/e")
+        report = (await client.get(made.headers["location"])).json()
+        listed = (await client.get(f"{API}/evaluations", params={"app": "echo"})).json()
+    assert (run["status"], run["strategy"]) == ("succeeded", "measure"), run["error"]
+    assert report["summary"]["total_tests"] == 1
+    assert [each["id"] for each in listed["runs"]] == ["e"]
 
 
 async def test_unknown_fields_and_strange_requests_are_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
 from burnish.core.errors import ProposerFailed, RoleFailed
-from burnish.core.outcomes import Outcome, Step, Trace
+from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, Trace
 from burnish.core.surfaces import TextSurface
 from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.backprop.strategy import Backprop
@@ -37,6 +37,7 @@ from tests.strategies.backprop_world import (
     run,
     world,
 )
+from tests.strategies.coordinate_runs import Driven
 
 pytestmark = pytest.mark.slow
 
@@ -160,7 +161,33 @@ def test_missing_train_cases_are_said_and_are_no_losses(tmp_path: Path) -> None:
     assert done.rows[1].trial.details["train_scores"] == scores
     assert {loss["case"] for loss in done.rows[1].trial.details["losses"]} == {"q0", "q2", "q3"}  # pyright: ignore
     assert (done.ending.reason.code, done.why) == ("finished", "train_missing")
-    assert "1 of 4 are missing" in done.events("warning")[0]["message"]
+    assert "1 of 4 are missing (the first: connection refused)" in _warnings(done)
+
+
+def test_a_baseline_that_is_missing_says_why(tmp_path: Path) -> None:
+    def agent(candidate: Candidate, case: Case, draw: int) -> Outcome:
+        del candidate, case, draw
+        return missing()
+
+    done = run(world(agent), tmp_path)
+    assert done.why == "baseline_missing"
+    assert "4 are missing (the first: connection refused)" in _warnings(done)
+
+
+def test_an_agent_that_raises_is_told_once_and_kept(tmp_path: Path) -> None:
+    def agent(candidate: Candidate, case: Case, draw: int) -> Outcome:
+        found = planned(candidate, case, draw)
+        failure = Failure(kind=FailureKind.AGENT, message=f"KeyError: {case.id}")
+        return replace(found, failure=failure) if case.id == "q1" else found
+
+    settings = BackpropSettings(max_rounds=2)
+    done = run(world(agent, Roles(patch=add_words), settings=settings), tmp_path)
+    assert _warnings(done).count("failed in 1 of 4 cases of train, first with: KeyError: q1") == 1
+    assert done.rows[1].trial.details["train_failed"] == {"q1": "KeyError: q1"}
+
+
+def _warnings(done: Driven) -> str:
+    return " | ".join(str(each["message"]) for each in done.events("warning"))
 
 
 def test_a_holdout_that_is_missing_is_no_gain(tmp_path: Path) -> None:

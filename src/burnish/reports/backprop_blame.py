@@ -1,4 +1,4 @@
-"""Where losses led: surfaces by severity, kinds of failure, and what was asked in vain."""
+"""Where losses led: surfaces by severity, kinds of failure, crashes, and what was asked in vain."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -53,11 +53,27 @@ def failure_classes(run: RunRecord) -> Iterator[str]:
         counts = [sum(each == kind.value for each in found.values()) for _, found in sides]
         if any(counts):
             last = [case for case, each in sides[-1][1].items() if each == kind.value]
-            named = ", ".join(last[:_NAMED]) + (", …" if len(last) > _NAMED else "")
-            yield f"| {kind.value} | {' | '.join(map(str, counts))} | {cell(named, 200) or '—'} |"
+            named = cell(_some(last), 200) or "—"
+            yield f"| {kind.value} | {' | '.join(map(str, counts))} | {named} |"
     yield ""
     yield "By the earliest cause that can be seen in a run of train: another way through the"
     yield "nodes than the case says, a tool or its arguments, then form and content of the answer."
+
+
+def crashes(run: RunRecord) -> Iterator[str]:
+    """What the agent raised on train, each error once with the cases it came up in."""
+    cases: dict[str, list[str]] = {}
+    for row in rounds_of(run):
+        told = row.trial.details.get("train_failed")
+        for case, error in (told if isinstance(told, dict) else {}).items():
+            cases.setdefault(str(error), []).append(case)
+    if not cases:
+        return
+    yield from ("", "## Where the agent itself failed", "")
+    for error, names in list(cases.items())[:_LISTED]:
+        yield f"- {cell(error, 300)}: {cell(_some([*dict.fromkeys(names)]), 200)}"
+    if len(cases) > _LISTED:
+        yield f"- {len(cases) - _LISTED} other errors"
 
 
 def lost_answers(run: RunRecord) -> Iterator[str]:
@@ -73,6 +89,10 @@ def lost_answers(run: RunRecord) -> Iterator[str]:
         yield f"- round {label_of(run, row)}, {each.get('role')}, {where}: {reason}"
     if len(lost) > _LISTED:
         yield f"- {len(lost) - _LISTED} more"
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
 
 
 def _items(row: TrialRow, key: str) -> list[Mapping[str, Json]]:

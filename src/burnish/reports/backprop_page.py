@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from burnish.core.trials import SplitResult
-from burnish.reports.backprop_blame import failure_classes, landed, lost_answers
+from burnish.reports.backprop_blame import crashes, failure_classes, landed, lost_answers
 from burnish.reports.backprop_rounds import case_changes_made, patches_made, rounds_made
 from burnish.reports.coordinate_method import adoption
 from burnish.reports.reading import RunRecord, result_of
@@ -22,6 +22,7 @@ def backprop_page(run: RunRecord) -> str:
         rounds_made(run),
         landed(run),
         failure_classes(run),
+        crashes(run),
         case_changes_made(run),
         lost_answers(run),
         adoption(run),

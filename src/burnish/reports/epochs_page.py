@@ -85,7 +85,9 @@ def _losses(row: TrialRow | None, split: str) -> dict[str, float | None]:
     """The mean loss of each task over its repeats; None where one is missing."""
     result = result_of(row, split)
     found: dict[str, float | None] = {}
-    for task, scores in ({} if result is None else result.scores).items():
+    if result is None:
+        return found
+    for task, scores in result.scores.items():
         values = [value for each in scores.values() for value in each]
         known = [value for value in values if value is not None]
         whole = known and len(known) == len(values)

@@ -36,7 +36,7 @@ class Frame:
             "number": event.number,
             "kind": event.kind,
             "round": event.round,
-            "at": event.at.isoformat(),
+            "at": event.at.isoformat().replace("+00:00", "Z"),
             "payload": event.payload,
         }
         text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))

@@ -85,6 +85,8 @@ def asked(number: int = 1) -> BackwardRequest:
         other_surfaces=(shown(TOOL, "Looks things up."),),
         predecessors=(before,),
         incoming=(REMARK,),
+        case=f"t/c{number}",
+        step="writer:1",
     )
 
 
@@ -108,10 +110,10 @@ def test_the_backwarder_sees_ids_values_and_what_it_may_blame(tmp_path: Path) ->
     assert seen.incoming[0].gradient == "lacks a source"
 
 
-def test_a_step_that_could_be_two_has_no_ids(tmp_path: Path) -> None:
+def test_cases_whose_steps_look_alike_are_told_apart(tmp_path: Path) -> None:
     _, views = prepared(tmp_path)
-    unknown = asked().model_copy(update={"output": "something else"})
-    assert views.step(unknown).eval_case_id == ""
+    alike = asked(1).model_copy(update={"case": asked(2).case})
+    assert [views.step(each).eval_case_id for each in (asked(1), alike)] == ["c1", "c2"]
 
 
 async def test_an_empty_set_of_what_may_be_blamed_stays_empty(tmp_path: Path) -> None:

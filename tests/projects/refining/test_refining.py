@@ -138,6 +138,8 @@ def test_a_run_of_awp_agents_is_refined_as_it_is(tmp_path: Path) -> None:
     assert manifest["best_loss"] < manifest["seed_loss"]
     assert (best / "report.md").exists()
     assert tree(tmp_path / "ws" / "output") == before
+    notes = place.session(run / "refinement_sessions")["notes"]
+    assert any("what the model says of itself" in note for note in notes)
 
 
 def test_models_that_burnish_does_not_know_must_be_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,15 @@ async def test_files_that_are_gone_are_named(tmp_path: Path) -> None:
     done = await refined(seed, Step(critique=0.9, files={"report.md": "new\n"}))
     assert done.notes == ["it no longer has deep/table.csv"]
     assert done.session.best_iter == 1
+
+
+async def test_names_of_any_bytes_and_halves_of_characters(tmp_path: Path) -> None:
+    odd = os.fsdecode(b"\xff.md")
+    seed = seed_in(tmp_path, files={odd: "x"}, defects=("half \ud800",), run_id="../else")
+    done = await refined(seed, Step(critique=0.9))
+    assert done.session.stop_reason == "max_iterations"
+    assert "it no longer has" in done.notes[0]
+    assert done.script.jobs[0].parent_run_id == "seed"
 
 
 async def test_best_never_gets_worse_from_session_to_session(tmp_path: Path) -> None:

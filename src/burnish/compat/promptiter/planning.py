@@ -66,7 +66,7 @@ class Plan:
     whereabouts: Whereabouts = field(init=False)
 
     def __post_init__(self) -> None:
-        found = Whereabouts(homes=self.assets.homes, cases=cases_of(self.assets.dataset))
+        found = Whereabouts(homes=self.assets.homes)
         object.__setattr__(self, "whereabouts", found)
 
     @classmethod

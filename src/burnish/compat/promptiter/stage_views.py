@@ -18,7 +18,7 @@ from burnish.compat.promptiter.stages import (
 )
 from burnish.compat.promptiter.structure import Node, Surface
 from burnish.compat.promptiter.traces import Text
-from burnish.compat.promptiter.whereabouts import NOWHERE, Found, Whereabouts
+from burnish.compat.promptiter.whereabouts import NOWHERE, Whereabouts
 from burnish.core.errors import ConfigError, Problem
 from burnish.strategies.backprop import wording
 from burnish.strategies.backprop.packets import Severity
@@ -36,13 +36,13 @@ class StageViews:
 
     def step(self, request: wording.BackwardRequest) -> BackwardRequest:
         """A step as the backwarder sees it."""
-        found = self.whereabouts.step(request)
+        home = self.whereabouts.home(request.case)
         shown = [self._surface(each.id) for each in (*request.surfaces, *request.other_surfaces)]
         return BackwardRequest(
-            eval_set_id=found.home.eval_set,
-            eval_case_id=found.home.case,
+            eval_set_id=home.eval_set,
+            eval_case_id=home.case,
             node=self._node(request.node),
-            step_id=found.step,
+            step_id=request.step,
             input=Text(text=request.input),
             output=Text(text=request.output),
             error=request.error,
@@ -61,9 +61,9 @@ class StageViews:
         self, given: BackwardStepResult, request: wording.BackwardRequest
     ) -> wording.BackwardAnswer:
         """What the backwarder said; ids that are not of this step are refused."""
-        found = self.whereabouts.step(request)
+        home = self.whereabouts.home(request.case)
         for gradient in given.gradients:
-            _refuse_foreign(gradient, found)
+            _refuse_foreign(gradient, home, request.step)
         return wording.BackwardAnswer(
             gradients=[
                 wording.SurfaceRemark(
@@ -87,7 +87,7 @@ class StageViews:
         """All that was said of a surface, with where it came from."""
         said = self.whereabouts.gradients(request.surface.id)
         name = self.anatomy.name_of(request.surface.id)
-        homes = [self.whereabouts.homes.get(each.case, NOWHERE) for each in said]
+        homes = [self.whereabouts.home(each.case) for each in said]
         places = [(home, each.step) for home, each in zip(homes, said, strict=True)]
         if len(said) != len(request.gradients):
             places = [(NOWHERE, "")] * len(request.gradients)
@@ -187,14 +187,12 @@ def _severity(text: str) -> Severity:
     return Severity(text) if text in {each.value for each in Severity} else Severity.P2
 
 
-def _refuse_foreign(gradient: SurfaceGradient, found: Found) -> None:
+def _refuse_foreign(gradient: SurfaceGradient, home: Home, step: str) -> None:
     """A gradient may leave its ids out; it may not bring those of another step."""
-    if not found.step:
-        return
-    own = (found.home.eval_set, found.home.case, found.step)
+    own = (home.eval_set, home.case, step)
     told = (gradient.eval_set_id, gradient.eval_case_id, gradient.step_id)
     if any(said and said != meant for said, meant in zip(told, own, strict=True)):
-        raise _wrong(found.step, f"the gradient is of another step: {' / '.join(told)}")
+        raise _wrong(step, f"the gradient is of another step: {' / '.join(told)}")
 
 
 def _wrong(where: str, message: str) -> ConfigError:

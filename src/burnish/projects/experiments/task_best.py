@@ -17,7 +17,7 @@ from burnish.strategies.refine.best import (
     put_best,
     told_from,
 )
-from burnish.strategies.refine.run_files import COMPLETION, mapping, read_json, text
+from burnish.strategies.refine.run_files import COMPLETION, mapping, read_json, run_id_in, text
 from burnish.strategies.refine.run_losses import run_signals
 from burnish.strategies.refine.seeds import deliverable_of
 from burnish.strategies.refine.sessions import Session
@@ -124,7 +124,7 @@ class TaskBest:
 def _as_best(run: Path) -> Best | None:
     """A finished run as what could be best; None where it has no deliverable."""
     completion = mapping(read_json(run / COMPLETION))
-    run_id = text(completion.get("run_id")) or run.name
+    run_id = run_id_in(completion, run)
     deliverable = deliverable_of(run, run_id)
     signals = run_signals(run)
     if deliverable is None:

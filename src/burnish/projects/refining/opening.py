@@ -217,6 +217,7 @@ def _refinement(
 
 def _notes(refinement: Refinement, workflow: RefineWorkflow, original: Seed) -> Iterator[str]:
     """What a reader of the losses should know; every model that is named is looked up here."""
+    yield from workflow.notes
     for k in range(1, refinement.iterations + 1):
         yield from workflow.made(refinement.models_of(k)).notes()
     used, there = refinement.seed.signals, original.signals

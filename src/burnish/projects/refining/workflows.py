@@ -32,6 +32,10 @@ _AWP_METRICS: Json = [
     )
 ]
 """What awp-agents measures every run by, with its weights: mostly the model's own word."""
+_PLAIN_NOTES = (
+    "the workflow of this run is not known, or gone: a plain one takes its place",
+    "the metrics are those of awp-agents: mostly what the model says of itself",
+)
 _AWP_ZONES: Json = {"accept": 0.75, "retry": 0.45, "fail": 0.20}
 
 
@@ -45,6 +49,7 @@ class RefineWorkflow:
     loaded: LoadedWorkflow
     kept: Mapping[str, Json]
     """What the manifests of the iterations keep, so that they can be refined in their turn."""
+    notes: tuple[str, ...] = ()
 
     def made(self, models: ModelPair) -> Workflow:
         """The workflow of one iteration."""
@@ -83,6 +88,7 @@ def find_workflow(
         found = _read(Path(own), told, load)
     else:
         found = _read(_plain(seed, settings, folder), WorkflowOverrides(), load)
+        found = replace(found, notes=_PLAIN_NOTES[: 2 if found.loaded.workflow.metrics else 1])
     named = settings.model or settings.worker_model or settings.given_tiers
     if named and not found.has_models:
         told = Problem(message="this workflow runs a program: no model can be named for it")

@@ -15,6 +15,12 @@ from burnish.server.shapes import EventPage, EventShape
 router = APIRouter(tags=["runs"])
 Manager = Annotated[RunManager, Depends(manager_of)]
 LastEventId = Annotated[int, Header(alias="Last-Event-ID", ge=0, le=10**9)]
+_TEXT = {"type": "string"}
+_FRAME = {
+    "type": "object",
+    "properties": {"id": _TEXT, "event": _TEXT, "data": _TEXT},
+    "required": ["event", "data"],
+}
 
 
 @router.get("/apps/{app}/runs/{run_id}/events")
@@ -31,7 +37,7 @@ async def list_events(
     "/apps/{app}/runs/{run_id}/stream",
     response_class=StreamingResponse,
     responses={
-        200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}},
+        200: {"content": {"text/event-stream": {"schema": _FRAME}}},
         204: {"description": "The run has ended, and everything was told."},
     },
 )

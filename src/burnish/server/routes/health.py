@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import PlainTextResponse, Response
 
 from burnish.server.manager import RunManager
 from burnish.server.metrics import CONTENT_TYPE, exposition
@@ -37,7 +37,7 @@ async def ready(manager: Manager) -> Readiness:
 
 @router.get(
     "/metrics",
-    response_class=PlainTextResponse,
+    response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def metrics(request: Request, manager: Manager) -> PlainTextResponse:

@@ -30,8 +30,11 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorBody, "description": told} for status, told in _TOLD.items()
 }
 DETAILED: dict[int | str, dict[str, Any]] = {
-    status: {"model": Detailed, "description": _TOLD[status]} for status in (404, 405, 409)
-} | {status: ERRORS[status] for status in (400, 401, 403, 413, 500)}
+    **{status: ERRORS[status] for status in (401, 403, 413, 500)},
+    **{
+        status: {"model": Detailed, "description": _TOLD[status]} for status in (400, 404, 405, 409)
+    },
+}
 
 
 def manager_of(request: Request) -> RunManager:

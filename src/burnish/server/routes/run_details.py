@@ -68,7 +68,7 @@ async def get_file(home: Home, path: Annotated[str, Path(max_length=1000)]) -> R
 
 @router.get(
     f"{RUN}/report",
-    response_class=PlainTextResponse,
+    response_class=Response,
     responses={200: {"content": {"text/markdown": {"schema": {"type": "string"}}}}},
 )
 async def get_report(home: Home) -> PlainTextResponse:

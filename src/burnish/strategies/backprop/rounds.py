@@ -22,6 +22,7 @@ from burnish.strategies.backprop.packets import (
     TerminalLoss,
 )
 from burnish.strategies.backprop.patching import Patch, Refused
+from burnish.strategies.backprop.troubles import crashed
 from burnish.strategies.backprop.values import shown_value
 
 PHASE = "backprop"
@@ -136,6 +137,7 @@ def round_details(found: Round) -> dict[str, Json]:
             codec(TerminalLoss).encode(loss) for case in found.losses for loss in case.losses
         ],
         "train_missing": [*found.missing],
+        "train_failed": dict[str, Json](crashed(found.train)),
         "failure_classes": {case: each.value for case, each in (found.classes or {}).items()},
         "gradients": [codec(SurfaceGradient).encode(each) for each in found.gradients],
         "merged": {

@@ -23,6 +23,7 @@ from burnish.strategies.backprop.learning import Learner
 from burnish.strategies.backprop.patching import Patched, Patcher, RejectedPatches
 from burnish.strategies.backprop.rounds import Attempt, Round
 from burnish.strategies.backprop.settings import BackpropSettings
+from burnish.strategies.backprop.troubles import crash_words, why_missing
 from burnish.strategies.backprop.values import shown_value
 from burnish.strategies.backprop.watching import Stage, Watcher
 from burnish.strategies.backprop.wording import (
@@ -92,7 +93,8 @@ class Search:
         self._judge.start(start, found)
         self._show("baseline_validation", found)
         if why := unmeasured(found, run.objective, max_missing=MAX_MISSING):
-            self._warn("baseline:unmeasured", f"the baseline could not be measured: {why}")
+            told = f"the baseline could not be measured: {why}{why_missing(found)}"
+            self._warn("baseline:unmeasured", told)
             return "baseline_missing"
         return "target_score" if self._good_enough() else ""
 
@@ -121,6 +123,7 @@ class Search:
         train = await self._run.evaluate(
             self._run.incumbent, split=Split.TRAIN, repeats=self._settings.repeats
         )
+        self._tell_crashes(train)
         self._on_train.add(self._run.incumbent.id)
         self._judge.begin(train)
         found = Round(number=self.number, parent=self._run.incumbent, train=train)
@@ -136,9 +139,16 @@ class Search:
         count = len(found.missing)
         self._warn(
             f"train:{self.number}:missing",
-            f"no case of train failed, but {count} of {len(found.train.cases)} are missing",
+            f"no case of train failed, but {count} of {len(found.train.cases)} are missing"
+            f"{why_missing(found.train)}",
         )
         return "train_missing"
+
+    def _tell_crashes(self, train: Evaluation) -> None:
+        """An agent that raises is a bug more often than a bad text: it should not go unseen."""
+        told = crash_words(train)
+        if told and self._run.incumbent.id not in self._on_train:
+            self._run.announce("warning", f"train:{self.number}:failed", {"message": told})
 
     async def _learned(self, found: Round) -> Round:
         draw = DRAWS * self.number

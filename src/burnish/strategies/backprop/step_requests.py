@@ -30,8 +30,10 @@ class StepRequests:
         packets: Sequence[Packet],
         earlier: Sequence[Step],
         candidate: Candidate,
+        *,
+        case: str,
     ) -> BackwardRequest:
-        """The request about one step."""
+        """The request about one step of a run of a case."""
         applied = [name for name in dict.fromkeys(step.surfaces) if name in candidate.values]
         shown = [shown_surface(name, candidate, self.structure, self.kinds) for name in applied]
         return BackwardRequest(
@@ -54,6 +56,8 @@ class StepRequests:
             incoming=tuple(
                 Remark.model_validate({"severity": p.severity, "gradient": p.text}) for p in packets
             ),
+            case=case,
+            step=step.id,
         )
 
 

@@ -135,7 +135,8 @@ class Backwards:
         """The next step worth asking about: one with something to blame, or steps before it."""
         while (found := walk.next()) is not None:
             step, packets = found
-            request = self._requests.of(step, packets, walk.earlier(step), candidate)
+            before, case = walk.earlier(step), walk.loss.case
+            request = self._requests.of(step, packets, before, candidate, case=case)
             if request.surfaces or request.predecessors:
                 return step, request
         return None

@@ -67,6 +67,10 @@ class BackwardRequest(Words):
     """What was in force here too, and may not be blamed."""
     predecessors: tuple[ShownStep, ...] = ()
     incoming: tuple[Remark, ...]
+    case: str = ""
+    """The case, for roles that are code: the prompt does not show it, a model needs no names."""
+    step: str = ""
+    """The step's id, for the same."""
 
 
 class SurfaceRemark(Remark):

@@ -14,7 +14,7 @@ from burnish.strategies.refine.run_losses import RunSignals
 from burnish.strategies.refine.sessions import Session
 from burnish.system import write_atomic
 from burnish.system.file_trouble import file_trouble
-from burnish.system.workspaces import copy_workspace, remove_tree
+from burnish.system.workspaces import copy_workspace, remove_tree, shown
 
 BEST = "BEST"
 MANIFEST = "manifest.json"
@@ -134,7 +134,7 @@ def recover(home: Path) -> None:
 def _copy(deliverable: Path, new: Path) -> None:
     """Copies, never links: what is written to one may not change the other."""
     copy_workspace(deliverable, new, exclude=())
-    lost = sorted(_files(deliverable) - _files(new))
+    lost = sorted(map(shown, _files(deliverable) - _files(new)))
     clash = [ASIDE] if os.path.lexists(new / ASIDE) else []
     if lost or clash:
         remove_tree(new)

@@ -12,6 +12,7 @@ from burnish.strategies.refine.run_files import (
     number,
     read_json,
     rows,
+    run_id_in,
     text,
 )
 
@@ -79,7 +80,7 @@ def gradient_of(run: Path, *, loss: float | None = None) -> Gradient:
     confidence = number(completion.get("confidence"))
     signals |= {} if score is None else {"eval_score": score}
     signals |= {} if confidence is None else {"confidence": confidence}
-    run_id = text(completion.get("run_id")) or run.name
+    run_id = run_id_in(completion, run)
     return Gradient(
         prior_run_id=run_id,
         prior_loss_total=loss,
@@ -149,7 +150,7 @@ def _rejection(row: Mapping[str, Json]) -> Rejection | None:
 def events_path(run: Path, run_id: str = "") -> Path | None:
     """`logs/<run id>/events.jsonl` beside any folder on the way up, else one in the run itself."""
     home = run.resolve()
-    names = [name for name in dict.fromkeys((run_id, home.name)) if name and "/" not in name]
+    names = [name for name in dict.fromkeys((run_id, home.name)) if name]
     for folder in (home, *home.parents):
         for name in names:
             path = folder / "logs" / name / "events.jsonl"
@@ -165,5 +166,5 @@ def _deltas(evaluation: Mapping[str, Json]) -> dict[str, float]:
     for metric, told in scores.items():
         observed, threshold = number(told), number(wanted.get(metric))
         if observed is not None and threshold is not None and observed < threshold:
-            gaps[metric] = round(threshold - observed, 4)
+            gaps[text(metric)] = round(threshold - observed, 4)
     return gaps

@@ -50,8 +50,14 @@ def rows(value: Json) -> list[Mapping[str, Json]]:
 
 
 def text(value: Json) -> str:
-    """The value where it is a text, else an empty one."""
-    return value if isinstance(value, str) else ""
+    """The value where it is a text, else an empty one; half characters cannot be written again."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+
+
+def run_id_in(completion: Mapping[str, Json], run: Path) -> str:
+    """What the run is called; its folder's name where it says nothing that could be one."""
+    told = text(completion.get("run_id"))
+    return told if told and Path(told).name == told else run.name
 
 
 def number(value: Json) -> float | None:

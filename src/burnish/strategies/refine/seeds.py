@@ -15,6 +15,7 @@ from burnish.strategies.refine.run_files import (
     mapping,
     number,
     read_json,
+    run_id_in,
     text,
 )
 from burnish.strategies.refine.run_losses import RunSignals, run_signals
@@ -88,7 +89,7 @@ def _read(folder: Path) -> Seed:
             f"{folder / COMPLETION} does not say what the task was",
             remedy='add "task" to it: the text that the run was started with',
         )
-    run_id = text(completion.get("run_id")) or folder.name
+    run_id = run_id_in(completion, folder)
     signals, deliverable = run_signals(folder), _deliverable(folder, run_id)
     tags = completion.get("tags")
     return Seed(
@@ -101,7 +102,7 @@ def _read(folder: Path) -> Seed:
         inputs=inputs_of(folder, manifest, deliverable),
         signals=signals,
         gradient=gradient_of(folder, loss=signals.loss.total),
-        tags=tuple(map(str, tags)) if isinstance(tags, list) else (),
+        tags=tuple(map(text, tags)) if isinstance(tags, list) else (),
         manifest=manifest,
     )
 

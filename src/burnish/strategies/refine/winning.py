@@ -7,6 +7,7 @@ from pathlib import Path
 from burnish.strategies.refine.best import Best
 from burnish.strategies.refine.file_digests import digests
 from burnish.strategies.refine.run_losses import RunSignals
+from burnish.system.workspaces import shown
 from burnish.targets.delegation.result import DelegationResult
 
 DELIVERED = ("complete", "partial")
@@ -65,5 +66,5 @@ def _unknown(result: DelegationResult, signals: RunSignals, best: RunSignals) ->
 def _lost(new: Iterable[str], old: Iterable[str]) -> str:
     """By name, since other systems deliver without folders."""
     there = {Path(path).name for path in new}
-    gone = [path for path in old if Path(path).name not in there]
+    gone = [shown(path) for path in old if Path(path).name not in there]
     return f"it no longer has {', '.join(gone)}" if gone else ""

@@ -39,6 +39,8 @@ class DelegationLoss:
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
         """1 − loss, and why it is no better."""
         del effects
+        if not outcome.measures.keys() >= WEIGHTS.keys():
+            return [Score.of_nothing(self.name, "there are no signals of a delegation")]
         told = outcome.data if isinstance(outcome.data, dict) else {}
         words = told.get("told")
         lines = [str(line) for line in words] if isinstance(words, list) else []

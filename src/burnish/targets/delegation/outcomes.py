@@ -28,17 +28,17 @@ class Account:
 
     def outcome(self) -> Outcome:
         """As an outcome of its case."""
-        result, spent = self.result, self.result.spent
+        result, spent, failure = self.result, self.result.spent, self._failure()
         return Outcome(
-            replies=(result.result,) if result.result else (),
+            replies=() if failure else (result.result,),
             data=self._data(),
-            measures={} if self._failure() else self.signals(),
+            measures={} if failure else self.signals(),
             usage=Usage(
                 requests=spent.calls, input_tokens=spent.tokens_in, output_tokens=spent.tokens_out
             ),
             nano_usd=None if spent.unpriced else spent.nano_usd,
             seconds=self._seconds(),
-            failure=self._failure(),
+            failure=failure,
         )
 
     def signals(self) -> dict[str, float]:

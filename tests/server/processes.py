@@ -1,0 +1,83 @@
+"""`burnish serve` as a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+PATIENCE = 30.0
+
+
+class Process:
+    """A service in another process, and a client for it."""
+
+    def __init__(self, cwd: Path, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "burnish.cli", "serve", "--port", "0", *arguments],
+            cwd=cwd,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("serving http://"), line + self.process.stdout.read()
+        self.client = httpx.Client(
+            base_url=line.split()[1] + "/api/v1", timeout=PATIENCE, trust_env=False
+        )
+
+    def post(self, path: str, **body: Any) -> dict[str, Any]:
+        """Ask for something."""
+        answer = self.client.post(path, json=body)
+        assert answer.is_success, answer.text
+        return answer.json()
+
+    def get(self, path: str) -> dict[str, Any]:
+        """Look at something."""
+        answer = self.client.get(path)
+        assert answer.is_success, answer.text
+        return answer.json()
+
+    def until(self, path: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Look until it is so."""
+        end = time.monotonic() + PATIENCE
+        while not holds(found := self.get(path)):
+            assert time.monotonic() < end, found
+            time.sleep(0.02)
+        return found
+
+    def kill(self) -> None:
+        """As a power cut would."""
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> int:
+        """As an operator would; the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=PATIENCE)
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self.client.close()
+        if self.process.poll() is None:
+            self.kill()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+@contextmanager
+def serving(cwd: Path, *arguments: str) -> Generator[Process, None, None]:
+    """A service while it is entered."""
+    process = Process(cwd, *arguments)
+    try:
+        yield process
+    finally:
+        process.close()
