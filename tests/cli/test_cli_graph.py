@@ -5,10 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+from burnish.cli.eval_asking import Asked as Measuring
+from burnish.cli.eval_running import evaluate_agent
 from burnish.cli.running import Way
 from burnish.core.errors import ConfigError
 from burnish.models.chat import ChatRequest
+from burnish.projects.evaluating import Measurement, Wanted, prepare_evaluation
+from burnish.projects.graph.evaluating import prepare_graph_evaluation
 from burnish.reports.reading import RunRecord
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.testing.backends import ScriptedBackend
@@ -18,6 +23,7 @@ from tests.projects.graph.graph_world import (
     PLAN,
     RULE,
     file,
+    models,
     optimize,
     optimizer,
     prepared,
@@ -126,6 +132,29 @@ def test_the_baseline_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[st
     told = capsys.readouterr().out
     assert "pass rate" in told
     assert record(tmp_path).trials == 0
+
+
+def test_a_graph_is_measured_as_it_stands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_world(tmp_path)
+
+    def prepare(given: Path, wanted: Wanted) -> Measurement:
+        return prepare_graph_evaluation(given, wanted, models=models())
+
+    with pytest.raises(typer.Exit) as ended:
+        evaluate_agent(Measuring(agent=path, progress="none"), prepare=prepare)
+    assert ended.value.exit_code == 1
+    told = capsys.readouterr().out
+    assert "train-0" in told
+    assert "holdout-0" not in told
+    assert "0 passed, 3 failed, of 3" in told
+
+
+def test_a_graph_without_cases_cannot_be_measured(tmp_path: Path) -> None:
+    path = write_world(tmp_path, lambda data: data.pop("train"))
+    with pytest.raises(ConfigError, match="--cases FILE"):
+        prepare_evaluation(path, Wanted())
 
 
 @pytest.mark.parametrize("strategy", ["reflective", "coordinate"])

@@ -22,6 +22,7 @@ TESTED_EXAMPLES = (
     "remote_prompt_store",
     "skill_quality",
     "slo_runtime_control",
+    "task_suite",
 )
 """Their READMEs are run by tests/examples, which look at what is left behind as well."""
 

@@ -8,6 +8,7 @@ from burnish.projects.overrides import (
     AgentOverrides,
     BackpropOverrides,
     PromptOverrides,
+    SuiteOverrides,
     TaskOverrides,
 )
 
@@ -24,7 +25,7 @@ VALUES = {
 
 
 def test_every_override_has_a_value_here() -> None:
-    blocks = (AgentOverrides, PromptOverrides, BackpropOverrides, TaskOverrides)
+    blocks = (AgentOverrides, PromptOverrides, BackpropOverrides, TaskOverrides, SuiteOverrides)
     special = {name for block in blocks for name in block.model_fields}
     known = {*VALUES, "seed", "concurrency", *special}
     assert known == set(Overrides.model_fields)

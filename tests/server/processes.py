@@ -13,23 +13,25 @@ from typing import Any
 import httpx
 
 PATIENCE = 30.0
+START = "from burnish.cli import main; main()"
 
 
 class Process:
     """A service in another process, and a client for it."""
 
     def __init__(self, cwd: Path, *arguments: str) -> None:
+        self._said = (cwd / "stderr.txt").open("a+")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "burnish.cli", "serve", "--port", "0", *arguments],
+            [sys.executable, "-c", START, "serve", "--port", "0", *arguments],
             cwd=cwd,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=self._said,
             text=True,
             env=os.environ | {"PYTHONUNBUFFERED": "1"},
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert line.startswith("serving http://"), line + self.process.stdout.read()
+        assert line.startswith("serving http://"), (cwd / "stderr.txt").read_text()
         self.client = httpx.Client(
             base_url=line.split()[1] + "/api/v1", timeout=PATIENCE, trust_env=False
         )
@@ -71,6 +73,7 @@ class Process:
             self.kill()
         assert self.process.stdout is not None
         self.process.stdout.close()
+        self._said.close()
 
 
 @contextmanager

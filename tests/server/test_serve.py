@@ -1,8 +1,5 @@
 """`burnish serve`: killed, ended and started again; two of them on one database."""
 
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -23,23 +20,12 @@ def toy(folder: Path, seconds: float = 0.03) -> Path:
     return folder
 
 
-def burnish(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """The command line, to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "burnish.cli", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=os.environ | env,
-    )
-
-
 @pytest.mark.crash
 def test_killed_with_a_run_in_progress(tmp_path: Path) -> None:
     """The next start goes on with it; nothing that was journaled is paid for again."""
     arguments = ("--app", "toy=toy.yaml", "--data", "data", "--lease", "1")
     with serving(toy(tmp_path), *arguments) as first:
-        first.post("/apps/toy/runs", id="r")
+        first.post("/apps/toy/runs", id="r", settings={"max_trials": 6})
         first.until(RUN, lambda run: run["current_round"] >= 2)
         first.kill()
     with serving(tmp_path, *arguments) as second:
@@ -48,16 +34,13 @@ def test_killed_with_a_run_in_progress(tmp_path: Path) -> None:
         assert ended["status"] == "succeeded"
         assert "run_resumed" in kinds
         assert kinds.count("trial_recorded") == ended["current_round"] + 1
+        paid = Counter(calls(tmp_path))
         second.post("/apps/toy/runs", id="later")
-        second.until("/apps/toy/runs/later", lambda run: run["current_round"] >= 1)
+        second.until("/apps/toy/runs/later", lambda run: run["status"] == "running")
         assert second.end() == 0, "a signal ends it well"
-    with serving(tmp_path, *arguments) as third:
-        later = third.until("/apps/toy/runs/later", lambda run: run["status"] == "succeeded")
-        assert later["error"] == ""
-    # Two runs of the same project; at most the calls in flight at the kill were paid once more.
-    assert max(Counter(calls(tmp_path)).values()) <= 3
-    again = sum(count - 2 for count in Counter(calls(tmp_path)).values() if count > 2)
-    assert again <= CONCURRENCY
+    assert max(paid.values()) <= 2
+    again = sum(count > 1 for count in paid.values())
+    assert again <= CONCURRENCY, "more than the calls in flight was paid for again"
 
 
 @pytest.mark.crash
@@ -69,7 +52,7 @@ def test_another_machine_takes_a_run_over(server: str, tmp_path: Path) -> None:
         arguments = ("--app", "toy=toy.yaml", "--data", "data", "--lease", "1", "--db", address)
         arguments += ("--table-prefix", prefix)
         with serving(here, *arguments) as first:
-            first.post("/apps/toy/runs", id="r")
+            first.post("/apps/toy/runs", id="r", settings={"max_trials": 6})
             first.until(RUN, lambda run: run["current_round"] >= 2)
             with serving(there, *arguments) as second:
                 second.post("/apps/toy/runs", id="own")
@@ -79,6 +62,7 @@ def test_another_machine_takes_a_run_over(server: str, tmp_path: Path) -> None:
                     "/apps/toy/runs/own", lambda run: run["status"] == "canceled"
                 )
                 assert canceled["error"] == "run canceled"
+                own = len(calls(there))
                 first.kill()
                 ended = second.until(RUN, lambda run: run["status"] == "succeeded")
                 trials = second.get(f"{RUN}/trials?limit=200")
@@ -87,22 +71,7 @@ def test_another_machine_takes_a_run_over(server: str, tmp_path: Path) -> None:
                 report = second.client.get(f"{RUN}/report").text
         assert report.startswith("# r")
         assert not (there / "data" / "runs" / "toy" / "r" / "journal.db").exists()
-    paid, twice = Counter(calls(here)), Counter(calls(there))
-    assert sum((paid & twice).values()) <= CONCURRENCY + len(calls(there)) // 2
-
-
-@pytest.mark.slow
-def test_what_an_operator_is_told(tmp_path: Path) -> None:
-    data = ("--data", str(tmp_path / "data"))
-    open_to_all = burnish("serve", "--host", "0.0.0.0", *data)
-    assert open_to_all.returncode == 1
-    assert "token" in open_to_all.stderr
-    assert "Traceback" not in open_to_all.stderr
-    absent = burnish("serve", "--app", "x=nothing.yaml", *data)
-    assert (absent.returncode, "nothing.yaml" in absent.stderr) == (1, True)
-    schema = burnish("serve", "--print-schema", "--db", "postgresql://me:secret@host/x")
-    assert (schema.returncode, "secret" in schema.stdout) == (0, False)
-    assert "CREATE TABLE burnish_runs" in schema.stdout
-    made = burnish("serve", "token", "new", "--scope", "read", *data)
-    assert made.returncode == 0
-    assert made.stdout.strip() not in (tmp_path / "data" / "tokens.json").read_text()
+    # The run of the second service asked for the same: what it began with is not counted.
+    before, after = set(calls(here)), Counter(calls(there))
+    again = sum(count for call, count in after.items() if call in before)
+    assert again <= CONCURRENCY + own, "more than the calls in flight was paid for again"

@@ -25,8 +25,8 @@ from tests.strategies.coordinate_runs import driven
 
 pytestmark = pytest.mark.slow
 
-WRITER, MODEL, TEMPERATURE, SKILL = (
-    f"desk/writer#{part}" for part in ("instruction", "model", "model.temperature", "skill.citing")
+MODEL, TEMPERATURE, SKILL = (
+    f"desk/writer#{part}" for part in ("model", "model.temperature", "skill.citing")
 )
 BETTER = {MODEL: "openai:big", TEMPERATURE: 0.1, SKILL: "Cite the page."}
 
@@ -61,7 +61,7 @@ def test_a_model_a_number_and_a_skill_are_patched_and_reach_the_requests(tmp_pat
     made = graph("desk", folder=tmp_path)
     small = {"provider": "openai", "name": "small", "temperature": 0.9}
     made.agent("writer", model=small, instructions="Write.", skills=["citing.md"])
-    endpoint = Endpoint(respond=lambda *_: "")
+    endpoint = Endpoint(respond=lambda request, draw: "")
     surfaces = surfaces_of(
         made, [SKILL], choices={MODEL: ["openai:big"]}, ranges={TEMPERATURE: (0, 1)}
     )

@@ -13,6 +13,7 @@ from burnish.core.cases import Case, Turn
 from burnish.core.errors import ConfigError, TargetMismatch
 from burnish.core.gates import Guards
 from burnish.core.outcomes import Outcome, Trace
+from burnish.models.prompts import in_force
 from burnish.strategies.backprop.packets import Severity
 from burnish.strategies.backprop.settings import BackpropSettings, LossHint
 from burnish.testing import CallCounter, check_strategy
@@ -42,6 +43,9 @@ def test_a_fault_is_walked_back_patched_and_accepted(tmp_path: Path) -> None:
     assert done.why == "no_losses"
     writer, planner = (r for r in roles.of("backwarder")[:2])
     assert [writer.node, planner.node] == ["writer", "writer"]
+    asked = {(each.case, each.step) for each in roles.of("backwarder")}
+    assert asked == {(f"q{n}", step) for n in range(4) for step in ("planner:1", "writer:1")}
+    assert not {"case", "step"} & {*in_force("backwarder", tmp_path).fields}
     loss = writer.incoming[0].gradient
     assert "score 0.000" in loss
     assert "Expected: yes" in loss

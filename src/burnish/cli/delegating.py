@@ -95,7 +95,8 @@ def delegate_task(
     if asked.dry_run:
         _show_plan(plan)
         return
-    result = asyncio.run(_driven(plan, asked, policy or texts_to_read(asked.db, asked.target)))
+    texts = policy or (None if asked.resume else texts_to_read(asked.db, asked.target))
+    result = asyncio.run(_driven(plan, asked, texts))
     told = offer(plan.kept, result.run_dir)
     _last_words(result, as_json=asked.as_json)
     if told and not asked.as_json:
@@ -184,7 +185,7 @@ def _found(name: str, file: Path | None) -> Path:
     )
 
 
-async def _driven(plan: _Plan, asked: Asked, policy: PolicyTexts) -> DelegationResult:
+async def _driven(plan: _Plan, asked: Asked, policy: PolicyTexts | None) -> DelegationResult:
     """Drive it; a first signal stops it after the iteration, a second at once."""
     reasons: list[str] = []
     loop = asyncio.get_running_loop()

@@ -17,7 +17,7 @@ from burnish.strategies.backprop.strategy import Backprop
 from burnish.strategies.coordinate.costs import asking
 
 _GATES = {
-    "min_gain": "a score on holdout that rises by {gain:g} or more; a tie is no gain",
+    "min_gain": "a score on holdout that rises, by {gain:g} or more; a tie is no gain",
     "sigma": "a gain on train of {sigma:g} × its noise, and a holdout that is not worse",
     "strict": "a score on holdout that is better by {sigma:g} × its noise",
 }

@@ -53,7 +53,11 @@ def overrides_of(request: RunRequest, file: Path) -> dict[str, FlagValue]:
     finding.settle()
     told: dict[str, FlagValue] = {**_said(request.burnish, *_LIMITS)} if request.burnish else {}
     options = request.evaluation_options
-    at_once = options.eval_case_parallelism if options.eval_case_parallel_inference_enabled else 1
+    parallel = (
+        options.eval_case_parallel_inference_enabled
+        and options.eval_case_parallel_evaluation_enabled
+    )
+    at_once = options.eval_case_parallelism if parallel else 1
     return {"asked": asked, "concurrency": at_once or None, "strategy": "backprop", **told}
 
 

@@ -14,6 +14,7 @@ from burnish.cli.optimize_baseline import show_baseline
 from burnish.cli.optimize_planning import show_plan
 from burnish.cli.optimize_prompts import show_reflective_baseline, show_reflective_plan
 from burnish.cli.optimize_rationales import Rationales
+from burnish.cli.optimize_suites import show_suite_plan, tell_policy
 from burnish.cli.optimize_tasks import show_task_baseline, show_task_plan
 from burnish.cli.running import Way, run_project
 from burnish.core.errors import ConfigError, Problem
@@ -34,9 +35,11 @@ from burnish.runs.index import find_run
 from burnish.runs.run import Run
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.strategies.coordinate.strategy import Coordinate
+from burnish.strategies.epochs.strategy import Epochs
 from burnish.strategies.reflective.strategy import Reflective
 from burnish.system import read_tree
 from burnish.targets.artifacts.target import ArtifactsTarget
+from burnish.targets.delegation.target import DelegationTarget
 
 Preparing: TypeAlias = Callable[[Path, Overrides], LoadedProject]
 
@@ -120,6 +123,8 @@ def _run(project: LoadedProject, asked: Asked) -> None:
         opened=opened,
     )
     run_project(project, watched, progress="none" if asked.quiet else asked.progress)
+    if isinstance(project.setup.target, DelegationTarget) and not asked.quiet:
+        tell_policy(opened[0])
     if BASELINE_ONLY not in project.setup.stop_callbacks:
         return
     if isinstance(project.setup.target, ArtifactsTarget):
@@ -140,6 +145,8 @@ def _show(project: LoadedProject) -> None:
         show_reflective_plan(project.setup, strategy)
     elif isinstance(strategy, Backprop):
         show_backprop_plan(project.setup, strategy)
+    elif isinstance(strategy, Epochs):
+        show_suite_plan(project.setup, strategy)
     else:
         show_estimate(project)
 

@@ -1,6 +1,7 @@
 """Serving: from what an operator says to a service that listens."""
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -104,6 +105,9 @@ class Serving:
 
 def serve(serving: Serving, *, told: Callable[[str], None]) -> None:
     """Serve until a signal comes; `told` is given the address as soon as it listens."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    # It warns of every CREATE TABLE IF NOT EXISTS.
+    logging.getLogger("asyncmy").setLevel(logging.ERROR)
     asyncio.run(_served(serving, told))
 
 

@@ -87,6 +87,21 @@ def test_a_flag_wins_over_the_file(tmp_path: Path) -> None:
     assert (found.max_rounds, found.repeats, found.accept_sigma) == (9, 3, 0.5)
 
 
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ({"max_cycles": 2}, "--max-cycles: the strategy 'backprop' has no use for it"),
+        ({"strategy": "coordinate", "max_rounds": 2}, "take --strategy backprop"),
+        ({"strategy": "reflective", "critic": "openai:m"}, "take --strategy coordinate"),
+    ],
+)
+def test_a_flag_that_would_do_nothing_is_refused(
+    tmp_path: Path, flags: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        prepared(write_world(tmp_path), **flags)
+
+
 MISTAKES: list[tuple[Change, str, str]] = [
     (file(trian="x"), "unknown key 'trian'", "train"),
     (optimizer(max_round=3), "unknown key 'max_round'", "max_rounds"),

@@ -8,6 +8,7 @@ from burnish.core.cases import Case, Split
 from burnish.core.errors import ConfigError
 from burnish.projects import Overrides, load_project
 from burnish.strategies.epochs.strategy import Epochs
+from burnish.targets.delegation.loss import WEIGHTS
 from burnish.targets.delegation.loss_metric import DelegationLoss, weighed, weights_of
 from burnish.targets.delegation.target import DelegationTarget
 from tests.projects.suites.suite_places import Place
@@ -130,6 +131,6 @@ def test_what_the_file_says_gives_way_to_flags(place: Place) -> None:
 
 
 def test_signals_are_weighed_and_not_stretched() -> None:
-    signals = dict.fromkeys(("eval", "critique", "gate_reject", "budget_burn", "terminal"), 1.0)
+    signals: dict[str, float] = dict.fromkeys(WEIGHTS, 1.0)
     weights = weights_of(Case.single("x"))
     assert sum(weighed(signals, weights).values()) == pytest.approx(1.0)

@@ -109,6 +109,9 @@ def test_epochs_and_their_runs_are_in_the_registry(place: Place) -> None:
     epochs = query(path, "SELECT epoch_num, mean_loss, child_artifacts_json FROM epochs")
     assert [(n, round(loss, 3)) for n, loss, _ in epochs] == [(1, 0.365), (2, 0.03)]
     assert '"type": "update"' in epochs[1][2]
+    assert '"worker_pitfalls": 2' in epochs[1][2]
+    by = query(path, "SELECT version, epoch_id FROM artifact_versions")
+    assert by == [(1, None), (2, 2)]
     runs = query(path, "SELECT epoch_id, run_id, task_name, loss FROM epoch_runs")
     assert Counter(epoch for epoch, *_ in runs) == {1: 4, 2: 4}
     assert len({run for _, run, *_ in runs}) == 8
@@ -210,7 +213,8 @@ def test_reflection_trains_the_texts_too(place: Place) -> None:
     other = Place(folder=place.folder, world=suite_world(others={"reflector": rewrite}))
     other.write("heat", "rain", holdout=("snow", "wind"))
     other.spoil()
-    flags = {"epochs": None, "with_textgrad": None, "strategy": "reflective", "max_trials": 1}
+    flags: dict[str, Any] = {"strategy": "reflective", "epochs": None, "with_textgrad": None}
+    flags["max_trials"] = 1
     ending = other.train(**flags)
     assert RULE in str(ending.best.values[GUILTY])
     assert RULE in other.registry.texts()[GUILTY]

@@ -1,7 +1,7 @@
 """Training by epochs: what is proposed, what stays, what is rolled back, and on what evidence."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,7 @@ class World:
                 holdout=held if self.holdout else (),
             ),
             strategy=Epochs(
-                settings=EpochSettings(**{"epochs": 4, **self.settings}),
+                settings=replace(EpochSettings(epochs=4), **self.settings),
                 proposer=ScriptedRole(
                     name=ROLE,
                     respond=self._answer,
@@ -259,7 +259,7 @@ async def test_without_a_role_the_suite_is_only_measured(tmp_path: Path) -> None
     world = World(answers=rules("better"), jitter=0.1)
     setup = world.setup()
     measured = Epochs(settings=EpochSettings(epochs=3, repeats=1))
-    run = start(_with(setup, measured), folder=tmp_path / "run")
+    run = start(replace(setup, strategy=measured), folder=tmp_path / "run")
     try:
         ending = await drive(run)
     finally:
@@ -277,9 +277,3 @@ async def test_it_keeps_the_contract_of_strategies(tmp_path: Path) -> None:
 def test_a_smaller_rate_is_a_smaller_step() -> None:
     told = [step_words(rate) for rate in (1.0, 0.5, 0.25, 0.05)]
     assert len(set(told)) == 4
-
-
-def _with(setup: Setup, strategy: Epochs) -> Setup:
-    from dataclasses import replace
-
-    return replace(setup, strategy=strategy)

@@ -12,7 +12,7 @@ from burnish.targets.delegation.registry import MOST_CHARS, PolicyRegistry, regi
 from burnish.targets.delegation.training import Epoch, EpochRun, Source, TrainingLog
 
 TEXT, OTHER = "worker_pitfalls", "pattern_library"
-START = dict.fromkeys(NAMES, 0)
+START: dict[str, int] = dict.fromkeys(NAMES, 0)
 
 
 @pytest.fixture

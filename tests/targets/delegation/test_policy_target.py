@@ -4,18 +4,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from burnish.core.candidates import Candidate, Origin
 from burnish.core.outcomes import Outcome
 from burnish.effects.passthrough import DirectEffects
 from burnish.models.troubles import ModelUnavailable
 from burnish.projects.delegation.loading import load_workflow
+from burnish.system.yaml_tree import parse_tree
 from burnish.targets.delegation.loss_metric import DelegationLoss
 from burnish.targets.delegation.policy import NAMES, PolicyTexts
 from burnish.targets.delegation.target import DelegationTarget, SuiteTask
 from burnish.testing.contracts import check_metric, check_target
-from burnish.testing.delegation_world import DelegationWorld, Said, Turn, in_order, plan
+from burnish.testing.delegation_world import DelegationWorld, Said, Turn, in_order, plan, use
 from burnish.testing.suite_world import COMPLAINT, FAULT, FLOW, GUILTY, suite_world, task
 
 RUBRIC = "critique_rubric"
@@ -56,7 +56,7 @@ async def test_it_keeps_the_contract_of_targets_and_its_metric_that_of_metrics(
     await check_target(target, cases)
     await check_metric(DelegationLoss(), cases[0], [await outcome_of(target)])
     exported = target.export(with_text(target, GUILTY, "a: b\n\n  # odd\t"), tmp_path)
-    told = YAML(typ="safe").load(exported["policy_texts.yaml"])
+    told = parse_tree(tmp_path, exported["policy_texts.yaml"].decode()).data
     assert told == {**PolicyTexts.shipped().texts, GUILTY: "a: b\n\n  # odd\t"}
 
 
@@ -78,8 +78,6 @@ async def test_gates_are_told_by_name(tmp_path: Path) -> None:
     def lazy(turn: Turn) -> Said:
         if turn.answers:
             return {"summary": "wrote it"}
-        from burnish.testing.delegation_world import use
-
         return use("file_write", path="report.md", content="# Report\n\nTODO\n" * 60)
 
     score = await score_of(target_of(tmp_path, suite_world(worker=lazy)))

@@ -61,6 +61,28 @@ def test_a_graph_must_hang_together(tmp_path: Path) -> None:
     assert "nodes.b: no way leads to it from the entry 'a'" in alone[0]
 
 
+async def test_names_may_have_the_letters_of_any_language(tmp_path: Path) -> None:
+    (tmp_path / "naming.py").write_text("def shout(text):\n    return text.upper()\n")
+    node = "{python: 'naming:shout'"
+    (tmp_path / "graph.yaml").write_text(
+        f"{HEAD}nodes:\n  prüfer: {node}}}\n  план-2: {node}, input: 'so {{prüfer}}'}}\n"
+        "edges: [prüfer -> план-2]\n",
+        encoding="utf-8",
+    )
+    assert (await run(tmp_path / "graph.yaml")).replies == ("SO WHY?",)
+    for name in ("plan/ner", "plan ner", "2nd", "question"):
+        found = problems(tmp_path, f"{HEAD}nodes:\n  '{name}': {node}}}\n")
+        assert "begins with a letter or _; `question` is taken" in found[0]
+
+
+def test_a_variable_that_many_nodes_use_is_missed_once(tmp_path: Path) -> None:
+    node = "{model: {provider: openai, name: '${NOT_SET_HERE}'}, instructions: {inline: Go.}}"
+    found = problems(tmp_path, f"{HEAD}nodes:\n  a: {node}\n  b: {node}\n")
+    assert [each.partition(" — ")[0] for each in found] == [
+        "graph.yaml.nodes.a.model.name: the environment variable NOT_SET_HERE is not set"
+    ]
+
+
 @pytest.mark.parametrize(
     ("node", "told"),
     [

@@ -7,6 +7,7 @@ from typing import Any, cast
 from burnish.compat.promptiter.anatomy import Anatomy
 from burnish.compat.promptiter.checking import mismatches, problems_of
 from burnish.compat.promptiter.eval_stack import Assets, EvaluationStack
+from burnish.compat.promptiter.judging_in_turn import in_turn
 from burnish.compat.promptiter.requests import RunRequest
 from burnish.compat.promptiter.settings import settings_of
 from burnish.compat.promptiter.stage_models import Kind, ModelStage
@@ -105,13 +106,15 @@ class Plan:
     def setup(self, watch: Watcher) -> Setup:
         """Everything the run is made of."""
         options = self.request.options
-        evaluation = self.request.evaluation_options
+        evaluation, metrics = self.request.evaluation_options, self.assets.metrics
         parallel = evaluation.eval_case_parallel_inference_enabled
         width = evaluation.eval_case_parallelism or USUAL_CASES
         config = {"app": self.stack.app_name, "request": cast("Json", self.request.to_json())}
         return Setup(
             target=StartingFrom(target=self.target, anatomy=self.anatomy, baseline=self.start),
-            metrics=self.assets.metrics,
+            metrics=metrics
+            if evaluation.eval_case_parallel_evaluation_enabled
+            else in_turn(metrics),
             objective=self.objective,
             dataset=self.assets.dataset,
             strategy=self._strategy(watch),

@@ -50,7 +50,9 @@ class EvaluationOptions(Wire):
 
     eval_case_parallelism: int = 0
     eval_case_parallel_inference_enabled: bool = True
+    """Off, cases run one after the other, and are scored as they come."""
     eval_case_parallel_evaluation_enabled: bool = True
+    """Off, they are scored one after the other."""
 
 
 class BackwardOptions(Wire):

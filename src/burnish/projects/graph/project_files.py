@@ -52,11 +52,11 @@ def prepare_graph(
 
 def improving_of(given: Given, models: Models | None) -> Setup:
     """Everything the search is made of; everything that is wrong is said at once."""
-    file, graph = _read(given)
+    file, graph = read_file(given)
     return as_flagged(_Preparing(given, file, graph, models).setup(), given.flags)
 
 
-def _read(given: Given) -> tuple[GraphFile, Graph]:
+def read_file(given: Given) -> tuple[GraphFile, Graph]:
     """The file and its graph; the mistakes of both together."""
     source, tree = given.tree.path.name, given.tree
     problems: list[Problem] = []

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from burnish.core.cases import Dataset
+from burnish.core.errors import Problem
 from burnish.core.protocols import Metric
 from burnish.effects.budget import Budget
 from burnish.models.calling import ModelClient
@@ -17,6 +18,7 @@ from burnish.projects.graph.graph_file import GraphFile, GraphOptimizerBlock
 from burnish.projects.graph.surfaces import GraphSurfaces
 from burnish.projects.loading import Given
 from burnish.projects.model_settings import ModelBlock
+from burnish.projects.overrides import flag_of
 from burnish.projects.prompts.bounds import too_small
 from burnish.projects.prompts.roles import reflector_of, writers_by
 from burnish.projects.prompts.strategies import Searching
@@ -32,6 +34,14 @@ AT: Keys = ("optimizer",)
 BACKPROP, REFLECTIVE, COORDINATE = Backprop.name, Reflective.name, Coordinate.name
 STRATEGIES = (BACKPROP, REFLECTIVE, COORDINATE)
 _USUAL = CoordinateSettings()
+_OF_COORDINATE = ("max_cycles", "numeric_max_trials", "numeric_patience", "textual_max_trials",
+                  "textual_patience", "critic", "applier")  # fmt: skip
+_FLAGS = {
+    BACKPROP: {"max_rounds", "accept_sigma"},
+    REFLECTIVE: {"reflector"},
+    COORDINATE: {*_OF_COORDINATE, "accept_sigma"},
+}
+"""By strategy, the flags that not every strategy has a use for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +70,19 @@ class GraphSearch:
             remedy = f"there are: {', '.join(STRATEGIES)}"
             self._wrong("strategy", f"no strategy '{name}' for graphs", remedy)
             return None
+        self._refuse_idle(name)
         return ways[name]()
+
+    def _refuse_idle(self, strategy: str) -> None:
+        """A flag that would do nothing is more likely a mistake than a wish."""
+        others = {flag for flags in _FLAGS.values() for flag in flags} - _FLAGS[strategy]
+        for flag in sorted(others):
+            if getattr(self.given.flags, flag) is not None:
+                users = [name for name, flags in _FLAGS.items() if flag in flags]
+                message = f"the strategy '{strategy}' has no use for it"
+                remedy = f"leave it out, or take --strategy {' or '.join(users)}"
+                problem = Problem(where=flag_of(flag), message=message, remedy=remedy)
+                self.parts.wrong.problems.append(problem)
 
     def _backprop(self) -> Searching | None:
         repeats, flags = self._repeats(1), self.given.flags

@@ -18,6 +18,7 @@ from burnish.runs.leading import ADVANCED
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
 from burnish.strategies.epochs.strategy import STAYS
+from burnish.system.secret_shapes import MARKER
 from burnish.targets.delegation.training import Epoch, EpochRun, Source, TrainingLog
 
 KEPT = "suite"
@@ -85,6 +86,10 @@ class RegistryKeeper:
 
     def _put(self, row: TrialRow) -> None:
         texts = {name: str(value) for name, value in row.trial.candidate.values.items()}
+        if any(MARKER in text for text in texts.values()):
+            why = f"a text with {MARKER} in it, where something looked like a secret, is not kept"
+            self._run.announce("warning", f"policy:{row.number}", {"message": why})
+            return
         put = self._log.put(self._source(row), texts, expected=self._record.active)
         if put is None:
             return
@@ -112,11 +117,16 @@ class RegistryKeeper:
             started_at=(ended - timedelta(seconds=row.seconds)).isoformat(timespec="seconds"),
             completed_at=ended.isoformat(timespec="seconds"),
             mean_loss=None if train is None else train.measurement.loss,
-            parents=self._log.registry.in_force(),
+            parents=self._parents(row),
             events=_events(row),
             runs=tuple(_run(each, row.number) for each in runs if isinstance(each, dict)),
         )
         self._log.epoch(self._source(row), epoch)
+
+    def _parents(self, row: TrialRow) -> dict[str, int]:
+        """What was in force; the start of a suite may be another one."""
+        found = self._log.registry.in_force()
+        return {**found, **self._record.baseline} if row.trial.phase == BASELINE else found
 
 
 def _events(row: TrialRow) -> list[Json]:

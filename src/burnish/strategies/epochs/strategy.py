@@ -221,7 +221,8 @@ class _Training:
 
     def _trial(self, epoch: int, proposed: Proposed) -> Trial:
         here, best = self._here.candidate, proposed.best
-        origin = Origin(by="epochs", kind=UPDATE, note="" if best is None else best.rationale)
+        note = "" if best is None else str(best.artifact_name)
+        origin = Origin(by="epochs", kind=UPDATE, note=note)
         if best is None:
             candidate: Candidate = replace(here, origin=origin)
         else:

@@ -126,12 +126,14 @@ class TrainingLog:
             if _change(db, source.origin) is not None:
                 return None
             before = active_in(db)
-            found = {name: add_version(db, name, text) for name, text in texts.items()}
+            epoch = _epoch_of(db, source)
+            found = {n: add_version(db, n, text, epoch=epoch) for n, text in texts.items()}
             changed = {name: number for name, number in found.items() if number != before[name]}
             undisturbed = before == (_last(db, source.run) or dict(expected))
             if undisturbed:
                 set_active(db, changed)
             after = {**before, **changed} if undisturbed else before
+            _tell_epoch(db, epoch, after)
             _keep_change(db, source.origin, source, after, None)
             return Put(versions=changed, active=undisturbed)
 
@@ -163,6 +165,23 @@ def _add_epoch(db: sqlite3.Connection, epoch: Epoch) -> int:
         ),
     )
     return int(added.lastrowid or 0)
+
+
+def _epoch_of(db: sqlite3.Connection, source: Source) -> int | None:
+    """The epoch of the same trial, where it has one."""
+    query = "SELECT epoch_id FROM burnish_changes WHERE origin = ?"
+    row = db.execute(query, (f"{source.origin}:epoch",)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _tell_epoch(db: sqlite3.Connection, epoch: int | None, versions: Mapping[str, int]) -> None:
+    """Which versions an epoch left active."""
+    query = "SELECT child_artifacts_json FROM epochs WHERE id = ?"
+    row = None if epoch is None else db.execute(query, (epoch,)).fetchone()
+    if row is not None:
+        told = {**json.loads(row[0]), "artifacts": dict(versions)}
+        text = json.dumps(told, sort_keys=True, ensure_ascii=False)
+        db.execute("UPDATE epochs SET child_artifacts_json = ? WHERE id = ?", (text, epoch))
 
 
 def _change(db: sqlite3.Connection, origin: str) -> str | None:

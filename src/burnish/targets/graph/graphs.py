@@ -28,7 +28,8 @@ from burnish.targets.graph.skills import Skill
 
 MAX_VISITS = 3
 """How often one node may run in one turn."""
-_NAME = re.compile(r"[A-Za-z_][\w-]*")
+_NAME = re.compile(r"[^\W\d][\w-]*")
+_NAMES = "a name has letters, digits, _ and -, and begins with a letter or _; `question` is taken"
 
 
 class Graph:
@@ -147,7 +148,7 @@ class Graph:
     def add(self, node: GraphNode) -> "Graph":
         """Add a node that is made already."""
         if not _NAME.fullmatch(node.name) or node.name == QUESTION:
-            raise _wrong(node.name, "a node is called by letters, digits, _ and -, not `question`")
+            raise _wrong(node.name, _NAMES)
         if node.name in self.nodes:
             raise _wrong(node.name, "there is such a node already")
         if node.max_visits is not None and node.max_visits < 1:

@@ -11,7 +11,7 @@ from burnish.system.config_words import nearest
 
 QUESTION = "question"
 """The name under which templates find what was asked."""
-_PLACE = re.compile(r"(?<!\{)\{([A-Za-z_][\w-]*)\}(?!\})")
+_PLACE = re.compile(r"(?<!\{)\{([^\W\d][\w-]*)\}(?!\})")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,7 +42,7 @@ def load_graph(path: Path, *, tree: YamlTree | None = None, beside: Collection[s
     tree = tree or read_tree(path)
     told = tree.data if isinstance(tree.data, dict) else {}
     own: dict[str, Json] = {key: value for key, value in told.items() if key not in beside}
-    data = expanded(own, where=path.name)
+    data = _expanded(own, path.name)
     block = validate_config(data, GraphBlock, source=path.name, tree=tree)
     reader = _Reader(path=path, tree=tree, block=block)
     found = reader.python_graph() if block.graph is not None else reader.told_graph()
@@ -164,6 +164,17 @@ class _Reader:
             place = f"{self.path.name} {where}"
             told = Problem(where=place, message=error.message, remedy=error.remedy)
             self.problems.append(told)
+
+
+def _expanded(data: Json, where: str) -> Json:
+    """The data with its variables. Nodes share models: a variable that is not set is said once."""
+    try:
+        return expanded(data, where=where)
+    except ConfigError as error:
+        first = {problem.message: problem for problem in reversed(error.problems)}
+        raise ConfigError(
+            [each for each in error.problems if each is first[each.message]]
+        ) from None
 
 
 def _at(path: Path, problem: Problem, where: str = "") -> Problem:

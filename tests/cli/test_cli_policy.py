@@ -1,0 +1,91 @@
+"""`burnish policy`, and what `burnish optimize` says of a suite."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from burnish.cli.optimize_asking import Asked
+from burnish.cli.optimize_running import optimize_project
+from burnish.cli.running import Way
+from burnish.projects import LoadedProject, Overrides
+from burnish.projects.suites.project_files import prepare_suite
+from burnish.targets.delegation.registry import PolicyRegistry
+from burnish.testing.suite_world import FAULT, FLOW, RULE, suite_text, suite_world
+from tests.cli.console import Burnish
+
+pytestmark = pytest.mark.slow
+
+TEXT = "worker_pitfalls"
+
+
+def test_versions_are_put_listed_shown_compared_rolled_back_and_pinned(burnish: Burnish) -> None:
+    Path("mine.md").write_text("- Be brief.\n")
+    assert burnish("policy", "list").lines[-1].endswith("(not made yet)")
+    assert burnish("policy", "put", TEXT, "mine.md").out == f"{TEXT}: v1 is active\n"
+    assert burnish("policy", "show", TEXT).out == "- Be brief.\n"
+    assert burnish("policy", "diff", TEXT, "0", "1").lines[-1] == "+- Be brief."
+    assert burnish("policy", "diff", TEXT, "1").out == "v1 and v1 are the same\n"
+    assert burnish("policy", "rollback", TEXT, "0").out == f"{TEXT}: v1 → v0 is active\n"
+    assert burnish("policy", "pin", TEXT, "1").out == f"{TEXT}: pinned at v1\n"
+    assert burnish("policy", "show", TEXT).out == "- Be brief.\n"
+    listed = json.loads(burnish("policy", "list", "--json").out)
+    assert listed[0] == {"text": TEXT, "active": 0, "pinned": 1, "versions": 2}
+    assert "pinned at v1, which is what runs read" in burnish("policy", "rollback", TEXT, "1").out
+    assert burnish("policy", "unpin", TEXT).out == f"{TEXT}: v1 is read\n"
+    history = burnish("policy", "show", TEXT, "--history").lines
+    assert [line.split()[0] for line in history] == ["v0", "v1"]
+    assert history[1].endswith("active")
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("rollback", TEXT, "7"), "no version 7"),
+        (("show", "tone"), "no such policy text"),
+        (("pin", TEXT, "3"), "no version 3"),
+        (("list", "--target", "exp_nowhere00"), "there is no experiment"),
+        (("list", "--db", "mine.md"), "cannot be used"),
+    ],
+)
+def test_mistakes_are_one_message(burnish: Burnish, args: tuple[str, ...], told: str) -> None:
+    Path("mine.md").write_text("no database at all, whatever it is called\n" * 60)
+    said = burnish("policy", *args)
+    assert said.code == 1
+    assert told in said.err
+    assert "Traceback" not in said.err
+
+
+def test_a_training_tells_what_it_made_active(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("workflow.yaml").write_text(FLOW, encoding="utf-8")
+    Path("suite.yaml").write_text(suite_text("heat", "rain"), encoding="utf-8")
+    world = suite_world()
+
+    def prepare(path: Path, flags: Overrides) -> LoadedProject:
+        return prepare_suite(path, flags, models=world.models())
+
+    def say(**more: object) -> str:
+        flags = {"epochs": 2, "with_textgrad": True, "policy_db": str(tmp_path / "p.db"), **more}
+        dry = bool(flags.pop("dry_run", False))
+        asked = Asked(
+            file=Path("suite.yaml"),
+            way=Way(output_dir=tmp_path / "run"),
+            overrides=flags,  # pyright: ignore[reportArgumentType]
+            dry_run=dry,
+            progress="lines",
+        )
+        optimize_project(asked, prepare=prepare)
+        return capsys.readouterr().out
+
+    PolicyRegistry(tmp_path / "p.db").add(TEXT, f"{FAULT}\n", activate=True)
+    plan = say(dry_run=True)
+    assert "epochs    2, 2 runs of each task in each" in plan
+    assert "step      learning rate 0.5" in plan
+    assert "no holdout: its score is a training score" in plan
+    assert world.turns == []
+    told = say()
+    assert f"policy   {TEXT} v2 is active" in told
+    assert PolicyRegistry(tmp_path / "p.db").texts()[TEXT] == f"{RULE}\n"

@@ -1,0 +1,48 @@
+"""A program that trains on a suite, to be killed at it.
+
+    python -m tests.crash.suite_child FOLDER
+
+FOLDER/run is the run, FOLDER/policy.db the registry, FOLDER/calls what models were asked.
+"""
+
+import sys
+from pathlib import Path
+
+from burnish.projects import Overrides
+from burnish.projects.launching import optimize
+from burnish.projects.loading import stored_overrides
+from burnish.projects.suites.project_files import prepare_suite
+from burnish.targets.delegation.policy import PolicyTexts
+from burnish.targets.delegation.registry import PolicyRegistry
+from burnish.testing.doubles import CallCounter
+from burnish.testing.suite_world import FAULT, FLOW, GUILTY, suite_text, suite_world
+
+
+def prepare(folder: Path) -> None:
+    """The files, and a registry with a text that has a fault."""
+    folder.mkdir()
+    (folder / "workflow.yaml").write_text(FLOW, encoding="utf-8")
+    (folder / "suite.yaml").write_text(suite_text("heat", "rain"), encoding="utf-8")
+    faulty = PolicyTexts.shipped()[GUILTY] + FAULT + "\n"
+    PolicyRegistry(folder / "policy.db").add(GUILTY, faulty, activate=True)
+
+
+def main(folder: Path) -> None:
+    """Start, or go on."""
+    run = folder / "run"
+    flags = Overrides.from_flags(
+        epochs=3,
+        with_textgrad=True,
+        repeats=2,
+        concurrency=2,
+        policy_db=str(folder / "policy.db"),
+    )
+    if (run / "run.json").exists():
+        flags = flags.over(stored_overrides(run))
+    world = suite_world(counter=CallCounter(path=folder / "calls"))
+    project = prepare_suite(folder / "suite.yaml", flags, models=world.models())
+    optimize(project.setup, run)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
