@@ -17,6 +17,7 @@ from benchmarks import (
     overhead,
     peers,
     retrieval,
+    service,
     startup,
 )
 from benchmarks.figures import Figure
@@ -32,6 +33,7 @@ PARTS = {
     "peers": peers.figures,
     "false-accepts": false_accepts.figures,
     "attribution": attribution.figures,
+    "service": service.figures,
 }
 
 

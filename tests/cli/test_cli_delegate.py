@@ -1,6 +1,7 @@
 """`burnish delegate`: exit codes, messages, resuming, a dry run."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -107,6 +108,60 @@ def test_flags_are_stronger_than_the_file_and_kept_for_a_resume() -> None:
     with pytest.raises(typer.Exit):
         run(world, resume="run", quiet=True)
     assert len(world.turns) == 1
+
+
+def test_a_run_that_was_killed_at_once_still_gets_what_it_was_given() -> None:
+    Path("data.csv").write_text("a,b\n1,2\n")
+    run(DelegationWorld(), file=Path("flow.yaml"), task=TASK, output_dir=Path("run"), quiet=True,
+        inputs=(Path("data.csv"),))  # fmt: skip
+    for path in Path("run").glob("journal*"):
+        path.unlink()
+    shutil.rmtree("run/workspace")
+    world = DelegationWorld()
+    run(world, resume="run", quiet=True)
+    assert "input/data.csv" in world.asked("manager")[0].said
+    assert Path("run/workspace/input/data.csv").read_text() == "a,b\n1,2\n"
+
+
+def test_what_a_program_prints_stays_in_its_line(burnish: Burnish) -> None:
+    Path("agent.py").write_text(f"{AGENT}print('one\\ntwo \\x1b[31mred')\n")
+    said = burnish("delegate", "coder.yaml", "--task", TASK, "-o", "run")
+    (line,) = [line for line in said.lines if "worker " in line]
+    assert "one two" in line
+    assert "\x1b" not in said.out
+
+
+def test_how_it_ended_and_what_to_do_then(capsys: pytest.CaptureFixture[str]) -> None:
+    again = in_order(*[plan("report.md")] * 3)
+    with pytest.raises(typer.Exit):
+        run(DelegationWorld(manager=again), file=Path("flow.yaml"), task=TASK, quiet=True,
+            output_dir=Path("run"))  # fmt: skip
+    told = capsys.readouterr().out
+    assert "stall: the manager decided the very same three times in a row, 3 iterations" in told
+    assert "next     name a stronger manager" in told
+
+
+def test_what_it_is_where_it_ended_and_where_its_report_lies(burnish: Burnish) -> None:
+    run(DelegationWorld(), file=Path("flow.yaml"), task=TASK, output_dir=Path("run"), quiet=True)
+    said = burnish("runs", "show", "run")
+    assert (said.code, "· delegation · complete" in said.lines[0]) == (0, True)
+    assert f"report   {Path('run/RUN_SUMMARY.md').resolve()}" in said.lines
+    assert burnish("runs", "show", "run", "--json").json["status"] == "complete"
+    Path("run/run_completion.json").unlink()
+    assert "go on    burnish delegate --resume" in burnish("runs", "show", "run").out
+    assert "burnish delegate --resume" in burnish("refine", "run").err
+
+
+def test_a_dry_run_checks_what_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = {"file": Path("flow.yaml"), "task": TASK, "dry_run": True}
+    with pytest.raises(ConfigError, match="gone.csv"):
+        run(DelegationWorld(), **asked, inputs=(Path("gone.csv"),))
+    with pytest.raises(RunNotFound, match="no experiment 'exp_gone'"):
+        run(DelegationWorld(), **asked, target="exp_gone")
+    capsys.readouterr()
+    run(DelegationWorld(), **asked, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert (told["dry_run"], told["models"]["worker"]) == (True, "openai:hand")
 
 
 def test_a_dry_run_pays_nothing_and_makes_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,9 +57,8 @@ def test_mistakes_are_one_message(burnish: Burnish, args: tuple[str, ...], told:
 
 
 def test_a_training_tells_what_it_made_active(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, burnish: Burnish, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     Path("workflow.yaml").write_text(FLOW, encoding="utf-8")
     Path("suite.yaml").write_text(suite_text("heat", "rain"), encoding="utf-8")
     world = suite_world()
@@ -89,3 +88,9 @@ def test_a_training_tells_what_it_made_active(
     told = say()
     assert f"policy   {TEXT} v2 is active" in told
     assert PolicyRegistry(tmp_path / "p.db").texts()[TEXT] == f"{RULE}\n"
+    listed = burnish("policy", "epochs", "weather", "--db", "p.db")
+    assert [line.split()[:4] for line in listed.lines[1:]] == [
+        ["weather", "#1", "1", "0.3650"],
+        ["weather", "#1", "2", "0.0300"],
+    ]
+    assert "there is no epoch" in burnish("policy", "epochs", "other", "--db", "p.db").out

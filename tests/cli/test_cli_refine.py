@@ -198,6 +198,7 @@ def test_interrupted_and_going_on_while_nobody_else_may(
 
 def test_experiments_from_the_command_line(burnish: Burnish) -> None:
     assert "there is no experiment" in burnish("experiments", "list").out
+    assert "needs a name" in burnish("experiments", "new", " ").err
     name = burnish("experiments", "new", "Heat", "--goal", "know it").out.strip()
     task = ("--task", "Write a report.", "-q")
     said = burnish("delegate", "flow.yaml", *task, "--target", name)

@@ -17,6 +17,7 @@ from schemathesis import GenerationMode
 from schemathesis.specs.openapi import checks
 
 from burnish.server import Datasets, ServiceLimits, create_app
+from burnish.server.serving import listening_on
 from tests.server.world import manager_of
 
 pytestmark = pytest.mark.slow
@@ -53,7 +54,7 @@ FEW = settings(
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A service with a run, in a thread of its own."""
     folder = tmp_path_factory.mktemp("service")
-    with socket.create_server(("127.0.0.1", 0)) as sock:
+    with listening_on("127.0.0.1", 0) as sock:
         server: list[uvicorn.Server] = []
         thread = threading.Thread(target=lambda: asyncio.run(_serve(folder, sock, server)))
         thread.start()

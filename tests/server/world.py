@@ -1,7 +1,6 @@
 """Services for tests: managers over the desk and the toy world, behind real sockets."""
 
 import asyncio
-import socket
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -20,6 +19,7 @@ from burnish.server.apps import EngineApp, FileApp
 from burnish.server.datasets import Datasets
 from burnish.server.limits import ServiceLimits
 from burnish.server.manager import RunManager
+from burnish.server.serving import listening_on
 from burnish.server.stores import RunRecord, RunStatus, RunStore
 from tests.compat.promptiter.desk import WRITE, Bench, answer, desk
 
@@ -98,7 +98,7 @@ async def knocked(door: Door) -> None:
 @asynccontextmanager
 async def listening(app: FastAPI, **more: Any) -> AsyncGenerator[httpx.AsyncClient, None]:
     """The application behind a socket of its own, and a client for it."""
-    with socket.create_server(("127.0.0.1", 0)) as sock:
+    with listening_on("127.0.0.1", 0) as sock:
         port = sock.getsockname()[1]
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
         task = asyncio.create_task(server.serve(sockets=[sock]))

@@ -26,6 +26,7 @@ from burnish.models.prompts import in_force
 from burnish.models.references import ModelRef
 from burnish.strategies.backprop.losses import Losses, terminal_steps, trace_of
 from burnish.strategies.backprop.packets import CaseLoss, Packet, TerminalLoss
+from burnish.strategies.backprop.settings import LossHint
 from burnish.strategies.backprop.values import BadValue, bounds_of, value_from, value_schema
 from burnish.strategies.backprop.walking import Walk
 from burnish.strategies.backprop.wording import (
@@ -110,6 +111,28 @@ def test_a_crash_is_the_worst_and_needs_no_score() -> None:
     (loss,) = losses(result(steps=(step("a"),), failure="ValueError: no"))
     assert loss.severity == "P0"
     assert "The agent failed: ValueError: no" in loss.text
+
+
+def test_a_loss_target_is_the_last_visit_of_its_node_unless_the_agent_crashed() -> None:
+    steps = (
+        step("w1", node="writer"),
+        step("r1", "w1", node="reviewer"),
+        step("w2", "r1", node="writer"),
+        step("end", "w2"),
+    )
+    goal = {"m": "writer"}
+    assert [loss.step for loss in losses(result(bad(), steps=steps), targets=goal)] == ["w2"]
+    crash = result(bad(), steps=steps, failure="KeyError")
+    assert [loss.step for loss in losses(crash, targets=goal)] == ["end"]
+    assert losses(result(bad(), steps=steps), targets={"m": "editor"}) == []
+
+
+def test_a_hint_is_told_at_every_step_of_its_loss_and_of_no_other() -> None:
+    hints = [LossHint(case="talk", metric=name, reason="ask me") for name in ("m", "n")]
+    fine = Score(metric="n", value=1.0, passed=True)
+    found = losses(result(bad(), fine, steps=(step("a"), step("b"))), hints=hints)
+    told = [(loss.step, loss.text == "ask me", loss.severity) for loss in found]
+    assert told == [("a", True, "P1"), ("a", False, "P1"), ("b", True, "P1"), ("b", False, "P1")]
 
 
 def test_without_a_verdict_only_what_counts_is_a_loss() -> None:

@@ -8,18 +8,20 @@ from typing import Any, TypeAlias, cast
 
 import typer
 
+from burnish.cli.delegate_showing import last_words, say, show_plan, shown_path
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Interrupted, Problem, RunNotFound
 from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
 from burnish.projects.delegation.overrides import WorkflowOverrides
-from burnish.projects.experiments.attaching import attach, offer
+from burnish.projects.experiments.attaching import attach, offer, would_attach
 from burnish.projects.suites.registries import texts_to_read
-from burnish.reports.words import spending
 from burnish.runs.signals import Signals
 from burnish.system import read_text, validate_config
+from burnish.targets.delegation.beginning import Given
 from burnish.targets.delegation.delegating import delegate
 from burnish.targets.delegation.home import is_delegation, new_run_id, read_manifest
 from burnish.targets.delegation.policy import PolicyTexts
+from burnish.targets.delegation.record import COMPLETION
 from burnish.targets.delegation.result import DelegationResult
 
 ROOT = Path("results") / "delegations"
@@ -93,14 +95,18 @@ def delegate_task(
     asked.check()
     plan = _resumed(asked, load) if asked.resume is not None else _fresh(asked, load)
     if asked.dry_run:
-        _show_plan(plan)
+        folder, task = str(plan.folder), ""
+        if asked.target is not None:
+            folder, task = "in its task", would_attach(asked.target, primary=asked.primary)
+        show_plan(plan.loaded.workflow, folder=folder, task=task, as_json=asked.as_json)
         return
     texts = policy or (None if asked.resume else texts_to_read(asked.db, asked.target))
     result = asyncio.run(_driven(plan, asked, texts))
     told = offer(plan.kept, result.run_dir)
-    _last_words(result, as_json=asked.as_json)
-    if told and not asked.as_json:
-        typer.echo(f"task     {told}")
+    if asked.as_json:
+        typer.echo(read_text(result.run_dir / COMPLETION).rstrip())
+    else:
+        last_words(result, task=told)
     if result.status != "complete":
         raise typer.Exit(1)
 
@@ -123,9 +129,12 @@ def _fresh(asked: Asked, load: Loading) -> _Plan:
     overrides = validate_config(dict(asked.told), WorkflowOverrides, source="the command line")
     task = asked.task if asked.task_file is None else read_text(asked.task_file)
     if not str(task).strip():
-        raise ConfigError([Problem(where="--task", message="it is empty")])
+        where = "--task" if asked.task_file is None else str(asked.task_file)
+        raise ConfigError([Problem(where=where, message="it is empty", remedy="say what to do")])
+    Given(inputs=asked.inputs).check()
     loaded = load(asked.file, overrides)
-    folder = asked.output_dir or asked.file.resolve().parent / ROOT / new_run_id()
+    run_id = "<run id>" if asked.dry_run else new_run_id()
+    folder = asked.output_dir or asked.file.resolve().parent / ROOT / run_id
     kept: dict[str, Json] = {
         "file": str(asked.file.resolve()),
         "overrides": overrides.to_json(),
@@ -199,18 +208,19 @@ async def _driven(plan: _Plan, asked: Asked, policy: PolicyTexts | None) -> Dele
             steer=plan.steer,
             seed_deliverable=plan.seed_deliverable,
             kept=plan.kept,
-            listen=None if asked.quiet or asked.as_json else _say,
+            listen=None if asked.quiet or asked.as_json else say,
             stop=lambda: reasons[0] if reasons else "",
         )
     )
 
     def ask() -> None:
         reasons.append("asked to stop by a signal")
+        typer.echo("stopping after this iteration; once more stops at once", err=True)
 
     def insist() -> None:
         loop.call_soon_threadsafe(work.cancel)
 
-    go_on = f"go on    burnish delegate --resume {plan.folder}"
+    go_on = f"go on    burnish delegate --resume {shown_path(plan.folder)}"
     try:
         with Signals(ask=ask, insist=insist):
             return await work
@@ -220,47 +230,6 @@ async def _driven(plan: _Plan, asked: Asked, policy: PolicyTexts | None) -> Dele
         raise Interrupted(error.message, remedy=go_on) from error
     finally:
         await plan.loaded.models.close()
-
-
-def _say(event: Mapping[str, Json]) -> None:
-    fields = event["fields"]
-    number = fields.get("iteration", "") if isinstance(fields, dict) else ""
-    typer.echo(f"{number!s:>4}  {event['category']!s:<10} {event['msg']}")
-
-
-def _last_words(result: DelegationResult, *, as_json: bool) -> None:
-    if as_json:
-        typer.echo((result.run_dir / "run_completion.json").read_text(encoding="utf-8").rstrip())
-        return
-    typer.echo(f"{result.status:<8} {result.reason}, {result.iterations} iterations")
-    evaluation = result.evaluation
-    total = None if evaluation is None else evaluation.total
-    scores = (("metrics", total), ("critic", result.critique))
-    told = ", ".join(f"{name} {value:.3f}" for name, value in scores if value is not None)
-    typer.echo(f"loss     {result.loss.total:.4f}" + (f" ({told})" if told else ""))
-    typer.echo(f"spent    {spending(result.spent)}")
-    if result.billed != result.spent:
-        typer.echo(f"billed   {spending(result.billed)}, with calls that were lost")
-    for note in result.notes:
-        typer.echo(f"! {note}")
-    for path in result.deliverables:
-        typer.echo(f"file     {path}")
-    typer.echo(f"report   {result.run_dir / 'RUN_SUMMARY.md'}")
-
-
-def _show_plan(plan: _Plan) -> None:
-    """What would run."""
-    workflow = plan.loaded.workflow
-    typer.echo(f"workflow {workflow.name}")
-    for role, label in workflow.models.items():
-        typer.echo(f"{role:<8} {label}")
-    limits = ", ".join(f"{name} {value:g}" for name, value in vars(workflow.envelope).items())
-    typer.echo(f"budget   {limits}")
-    typer.echo(f"metrics  {', '.join(metric.name for metric in workflow.metrics) or 'none'}")
-    for note in workflow.notes():
-        typer.echo(f"! {note}")
-    typer.echo(f"folder   {plan.folder}")
-    typer.echo("nothing was run or paid; leave out --dry-run to start")
 
 
 def _flag(name: str) -> str:

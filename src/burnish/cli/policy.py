@@ -47,6 +47,35 @@ def show_all(
     typer.echo(f"registry {registry.path}{'' if registry.path.exists() else ' (not made yet)'}")
 
 
+@app.command("epochs")
+def epochs(
+    suite: Annotated[str, typer.Argument(metavar="SUITE", help="Its name.")],
+    *,
+    db: suite_options.Db = None,
+    target: Experiment = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """List the epochs of a suite with their mean loss; an edited suite is a new version of it."""
+    from burnish.cli.tables import Columns
+    from burnish.targets.delegation.training import TrainingLog
+
+    rows = TrainingLog(_registry(db, target).path).epochs(suite)
+    if as_json:
+        typer.echo(json.dumps(rows))
+        return
+    if not rows:
+        typer.echo(f"there is no epoch of a suite '{suite}' here")
+        return
+    table = Columns("suite", "epoch", "mean loss", "when")
+    for row in rows:
+        loss = row["mean_loss"]
+        told = f"{loss:.4f}" if isinstance(loss, float) else "—"
+        table.add(
+            f"{suite} #{row['suite_id']}", str(row["epoch_num"]), told, str(row["completed_at"])
+        )
+    table.show()
+
+
 @app.command("show")
 def show(
     name: Name,

@@ -1,6 +1,7 @@
 """Running `burnish refine`: from flags to a session, its progress, and its last words."""
 
 import asyncio
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import typer
 
+from burnish.cli.naming import file_name
 from burnish.core.errors import BurnishError, Interrupted, SeedRefused
 from burnish.projects.experiments.places import find_task
 from burnish.projects.refining.opening import (
@@ -17,11 +19,12 @@ from burnish.projects.refining.opening import (
     open_refinement,
 )
 from burnish.projects.refining.settings import Pair, RefineSettings
-from burnish.projects.refining.showing import plan_lines
+from burnish.projects.refining.showing import plan_json, plan_lines
 from burnish.reports.refine_page import outcome
 from burnish.reports.words import counted
 from burnish.runs.signals import Signals
 from burnish.strategies.refine.gradients import Gradient
+from burnish.strategies.refine.loop import MOST_ITERATIONS
 from burnish.strategies.refine.sessions import Iteration, Session
 from burnish.strategies.refine.stopping import EMPTY
 
@@ -64,10 +67,19 @@ class _StoppedRefining(Interrupted):
 
 def refine_run(asked: Asked, *, wishes: Wishes | None = None) -> None:
     """Do what is asked; the exit code says how it went."""
+    try:
+        _refine_run(asked, wishes)
+    except KeyboardInterrupt:
+        raise _StoppedRefining("interrupted before it began; nothing was paid") from None
+
+
+def _refine_run(asked: Asked, wishes: Wishes | None) -> None:
     seat = asked.seat()
+    if asked.settings.get("iterations") not in (None, asked.wanted().iterations):
+        made = counted(asked.wanted().iterations, "iteration")
+        typer.echo(f"! --iterations goes from 1 to {MOST_ITERATIONS}: {made}", err=True)
     if asked.dry_run:
-        for line in plan_lines(seat, asked.wanted(), wishes or Wishes()):
-            typer.echo(line)
+        _show_plan(seat, asked, wishes or Wishes())
         return
     loud = not (asked.quiet or asked.as_json)
     stops: list[str] = []
@@ -86,17 +98,30 @@ def refine_run(asked: Asked, *, wishes: Wishes | None = None) -> None:
     _last_words(opened, session, seat, as_json=asked.as_json)
 
 
+def _show_plan(seat: Seat, asked: Asked, wishes: Wishes) -> None:
+    if asked.as_json:
+        plan = plan_json(seat, asked.wanted(), wishes)
+        typer.echo(json.dumps(plan, ensure_ascii=False, indent=2))
+        return
+    for line in plan_lines(seat, asked.wanted(), wishes):
+        typer.echo(line)
+
+
 async def _driven(opened: OpenRefinement, stops: list[str], asked: Asked) -> Session:
     """Drive it; a first signal stops it after the loop that it is in, a second at once."""
     loop = asyncio.get_running_loop()
     work = asyncio.create_task(opened.run())
+
+    def ask() -> None:
+        stops.append("asked to stop by a signal")
+        typer.echo("stopping after this loop; once more stops at once", err=True)
 
     def insist() -> None:
         loop.call_soon_threadsafe(work.cancel)
 
     go_on = _go_on(opened, asked)
     try:
-        with Signals(ask=lambda: stops.append("asked to stop by a signal"), insist=insist):
+        with Signals(ask=ask, insist=insist):
             return await work
     except asyncio.CancelledError:
         raise _StoppedRefining("stopped at once", remedy=go_on) from None
@@ -105,7 +130,7 @@ async def _driven(opened: OpenRefinement, stops: list[str], asked: Asked) -> Ses
 
 
 def _go_on(opened: OpenRefinement, asked: Asked) -> str:
-    what = f"--target {asked.target}" if asked.target else str(asked.run)
+    what = f"--target {asked.target}" if asked.run is None else file_name(str(asked.run.resolve()))
     return f"go on    burnish refine {what} --resume {opened.session.session_id}"
 
 

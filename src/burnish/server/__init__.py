@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from burnish.server.application import create_app
     from burnish.server.apps import EngineApp, FileApp
+    from burnish.server.apps.file_engines import engine_of
     from burnish.server.datasets import Datasets
     from burnish.server.limits import ServiceLimits
     from burnish.server.manager import RunManager
@@ -24,6 +25,7 @@ _HOMES = {
     "Slimming": "stores",
     "TokenBook": "tokens",
     "create_app": "application",
+    "engine_of": "apps.file_engines",
     "open_store": "stores",
     "run_result": "results",
 }
@@ -38,6 +40,7 @@ __all__ = [
     "Slimming",
     "TokenBook",
     "create_app",
+    "engine_of",
     "open_store",
     "run_result",
 ]

@@ -44,6 +44,7 @@ class Drive:
         self._queue: asyncio.Queue[Told | None] = asyncio.Queue()
         self._job: Job[Ended] | None = None
         self._stop = StopSwitch()
+        self._over = asyncio.Event()
         self._lost = False
         self._canceled = lease.cancel_requested
         self.worked = False
@@ -85,8 +86,8 @@ class Drive:
             if not self._lost:
                 await self._told_end(ended, work)
         finally:
-            for task in tasks:
-                task.cancel()
+            self._over.set()
+            tasks[1].cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     # -- the work ----------------------------------------------------------------------------
@@ -166,7 +167,10 @@ class Drive:
     async def _beat(self) -> None:
         """Renew the lease; hear what other processes ask for."""
         while not self._lost:
-            await asyncio.sleep(min(self._seconds / 3, _BEAT_SECONDS))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._over.wait(), min(self._seconds / 3, _BEAT_SECONDS))
+            if self._over.is_set():
+                return
             began = time.monotonic()
             try:
                 renewed = await self._store.renew(self._lease, seconds=self._seconds)

@@ -82,8 +82,7 @@ class Tail:
         """Nobody listens any more, or the service goes down: streams end without an end."""
         self._closed = True
         self._tell()
-        if self._reader is not None:
-            self._reader.cancel()
+        self._news.set()  # the reader ends by itself: a store does not like to be cut short
 
     async def _since(self, after: int) -> list[Frame]:
         first = self._frames[0].number if self._frames else self._last + 1
@@ -93,10 +92,10 @@ class Tail:
         return _framed(older)
 
     async def _read(self) -> None:
-        while self.ended is None:
+        while self.ended is None and not self._closed:
             with suppress(BurnishError):  # a store in trouble is asked again
                 await self._look()
-            if self.ended is None:
+            if self.ended is None and not self._closed:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._news.wait(), LOOK_SECONDS)
                 self._news.clear()

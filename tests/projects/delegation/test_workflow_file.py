@@ -1,14 +1,17 @@
 """Workflow files: what they make, and that everything wrong with one is said at once."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from burnish.core.errors import ConfigError
+from burnish.models.references import ModelRef
 from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
 from burnish.projects.delegation.overrides import WorkflowOverrides
 from burnish.targets.delegation.command_worker import CommandWorker
 from burnish.targets.delegation.envelope import Envelope
+from burnish.targets.delegation.worker import ModelWorker
 from burnish.testing.delegation_world import FLOW, DelegationWorld
 
 WHOLE = """\
@@ -90,6 +93,28 @@ def test_other_models_for_the_same_workflow(tmp_path: Path) -> None:
     assert other.models["worker"] == "openai:m2"
     assert other.models["critic"] == "openai:eye"
     assert other.envelope.max_loops == 3
+
+
+def test_a_flag_changes_the_name_of_a_model_and_not_where_it_is(tmp_path: Path) -> None:
+    text = WHOLE.replace(
+        "{manager: openai:m1, worker: openai:m2}",
+        '{manager: "openai:m1", worker: {ref: "openai:m2", base_url: "http://here/v1", seed: 7}}',
+    )
+    hand = _worker(load(tmp_path, text, worker="openai:other"))
+    assert (hand.label, hand.base_url, hand.settings.seed) == ("openai:other", "http://here/v1", 7)
+    tier = load(tmp_path, text)
+    assert tier.with_models(worker="openai:big").worker.label == "openai:big"
+    assert _worker(replace(tier, workflow=tier.with_models(worker="openai:big"))) == replace(
+        hand, name="big"
+    )
+    elsewhere = _worker(load(tmp_path, text, worker="ollama:other"))
+    assert (elsewhere.base_url, elsewhere.settings.seed) == ("", None)
+
+
+def _worker(loaded: LoadedWorkflow) -> ModelRef:
+    worker = loaded.workflow.worker
+    assert isinstance(worker, ModelWorker)
+    return worker.client.ref
 
 
 def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:

@@ -98,6 +98,45 @@ def test_tiers_change_who_works_but_never_who_grades(place: Place) -> None:
         assert models["critic"] == "openai:boss"
 
 
+def test_an_iteration_that_is_refined_again_is_not_halved_twice(place: Place) -> None:
+    place.refine(settings={"iterations": 1})
+    sessions = place.seed / "refinement_sessions"
+    first = sessions / place.session()["iterations"][0]["run_dir"]
+    place.refine(run=first, settings={"iterations": 1})
+    again = first / "refinement_sessions"
+    second = again / place.session(again)["iterations"][0]["run_dir"]
+    budgets = [json.loads((run / "run_manifest.json").read_text())["budget"]
+               for run in (first, second)]  # fmt: skip
+    assert budgets[0]["max_loops"] == budgets[1]["max_loops"] > 1
+    assert budgets[0]["max_total_tokens"] == budgets[1]["max_total_tokens"]
+
+
+def test_a_workflow_that_is_named_comes_with_its_models(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = place.folder / "other.yaml"
+    other.write_text(place.flow.read_text().replace("openai:hand", "openai:another"))
+    asked = {"settings": {"iterations": 12, "workflow": str(other)}, "dry_run": True}
+    place.refine(**asked)
+    said = capsys.readouterr()
+    assert "worker openai:another" in said.out
+    assert "from 1 to 10: 10 iterations" in said.err
+    place.refine(**asked, as_json=True)
+    plan = json.loads(capsys.readouterr().out)
+    assert len(plan["iterations"]) == 10
+    assert plan["iterations"][0]["models"]["worker"] == "openai:another"
+    assert not (place.seed / "refinement_sessions").exists()
+
+
+def test_why_an_iteration_failed_is_said(tmp_path: Path) -> None:
+    place = Place(folder=tmp_path)
+    place.make_seed()
+    lost = Place(folder=tmp_path, world=refine_world(manager=lambda _: "no answer"))
+    with pytest.raises(typer.Exit):
+        lost.refine(settings={"iterations": 1})
+    assert "it failed: manager_failed" in lost.session()["iterations"][0]["note"]
+
+
 def test_a_team_that_grades_itself_is_told_of(place: Place) -> None:
     place.refine(settings={"iterations": 1, "worker_model": "openai:eye"})
     assert any("grades its own work" in note for note in place.session()["notes"])

@@ -142,10 +142,9 @@ def test_what_a_run_brings_is_kept_once(registry: PolicyRegistry) -> None:
         log.epoch(source, epoch)
     assert [(row["epoch_num"], row["mean_loss"]) for row in log.epochs("weather")] == [(1, 0.25)]
     put = log.put(source, {**PolicyTexts.shipped().texts, TEXT: "better\n"}, expected=START)
-    assert put is not None
     assert (put.versions, put.active) == ({TEXT: 1}, True)
     registry.activate({TEXT: 0})
-    assert log.put(source, {TEXT: "better\n"}, expected=START) is None
+    assert log.put(source, {TEXT: "better\n"}, expected=START) == put
     assert registry.active()[TEXT] == 0, "the user's rollback stays"
 
 
@@ -153,11 +152,9 @@ def test_what_somebody_else_made_active_stays(registry: PolicyRegistry) -> None:
     log = TrainingLog(registry.path)
     first = log.put(Source(run="r", trial=1), {TEXT: "one\n"}, expected=START)
     second = log.put(Source(run="r", trial=2), {TEXT: "two\n"}, expected=START)
-    assert first is not None
-    assert second is not None
     assert (first.active, second.active) == (True, True), "its own changes are not another's"
     registry.add(OTHER, "by hand\n", activate=True)
     third = log.put(Source(run="r", trial=3), {TEXT: "three\n"}, expected=START)
-    assert third is not None
     assert (third.active, third.versions) == (False, {TEXT: 3})
+    assert not log.put(Source(run="r", trial=4), {TEXT: "four\n"}, expected=START).active
     assert registry.active()[TEXT] == 2

@@ -1,6 +1,6 @@
 """Who manages, works, criticises and judges in a workflow: models, or a program."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -108,10 +108,24 @@ class Crew:
         return None if ref is _WRONG else ref
 
     def _named(self, *names: str) -> ModelRef | None:
-        for name in names:
+        for place, name in enumerate(names):
             if (flag := getattr(self.told, name)) is not None:
-                return ModelRef.parse(str(flag))
-            block: ModelBlock | None = getattr(self.loop.models, name)
-            if block is not None:
+                return self._instead(str(flag), names[place:])
+            if (block := self._block(name)) is not None:
                 return block.reference()
         return None
+
+    def _instead(self, flag: str, names: Sequence[str]) -> ModelRef:
+        """A model that a flag names: at the address of the one whose place it takes.
+
+        The file says where the models of a provider are, and how they are asked; another name is
+        no reason to go elsewhere.
+        """
+        told = ModelRef.parse(flag)
+        block = next(filter(None, map(self._block, names)), None)
+        if block is None or block.reference().provider != told.provider:
+            return told
+        return block.model_copy(update={"ref": told.label}).reference()
+
+    def _block(self, name: str) -> ModelBlock | None:
+        return getattr(self.loop.models, name)

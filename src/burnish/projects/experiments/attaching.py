@@ -30,18 +30,33 @@ class Attached:
 
 def attach(target: str, prompt: str, *, primary: str | None = None) -> Attached:
     """Add a task to an experiment; with `primary`, a task whose BEST it goes on from."""
+    experiment, before = _found(target, primary)
+    if before is None:
+        return _attached(experiment.add_task(prompt))
+    seed = read_seed(TaskBest(before).winner())
+    given = TaskInput(task_id=before.id, run_id=seed.run_id)
+    task = experiment.add_task(prompt, mode="continuation", inputs=(given,))
+    return _attached(task, seed_deliverable=seed.deliverable, steer=_steer(before))
+
+
+def would_attach(target: str, *, primary: str | None = None) -> str:
+    """What `attach` would do, in words; it raises where that would, and changes nothing."""
+    experiment, before = _found(target, primary)
+    if before is None:
+        return f"a new one of {experiment.folder.name}"
+    best = read_seed(TaskBest(before).winner())
+    return f"a new one of {experiment.folder.name}, from run {best.run_id} of {before.id}"
+
+
+def _found(target: str, primary: str | None) -> tuple[Experiment, ExperimentTask | None]:
     if ":" in target:
         told = "a delegation adds a task to an experiment"
         remedy = "name the experiment alone; `burnish refine --target EXP:TASK` refines a task"
         raise ConfigError([Problem(where="--target", message=told, remedy=remedy)])
     experiment = Experiment.find(target)
     if primary is None:
-        return _attached(experiment.add_task(prompt))
-    before = find_task(primary) if ":" in primary else experiment.task(primary)
-    seed = read_seed(TaskBest(before).winner())
-    given = TaskInput(task_id=before.id, run_id=seed.run_id)
-    task = experiment.add_task(prompt, mode="continuation", inputs=(given,))
-    return _attached(task, seed_deliverable=seed.deliverable, steer=_steer(before))
+        return experiment, None
+    return experiment, find_task(primary) if ":" in primary else experiment.task(primary)
 
 
 def offer(kept: Mapping[str, Json], run: Path) -> str:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from burnish.core.content import Json
-from burnish.core.errors import FileTrouble, RunNotFound, SeedRefused
+from burnish.core.errors import ConfigError, FileTrouble, Problem, RunNotFound, SeedRefused
 from burnish.projects.experiments.records import (
     EXPERIMENT,
     EXPERIMENT_ID,
@@ -46,6 +46,9 @@ class Experiment:
     @classmethod
     def new(cls, name: str, *, goal: str = "", root: Path | None = None) -> "Experiment":
         """Make one, under an id that no other has."""
+        if not name.strip():
+            told = Problem(message="an experiment needs a name", remedy='such as "The heat"')
+            raise ConfigError([told])
         home = (root or experiments_root()).resolve()
         record = ExperimentRecord(
             experiment_id=f"exp_{secrets.token_hex(5)}", name=name, goal=goal, created_at=_now()

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from burnish.core.content import Json
 from burnish.projects.experiments.places import Experiment, ExperimentTask
 from burnish.projects.experiments.task_best import TaskBest
+from burnish.reports.words import counted
 from burnish.strategies.refine.session_files import SessionFiles
 
 
@@ -27,7 +28,7 @@ def summary_lines(experiment: Experiment) -> Iterator[str]:
         runs = len(list(best.runs()))
         inputs = ", ".join(each.task_id for each in told.inputs)
         origin = f" from {inputs}" if inputs else ""
-        yield f"{task.id}  {told.mode}{origin}, {runs} runs, {_best(best)}"
+        yield f"{task.id}  {told.mode}{origin}, {counted(runs, 'run')}, {_best(best)}"
 
 
 def _best(best: TaskBest) -> str:

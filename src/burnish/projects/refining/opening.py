@@ -20,7 +20,7 @@ from burnish.projects.suites.registries import texts_for_refining
 from burnish.reports.refine_page import PAGE, refine_page
 from burnish.strategies.refine.best import BestPlace, SeedBest, recover
 from burnish.strategies.refine.loop import Job, Refinement
-from burnish.strategies.refine.seeds import Seed, read_seed
+from burnish.strategies.refine.seeds import WHOLE_BUDGET, Seed, read_seed
 from burnish.strategies.refine.session_files import SESSIONS, SessionFiles
 from burnish.strategies.refine.sessions import Session
 from burnish.system import FileLock, Redactor, write_atomic
@@ -164,7 +164,7 @@ def _prepared(
     seat: Seat, settings: RefineSettings, wished: Wishes
 ) -> tuple[Refinement, RefineWorkflow]:
     workflow = find_workflow(seat.seed, settings, seat.files.folder, wished.load)
-    seed = comparable(seat.seed, workflow.loaded.workflow)
+    seed = comparable(seat.seed, workflow)
     policy = wished.policy or texts_for_refining(seat.seed.folder, seat.experiment)
 
     async def run(job: Job) -> DelegationResult:
@@ -179,7 +179,11 @@ def _prepared(
             envelope=job.envelope,
             parent_run_id=job.parent_run_id,
             tags=job.tags,
-            kept={**workflow.kept, "inputs": [str(path) for path in job.inputs]},
+            kept={
+                **workflow.kept,
+                "inputs": [str(path) for path in job.inputs],
+                WHOLE_BUDGET: seed.budget.envelope.to_json(),
+            },
             listen=wished.events,
             stop=wished.stop,
         )

@@ -50,6 +50,14 @@ class RefineWorkflow:
     kept: Mapping[str, Json]
     """What the manifests of the iterations keep, so that they can be refined in their turn."""
     notes: tuple[str, ...] = ()
+    named: bool = False
+    """Whether a user named the file: then its models are meant, and not the seed's."""
+
+    @property
+    def models(self) -> ModelPair:
+        """Those that the file itself names."""
+        told = self.loaded.workflow.models
+        return ModelPair(manager=told.get("manager", ""), worker=told.get("worker", ""))
 
     def made(self, models: ModelPair) -> Workflow:
         """The workflow of one iteration."""
@@ -83,6 +91,7 @@ def find_workflow(
     own = text(kept.get("file"))
     if settings.workflow is not None:
         found = _read(Path(settings.workflow).resolve(), WorkflowOverrides(), load)
+        found = replace(found, named=True)
     elif own and Path(own).is_file():
         told = WorkflowOverrides.model_validate(dict(mapping(kept.get("overrides"))))
         found = _read(Path(own), told, load)
@@ -91,23 +100,25 @@ def find_workflow(
         found = replace(found, notes=_PLAIN_NOTES[: 2 if found.loaded.workflow.metrics else 1])
     named = settings.model or settings.worker_model or settings.given_tiers
     if named and not found.has_models:
-        told = Problem(message="this workflow runs a program: no model can be named for it")
-        raise ConfigError([told])
+        told = "this workflow runs a program: no model can be named for it"
+        remedy = "leave the flag out, or name a workflow with models: --workflow FILE"
+        raise ConfigError([Problem(message=told, remedy=remedy)])
     return found
 
 
-def comparable(seed: Seed, workflow: Workflow) -> Seed:
+def comparable(seed: Seed, refined: RefineWorkflow) -> Seed:
     """The seed by the signals that the workflow can give too; what it cannot is neutral for both.
 
     Otherwise a seed would be beaten, or could never be, by a score that nobody gives any more.
     """
-    signals = seed.signals
+    signals, workflow = seed.signals, refined.loaded.workflow
     told = replace(
         signals,
         eval_score=signals.eval_score if workflow.metrics else None,
         critique_score=signals.critique_score if workflow.critic else None,
     )
-    return replace(seed, models=known_models(seed), signals=told)
+    models = refined.models if refined.named else known_models(seed)
+    return replace(seed, models=models, signals=told)
 
 
 def known_models(seed: Seed) -> ModelPair:

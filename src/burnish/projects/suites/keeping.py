@@ -17,7 +17,7 @@ from burnish.runs.events import Event, Tick
 from burnish.runs.leading import ADVANCED
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
-from burnish.strategies.epochs.strategy import STAYS
+from burnish.strategies.epochs.training import STAYS
 from burnish.system.secret_shapes import MARKER
 from burnish.targets.delegation.training import Epoch, EpochRun, Source, TrainingLog
 
@@ -91,8 +91,6 @@ class RegistryKeeper:
             self._run.announce("warning", f"policy:{row.number}", {"message": why})
             return
         put = self._log.put(self._source(row), texts, expected=self._record.active)
-        if put is None:
-            return
         told: dict[str, Json] = dict[str, Json](put.versions)
         if put.active:
             self._run.announce("policy", f"policy:{row.number}", {"versions": told})

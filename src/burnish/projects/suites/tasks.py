@@ -12,6 +12,7 @@ from burnish.projects.delegation.overrides import WorkflowOverrides
 from burnish.projects.gathering import Gathering, Keys
 from burnish.projects.refining.workflows import reference_of
 from burnish.projects.suites.suite_file import SuiteFile, TaskBlock
+from burnish.targets.delegation.manager import CommandManager
 from burnish.targets.delegation.target import SuiteTask
 
 USUAL = "workflow.yaml"
@@ -38,7 +39,9 @@ class SuiteTasks:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of the result should know of the workflows."""
-        told = (note for each in self.loaded.values() for note in each.workflow.notes())
+        told = [note for each in self.loaded.values() for note in each.workflow.notes()]
+        programs = [e.workflow.name for e in self.loaded.values() if _is_program(e)]
+        told += [f"{name} runs a program, which reads no text but the rubric" for name in programs]
         return tuple(dict.fromkeys(told))
 
     def _task(self, block: TaskBlock, at: Keys) -> SuiteTask | None:
@@ -80,6 +83,10 @@ class SuiteTasks:
             remedy = f"name one, for the task or the suite, or put {USUAL} beside the suite"
             raise ConfigError([Problem(message=message, remedy=remedy)])
         return usual if usual.is_file() else PLAIN
+
+
+def _is_program(loaded: LoadedWorkflow) -> bool:
+    return isinstance(loaded.workflow.manager, CommandManager)
 
 
 def _overrides(block: TaskBlock, *, plain: bool) -> WorkflowOverrides:

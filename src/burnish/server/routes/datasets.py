@@ -17,7 +17,7 @@ from burnish.server.shapes import CasePage, DatasetList, DatasetShape
 router = APIRouter(tags=["datasets"])
 
 
-def _datasets(manager: Annotated[RunManager, Depends(manager_of)]) -> Datasets:
+async def _datasets(manager: Annotated[RunManager, Depends(manager_of)]) -> Datasets:
     return Datasets(folder=manager.places.datasets)
 
 

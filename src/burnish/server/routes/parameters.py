@@ -37,6 +37,6 @@ DETAILED: dict[int | str, dict[str, Any]] = {
 }
 
 
-def manager_of(request: Request) -> RunManager:
-    """The manager that the application was made with."""
+async def manager_of(request: Request) -> RunManager:
+    """The manager that the application was made with. Not a thread of its own for this."""
     return request.app.state.manager

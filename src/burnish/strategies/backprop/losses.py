@@ -55,7 +55,7 @@ class Losses:
         for result in sorted(evaluation.results, key=lambda each: (each.case, each.draw)):
             trace = trace_of(result, self.cases[result.case], surfaces)
             for score in self.failures(result):
-                if not self._begins(score, trace):
+                if not self._begins(result, score, trace):
                     node = self.targets.get(score.metric, "")
                     where, why = f"{result.case}, {score.metric}", f"'{node}' did not run"
                     found.append(Lost(role="loss target", where=where, why=why))
@@ -79,16 +79,17 @@ class Losses:
                 severity=severity_of(result, score).value,
                 text=self._words(result, score),
             )
-            steps = [step.id for step in self._begins(score, trace)]
+            steps = [step.id for step in self._begins(result, score, trace)]
             yield from (replace(loss, step=step) for step in steps)
             for hint in self._hints(result.case, score.metric):
                 told = replace(loss, severity=hint.severity.value, text=hint.reason)
                 yield from (replace(told, step=step) for step in steps)
 
-    def _begins(self, score: Score, trace: Trace) -> list[Step]:
+    def _begins(self, result: CaseResult, score: Score, trace: Trace) -> list[Step]:
         """The last step of the node that answers for the metric, else where the run ended."""
         node = self.targets.get(score.metric)
-        if node is None:
+        # A crash is no verdict on the metric's node: whoever raised it answers for it.
+        if node is None or result.outcome.failed:
             return terminal_steps(trace, score.turn)
         there = [step for step in trace.steps if step.node == node]
         in_turn = [step for step in there if score.turn in (None, step.turn)]

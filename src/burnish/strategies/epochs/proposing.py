@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from burnish.core.candidates import Candidate
 from burnish.core.content import Json
-from burnish.core.evaluations import Evaluation
+from burnish.core.evaluations import CaseResult, Evaluation
 from burnish.core.protocols import Role
 from burnish.core.surfaces import TextSurface
 from burnish.core.trials import Proposal
@@ -109,18 +109,19 @@ class Proposing:
         )
 
     def _runs(self, train: Evaluation) -> str:
-        """The worst run of each task, with everything that was said of it."""
-        run, cases = self.run, {case.id: case for case in self.run.dataset.train}
-        told: list[str] = []
-        for case in train.cases:
-            known = [r for r in train.of_case(case) if not r.outcome.missing]
-            if not known:
-                continue
-            worst = min(known, key=lambda r: min((s.value or 0.0 for s in r.scores), default=0.0))
-            said = trace_told(worst, cases[case])
-            if run.secrets.leaked(said) is None:
-                told.append(said)
-        return "\n\n".join(told[:MOST_RUNS]) or "(none)"
+        """The worst run of each task, the worst task first, with all that was said of it."""
+        cases = {case.id: case for case in self.run.dataset.train}
+        known = [result for result in train.results if not result.outcome.missing]
+        worst: dict[str, CaseResult] = {}
+        for result in sorted(known, key=_score):
+            worst.setdefault(result.case, result)
+        told = (trace_told(result, cases[case]) for case, result in worst.items())
+        shown = [said for said in told if self.run.secrets.leaked(said) is None]
+        return "\n\n".join(shown[:MOST_RUNS]) or "(none)"
+
+
+def _score(result: CaseResult) -> float:
+    return min((score.value or 0.0 for score in result.scores), default=0.0)
 
 
 def _unchanged(answer: TextGrad, candidate: Candidate) -> bool:

@@ -64,7 +64,7 @@ class SeedBest:
                 return ""
             if loss is not None and not is_lower(best.loss, loss):
                 own = there.get("session_id") == session.session_id
-                return "" if own else f"BEST has a loss of {loss:.4f} already"
+                return "" if own else f"BEST has a loss of {round(loss, 6):.4f} already"
         put_best(self.home, best.deliverable, self._manifest(best, session))
         return ""
 

@@ -1,5 +1,6 @@
 """The run that is refined: its task, budget, models and deliverable, wherever its files lie."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -21,7 +22,9 @@ from burnish.strategies.refine.run_files import (
 from burnish.strategies.refine.run_losses import RunSignals, run_signals
 from burnish.strategies.refine.seed_inputs import inputs_of
 from burnish.strategies.refine.tiers import ModelPair
+from burnish.targets.delegation.endings import ending_words
 from burnish.targets.delegation.envelope import Envelope
+from burnish.targets.delegation.home import is_delegation
 
 _CAPS = {
     "max_loops": ("loops", "max"),
@@ -40,6 +43,8 @@ _USUAL = Envelope(
     max_tool_calls=600,
 )
 """What is taken where a run does not say."""
+WHOLE_BUDGET = "whole_budget"
+"""What the manifest of an iteration keeps of the budget that half of was given to it."""
 _AWP_RUNS = ("workspace", "runs")
 """The folders in the workspace of awp-agents that its runs lie in."""
 
@@ -90,7 +95,7 @@ def _read(folder: Path) -> Seed:
             remedy='add "task" to it: the text that the run was started with',
         )
     run_id = run_id_in(completion, folder)
-    signals, deliverable = run_signals(folder), _deliverable(folder, run_id)
+    signals, deliverable = run_signals(folder), _deliverable(folder, run_id, completion)
     tags = completion.get("tags")
     return Seed(
         folder=folder,
@@ -110,20 +115,29 @@ def _read(folder: Path) -> Seed:
 def _completion(folder: Path) -> Mapping[str, Json]:
     completion = read_json(folder / COMPLETION)
     if not isinstance(completion, dict):
-        raise SeedRefused(
-            f"{folder} has no {COMPLETION}",
-            remedy="only a run that has ended can be refined; resume it first if it was killed",
-        )
+        raise SeedRefused(f"{folder} has no {COMPLETION}", remedy=_how_to_end(folder))
     if completion.get("status") == "aborted":
         raise SeedRefused(
             f"the run in {folder} was interrupted",
-            remedy=f"go on with it first: `burnish delegate --resume {folder}`",
+            remedy=f"go on with it first: `burnish delegate --resume {shlex.quote(str(folder))}`",
         )
     return completion
 
 
-def _deliverable(folder: Path, run_id: str) -> Path:
+def _how_to_end(folder: Path) -> str:
+    if is_delegation(folder):
+        return f"it was killed: `burnish delegate --resume {shlex.quote(str(folder))}` goes on"
+    return "name the folder of a run that has ended"
+
+
+def _deliverable(folder: Path, run_id: str, completion: Mapping[str, Json]) -> Path:
     found = deliverable_of(folder, run_id)
+    if found is None and is_delegation(folder) and completion.get("deliverables") == []:
+        how = f"{text(completion.get('status'))}: {ending_words(text(completion.get('reason')))}"
+        raise SeedRefused(
+            f"run {run_id} delivered nothing ({how})",
+            remedy=f"run its task again first; {folder / 'RUN_SUMMARY.md'} says what happened",
+        )
     if found is None:
         places = ", ".join(map(str, dict.fromkeys(_places(folder, run_id))))
         raise SeedRefused(
@@ -164,7 +178,9 @@ def _is_of_run(final: Path, made: Path) -> bool:
 def _budget(completion: Mapping[str, Json], manifest: Mapping[str, Json]) -> SeedBudget:
     """The limits: as the run was started, else as it ended, in either of two shapes."""
     final, flat = mapping(completion.get("final_budget")), mapping(completion.get("budget"))
-    started = mapping(manifest.get("budget"))
+    # An iteration of a refinement has half of its seed's; refined again, it is not halved twice.
+    whole = mapping(mapping(manifest.get("kept")).get(WHOLE_BUDGET))
+    started = {**mapping(manifest.get("budget")), **whole}
     found: dict[str, float] = {}
     for limit in fields(Envelope):
         name = limit.name

@@ -4,13 +4,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from burnish.evaluation.matching.excerpts import without_middle
 from burnish.strategies.refine.best import Best
 from burnish.strategies.refine.file_digests import digests
 from burnish.strategies.refine.run_losses import RunSignals
 from burnish.system.workspaces import shown
+from burnish.targets.delegation.endings import ending_words
 from burnish.targets.delegation.result import DelegationResult
 
 DELIVERED = ("complete", "partial")
+_MOST_WORDS = 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +37,7 @@ class Contender:
 def contender(result: DelegationResult, signals: RunSignals, best: Best) -> Contender:
     """What an iteration came to, beside the best that it started from."""
     if result.status not in DELIVERED:
-        return Contender(signals=signals, counts_as=None, cannot_win=f"it {result.status}")
+        return Contender(signals=signals, counts_as=None, cannot_win=_why_failed(result))
     if not result.deliverables:
         return Contender(signals=signals, counts_as=None, cannot_win="it delivered nothing")
     new, old = digests(result.final), digests(best.deliverable)
@@ -49,6 +52,11 @@ def contender(result: DelegationResult, signals: RunSignals, best: Best) -> Cont
         cannot_win=unknown,
         lost=_lost(new, old),
     )
+
+
+def _why_failed(result: DelegationResult) -> str:
+    reason = " ".join(ending_words(result.reason).split())
+    return f"it {result.status}: {without_middle(reason, _MOST_WORDS)}"
 
 
 def _unknown(result: DelegationResult, signals: RunSignals, best: RunSignals) -> str:

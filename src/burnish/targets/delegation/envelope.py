@@ -34,6 +34,15 @@ class Envelope:
         """By name."""
         return dict(vars(self))
 
+    def lines(self) -> list[str]:
+        """For people, few enough in a line for a narrow terminal."""
+        told = [
+            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in vars(self).items()
+        ]
+        rows = [told[start : start + 2] for start in range(0, len(told), 2)]
+        return [f"{'' if at else 'budget':<8} {', '.join(row)}" for at, row in enumerate(rows)]
+
 
 @dataclass(kw_only=True)
 class Tally:

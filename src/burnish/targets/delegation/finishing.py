@@ -14,6 +14,7 @@ from burnish.targets.delegation.result import (
     summary_page,
 )
 from burnish.targets.delegation.ruling import Ruled
+from burnish.targets.delegation.workflow import Workflow
 
 
 def finish(
@@ -85,7 +86,19 @@ def _result(
 
 
 def _notes(loop: ManagerLoop) -> list[str]:
-    notes = [f"sandbox: {loop.desk.commands.sandbox.isolation.told}"]
-    if isinstance(loop.workflow.worker, CommandWorker) and not loop.desk.tally.tokens_told:
+    sandbox, worker = loop.desk.commands.sandbox, loop.workflow.worker
+    notes = [f"sandbox: {sandbox.isolation.told}"]
+    if sandbox.isolation.kind != "none":
+        notes += _open_doors(loop.workflow)
+    if isinstance(worker, CommandWorker) and not loop.desk.tally.tokens_told:
         notes.append("the program did not say how many tokens it used: they are not counted")
     return notes
+
+
+def _open_doors(workflow: Workflow) -> list[str]:
+    """Who may use the network though commands are isolated."""
+    worker = workflow.worker
+    program = isinstance(worker, CommandWorker) and worker.network
+    told = (("the program", program), ("commands", workflow.network))
+    who = " and ".join(name for name, may in told if may)
+    return [f"by the workflow, {who} may use the network"] if who else []

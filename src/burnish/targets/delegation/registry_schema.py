@@ -68,7 +68,7 @@ _TABLES = (
         origin TEXT PRIMARY KEY,
         run TEXT NOT NULL,
         number INTEGER NOT NULL,
-        versions_json TEXT NOT NULL,
+        told_json TEXT NOT NULL,
         epoch_id INTEGER
     )
     """,

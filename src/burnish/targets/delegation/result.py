@@ -7,6 +7,7 @@ from pathlib import Path
 from burnish.core.content import Json
 from burnish.core.money import NOTHING, Spend
 from burnish.system.workspaces import shown
+from burnish.targets.delegation.endings import ending_words
 from burnish.targets.delegation.evaluating import Evaluated
 from burnish.targets.delegation.gates.completion import Verdict
 from burnish.targets.delegation.loop import Status
@@ -141,12 +142,16 @@ def scorecard_json(
     }
 
 
+def _loops(result: DelegationResult) -> str:
+    return f"{result.iterations} iteration{'' if result.iterations == 1 else 's'}"
+
+
 def summary_page(result: DelegationResult) -> str:
     """RUN_SUMMARY.md."""
     loss = result.loss.to_json()
     parts = [
         f"# Delegation {result.run_id}",
-        f"Status: **{result.status}** ({result.reason}) after {result.iterations} iterations.",
+        f"Status: **{result.status}** ({ending_words(result.reason)}) after {_loops(result)}.",
         f"## Task\n\n{result.task}",
         f"## Result\n\n{result.result or '(none reported)'}",
         f"## Files\n\n{bullets(result.names)}",

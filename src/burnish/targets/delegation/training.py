@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from burnish.core.content import Json
 from burnish.targets.delegation.registry import (
@@ -114,27 +115,28 @@ class TrainingLog:
                 )
             _keep_change(db, origin, source, {}, number)
 
-    def put(
-        self, source: Source, texts: Mapping[str, str], *, expected: Mapping[str, int]
-    ) -> Put | None:
-        """Add these texts as versions and make them active; None where that was done before.
+    def put(self, source: Source, texts: Mapping[str, str], *, expected: Mapping[str, int]) -> Put:
+        """Add these texts as versions and make them active; once, however often it is told.
 
         `expected` are the versions that were active when the run began. Where they are others by
         now, and not by this run, somebody else decided meanwhile: then nothing becomes active.
         """
         with writing(self.path) as db:
-            if _change(db, source.origin) is not None:
-                return None
+            if (told := _change(db, source.origin)) is not None:
+                return Put(versions=told["put"], active=told["put_active"])
             before = active_in(db)
             epoch = _epoch_of(db, source)
             found = {n: add_version(db, n, text, epoch=epoch) for n, text in texts.items()}
             changed = {name: number for name, number in found.items() if number != before[name]}
-            undisturbed = before == (_last(db, source.run) or dict(expected))
+            left = _last(db, source.run) or dict(expected)
+            undisturbed = before == left
             if undisturbed:
                 set_active(db, changed)
-            after = {**before, **changed} if undisturbed else before
-            _tell_epoch(db, epoch, after)
-            _keep_change(db, source.origin, source, after, None)
+            _tell_epoch(db, epoch, {**before, **changed} if undisturbed else before)
+            # Once disturbed, it stays so: what the run knew is not what somebody else decided.
+            known = {**before, **changed} if undisturbed else left
+            told = {"active": known, "put": changed, "put_active": undisturbed}
+            _keep_change(db, source.origin, source, told, None)
             return Put(versions=changed, active=undisturbed)
 
     def epochs(self, suite: str) -> list[dict[str, Json]]:
@@ -184,30 +186,30 @@ def _tell_epoch(db: sqlite3.Connection, epoch: int | None, versions: Mapping[str
         db.execute("UPDATE epochs SET child_artifacts_json = ? WHERE id = ?", (text, epoch))
 
 
-def _change(db: sqlite3.Connection, origin: str) -> str | None:
-    query = "SELECT versions_json FROM burnish_changes WHERE origin = ?"
+def _change(db: sqlite3.Connection, origin: str) -> dict[str, Any] | None:
+    query = "SELECT told_json FROM burnish_changes WHERE origin = ?"
     row = db.execute(query, (origin,)).fetchone()
-    return None if row is None else str(row[0])
+    return None if row is None else json.loads(row[0])
 
 
 def _last(db: sqlite3.Connection, run: str) -> dict[str, int] | None:
     """The active versions after the last thing that a run put here."""
     query = (
-        "SELECT versions_json FROM burnish_changes WHERE run = ? AND epoch_id IS NULL"
+        "SELECT told_json FROM burnish_changes WHERE run = ? AND epoch_id IS NULL"
         " ORDER BY number DESC LIMIT 1"
     )
     row = db.execute(query, (run,)).fetchone()
-    return None if row is None else json.loads(row[0])
+    return None if row is None else json.loads(row[0])["active"]
 
 
 def _keep_change(
     db: sqlite3.Connection,
     origin: str,
     source: Source,
-    versions: Mapping[str, int],
+    told: Mapping[str, Any],
     epoch: int | None,
 ) -> None:
     db.execute(
         "INSERT INTO burnish_changes VALUES (?, ?, ?, ?, ?)",
-        (origin, source.run, source.trial, json.dumps(dict(versions), sort_keys=True), epoch),
+        (origin, source.run, source.trial, json.dumps(dict(told), sort_keys=True), epoch),
     )

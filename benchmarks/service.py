@@ -1,0 +1,161 @@
+"""The service: reads with many runs stored, events to listeners, what storing progress costs."""
+
+import asyncio
+import contextlib
+import sqlite3
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+import uvicorn
+
+from benchmarks.figures import Figure
+from burnish.core.content import Json
+from burnish.server import RunManager, create_app, open_store
+from burnish.server.serving import listening_on
+from burnish.server.stores import NewEvent, RunChanges, RunStatus, RunStore
+
+RUNS = 10_000
+LISTENERS = 100
+TRIALS = 1_000
+_SECONDS = 2.0
+_CONNECTIONS = 4
+_EVENTS = 20
+
+
+def figures() -> list[Figure]:
+    """Measure all three."""
+    with tempfile.TemporaryDirectory() as folder:
+        reads = asyncio.run(_reads(Path(folder)))
+    with tempfile.TemporaryDirectory() as folder:
+        delay = asyncio.run(_latency(Path(folder)))
+    with tempfile.TemporaryDirectory() as folder:
+        first, last = asyncio.run(_progress(Path(folder)))
+    growth = last / first
+    return [
+        Figure(
+            what=f"service: reads of {RUNS:,} runs", value=reads[0], unit="/s", goal=100, more=True
+        ),
+        Figure(what="service: pages of 50 runs", value=reads[1], unit="/s", goal=40, more=True),
+        Figure(what=f"service: event to {LISTENERS} listeners", value=delay, unit="ms", goal=100),
+        Figure(what=f"service: storing event {TRIALS:,}", value=last, unit="ms", goal=20),
+        Figure(what="service: the same, by the first ones", value=growth, unit="×", goal=1.5),
+    ]
+
+
+async def _reads(folder: Path) -> tuple[float, float]:
+    address = f"sqlite:///{folder / 'runs.db'}"
+    store = await open_store(address)
+    await store.create("app", "one", strategy="climb", request={"settings": {"max_trials": 3}})
+    await store.update("app", "one", RunChanges(status=RunStatus.SUCCEEDED, best_score=0.5))
+    await store.close()
+    _multiply(folder / "runs.db")
+    async with _served(folder, await open_store(address)) as (port, _):
+        run = await _rate(port, lambda n: f"/api/v1/apps/app/runs/one-{n * 7919 % RUNS}")
+        return run, await _rate(port, lambda n: f"/api/v1/runs?limit=50&app=app&n={n}")
+
+
+def _multiply(path: Path) -> None:
+    """The one run, many times: what 10,000 creates would leave."""
+    numbers = (
+        f"WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < {RUNS - 1})"
+    )
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        for table, key in (("burnish_runs", "id"), ("burnish_run_payloads", "run")):
+            names = [str(row[1]) for row in db.execute(f"PRAGMA table_info({table})")]
+            chosen = {key: "n.n + 2", "run_id": "run_id || '-' || n.n"}
+            columns = ", ".join(chosen.get(name, f"t.{name}") for name in names)
+            source = f"SELECT {columns} FROM {table} t, n WHERE t.{key} = 1"
+            db.execute(f"{numbers} INSERT INTO {table} {source}")
+        db.commit()
+
+
+async def _rate(port: int, path: Callable[[int], str]) -> float:
+    """Answers a second over some connections that stay open."""
+    end, done = time.perf_counter() + _SECONDS, [0] * _CONNECTIONS
+
+    async def ask(place: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        while time.perf_counter() < end:
+            address = path(done[place] * _CONNECTIONS + place)
+            writer.write(f"GET {address} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200"), head
+            size = next(line for line in head.lower().split(b"\r\n") if b"content-length" in line)
+            await reader.readexactly(int(size.split(b":")[1]))
+            done[place] += 1
+        writer.close()
+
+    await asyncio.gather(*map(ask, range(_CONNECTIONS)))
+    return sum(done) / _SECONDS
+
+
+async def _latency(folder: Path) -> float:
+    """From before an event is stored until the last listener has it; the median of some."""
+    async with _served(folder, await open_store(f"sqlite:///{folder / 'runs.db'}")) as served:
+        port, manager = served
+        await manager.store.create("app", "one")
+        await manager.store.append_event("app", "one", NewEvent(kind="status"))
+        streams = [await _listen(port) for _ in range(LISTENERS)]
+        delays: list[float] = []
+        for _ in range(_EVENTS):
+            began = time.perf_counter()
+            await manager.store.append_event("app", "one", NewEvent(kind="x", payload=_trial()))
+            manager.tails.announce("app", "one")
+            await asyncio.gather(*(reader.readuntil(b"event: x") for reader, _ in streams))
+            delays.append(time.perf_counter() - began)
+        for _, writer in streams:
+            writer.close()
+        return 1000 * statistics.median(delays)
+
+
+async def _listen(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    address = "/api/v1/apps/app/runs/one/stream"
+    writer.write(f"GET {address} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+    await reader.readuntil(b"event: status")
+    return reader, writer
+
+
+async def _progress(folder: Path) -> tuple[float, float]:
+    """What keeping one event takes in a run that begins, and in one of many trials; ms."""
+    store = await open_store(f"sqlite:///{folder / 'runs.db'}")
+    spent: dict[str, list[float]] = {"short": [], "long": []}
+    for run in spent:
+        await store.create("app", run)
+        await store.claim("app", run, owner="bench", seconds=600)
+    for number in range(TRIALS):
+        await _kept(store, "long", number)
+    for number in range(100):  # in turn, so that a busy disk is busy for both
+        for run, times in spent.items():
+            began = time.perf_counter()
+            await _kept(store, run, TRIALS + number)
+            times.append(1000 * (time.perf_counter() - began))
+    await store.close()
+    return statistics.median(spent["short"]), statistics.median(spent["long"])
+
+
+async def _kept(store: RunStore, run: str, number: int) -> None:
+    event = NewEvent(kind="trial_recorded", round=number, payload=_trial(), key=f"t:{number}")
+    await store.append_event("app", run, event, RunChanges(current_round=number, best_score=0.5))
+
+
+def _trial() -> dict[str, Json]:
+    return {"trial": 1, "phase": "numbers", "numbers": {f"metric {n}": 0.5 for n in range(40)}}
+
+
+@contextlib.asynccontextmanager
+async def _served(folder: Path, store: RunStore) -> AsyncGenerator[tuple[int, RunManager], None]:
+    manager = RunManager([], data=folder, store=store)
+    with listening_on("127.0.0.1", 0) as sock:
+        config = uvicorn.Config(create_app(manager), log_level="error", lifespan="on")
+        server = uvicorn.Server(config)
+        task = asyncio.create_task(server.serve(sockets=[sock]))
+        while not server.started:  # noqa: ASYNC110 - it has no event for it
+            await asyncio.sleep(0.01)
+        yield sock.getsockname()[1], manager
+        manager.ask_to_stop()
+        server.should_exit = True
+        await task
