@@ -119,7 +119,7 @@ def test_a_run_that_was_killed_at_once_still_gets_what_it_was_given() -> None:
     shutil.rmtree("run/workspace")
     world = DelegationWorld()
     run(world, resume="run", quiet=True)
-    assert "input/data.csv" in world.asked("manager")[0].said
+    assert "input/data.csv" in world.asked("manager")[0].text
     assert Path("run/workspace/input/data.csv").read_text() == "a,b\n1,2\n"
 
 
@@ -154,7 +154,7 @@ def test_what_it_is_where_it_ended_and_where_its_report_lies(burnish: Burnish) -
 
 def test_a_dry_run_checks_what_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     asked = {"file": Path("flow.yaml"), "task": TASK, "dry_run": True}
-    with pytest.raises(ConfigError, match="gone.csv"):
+    with pytest.raises(ConfigError, match=r"gone\.csv"):
         run(DelegationWorld(), **asked, inputs=(Path("gone.csv"),))
     with pytest.raises(RunNotFound, match="no experiment 'exp_gone'"):
         run(DelegationWorld(), **asked, target="exp_gone")

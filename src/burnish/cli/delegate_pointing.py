@@ -15,13 +15,13 @@ from burnish.strategies.refine.run_files import COMPLETION, MANIFEST, mapping, r
 from burnish.strategies.refine.session_files import SESSIONS, SessionFiles
 from burnish.strategies.refine.sessions import Session
 from burnish.targets.delegation.endings import ending_words
-from burnish.targets.delegation.home import is_delegation
+from burnish.targets.delegation.home import is_of_burnish
 
 
 def point_out(name: str, *, as_json: bool) -> bool:
     """Show what lies in this folder; False where it is neither a delegation nor a session."""
     folder = Path(name).resolve()
-    if is_delegation(folder):
+    if is_of_burnish(folder):
         found = mapping(read_json(folder / COMPLETION) or read_json(folder / MANIFEST))
         lines = _delegation(folder, found)
     elif (session := _session(folder)) is not None:

@@ -24,7 +24,7 @@ from burnish.strategies.refine.seed_inputs import inputs_of
 from burnish.strategies.refine.tiers import ModelPair
 from burnish.targets.delegation.endings import ending_words
 from burnish.targets.delegation.envelope import Envelope
-from burnish.targets.delegation.home import is_delegation
+from burnish.targets.delegation.home import is_of_burnish
 
 _CAPS = {
     "max_loops": ("loops", "max"),
@@ -125,14 +125,14 @@ def _completion(folder: Path) -> Mapping[str, Json]:
 
 
 def _how_to_end(folder: Path) -> str:
-    if is_delegation(folder):
+    if is_of_burnish(folder):
         return f"it was killed: `burnish delegate --resume {shlex.quote(str(folder))}` goes on"
     return "name the folder of a run that has ended"
 
 
 def _deliverable(folder: Path, run_id: str, completion: Mapping[str, Json]) -> Path:
     found = deliverable_of(folder, run_id)
-    if found is None and is_delegation(folder) and completion.get("deliverables") == []:
+    if found is None and is_of_burnish(folder) and completion.get("deliverables") == []:
         how = f"{text(completion.get('status'))}: {ending_words(text(completion.get('reason')))}"
         raise SeedRefused(
             f"run {run_id} delivered nothing ({how})",

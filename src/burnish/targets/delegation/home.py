@@ -54,6 +54,11 @@ def is_delegation(folder: Path) -> bool:
     return (folder / MANIFEST).is_file()
 
 
+def is_of_burnish(folder: Path) -> bool:
+    """Whether it is one of burnish's own: other systems have a manifest of that name too."""
+    return is_delegation(folder) and (folder / POLICY).is_file()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Home:
     """A run's folder, held by this process."""
