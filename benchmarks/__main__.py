@@ -3,6 +3,7 @@
 import os
 import sys
 import tempfile
+from importlib.util import find_spec
 
 from rich.console import Console
 from rich.table import Table
@@ -17,10 +18,19 @@ from benchmarks import (
     overhead,
     peers,
     retrieval,
-    service,
     startup,
 )
 from benchmarks.figures import Figure
+
+
+def _service() -> list[Figure]:
+    """Nothing where the extra `server` is not installed."""
+    if not all(map(find_spec, ("fastapi", "sqlalchemy", "uvicorn"))):
+        return []
+    from benchmarks import service
+
+    return service.figures()
+
 
 PARTS = {
     "overhead": overhead.figures,
@@ -33,7 +43,7 @@ PARTS = {
     "peers": peers.figures,
     "false-accepts": false_accepts.figures,
     "attribution": attribution.figures,
-    "service": service.figures,
+    "service": _service,
 }
 
 

@@ -203,3 +203,8 @@ def test_a_large_text_takes_no_time(text: str) -> None:
     started = time.monotonic()
     KNOWING.text(text)
     assert time.monotonic() - started < 5
+
+
+def test_a_key_of_a_letter_or_two_is_a_stand_in() -> None:
+    redactor = Redactor.from_environment({}, extra=["x", "key", "sesame"])
+    assert redactor.text("an example of a key: sesame") == "an example of a key: [redacted]"

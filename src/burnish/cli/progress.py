@@ -18,7 +18,7 @@ from burnish.reports.edits_page import EDITS, result_words
 from burnish.reports.lines import WIDTH, LineView
 from burnish.reports.live import LiveView
 from burnish.reports.ndjson import NdjsonView
-from burnish.reports.reading import RunRecord
+from burnish.reports.reading import RunRecord, loss_of
 from burnish.reports.report import NAME as REPORT
 from burnish.reports.words import counted, sealed_words, spending
 from burnish.runs.driving import Ending
@@ -78,7 +78,8 @@ def _result(ending: Ending, progress: Progress) -> Iterator[str]:
 def _numbers(run: RunRecord) -> str:
     if run.header.strategy == EDITS:
         return f"result   {result_words(run)}"
-    told = (f"{split} {losses(run, split)}" for split in ("train", "holdout"))
+    known = [s for s in ("train", "holdout") if loss_of(run.baseline, s) is not None]
+    told = (f"{split} {losses(run, split)}" for split in known or ("holdout",))
     return f"loss     {', '.join(told)}"
 
 

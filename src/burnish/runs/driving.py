@@ -106,11 +106,13 @@ async def _work(run: Run) -> tuple[StopReason, SealedResult | None]:
 
 
 def _worth_testing(run: Run, reason: StopReason) -> bool:
-    """Not before there is a baseline, not when the search will go on, not at unknown prices."""
+    """Not before there is a baseline, not when the search will go on, not at unknown prices.
+
+    A baseline of which nothing is known is none: the test would be spent on nothing.
+    """
     unfit = {"signal", "price_unknown"}
-    return (
-        bool(run.dataset.test) and run.standing.tracked_candidates > 0 and reason.code not in unfit
-    )
+    measured = run.standing.tracked_candidates > 0 and run.standing.best_score is not None
+    return bool(run.dataset.test) and measured and reason.code not in unfit
 
 
 async def _sealed_test(run: Run) -> SealedResult:

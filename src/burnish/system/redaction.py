@@ -12,6 +12,7 @@ from pydantic import JsonValue
 from burnish.system.secret_shapes import CUES, MARKER, without_shapes, written_forms
 
 _MINIMUM = 8
+_LEAST_GIVEN = 4
 _NAMES_A_SECRET = re.compile(
     r"api[_-]?key|token(?!iz)|secret|passw(or)?d|passphrase|credential|(private|access)[_-]?key",
     re.IGNORECASE,
@@ -47,8 +48,9 @@ class Redactor:
             for name, value in variables.items()
             if _NAMES_A_SECRET.search(name) and len(value.strip()) >= _MINIMUM
         }
-        found.update(secret.strip() for secret in extra)
-        return cls(secrets=tuple(sorted(found - {""})))
+        # A key of a letter or two is a stand-in, and every word has it.
+        found.update(given for secret in extra if len(given := secret.strip()) >= _LEAST_GIVEN)
+        return cls(secrets=tuple(sorted(found)))
 
     def text(self, value: str) -> str:
         """The text without secrets; doing it again changes nothing."""

@@ -23,6 +23,11 @@ from tests.strategies.refine.run_folders import awp_run
 pytestmark = pytest.mark.slow
 
 
+def nothing(turn: Turn) -> Said:
+    del turn
+    return "no answer"
+
+
 def praise(turn: Turn) -> Said:
     del turn
     return GOOD
@@ -131,7 +136,7 @@ def test_a_workflow_that_is_named_comes_with_its_models(
 def test_why_an_iteration_failed_is_said(tmp_path: Path) -> None:
     place = Place(folder=tmp_path)
     place.make_seed()
-    lost = Place(folder=tmp_path, world=refine_world(manager=lambda _: "no answer"))
+    lost = Place(folder=tmp_path, world=refine_world(manager=nothing))
     with pytest.raises(typer.Exit):
         lost.refine(settings={"iterations": 1})
     assert "it failed: manager_failed" in lost.session()["iterations"][0]["note"]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from burnish.system.sandbox import probe_bubblewrap
 from burnish.testing.delegation_world import (
     COMPLETE,
     FLOW,
@@ -23,6 +24,7 @@ from tests.targets.delegation.runs import read, run
 
 pytestmark = pytest.mark.slow
 
+PROBE = probe_bubblewrap()
 FUNCTIONS = """\
 tools:
   - {name: add, type: function, description: Adds., file: own.py, function: add}
@@ -182,6 +184,22 @@ async def test_a_program_hears_why_its_work_was_sent_back(tmp_path: Path) -> Non
     assert [verdict.gate for verdict in result.rejections] == ["l0"]
     told = (tmp_path / "run/iterations/003/delegations/command/instructions.md").read_text()
     assert "## Sent back\n\ngate l0" in told
+
+
+@pytest.mark.skipif(not PROBE.works, reason=f"bubblewrap: {PROBE.reason}")
+async def test_an_isolated_program_writes_to_its_workspace_alone(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    text = command_flow(tmp_path, first=REPORT, more="workspace: {copy_from: start}\n")
+    own = f"import pathlib\ntry:\n    pathlib.Path('{outside}/x').touch()\nexcept OSError: pass\n"
+    (tmp_path / "start").mkdir()
+    (tmp_path / "start/agent.py").write_text(own + (tmp_path / "agent.py").read_text())
+    text = text.replace(str(tmp_path / "agent.py"), "agent.py").replace("none", "bwrap")
+    result = await run(tmp_path, DelegationWorld(), text)
+    assert result.status == "complete"
+    assert [path.name for path in result.deliverables] == ["report.md"]
+    assert list(outside.iterdir()) == []
+    assert "by the workflow, the program may use the network" in result.notes
 
 
 async def test_a_program_that_fails(tmp_path: Path) -> None:
