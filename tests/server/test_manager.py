@@ -113,6 +113,8 @@ async def test_what_is_wrong_is_said_before_anything_is_kept(tmp_path: Path) -> 
         for app, asked, error in wrong:
             with pytest.raises(error):
                 await manager.start(app, asked)
+        with pytest.raises(ConfigError, match="cannot name a run"):
+            await manager.start("toy", run_id="../../elsewhere")
         assert (await manager.list_runs()).runs == ()
     assert not calls(tmp_path)
 
@@ -188,7 +190,7 @@ async def test_more_runs_than_allowed_wait_or_are_refused(tmp_path: Path) -> Non
         second = await manager.start("desk", ASKED)
         with pytest.raises(TooManyRuns):
             await manager.start("desk", ASKED)
-        assert (manager.running, manager.waiting) == (1, 1)
+        assert (manager.launcher.running, manager.launcher.waiting) == (1, 1)
         await manager.cancel("desk", second.run_id)
         waiting = await manager.wait("desk", second.run_id)
         assert waiting.status is RunStatus.CANCELED
@@ -212,7 +214,7 @@ async def test_a_shutdown_leaves_runs_that_the_next_start_picks_up(
     async with manager_of(tmp_path, toy_app(tmp_path, seconds=0.03), store=store) as two:
         ended = await two.wait("toy", run)
         numbers = [e.round for e in await two.events("toy", run) if e.kind == "trial_recorded"]
-        assert two.counts["recovered"] == 1
+        assert two.launcher.counts["recovered"] == 1
     assert ended.status is RunStatus.SUCCEEDED
     assert numbers == list(range(len(numbers))), "trials are told once each, in order"
     paid = calls(tmp_path)
@@ -252,7 +254,7 @@ async def test_two_managers_drive_each_run_once_and_cancel_for_each_other(tmp_pa
         await two.start("desk", ASKED, run_id="b")
         await asyncio.gather(*map(knocked, doors))
         owners = {(await one.get("desk", run)).owner for run in "ab"}
-        assert owners == {one.owner, two.owner}
+        assert owners == {one.launcher.owner, two.launcher.owner}
         await two.cancel("desk", "a")
         assert (await until(one, "desk", "a", RunStatus.CANCELED)).error == "run canceled"
         await two.recover()
@@ -284,7 +286,7 @@ async def test_a_run_whose_lease_is_lost_is_given_up_at_once(tmp_path: Path) -> 
         before = await manager.get("desk", run)
         store.taken = True
         async with asyncio.timeout(10):
-            while manager.running:  # noqa: ASYNC110 - another object's state
+            while manager.launcher.running:  # noqa: ASYNC110 - another object's state
                 await asyncio.sleep(0.01)
         after = await manager.get("desk", run)
     assert (after.status, after.events) == (RunStatus.RUNNING, before.events), "it said something"

@@ -70,7 +70,8 @@ def refine_run(asked: Asked, *, wishes: Wishes | None = None) -> None:
     try:
         _refine_run(asked, wishes)
     except KeyboardInterrupt:
-        raise _StoppedRefining("interrupted before it began; nothing was paid") from None
+        remedy = "a session that had begun goes on with --resume last"
+        raise _StoppedRefining("interrupted", remedy=remedy) from None
 
 
 def _refine_run(asked: Asked, wishes: Wishes | None) -> None:

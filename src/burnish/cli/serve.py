@@ -1,12 +1,13 @@
 """`burnish serve`: the service, and its tokens."""
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from burnish.core.errors import ConfigError, Problem
+from burnish.core.errors import BurnishError, ConfigError, Problem
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -146,6 +147,7 @@ def serve(
     """Serve project files over HTTP. Runs in progress survive a restart."""
     if ctx.invoked_subcommand is not None:
         return
+    _require()
     from burnish.cli.serve_asking import apps_of, journals_of, show_schema, tokens_of
     from burnish.server.limits import ServiceLimits
     from burnish.server.serving import Serving, serve
@@ -178,6 +180,14 @@ def serve(
         create_schema=not no_create_schema,
     )
     serve(serving, told=lambda url: typer.echo(f"serving {url}"))
+
+
+def _require() -> None:
+    missing = [name for name in ("fastapi", "sqlalchemy", "uvicorn") if find_spec(name) is None]
+    if missing:
+        raise BurnishError(
+            f"the service needs {', '.join(missing)}", remedy="pip install 'burnish[server]'"
+        )
 
 
 @token.command("new")

@@ -5,13 +5,14 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import cast
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exception_handlers import (
     http_exception_handler,
     request_validation_exception_handler,
 )
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
 from burnish.compat.promptiter import Engine
@@ -70,13 +71,17 @@ def create_app(
         base,
         PromptIterRoutes(manager=manager, base_path=base, serve_async=whole, slimming=slimming),
     )
+    security = security or Security()
+    # The guard asks for tokens; this only says so in the document.
+    documented = [] if security.tokens is None else [Depends(HTTPBearer(auto_error=False))]
     if whole:
         for each in _ROUTERS:
-            app.include_router(each.router, prefix=API, responses=ERRORS)
-        app.include_router(refinement_router(manager.places.data), responses=DETAILED)
+            app.include_router(each.router, prefix=API, responses=ERRORS, dependencies=documented)
+        refinement = refinement_router(manager.places.data)
+        app.include_router(refinement, responses=DETAILED, dependencies=documented)
     app.add_middleware(
         Guard,
-        security=security or Security(),
+        security=security,
         requests=app.state.requests,
         body_bytes=manager.limits.body_bytes,
         plain_under=base,

@@ -3,10 +3,7 @@
 import asyncio
 import contextlib
 import logging
-import os
-import secrets
 import shutil
-import socket
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,15 +18,12 @@ from burnish.runs.index import forget_run
 from burnish.runs.opening import refuse_spent_test
 from burnish.server.apps.asking import Asked
 from burnish.server.apps.engine_app import EngineApp
-from burnish.server.driving import Drive
 from burnish.server.errors import AppMissing, AppUnfit, ManagerClosed, TooManyRuns
+from burnish.server.launching import Key, Launcher
 from burnish.server.limits import ServiceLimits
 from burnish.server.places import Place, Places
-from burnish.server.stores.errors import RunMissing
 from burnish.server.stores.memory import MemoryRunStore
 from burnish.server.stores.records import (
-    Lease,
-    RunChanges,
     RunEvent,
     RunFilter,
     RunPage,
@@ -43,9 +37,6 @@ from burnish.server.work import App, Work
 log = logging.getLogger("burnish.server")
 _PAGE = 200
 _LOOK_SECONDS = 0.5
-_CLEANING_SECONDS = 5.0
-"""What a run that was cancelled gets to close its journal."""
-Key = tuple[str, str]
 
 
 class RunManager:
@@ -70,14 +61,9 @@ class RunManager:
         self.places = Places(data=Path(data), journals=journals)
         self.limits = limits or ServiceLimits()
         self.tails = Tails(self.store)
-        self.owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self.launcher = Launcher(self.store, self.places, self.limits, self.tails)
         self.left: dict[Key, str] = {}
         """Runs that are not driven, and why this process cannot."""
-        self.counts: dict[str, int] = {"started": 0, "recovered": 0}
-        """How many runs were started here, picked up here, and how those ended."""
-        self._room = asyncio.Semaphore(self.limits.running)
-        self._tasks: dict[Key, asyncio.Task[None]] = {}
-        self._drives: dict[Key, Drive] = {}
         self._starting: set[Key] = set()
         self._sweeping: asyncio.Task[None] | None = None
         self._closed = self._closing = False
@@ -96,13 +82,7 @@ class RunManager:
             return
         self._closed = True
         self.ask_to_stop()
-        await self._ended(self.limits.grace_seconds)
-        for drive in self._drives.values():
-            drive.insist()
-        await self._ended(_CLEANING_SECONDS)
-        for task in self._tasks.values():
-            task.cancel()  # its code does not end; its lease will
-        await self._ended(1.0)
+        await self.launcher.close()
         for app in self.apps.values():
             await app.close()
         await self.store.close()
@@ -113,15 +93,7 @@ class RunManager:
         if self._sweeping is not None:
             self._sweeping.cancel()
         self.tails.close()
-        for drive in self._drives.values():
-            drive.ask_to_stop("the service goes down")
-        for key, task in self._tasks.items():
-            if key not in self._drives:
-                task.cancel()  # it waits for its turn
-
-    async def _ended(self, seconds: float) -> None:
-        if self._tasks:
-            await asyncio.wait([*self._tasks.values()], timeout=seconds)
+        self.launcher.ask_to_stop()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -143,23 +115,24 @@ class RunManager:
         """Check a request, keep it, and drive it as soon as there is room."""
         self._check_open()
         app = self.app(app_name)
-        if len(self._tasks) >= self.limits.running + self.limits.waiting:
+        if len(self.launcher.tasks) >= self.limits.running + self.limits.waiting:
             raise TooManyRuns(
-                f"{len(self._tasks)} runs are under way or waiting here",
+                f"{len(self.launcher.tasks)} runs are under way or waiting here",
                 remedy="try again when some have ended, or cancel one",
             )
-        work, kept = await asyncio.to_thread(_planned, app, request)
         key = (app_name, run_id or str(uuid.uuid4()))
+        self.places.of_new(*key)
+        work, kept = await asyncio.to_thread(_planned, app, request)
         self._starting.add(key)
         try:
             record = await self.store.create(*key, strategy=work.strategy, request=kept)
-            self._launch(key, work)
+            self.launcher.launch(key, work)
         except BaseException:
             await work.drop()
             raise
         finally:
             self._starting.discard(key)
-        self._count("started")
+        self.launcher.counts["started"] += 1
         return record
 
     async def get(self, app_name: str, run_id: str, *, result: bool = True) -> RunRecord:
@@ -182,11 +155,7 @@ class RunManager:
         """Stop a run for good, whichever process drives it. RunNotRunning where it is finished."""
         self._check_open()
         status = await self.store.request_cancel(app_name, run_id)
-        key = (app_name, run_id)
-        if (drive := self._drives.get(key)) is not None:
-            drive.cancel()
-        elif status.finished and key in self._tasks:
-            self._tasks[key].cancel()  # it waits for room that it does not need any more
+        self.launcher.cancel((app_name, run_id), finished=status.finished)
         self.tails.announce(app_name, run_id)
         return status
 
@@ -195,19 +164,19 @@ class RunManager:
         self._check_open()
         record = await self.store.get(app_name, run_id, result=False)
         place = self.places.of(record)
-        if (app_name, run_id) in self._tasks:
+        if (app_name, run_id) in self.launcher.tasks:
             return record
         work = await asyncio.to_thread(self._checked_again, record, place)
         if record.status.finished:
             record = await self.store.reopen(app_name, run_id)
-        self._launch((app_name, run_id), work)
+        self.launcher.launch((app_name, run_id), work)
         return record
 
     async def delete(self, app_name: str, run_id: str) -> None:
         """Remove a run with its folder and its journal; RunLocked while a process drives it."""
         record = await self.store.get(app_name, run_id, result=False)
         await self.store.delete(app_name, run_id)
-        if (task := self._tasks.get((app_name, run_id))) is not None:
+        if (task := self.launcher.tasks.get((app_name, run_id))) is not None:
             task.cancel()
         if not self.places.why_not_here(record):
             await asyncio.to_thread(_remove, self.places.of(record))
@@ -216,7 +185,7 @@ class RunManager:
     async def wait(self, app_name: str, run_id: str) -> RunRecord:
         """Wait until a run has ended, or until this manager goes down."""
         while True:
-            if (task := self._tasks.get((app_name, run_id))) is not None:
+            if (task := self.launcher.tasks.get((app_name, run_id))) is not None:
                 await asyncio.wait([task])
             record = await self.store.get(app_name, run_id, result=False)
             if record.status.finished or self._closing:
@@ -237,16 +206,6 @@ class RunManager:
         except BurnishError as error:
             raise AppUnfit(error.message, remedy=error.remedy) from error
 
-    @property
-    def running(self) -> int:
-        """How many runs are driven here now."""
-        return len(self._drives)
-
-    @property
-    def waiting(self) -> int:
-        """How many wait for room."""
-        return len(self._tasks) - len(self._drives)
-
     # -- recovery ----------------------------------------------------------------------------
 
     async def recover(self) -> int:
@@ -258,7 +217,7 @@ class RunManager:
             page = await self.store.list_runs(which, limit=_PAGE, cursor=cursor)
             for record in page.runs:
                 key = (record.app_name, record.run_id)
-                if key in self._tasks or key in self._starting or self._room.locked():
+                if key in self.launcher.tasks or key in self._starting or self.launcher.busy:
                     continue
                 if why := await self._taken(record):
                     left[key] = why
@@ -281,8 +240,8 @@ class RunManager:
             work = await asyncio.to_thread(app.plan, kept.request)
         except BurnishError as error:
             return f"it cannot be set up again: {error.message}"
-        self._count("recovered")
-        self._launch((record.app_name, record.run_id), work)
+        self.launcher.counts["recovered"] += 1
+        self.launcher.launch((record.app_name, record.run_id), work)
         return ""
 
     async def _sweep(self) -> None:
@@ -293,43 +252,7 @@ class RunManager:
             except BurnishError as error:
                 log.warning("runs that were left are looked for again later: %s", error.message)
 
-    # -- driving -----------------------------------------------------------------------------
-
-    def _launch(self, key: Key, work: Work) -> None:
-        task = asyncio.create_task(self._driven(key, work), name=f"run {key[0]}/{key[1]}")
-        self._tasks[key] = task
-        task.add_done_callback(lambda _: self._tasks.pop(key, None))
-
-    async def _driven(self, key: Key, work: Work) -> None:
-        """Wait for room, take the lease, drive."""
-        drive: Drive | None = None
-        try:
-            async with self._room:
-                seconds = self.limits.lease_seconds
-                lease = await self.store.claim(*key, owner=self.owner, seconds=seconds)
-                if lease is None:
-                    return  # another process has it, or it was canceled while it waited
-                drive = Drive(self.store, lease, seconds=seconds, announce=self.tails.announce)
-                self._drives[key] = drive
-                await drive.through(work, await self._placed(key, lease))
-                self._count((await self.store.get(*key, result=False)).status.value)
-        except RunMissing:
-            pass  # deleted
-        except BurnishError as error:
-            log.warning("run %s/%s stands still: %s", *key, error.message)
-        finally:
-            self._drives.pop(key, None)
-            if drive is None or not drive.worked:
-                await work.drop()
-
-    async def _placed(self, key: Key, lease: Lease) -> Place:
-        """Where the run lies, said in the store before it begins."""
-        record = await self.store.get(*key, result=False)
-        place = self.places.of(record)
-        changes = RunChanges(where=self.places.where(place))
-        if record.where != changes.where:
-            await self.store.update(*key, changes, lease=lease)
-        return place
+    # -- inside ------------------------------------------------------------------------------
 
     def _checked_again(self, record: RunRecord, place: Place) -> Work:
         if place.fetch():
@@ -339,9 +262,6 @@ class RunManager:
     def _check_open(self) -> None:
         if self._closing:
             raise ManagerClosed
-
-    def _count(self, what: str) -> None:
-        self.counts[what] = self.counts.get(what, 0) + 1
 
 
 def _planned(app: App, request: Json | RunRequest) -> tuple[Work, dict[str, Json]]:

@@ -32,8 +32,10 @@ def exposition(manager: RunManager, requests: Requests) -> str:
     }
     lines = [
         *_family("build_info", "gauge", "The version.", {f'version="{VERSION}"': 1}),
-        *_family("runs_running", "gauge", "Runs driven here now.", {"": manager.running}),
-        *_family("runs_waiting", "gauge", "Runs that wait for room.", {"": manager.waiting}),
+        *_family("runs_running", "gauge", "Runs driven here now.", {"": manager.launcher.running}),
+        *_family(
+            "runs_waiting", "gauge", "Runs that wait for room.", {"": manager.launcher.waiting}
+        ),
         *_family(
             "runs_left",
             "gauge",
@@ -42,7 +44,10 @@ def exposition(manager: RunManager, requests: Requests) -> str:
         ),
         *_family("event_listeners", "gauge", "Open event streams.", {"": manager.tails.listeners}),
         *_family(
-            "runs_total", "counter", "Runs by what became of them here.", _outcomes(manager.counts)
+            "runs_total",
+            "counter",
+            "Runs by what became of them here.",
+            _outcomes(manager.launcher.counts),
         ),
         *_family("http_requests_total", "counter", "Requests answered.", answered),
         *_family(

@@ -16,6 +16,7 @@ from burnish.runs.opening import resume, start
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.server.errors import NotHere
+from burnish.server.naming import is_plain
 from burnish.server.stores.records import RunRecord, Where
 from burnish.system import make_folder, read_text
 
@@ -107,7 +108,11 @@ class Places:
         return self.data / "datasets"
 
     def of_new(self, app_name: str, run_id: str) -> Place:
-        """Where a run will lie that begins here."""
+        """Where a run will lie that begins here; a name that could lead elsewhere is refused."""
+        if not (is_plain(app_name) and is_plain(run_id)):
+            message = f"'{app_name}/{run_id}' cannot name a run here"
+            remedy = "use letters, digits, '.', '-' and '_'"
+            raise ConfigError([Problem(where="id", message=message, remedy=remedy)])
         folder = (self.data / "runs" / app_name / run_id).absolute()
         return Place(folder=folder, journals=self.journals, name=f"{app_name}/{run_id}")
 
@@ -119,6 +124,8 @@ class Places:
     def why_not_here(self, record: RunRecord) -> str:
         """Why this service cannot go on with a run; '' where it can."""
         where = record.where
+        if not (is_plain(record.app_name) and is_plain(record.run_id)):
+            return "its name cannot be that of a folder"
         if not where.folder:
             return ""  # it has not begun: any service can begin it
         if where.journal == "database":

@@ -50,6 +50,7 @@ observability:
     metrics:
       - {name: a, kind: deterministic_test, params: {expr: "import os"}}
       - {name: b, kind: wishes}
+      - {name: c, kind: deterministic_assertion, params: {path: ../c.md, contains: x}}
     thresholds: {accept: 0.1}
 deliverables: [../out.md, /etc/passwd]
 sandbox: maybe
@@ -127,6 +128,7 @@ def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
         "max_wall_time",
         "this expression cannot be used",
         "wishes",
+        "metrics[2].params.path: it must lie in the workspace",
         "they rise: fail, retry, accept",
         "deliverables[0]",
         "deliverables[1]",
@@ -142,13 +144,14 @@ def test_what_the_rest_of_the_world_lacks_is_said_at_once(tmp_path: Path) -> Non
         )
         + "workspace: {copy_from: gone}\n"
         + "tools: [{name: t, type: function, description: d, file: gone.py, function: f}]\n"
+        + "refinement_tier_mid: {worker: nobody}\n"
     )
     with pytest.raises(ConfigError) as error:
         load(tmp_path, text)
     told = str(error.value)
     for words in (
         "there is no model for the manager", "did you mean 'openai:hand'", "gone is no folder",
-        "tool t: gone.py is not a file",
+        "tool t: gone.py is not a file", "refinement_tier_mid.worker",
     ):  # fmt: skip
         assert words in told, words
 
@@ -189,3 +192,5 @@ orchestration:
     assert "a-rather-long-value" in made.secrets
     assert "a-rather-long-value" not in repr(made)
     assert any("there is no critic" in note for note in made.notes())
+    with pytest.raises(ConfigError, match="no models to change"):
+        load(tmp_path, f"{text}refinement_tier_low: {{manager: 'openai:x'}}\n")

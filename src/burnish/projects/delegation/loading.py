@@ -8,6 +8,7 @@ from typing import Any
 
 from burnish.models.factory import Models
 from burnish.models.keys import load_dotenv
+from burnish.models.references import ModelRef
 from burnish.projects.delegation.crew import Crew
 from burnish.projects.delegation.making_metrics import make_metric
 from burnish.projects.delegation.overrides import WorkflowOverrides
@@ -27,6 +28,7 @@ from burnish.targets.delegation.gates.completion import GateSettings
 from burnish.targets.delegation.manager import Manager
 from burnish.targets.delegation.workflow import Deliverable, Workflow
 
+_TIERS = ("refinement_tier_low", "refinement_tier_mid", "refinement_tier_high")
 _SECRET = 8
 """Characters from which on a value may be a key; `1` and `true` are none."""
 
@@ -97,6 +99,7 @@ class _Making:
 
     def made(self) -> Workflow:
         self._check_folders()
+        self._check_tiers()
         manager, worker = self.crew.manager(), self.crew.worker()
         critic = self.crew.critic() if self.loop.critique.enabled else None
         metrics = self._metrics()
@@ -169,6 +172,16 @@ class _Making:
             return ""
         file = self.folder / self.loop.manager / "system_prompt.md"
         return read_text(file) if file.is_file() else ""
+
+    def _check_tiers(self) -> None:
+        """They are used by refinements only, which is late to hear of a slip."""
+        tiers = ((name, getattr(self.block, name)) for name in _TIERS)
+        told = [(name, side, ref) for name, tier in tiers for side, ref in tier if ref]
+        for name, side, ref in told:
+            if isinstance(self.loop, CommandEngineBlock):
+                self.wrong.add((name,), "this workflow runs a program: it has no models to change")
+            else:
+                self.wrong.of((name, side), lambda ref=ref: ModelRef.parse(ref), None)
 
     def _check_folders(self) -> None:
         source = self.block.workspace.copy_from

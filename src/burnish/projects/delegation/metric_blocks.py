@@ -6,9 +6,20 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, Field, model_validator
 
 from burnish.projects.limits import AboveZero, Settings, Share
+from burnish.system.workspaces import path_problem
 from burnish.targets.delegation.expressions import BadExpression, parse
 
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
+
+
+def _inside(path: str) -> str:
+    if problem := path_problem(path):
+        raise ValueError(f"it must lie in the workspace: {problem}")
+    return path
+
+
+Inside: TypeAlias = Annotated[str, AfterValidator(_inside)]
+"""A path of a file in the workspace."""
 
 
 def _expression(text: str) -> str:
@@ -54,7 +65,7 @@ class ExpressionBlock(MetricBlock):
 class AssertionParams(Settings):
     """Of `deterministic_assertion`: all that is said must hold."""
 
-    path: Text
+    path: Inside
     contains: str | None = None
     lacks: str | None = None
     matches: Annotated[str, AfterValidator(_pattern)] | None = None

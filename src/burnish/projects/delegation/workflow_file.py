@@ -2,14 +2,13 @@
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from burnish.projects.artifacts.task_file import LimitsBlock, Variable
-from burnish.projects.delegation.metric_blocks import EvaluationBlock
+from burnish.projects.delegation.metric_blocks import EvaluationBlock, Inside
 from burnish.projects.limits import AboveZero, AtLeastOne, Settings, Share
 from burnish.projects.model_settings import ModelBlock, ModelsBlock
 from burnish.system.sandbox import Mode
-from burnish.system.workspaces import path_problem
 from burnish.targets.agent.tool_blocks import FunctionTool, McpTool
 from burnish.targets.delegation.envelope import Envelope
 from burnish.targets.delegation.gates.completion import GateSettings
@@ -17,15 +16,6 @@ from burnish.targets.delegation.tools import BUILT_IN
 
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 _USUAL, _GATES = Envelope(), GateSettings()
-
-
-def _inside(path: str) -> str:
-    if problem := path_problem(path):
-        raise ValueError(f"it must lie in the workspace: {problem}")
-    return path
-
-
-Inside: TypeAlias = Annotated[str, AfterValidator(_inside)]
 
 
 class AboutBlock(Settings):

@@ -1,6 +1,7 @@
 """A PromptIter engine of one's own program as an app."""
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING
 
 from burnish.compat.promptiter import Engine, RunRequest, read_request
@@ -8,7 +9,7 @@ from burnish.compat.promptiter.anatomy import Anatomy
 from burnish.core.content import Json
 from burnish.server.apps.asking import Asked, refuse_kind
 from burnish.server.apps.engine_work import STRATEGY, EngineWork
-from burnish.server.apps.naming import check_app_name
+from burnish.server.naming import check_app_name
 from burnish.server.threads import LoopThread
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class EngineApp:
         self.name = check_app_name(name)
         self.engine = engine
         self._thread: LoopThread | None = None
+        self._lock = threading.Lock()
 
     def plan(self, request: Json) -> "Work":
         """Check a request in PromptIter's terms."""
@@ -54,6 +56,7 @@ class EngineApp:
         await asyncio.to_thread(thread.join)
 
     def _loop(self) -> LoopThread:
-        if self._thread is None:
-            self._thread = LoopThread(f"engine-{self.name}")
-        return self._thread
+        with self._lock:  # requests are planned in several threads
+            if self._thread is None:
+                self._thread = LoopThread(f"engine-{self.name}")
+            return self._thread

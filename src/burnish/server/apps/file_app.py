@@ -19,9 +19,9 @@ from burnish.projects.structures import read_structure
 from burnish.server.apps.asking import Asked, EvaluationSettings, RunSettings, refuse_unlisted
 from burnish.server.apps.engine_work import EngineWork
 from burnish.server.apps.file_engines import engine_of, has_structure
-from burnish.server.apps.naming import check_app_name
 from burnish.server.apps.project_work import MeasureWork, ProjectWork
 from burnish.server.datasets import Datasets
+from burnish.server.naming import check_app_name
 
 if TYPE_CHECKING:
     from burnish.server.work import Work

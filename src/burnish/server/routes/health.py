@@ -29,8 +29,8 @@ async def ready(manager: Manager) -> Readiness:
     return Readiness(
         status="ready",
         apps=sorted(manager.apps),
-        running=manager.running,
-        waiting=manager.waiting,
+        running=manager.launcher.running,
+        waiting=manager.launcher.waiting,
         left=left,
     )
 

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 from fastapi import Path, Query, Request
 
-from burnish.server.apps.naming import NAME as APP_NAME
 from burnish.server.manager import RunManager
+from burnish.server.naming import NAME as APP_NAME
 from burnish.server.shapes import RUN_ID, Detailed, ErrorBody
 
 AppName = Annotated[str, Path(pattern=APP_NAME)]

@@ -8,10 +8,15 @@ NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"
 _NAME = re.compile(NAME)
 
 
+def is_plain(name: str) -> bool:
+    """Whether a name can be part of a path and means nothing more there."""
+    return bool(_NAME.match(name)) and not name.endswith("\n")
+
+
 def check_app_name(name: str) -> str:
     """The name, trimmed; refused where it could be mistaken for a path."""
     trimmed = name.strip()
-    if not _NAME.match(trimmed):
+    if not is_plain(trimmed):
         raise ConfigError(
             [
                 Problem(
