@@ -52,7 +52,7 @@ def test_a_program_from_the_command_line(burnish: Burnish) -> None:
     )
     assert said.code == 0, said
     assert said.lines[-1].startswith("report   ")
-    assert any(line.startswith("complete complete, 2 iterations") for line in said.lines)
+    assert any(line.startswith("complete 2 iterations") for line in said.lines)
     assert Path("run/FINAL/report.md").is_file()
     assert Path("run/workspace/input/data.csv").is_file()
     again = burnish("delegate", "--resume", "run", "--json")

@@ -56,7 +56,8 @@ def say(event: Mapping[str, Json]) -> None:
 
 def last_words(result: DelegationResult, *, task: str) -> None:
     """How it ended, what it cost, what was delivered and what could be done next."""
-    typer.echo(f"{result.status:<8} {_why(result)}, {counted(result.iterations, 'iteration')}")
+    why = "" if result.reason == result.status else f"{_why(result)}, "
+    typer.echo(f"{result.status:<8} {why}{counted(result.iterations, 'iteration')}")
     total = None if result.evaluation is None else result.evaluation.total
     scores = (("metrics", total), ("critic", result.critique))
     told = ", ".join(f"{name} {value:.3f}" for name, value in scores if value is not None)
