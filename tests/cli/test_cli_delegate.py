@@ -1,6 +1,7 @@
 """`burnish delegate`: exit codes, messages, resuming, a dry run."""
 
 import json
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -31,7 +32,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: 
         "orchestration:\n"
         "  engine: command\n"
         "  command:\n"
-        f"    command: {sys.executable} {tmp_path}/agent.py\n"
+        f'    command: "{shlex.quote(sys.executable)} {tmp_path}/agent.py"\n'
         "    critique: {enabled: false}\n"
         "deliverables: [report.md]\nsandbox: none\n"
     )

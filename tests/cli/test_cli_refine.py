@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -56,7 +57,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: 
     monkeypatch.delenv("AWP_EXPERIMENTS_ROOT", raising=False)
     Path("agent.py").write_text(AGENT)
     for name, more in (("flow.yaml", ""), ("same.yaml", "same")):
-        told = FLOW.format(python=sys.executable, folder=tmp_path, more=more)
+        told = FLOW.format(python=shlex.quote(sys.executable), folder=tmp_path, more=more)
         Path(name).write_text(told)
 
 

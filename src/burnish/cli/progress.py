@@ -78,7 +78,9 @@ def _result(ending: Ending, progress: Progress) -> Iterator[str]:
 def _numbers(run: RunRecord) -> str:
     if run.header.strategy == EDITS:
         return f"result   {result_words(run)}"
-    known = [s for s in ("train", "holdout") if loss_of(run.baseline, s) is not None]
+    rows = (run.baseline, run.best)
+    splits = ("train", "holdout")
+    known = [s for s in splits if any(loss_of(row, s) is not None for row in rows)]
     told = (f"{split} {losses(run, split)}" for split in known or ("holdout",))
     return f"loss     {', '.join(told)}"
 

@@ -1,61 +1,27 @@
 """Targets and metrics that tell callbacks when a case is run and when it is scored."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from burnish.compat.around import AroundTarget
 from burnish.compat.callbacks import Telling
 from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
 from burnish.core.effects import Effects, Receipt
-from burnish.core.errors import BurnishError, Problem
+from burnish.core.errors import BurnishError
 from burnish.core.money import Spend
 from burnish.core.outcomes import Outcome
-from burnish.core.protocols import Description, Metric, Target
+from burnish.core.protocols import Metric
 from burnish.core.scores import Score
-from burnish.core.surfaces import Surface
 from burnish.projects.measuring_here import threshold_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class WatchedTarget:
+class WatchedTarget(AroundTarget):
     """Another target, and callbacks around every run of a case."""
 
-    target: Target
     telling: Telling
-
-    @property
-    def description(self) -> Description:
-        """The other's: callbacks change nothing."""
-        return self.target.description
-
-    @property
-    def surfaces(self) -> Sequence[Surface]:
-        """The other's."""
-        return self.target.surfaces
-
-    @property
-    def baseline(self) -> Candidate:
-        """The other's."""
-        return self.target.baseline
-
-    @property
-    def leaf(self) -> bool:
-        """The other's."""
-        return self.target.leaf
-
-    def check(self, candidate: Candidate) -> Sequence[Problem]:
-        """The other's."""
-        return self.target.check(candidate)
-
-    def estimate(self, case: Case) -> Spend:
-        """The other's."""
-        return self.target.estimate(case)
-
-    def export(self, candidate: Candidate, home: Path) -> Mapping[str, bytes]:
-        """The other's."""
-        return self.target.export(candidate, home)
 
     async def run(
         self, candidate: Candidate, case: Case, *, draw: int, effects: Effects

@@ -6,20 +6,18 @@ process has taken the run since, nothing of the group is kept: so a driver that 
 its lease cannot write between the rows of the next one.
 """
 
-import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from itertools import groupby
 from typing import Any
 
 from burnish.core.errors import BurnishError, JournalTrouble
 from burnish.effects.database_drivers import DatabaseConnection
 from burnish.effects.storage import BeforeCommit, Statement
-from burnish.effects.writer import Waiter, by_loop, release
+from burnish.effects.writer import StatementWriter, Waiter, by_loop, release
 
 
-class RemoteWriter:
+class RemoteWriter(StatementWriter):
     """Executes statements in the order they were given; a wait ends when they are kept."""
 
     def __init__(
@@ -43,22 +41,6 @@ class RemoteWriter:
         self._thread = threading.Thread(target=self._commit_groups, name="burnish-journal")
         self._thread.daemon = True
         self._thread.start()
-
-    def put(self, *statements: Statement) -> None:
-        """Give statements that are kept together; what is given later is kept no sooner."""
-        self._add(*((each, None) for each in statements))
-
-    def write(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        """Give a statement and wait until it is kept."""
-        done: Future[None] = Future()
-        self._add(((sql, parameters), done))
-        done.result()
-
-    async def commit(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        """Give a statement and wait, without blocking the loop, until it is kept."""
-        done = asyncio.get_running_loop().create_future()
-        self._add(((sql, parameters), done))
-        await done
 
     def close(self) -> None:
         """Keep what was given, then end the thread."""

@@ -10,6 +10,7 @@ and then, and each of them would wait for it.
 import asyncio
 import sqlite3
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -22,7 +23,35 @@ Waiter: TypeAlias = "asyncio.Future[None] | Future[None] | None"
 Loops: TypeAlias = "dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]]"
 
 
-class Writer:
+class StatementWriter(ABC):
+    """Takes statements in order; a wait ends when they are kept."""
+
+    def put(self, *statements: Statement) -> None:
+        """Give statements that are kept together; what is given later is kept no sooner."""
+        self._add(*((each, None) for each in statements))
+
+    def write(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        """Give a statement and wait until it is kept."""
+        done: Future[None] = Future()
+        self._add(((sql, parameters), done))
+        done.result()
+
+    async def commit(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        """Give a statement and wait, without blocking the loop, until it is kept."""
+        done = asyncio.get_running_loop().create_future()
+        self._add(((sql, parameters), done))
+        await done
+
+    @abstractmethod
+    def close(self) -> None:
+        """Keep what was given, then let go."""
+
+    @abstractmethod
+    def _add(self, *given: tuple[Statement, Waiter]) -> None:
+        """Take statements, each with who waits for it."""
+
+
+class Writer(StatementWriter):
     """Executes statements in the order they were given; a wait ends when they are on disk."""
 
     def __init__(
@@ -45,22 +74,6 @@ class Writer:
         self._thread = threading.Thread(target=self._commit_groups, name="burnish-journal")
         self._thread.daemon = True
         self._thread.start()
-
-    def put(self, *statements: Statement) -> None:
-        """Give statements that are kept together; what is given later is kept no sooner."""
-        self._add(*((each, None) for each in statements))
-
-    def write(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        """Give a statement and wait until it is on disk."""
-        done: Future[None] = Future()
-        self._add(((sql, parameters), done))
-        done.result()
-
-    async def commit(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        """Give a statement and wait, without blocking the loop, until it is on disk."""
-        done = asyncio.get_running_loop().create_future()
-        self._add(((sql, parameters), done))
-        await done
 
     def close(self) -> None:
         """Commit what was given, then end the thread."""

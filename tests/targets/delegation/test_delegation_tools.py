@@ -1,5 +1,6 @@
 """Tools of workers in whole runs: commands, functions, MCP servers; and programs as workers."""
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -148,7 +149,7 @@ workflow: {{name: coder}}
 orchestration:
   engine: command
   command:
-    command: {sys.executable} {folder / "agent.py"}
+    command: "{shlex.quote(sys.executable)} {folder / "agent.py"}"
     env: [AGENT_KEY]
     models: {{critic: "openai:eye"}}
 deliverables: [report.md]

@@ -111,7 +111,7 @@ class Plan:
         width = evaluation.eval_case_parallelism or USUAL_CASES
         config = {"app": self.stack.app_name, "request": cast("Json", self.request.to_json())}
         return Setup(
-            target=StartingFrom(target=self.target, anatomy=self.anatomy, baseline=self.start),
+            target=StartingFrom(target=self.target, anatomy=self.anatomy, start=self.start),
             metrics=metrics
             if evaluation.eval_case_parallel_evaluation_enabled
             else in_turn(metrics),
