@@ -101,6 +101,7 @@ def test_a_bad_dotenv_is_told_without_its_content(burnish: Burnish, tmp_path: Pa
     assert CANARY not in said.out
 
 
+@pytest.mark.slow
 def test_it_is_a_program_of_its_own(tmp_path: Path) -> None:
     said = finish(child("doctor", cwd=tmp_path))
     assert (said.code, said.err) == (0, "")

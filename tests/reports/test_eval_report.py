@@ -242,6 +242,7 @@ def test_a_measurement_leaves_its_report_in_its_folder(tmp_path: Path) -> None:
     assert "adopt" not in page
 
 
+@pytest.mark.slow
 def test_a_thousand_cases_are_quick(tmp_path: Path) -> None:
     results = [scored(f"case-{n}", (n % 7) / 6, draw=d) for n in range(1000) for d in range(2)]
     found = report(*results).with_noise()

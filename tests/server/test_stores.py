@@ -98,6 +98,7 @@ def big_result() -> dict[str, Any]:
     return {"Rounds": [{"Round": n, "Train": evaluation} for n in range(20)], "ErrorMessage": ""}
 
 
+@pytest.mark.slow
 async def test_large_results_do_not_block_the_event_loop() -> None:
     store, result = MemoryRunStore(), big_result()
     await store.create("a", "one")

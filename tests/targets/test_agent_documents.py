@@ -323,6 +323,7 @@ def test_a_broken_or_boundless_office_file_is_refused(
     assert words in complaint(kind, content)
 
 
+@pytest.mark.slow
 def test_what_a_small_file_unpacks_to_is_bounded() -> None:
     bomb = docx(" " * 101_000_000)
     assert len(bomb) < 1_000_000

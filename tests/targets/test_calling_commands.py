@@ -142,6 +142,7 @@ LEAVES_A_CHILD = (
 )
 
 
+@pytest.mark.slow
 async def test_too_slow_is_ended_with_its_children(tmp_path: Path) -> None:
     note = tmp_path / "pid"
     code = LEAVES_A_CHILD.format("time.sleep(60)")

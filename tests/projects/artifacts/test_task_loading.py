@@ -58,6 +58,7 @@ def test_a_task_becomes_a_search_over_its_files(tmp_path: Path) -> None:
     assert made.dataset.holdout == ()
 
 
+@pytest.mark.slow
 def test_the_kind_is_known_by_its_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
     project = load_project(write_task(tmp_path), Overrides(), environ={})

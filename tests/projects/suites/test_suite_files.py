@@ -61,6 +61,7 @@ holdout:
     assert setup.budget.max_trials is None
 
 
+@pytest.mark.slow
 def test_a_suite_is_known_by_its_keys(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-real-key")
     place.write("heat")

@@ -52,6 +52,7 @@ def test_a_name_that_burnish_needs_is_refused_and_best_stays(tmp_path: Path) -> 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["BEST", "final", "next"]
 
 
+@pytest.mark.slow
 def test_two_hundred_megabytes(tmp_path: Path) -> None:
     put(tmp_path / "final" / "report.md", "one")
     with (tmp_path / "final" / "large.bin").open("wb") as file:
