@@ -97,8 +97,7 @@ class TestFilesThatAreNone:
     [
         ("a.json", "{oops", ":1:2: not valid JSON: Expecting property name enclosed in double"
          " quotes"),
-        ("a.evalset.json", '{"a": 1,\n}', ":2:1: not valid JSON: Expecting property name enclosed"
-         " in double quotes"),
+        ("a.evalset.json", '{"a": 1\n}}', ":2:2: not valid JSON: Extra data"),
         ("a.json", '{"a": 1}', ": expected cases, found a mapping — write an EvalSet with"
          " 'eval_cases', or a list of rows with an 'input' each"),
         ("a.evalset.json", "[]", ": expected an EvalSet with 'eval_cases', found a list"),

@@ -81,6 +81,9 @@ class JournaledEffects:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            # Where all had ended already, newer Pythons do not wait at all: the turn of the loop
+            # in which they are taken off the list has to be given.
+            await asyncio.sleep(0)
 
     def _known(self, key: str) -> Json:
         stored = self.journal.find(key)
