@@ -5,9 +5,9 @@ from dataclasses import fields
 
 import typer
 
+from burnish.cli.optimize_planning import surface_words
 from burnish.core.cases import Split
 from burnish.core.structures import Structured
-from burnish.core.surfaces import ChoiceSurface, DemosSurface, NumberSurface, Surface, Value
 from burnish.projects.optimizer_costs import sweeps
 from burnish.reports.coordinate_headroom import shown_by
 from burnish.reports.words import counted, spending
@@ -60,20 +60,8 @@ def _surfaces(setup: Setup, strategy: Backprop) -> Iterator[str]:
     yield f"surfaces  {len(setup.target.surfaces)}, {len(names)} may be patched"
     for surface in setup.target.surfaces:
         mark = "*" if surface.id in names else " "
-        yield f"  {mark} {surface.kind:<7} {surface.id}: {size_words(surface, values[surface.id])}"
-
-
-def size_words(surface: Surface, now: Value) -> str:
-    """How large the value of a surface is, and how large it may become."""
-    if isinstance(surface, NumberSurface):
-        return f"{surface.low:g} to {surface.high:g}, now {now}"
-    if isinstance(surface, ChoiceSurface):
-        return f"{', '.join(map(str, surface.choices))}; now {now}"
-    if isinstance(surface, DemosSurface):
-        there = len(now) if isinstance(now, tuple) else 0
-        return f"at most {surface.max_demos}, now {there}"
-    most = f" of at most {surface.max_chars:,}" if surface.max_chars else ""
-    return f"{len(str(now)):,}{most} characters"
+        words = surface_words(surface, values[surface.id])
+        yield f"  {mark} {surface.kind:<7} {surface.id}: {words}"
 
 
 def _cases(setup: Setup, settings: BackpropSettings) -> Iterator[str]:

@@ -62,10 +62,11 @@ def _axes(setup: Setup) -> Iterator[str]:
     values = setup.target.baseline.values
     yield f"axes      {len(setup.target.surfaces)}"
     for surface in setup.target.surfaces:
-        yield f"  {surface.kind:<7} {surface.id}: {_bounds(surface, values[surface.id])}"
+        yield f"  {surface.kind:<7} {surface.id}: {surface_words(surface, values[surface.id])}"
 
 
-def _bounds(surface: Surface, now: Value) -> str:
+def surface_words(surface: Surface, now: Value) -> str:
+    """What a surface may be and what it is now, as every plan says it."""
     match surface:
         case NumberSurface():
             whole = ", whole numbers" if surface.integer else ""
@@ -74,9 +75,8 @@ def _bounds(surface: Surface, now: Value) -> str:
             return f"{', '.join(map(str, surface.choices))}; now {now}"
         case TextSurface():
             kept = f", keeps {', '.join(surface.placeholders)}" if surface.placeholders else ""
-            return (
-                f"{len(str(now)):,} of at most {surface.max_chars:,} characters{shorten(kept, 60)}"
-            )
+            most = f" of at most {surface.max_chars:,}" if surface.max_chars else ""
+            return f"{len(str(now)):,}{most} characters{shorten(kept, 60)}"
         case DemosSurface():
             there = len(now) if isinstance(now, tuple) else 0
             room = f" of {surface.max_chars:,} characters" if surface.max_chars else ""

@@ -7,6 +7,7 @@ from typing import cast
 
 import typer
 
+from burnish.cli.optimize_planning import surface_words
 from burnish.cli.tables import Columns
 from burnish.core.cases import Split
 from burnish.core.surfaces import TextSurface
@@ -14,7 +15,7 @@ from burnish.projects.optimizer_costs import sweeps
 from burnish.projects.prompts.bounds import budget_floor
 from burnish.reports.coordinate_headroom import shown_by
 from burnish.reports.reading import RunRecord, result_of
-from burnish.reports.words import counted, number, shorten, spending
+from burnish.reports.words import counted, number, spending
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.costs import asking
 from burnish.strategies.reflective.strategy import Reflective
@@ -58,10 +59,7 @@ def _texts(setup: Setup, strategy: Reflective) -> Iterator[str]:
     yield f"prompts   {len(names)}"
     for surface in setup.target.surfaces:
         if isinstance(surface, TextSurface) and surface.id in names:
-            most = f" of at most {surface.max_chars:,}" if surface.max_chars else ""
-            kept = f", keeps {', '.join(surface.placeholders)}" if surface.placeholders else ""
-            size = f"{len(str(values[surface.id])):,}{most} characters"
-            yield f"  {surface.id}: {size}{shorten(kept, 60)}"
+            yield f"  {surface.id}: {surface_words(surface, values[surface.id])}"
 
 
 def _cases(setup: Setup, strategy: Reflective) -> Iterator[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from burnish.cli.optimize_planning import surface_words
 from burnish.cli.tables import Columns
 from burnish.core.cases import Split
 from burnish.core.money import total
@@ -68,13 +69,8 @@ def _files(setup: Setup, target: ArtifactsTarget) -> Iterator[str]:
     for path, text in target.texts.items():
         yield f"  {path}: {counted(len(text.splitlines()), 'line')}"
     for surface in setup.target.surfaces:
-        if isinstance(surface, NumberSurface):
-            whole = ", whole numbers" if surface.integer else ""
-            bounds = f"{surface.low:g} to {surface.high:g}{whole}"
-            yield f"  {surface.id}: {bounds}, now {values[surface.id]}"
-        elif isinstance(surface, ChoiceSurface):
-            known = ", ".join(map(str, surface.choices))
-            yield f"  {surface.id}: {known}; now {values[surface.id]}"
+        if isinstance(surface, NumberSurface | ChoiceSurface):
+            yield f"  {surface.id}: {surface_words(surface, values[surface.id])}"
 
 
 def _editor(setup: Setup) -> str:
@@ -155,7 +151,9 @@ def _limits(setup: Setup) -> Iterator[str]:
 
 
 def _costs(setup: Setup) -> Iterator[str]:
-    repeats = setup.strategy.settings.repeats if isinstance(setup.strategy, Edits) else 1
+    repeats = (
+        setup.strategy.settings.repeats if isinstance(setup.strategy, Edits | Coordinate) else 1
+    )
     runs = counted(repeats, "run")
     yield f"a trial   {runs} of the task{_judging(setup, Split.TRAIN, repeats)}"
     if setup.dataset.holdout:

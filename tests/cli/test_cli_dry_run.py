@@ -1,0 +1,174 @@
+"""`burnish optimize --dry-run`: each pair of docs/choose.md has a plan, and nobody is asked."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from burnish.cli.optimize_asking import Asked
+from burnish.cli.optimize_running import Preparing, optimize_project
+from burnish.cli.running import Way
+from burnish.testing.backends import ScriptedBackend
+from tests.cli.console import tree
+from tests.projects import optimizer_world
+from tests.projects.artifacts import task_world
+from tests.projects.graph import graph_world
+from tests.projects.prompts import prompt_world
+from tests.projects.suites.suite_places import Place
+
+CHOOSE = Path(__file__).parents[2] / "docs" / "choose.md"
+CALLED = """\
+from pathlib import Path
+
+async def call_agent(query: str) -> str:
+    Path(__file__).with_name("called").touch()
+    return query
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is looked at: a file, how it is prepared, and who would be asked."""
+
+    file: Path
+    prepare: Preparing
+    calls: Callable[[], list[Any]]
+    """What was asked of models so far."""
+
+
+def nobody() -> ScriptedBackend:
+    return ScriptedBackend(respond=lambda _, __: "")
+
+
+def agent_file(folder: Path, strategy: str) -> Plan:
+    def texts_only(data: dict[str, Any]) -> None:
+        block = optimizer_world.optimizer(data)
+        block["strategy"] = strategy
+        block["budget"] = {"global": {"max_trials": 2}}
+        block["axes"] = {"textual": [{"path": "instructions.inline"}]}
+        if strategy != "coordinate":
+            role = "reflector" if strategy == "reflective" else "proposer"
+            block[role] = {"provider": "openai", "name": "m"}
+
+    backend = optimizer_world.echo()
+    file = optimizer_world.write_world(folder, texts_only)
+    prepare = optimizer_world.preparing(backend)
+    return Plan(file=file, prepare=prepare, calls=lambda: backend.asked)
+
+
+def prompts(folder: Path, strategy: str) -> Plan:
+    prompt_world.write_world(folder)
+    (folder / "numbers_agent.py").write_text(CALLED, encoding="utf-8")
+    writer = {"reflective": "reflector", "coordinate": "critic", "backprop": "proposer"}[strategy]
+    data = {
+        "kind": "prompts",
+        "target": {"python": "numbers_agent:call_agent"},
+        "prompts": {"system": "prompts/system.md"},
+        "train": "train.evalset.json",
+        "holdout": "val.evalset.json",
+        "metrics": [{"type": "standard", "metric": "equality"}],
+        "strategy": strategy,
+        writer: "openai:m",
+    }
+    file = folder / "prompts.yaml"
+    file.write_text(json.dumps(data), encoding="utf-8")
+    backend = nobody()
+    return Plan(file=file, prepare=prompt_world.preparing(backend), calls=lambda: backend.asked)
+
+
+def graph(folder: Path, strategy: str) -> Plan:
+    change = graph_world.optimizer(strategy=strategy, targets=["planner#instruction"])
+    backend = nobody()
+    return Plan(
+        file=graph_world.write_world(folder, change),
+        prepare=lambda path, told: graph_world.prepared(path, backend, **told.to_json()),
+        calls=lambda: backend.asked,
+    )
+
+
+def task(folder: Path, strategy: str) -> Plan:
+    axis = {"file": "c.yaml", "path": "size", "low": 1, "high": 9}
+    numbers = (
+        task_world.put("artifacts", include=["c.yaml"]),
+        task_world.top(axes=[axis], strategy=strategy, policy={}),
+        task_world.top(objective={"worst": 0, "best": 1}, constraints=[], budget={}),
+    )
+    file = task_world.write_task(folder, *(numbers if strategy == "coordinate" else ()))
+    (folder / "c.yaml").write_text("size: 4\n", encoding="utf-8")
+    (folder / "score.py").write_text("open('called', 'w')\n", encoding="utf-8")
+    backend = nobody()
+    return Plan(
+        file=file,
+        prepare=lambda path, told: task_world.prepared(path, backend, **told.to_json()),
+        calls=lambda: backend.asked,
+    )
+
+
+def suite(folder: Path, strategy: str) -> Plan:
+    place = Place(folder=folder)
+    place.write("heat", "rain", holdout=("snow", "wind"))
+    told = {"strategy": strategy}
+    if strategy != "epochs":
+        told |= {"epochs": None, "with_textgrad": None}
+    return Plan(
+        file=place.suite,
+        prepare=lambda _, flags: place.prepare(**told, **flags.to_json()),
+        calls=lambda: place.world.turns,
+    )
+
+
+WORLDS = {
+    "agent file": agent_file,
+    "prompts of any agent": prompts,
+    "graph of agents": graph,
+    "files of a task": task,
+    "policy texts": suite,
+}
+PAIRS = [
+    *(("agent file", name) for name in ("coordinate", "reflective", "backprop")),
+    *(("prompts of any agent", name) for name in ("coordinate", "reflective", "backprop")),
+    *(("graph of agents", name) for name in ("coordinate", "reflective", "backprop")),
+    *(("files of a task", name) for name in ("coordinate", "edits")),
+    *(("policy texts", name) for name in ("coordinate", "reflective", "epochs")),
+]
+
+
+@pytest.mark.parametrize(("kind", "strategy"), PAIRS)
+def test_a_dry_run_prints_a_plan_and_pays_nothing(
+    kind: str,
+    strategy: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan = WORLDS[kind](tmp_path, strategy)
+    before = tree(tmp_path)
+    way = Way(output_dir=tmp_path / "run")
+    optimize_project(Asked(file=plan.file, way=way, dry_run=True), prepare=plan.prepare)
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith(f"strategy  {strategy}") for line in lines), lines
+    assert any(line.split(" ")[0] in {"cases", "tasks", "files"} for line in lines), lines
+    assert lines[-1].startswith("nothing was "), lines
+    assert not plan.calls()
+    left = {name for name in tree(tmp_path) if "__pycache__" not in name}
+    assert left == {*before}
+
+
+def test_a_trial_over_numbers_of_a_task_counts_its_repeats(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = task(tmp_path, "coordinate")
+    asked = Asked(file=plan.file, overrides={"repeats": 3}, dry_run=True)
+    optimize_project(asked, prepare=plan.prepare)
+    assert "a trial   3 runs of the task" in capsys.readouterr().out
+
+
+def test_every_pair_that_the_docs_name_is_looked_at() -> None:
+    rows = re.findall(r"^\| ([a-z ]+) \| (`[^|]+`) \| `tests/", CHOOSE.read_text(), re.MULTILINE)
+    named = {(kind, name) for kind, names in rows for name in re.findall(r"`(\w+)`", names)}
+    assert named - {("one delegation", "refine")} == {*PAIRS}
