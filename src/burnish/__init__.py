@@ -3,6 +3,7 @@
 Names load when they are first used, so that importing burnish costs nothing.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
     from burnish.targets.graph import Graph, graph
     from burnish.targets.prompts import TargetPrompt
     from burnish.targets.tracing import OpenStep, carry, step, traced
+
+# Or pydantic-ai writes ten lines of its own over the first live view. Set here, before anything
+# can import it: every door comes through this file, and child processes inherit it.
+os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
 
 _HOMES = {
     "compat.agent_evaluator": ("AgentEvaluator",),

@@ -14,6 +14,10 @@ from rich.cells import cell_len
 
 from tests.cli.console import START
 
+_OF_A_TEST = {
+    *("PYTHONDONTWRITEBYTECODE", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"),
+    *("CI", "PYTEST_VERSION", "PYTEST_CURRENT_TEST", "PYDANTIC_AI_NO_BANNER"),
+}
 _CONTROL = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])")
 
 
@@ -57,14 +61,18 @@ class Screen:
                     self.wrapped.append(self.lines[self.row])
 
 
-def on_terminal(*args: str, cwd: Path, width: int, **env: str) -> tuple[int, str]:
-    """Run the command line on a pseudo-terminal: its exit code and all it wrote."""
+def on_terminal(
+    *args: str, cwd: Path, width: int, start: str = START, **env: str
+) -> tuple[int, str]:
+    """Run the command line, or another program, on the pseudo-terminal of a person.
+
+    Its exit code and all it wrote. That it is started by a test is nothing it could know.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
-    drop = {"PYTHONDONTWRITEBYTECODE", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"}
-    keep = {k: v for k, v in os.environ.items() if k not in drop}
+    keep = {k: v for k, v in os.environ.items() if k not in _OF_A_TEST}
     process = subprocess.Popen(
-        [sys.executable, "-c", START, *args],
+        [sys.executable, "-c", start, *args],
         cwd=cwd,
         env={**keep, "TERM": "xterm-256color", **env},
         stdin=theirs,

@@ -1,12 +1,15 @@
 """The live view on a real pseudo-terminal: nothing wraps, nothing tears, nothing is left over."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
-from tests.cli.console import SLOW, SMALL, child, finish
+from tests.cli.console import SLOW, SMALL, START, child, finish
+from tests.cli.served_echo import served, serving
 from tests.cli.terminal import Screen, on_terminal
+from tests.projects.optimizer_world import write_world
 
 pytestmark = pytest.mark.slow
 
@@ -73,3 +76,69 @@ def test_tables_fit_a_narrow_terminal(tmp_path: Path) -> None:
         screen.feed(written)
         ours = [line for line in screen.wrapped if not line.startswith(("folder", "+You"))]
         assert ours == []
+
+
+IN_PYTHON = """
+from pathlib import Path
+from burnish.projects.evaluating import Wanted, prepare_evaluation
+from burnish.projects.launching import launch
+from burnish.runs.opening import start
+
+measurement = prepare_evaluation(Path("agent.yaml"), Wanted(cases=Path("train.yaml")))
+launch(lambda: start(measurement.setup, folder=Path("run")))
+print("measured", len(measurement.cases), "cases")
+"""
+OWN_AGENT = """
+from pydantic_ai import Agent
+from pydantic_ai.models.test import TestModel
+
+agent = Agent(TestModel(custom_output_text="yes"), name="mine")
+
+async def call_agent(query: str) -> str:
+    return (await agent.run(query)).output
+"""
+OWN_FILE = {
+    "kind": "python",
+    "target": "own_agent:call_agent",
+    "cases": "cases.json",
+    "metrics": [{"type": "standard", "metric": "equality"}],
+}
+
+
+def advertised(written: str) -> list[str]:
+    """What the terminal says of other people's programs."""
+    return [line for line in written.splitlines() if "pydantic" in line or "observability" in line]
+
+
+@pytest.mark.parametrize("start", [START, IN_PYTHON], ids=["command line", "Python"])
+def test_a_terminal_shows_what_is_ours_and_no_banner_of_a_library(
+    tmp_path: Path, start: str
+) -> None:
+    with serving([]) as url:
+        write_world(tmp_path, served(url))
+        args = () if start is IN_PYTHON else ("eval", "agent.yaml", "--cases", "train.yaml")
+        _, written = on_terminal(
+            *args, cwd=tmp_path, width=120, start=start, ECHO_KEY="sk-of-a-test"
+        )
+    assert "6 cases" in written or "of 6" in written, written
+    assert advertised(written) == []
+
+
+def test_an_agent_of_the_users_own_is_quiet_too(tmp_path: Path) -> None:
+    (tmp_path / "own_agent.py").write_text(OWN_AGENT, encoding="utf-8")
+    cases = [{"input": "Is it?", "expected": "yes"}]
+    (tmp_path / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
+    (tmp_path / "own.yaml").write_text(json.dumps(OWN_FILE), encoding="utf-8")
+    code, written = on_terminal("eval", "own.yaml", cwd=tmp_path, width=120)
+    assert code == 0, written
+    assert advertised(written) == []
+
+
+@pytest.mark.parametrize(("value", "in_force"), [(None, "1"), ("0", "0"), ("", "")])
+def test_a_banner_that_somebody_has_set_stays_as_it_is(
+    tmp_path: Path, value: str | None, in_force: str
+) -> None:
+    start = "import burnish, os; print([os.environ['PYDANTIC_AI_NO_BANNER']])"
+    env = {} if value is None else {"PYDANTIC_AI_NO_BANNER": value}
+    _, written = on_terminal(cwd=tmp_path, width=80, start=start, **env)
+    assert written.strip() == f"['{in_force}']"
