@@ -153,6 +153,38 @@ def test_an_agent_s_file_gives_its_cases(tmp_path: Path, agent: str) -> None:
     assert read_cases(path).cases == (Case.single("q"),)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("cases.csv", "question,answer\nq,a\n"),
+        ("CASES.CSV", "input,expected\nq,a\n"),
+        ("cases.jsonl", '{"query": "q", "output": "a"}\n'),
+        ("cases.json", '[{"input": "q", "ground_truth": "a"}]'),
+        ("cases.json", '{"test_cases": [{"input": "q", "ground_truth": "a"}]}'),
+    ],
+)
+def test_an_agent_s_file_may_name_cases_of_any_format(tmp_path: Path, name: str, text: str) -> None:
+    put(tmp_path, name, text)
+    path = put(tmp_path, "agent.yaml", f"name: clerk\ntest_cases_file: {name}\n")
+    assert read_cases(path).cases == (Case.single("q", "a"),)
+
+
+@pytest.mark.parametrize("name", ["set.evalset.json", "set.json"])
+def test_an_agent_s_file_may_name_an_evalset(tmp_path: Path, name: str) -> None:
+    write_cases(tmp_path / "set.evalset.json", [Case.single("q", "a", name="one")])
+    named = (tmp_path / "set.evalset.json").rename(tmp_path / name)
+    path = put(tmp_path, "agent.yaml", f"test_cases_file: {name}\n")
+    assert read_cases(path).cases == read_cases(named).cases
+
+
+def test_what_is_wrong_with_a_named_file_is_said_of_it(tmp_path: Path) -> None:
+    put(tmp_path, "cases.csv", "input,expected\nq,a,b\n")
+    path = put(tmp_path, "agent.yaml", "test_cases_file: cases.csv")
+    assert problems(path) == [
+        "cases.csv:2: expected 2 cells, found 3 — put a cell with a comma in quotes"
+    ]
+
+
 def test_an_agent_s_file_is_never_written_over(tmp_path: Path) -> None:
     agent = "name: clerk\ninstructions: {inline: x}\ntest_cases: [{input: q}]\n"
     path = put(tmp_path, "agent.yaml", agent)

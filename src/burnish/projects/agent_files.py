@@ -11,7 +11,6 @@ from burnish.core.protocols import Metric, Role
 from burnish.evaluation.configs.layering import make_agent_metrics
 from burnish.evaluation.configs.making import MetricMaking
 from burnish.evaluation.configs.reading import MetricsRead
-from burnish.evaluation.datasets.formats import read_cases
 from burnish.evaluation.metrics.expected_tools import ExpectedTools
 from burnish.evaluation.simulation import ROLE as USER_SIMULATOR
 from burnish.evaluation.simulation import NextRemark, TalkSoFar, user_simulator
@@ -33,9 +32,9 @@ KIND = "agent"
 
 def prepare_agent(path: Path, wanted: Wanted, *, models: Models | None = None) -> Measurement:
     """An agent file ready to be measured."""
-    agent = load_agent(path)
+    agent = load_agent(path, with_cases=not wanted.replaces_cases)
     used = models or Models()
-    cases = read_cases(wanted.cases).cases if wanted.cases else agent.cases
+    cases = wanted.read_cases() if wanted.replaces_cases else agent.cases
     _require(agent, cases)
     cases = pinned(cases, agent.folder)
     metrics = agent_metrics(agent, cases, used, wanted=wanted)
@@ -105,9 +104,11 @@ def concurrency_of(agent: LoadedAgent) -> int:
 
 def _require(agent: LoadedAgent, cases: Sequence[Case]) -> None:
     if not cases:
-        remedy = "add test_cases or test_cases_file, or give --cases FILE"
-        problem = Problem(where=agent.path.name, message="there are no cases", remedy=remedy)
-        raise ConfigError([problem])
+        named = agent.block.test_cases_file
+        where = f"{agent.path.name} test_cases_file: {named}" if named else agent.path.name
+        add = "some" if named else "test_cases or test_cases_file"
+        remedy = f"add {add}, or give --cases FILE"
+        raise ConfigError([Problem(where=where, message="there are no cases", remedy=remedy)])
     problems = check_attachments(cases, agent.folder)
     if problems:
         raise ConfigError(problems)

@@ -9,7 +9,7 @@ from burnish.core.objectives import Objective
 from burnish.evaluation.configs.layering import make_agent_metrics
 from burnish.evaluation.configs.making import MetricMaking
 from burnish.evaluation.configs.reading import read_metric_file
-from burnish.evaluation.datasets.formats import read_cases
+from burnish.evaluation.datasets.formats import read_some_cases
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.projects.evaluating import RESULTS, Measurement, Wanted
@@ -24,7 +24,7 @@ METRICS = "test_config.json"
 
 def prepare_recorded(path: Path, wanted: Wanted) -> Measurement:
     """Recorded cases with their metrics; nothing is run, and only judges cost anything."""
-    cases = read_cases(path).cases
+    cases = read_some_cases(path)
     metric_file = wanted.metric_file or path.parent / METRICS
     _refuse(path, cases, wanted, metric_file)
     read = read_metric_file(metric_file).only(wanted.metrics)
@@ -62,7 +62,7 @@ def _refuse(path: Path, cases: tuple[Case, ...], wanted: Wanted, metric_file: Pa
         told = f"{len(bare)} of {len(cases)} cases carry no recorded reply ({few}, …)"
         remedy = "name the agent that should answer them: burnish eval AGENT --cases FILE"
         problems.append(Problem(where=path.name, message=told, remedy=remedy))
-    if wanted.cases is not None:
+    if wanted.replaces_cases:
         told = f"{path.name} holds recorded cases itself, so --cases has no meaning"
         problems.append(Problem(where="--cases", message=told))
     if not metric_file.exists():

@@ -105,8 +105,10 @@ def _of_file(
 ) -> Measurement:
     """What the file says, with what is said here in its place."""
     _refuse_beside_a_file(how)
+    is_file = isinstance(cases, str | Path)
     wanted = Wanted(
-        cases=Path(cases) if isinstance(cases, str | Path) else None,
+        cases=Path(cases) if is_file else None,
+        case_list=None if cases is None or is_file else tuple(cases),
         repeats=how.repeats,
         concurrency=how.concurrency,
         metric_file=metrics if isinstance(metrics, Path) else None,
@@ -114,8 +116,6 @@ def _of_file(
     )
     measurement = prepare_evaluation(path, wanted)
     setup = measurement.setup
-    if cases is not None and wanted.cases is None:
-        setup = replace(setup, dataset=Dataset(train=_read(cases)))
     if metrics is not None and wanted.metric_file is None:
         models = Models()
         made = make_given(metrics, setup.dataset.train, _making(how, models))

@@ -6,7 +6,7 @@ from pathlib import Path
 from burnish.core.cases import Case, Dataset
 from burnish.core.objectives import Objective
 from burnish.core.protocols import Metric
-from burnish.evaluation.datasets.formats import read_cases
+from burnish.evaluation.datasets.formats import read_some_cases
 from burnish.models.factory import Models
 from burnish.projects.agent_blocks import KINDS, AnyAgentFile, PythonAgentFile
 from burnish.projects.called_parts import CalledParts, price_notes
@@ -95,12 +95,10 @@ class _Preparing:
 
     def _cases(self) -> tuple[Case, ...]:
         said = self.file.cases
-        if self.wanted.cases is None and said is None:
+        if self.wanted.replaces_cases:
+            return self.wrong.as_told(self.wanted.read_cases, ())
+        if said is None:
             remedy = "name a file of cases: cases: cases.jsonl, or --cases FILE"
             self.wrong.add((), "there are no cases", remedy)
             return ()
-        path = self.wanted.cases or self.folder / str(said)
-        cases = self.wrong.of(("cases",), lambda: read_cases(path).cases, ())
-        if not cases and not self.wrong.problems:
-            self.wrong.add(("cases",), f"there is no case in {path.name}")
-        return cases
+        return self.wrong.of(("cases",), lambda: read_some_cases(self.folder / said), ())

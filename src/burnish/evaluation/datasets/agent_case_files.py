@@ -1,5 +1,6 @@
 """Agent test cases read: a YAML list in an agent's file, or in a file of its own."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from burnish.core.content import Json
@@ -13,15 +14,28 @@ from burnish.system.yaml_tree import YamlTree, read_tree
 
 MOST_CASES = 1000
 CASES, CASES_FILE = "test_cases", "test_cases_file"
+_LISTS = (".yaml", ".yml", ".json")
+"""The endings of files that may hold a list of test cases."""
 WRAPPED = "wrapped"
 """The extra of a file whose list stands under `test_cases`."""
 
 
-def read_test_cases(path: Path) -> CaseFile:
-    """Read a list of test cases, `{test_cases: […]}`, or those that an agent's file names."""
+def read_test_cases(path: Path, read_named: Callable[[Path], CaseFile]) -> CaseFile:
+    """Read a list of test cases, `{test_cases: […]}`, or those that an agent's file names.
+
+    `read_named` reads the file that is named, by its ending, unless it is a list of test cases
+    too: that is read here, whether it is YAML or JSON.
+    """
     tree = read_tree(path)
     if isinstance(tree.data, dict) and CASES_FILE in tree.data:
-        tree = _tree_named_in(tree)
+        named = _path_named_in(tree)
+        if named.suffix.lower() not in _LISTS:
+            return read_named(named)
+        held = read_tree(named)
+        if not _may_be_list(held):
+            return read_named(named)
+        _refuse_another(tree, held)
+        tree = held
     complaints = Complaints.about(tree)
     found, at = _list_in(tree.data, complaints)
     cases = [case_of(raw, complaints, (*at, index)) for index, raw in enumerate(found)]
@@ -51,7 +65,7 @@ def _list_in(data: Json, complaints: Complaints) -> tuple[list[Json], TreePath]:
     return [], at
 
 
-def _tree_named_in(tree: YamlTree) -> YamlTree:
+def _path_named_in(tree: YamlTree) -> Path:
     """The file of cases that an agent's file names."""
     data = mapped(tree.data)
     complaints = Complaints.about(tree)
@@ -62,11 +76,19 @@ def _tree_named_in(tree: YamlTree) -> YamlTree:
     if not isinstance(named, str):
         complaints.add(f"expected a path, found {shown(named)}", at=(CASES_FILE,))
     complaints.settle()
-    path = tree.path.parent / str(named)
-    held = read_tree(path)
+    return tree.path.parent / str(named)
+
+
+def _may_be_list(tree: YamlTree) -> bool:
+    """Whether it is read as test cases: JSON may hold an EvalSet as well."""
+    if tree.path.suffix.lower() != ".json" or not isinstance(tree.data, dict):
+        return True
+    return CASES in tree.data or CASES_FILE in tree.data
+
+
+def _refuse_another(tree: YamlTree, held: YamlTree) -> None:
     if CASES_FILE in mapped(held.data):
-        message = f"{path.name} names another file of cases"
+        message = f"{held.path.name} names another file of cases"
         where = f"{tree.path.name} {CASES_FILE}"
         remedy = "name the file that holds the cases"
         raise ConfigError([Problem(message=message, where=where, remedy=remedy)])
-    return held

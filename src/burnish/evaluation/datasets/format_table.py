@@ -52,7 +52,7 @@ FORMATS: Mapping[str, Format] = {
     ),
     "test_cases": Format(
         suffixes=(".yaml", ".yml"),
-        read=read_test_cases,
+        read=lambda path: read_test_cases(path, _read_by_name),
         write=lambda file, _: write_test_cases(file),
         again=agent_cases_again,
         extras=(WRAPPED,),
@@ -77,6 +77,10 @@ FORMATS: Mapping[str, Format] = {
         extras=(COLUMNS,),
     ),
 }
+
+
+def _read_by_name(path: Path) -> CaseFile:
+    return FORMATS[format_of(path)].read(path)
 
 
 def format_of(path: Path) -> str:

@@ -30,6 +30,15 @@ def read_cases(path: Path, *, format: str | None = None) -> CaseFile:  # noqa: A
     return FORMATS[format_of(path) if format is None else known_format(format)].read(path)
 
 
+def read_some_cases(path: Path) -> tuple[Case, ...]:
+    """The cases of a file that must have some."""
+    cases = read_cases(path).cases
+    if not cases:
+        problem = Problem(where=path.name, message="there is no case in it", remedy="add one")
+        raise ConfigError([problem])
+    return cases
+
+
 def read_folder(folder: Path) -> dict[Path, CaseFile]:
     """Read every EvalSet of a folder and the folders in it, sorted by path."""
     suffixes = FORMATS["evalset"].suffixes

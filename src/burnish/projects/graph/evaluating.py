@@ -4,7 +4,7 @@ from pathlib import Path
 
 from burnish.core.cases import Case, Dataset
 from burnish.core.objectives import Objective
-from burnish.evaluation.datasets.formats import read_cases
+from burnish.evaluation.datasets.formats import read_some_cases
 from burnish.models.factory import Models
 from burnish.projects.called_parts import CalledParts
 from burnish.projects.evaluating import RESULTS, Measurement, Wanted
@@ -58,14 +58,15 @@ def prepare_graph_evaluation(
 
 def _cases(given: Given, file: GraphFile, wanted: Wanted, wrong: Gathering) -> tuple[Case, ...]:
     """Those of train unless others are named: whoever reads what fails learns from it."""
-    if wanted.cases is None and file.train is None:
+    if wanted.replaces_cases:
+        cases = wrong.as_told(wanted.read_cases, ())
+    elif file.train is None:
         remedy = "name a file of cases: train: train.jsonl, or --cases FILE"
         wrong.add(("train",), "there are no cases", remedy)
         return ()
-    path = wanted.cases or given.folder / str(file.train)
-    cases = wrong.of(("train",), lambda: read_cases(path).cases, ())
-    if not cases and not wrong.problems:
-        wrong.add(("train",), f"there is no case in {path.name}")
+    else:
+        path = given.folder / file.train
+        cases = wrong.of(("train",), lambda: read_some_cases(path), ())
     if problems := check_attachments(cases, given.folder):
         wrong.problems += problems
         return cases

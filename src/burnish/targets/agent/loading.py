@@ -71,14 +71,16 @@ class LoadedAgent:
                 yield name, self.folder / name
 
 
-def load_agent(path: Path) -> LoadedAgent:
+def load_agent(path: Path, *, with_cases: bool = True) -> LoadedAgent:
     """Read an agent file; everything that is wrong is said at once.
 
-    A link is followed first: what a file names is found from where the file lies.
+    A link is followed first: what a file names is found from where the file lies. Its cases are
+    not looked at where others take their place.
     """
     path = path.resolve() if path.is_symlink() else path
     tree = read_tree(path)
-    return sound_agent(path, tree, read_block(tree.data, source=path.name, tree=tree))
+    block = read_block(tree.data, source=path.name, tree=tree)
+    return sound_agent(path, tree, block, with_cases=with_cases)
 
 
 def sound_agent(
@@ -87,6 +89,7 @@ def sound_agent(
     block: AgentBlock,
     *,
     functions: Mapping[str, Callable[..., Any]] | None = None,
+    with_cases: bool = True,
 ) -> LoadedAgent:
     """The agent of a block with what it names, or a ConfigError with all that is wrong there."""
     problems: list[Problem] = []
@@ -104,12 +107,7 @@ def sound_agent(
         replace(problem, where=f"{path.name} {problem.where}")
         for problem in unknown_tools(block, demonstrations_of(block))
     ]
-    try:
-        _ = agent.cases
-    except ConfigError as error:
-        problems += error.problems
-    except FileTrouble as error:
-        problems.append(_problem(path, "test_cases_file", error))
+    problems += _unreadable_cases(agent) if with_cases else ()
     if problems:
         raise ConfigError(problems)
     return agent
@@ -142,6 +140,16 @@ def _unreadable(agent: LoadedAgent) -> Iterator[Problem]:
         response_schema(agent, agent.block)
     except BurnishError as error:
         yield _problem(agent.path, "a file it names", error)
+
+
+def _unreadable_cases(agent: LoadedAgent) -> Iterator[Problem]:
+    where = f"{agent.path.name} test_cases_file"
+    try:
+        _ = agent.cases
+    except ConfigError as error:
+        yield from (replace(each, where=each.where or where) for each in error.problems)
+    except FileTrouble as error:
+        yield _problem(agent.path, "test_cases_file", error)
 
 
 def _file_of(tool: object) -> str | None:
