@@ -213,7 +213,7 @@ def test_one_thing_that_is_wrong(folder: Path, text: str, words: str) -> None:
 
 def test_an_empty_file_of_cases_is_said(folder: Path) -> None:
     (folder / "cases.csv").write_text("input,expected\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"there is no case in cases\.csv"):
+    with pytest.raises(ConfigError, match=r"cases: .*cases\.csv: there is no case in it"):
         prepared(folder, PYTHON.replace("cases.jsonl", "cases.csv"))
 
 

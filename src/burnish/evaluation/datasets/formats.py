@@ -34,7 +34,7 @@ def read_some_cases(path: Path) -> tuple[Case, ...]:
     """The cases of a file that must have some."""
     cases = read_cases(path).cases
     if not cases:
-        problem = Problem(where=path.name, message="there is no case in it", remedy="add one")
+        problem = Problem(where=str(path), message="there is no case in it", remedy="add one")
         raise ConfigError([problem])
     return cases
 

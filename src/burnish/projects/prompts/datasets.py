@@ -6,7 +6,7 @@ from pathlib import Path
 
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.errors import BurnishError, ConfigError, Problem
-from burnish.evaluation.datasets.formats import read_cases
+from burnish.evaluation.datasets.formats import read_some_cases
 from burnish.targets.calling.target import no_player
 
 _SHOWN = 3
@@ -25,7 +25,7 @@ def read_dataset(
     problems = list(_same_files({split: path for split, path in paths.items() if path}))
     for split, path in paths.items():
         try:
-            cases[split] = () if path is None else _read(path)
+            cases[split] = () if path is None else read_some_cases(path)
         except ConfigError as error:
             problems += error.problems
         except BurnishError as error:
@@ -53,13 +53,6 @@ def unfit_cases(dataset: Dataset, *, scenarios: bool) -> Iterator[Problem]:
                 yield Problem(where=case.id, message=told, remedy="remove it")
             elif case.scenario is not None and not scenarios:
                 yield no_player(case)
-
-
-def _read(path: Path) -> tuple[Case, ...]:
-    cases = read_cases(path).cases
-    if not cases:
-        raise ConfigError([Problem(where=str(path), message="there is no case in it")])
-    return cases
 
 
 def _same_files(paths: Mapping[Split, Path]) -> Iterator[Problem]:
