@@ -116,7 +116,7 @@ def test_a_metric_may_name_its_own_judge(tmp_path: Path) -> None:
         ),
         (
             {"metric": "fluency", "model": {"provider": "azure_openai", "name": "c"}},
-            "azure_openai needs an endpoint",
+            "azure_openai needs a base_url",
         ),
     ],
 )  # fmt: skip

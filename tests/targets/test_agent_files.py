@@ -31,6 +31,7 @@ def test_defaults_are_those_of_the_seed(tmp_path: Path) -> None:
     [
         ("openai", "", "openai:m"),
         ("azure_openai", ", endpoint: 'https://x.openai.azure.com'", "azure:m"),
+        ("azure_openai", ", base_url: 'https://x.openai.azure.com'", "azure:m"),
         ("anthropic", "", "anthropic:m"),
         ("ollama", "", "ollama:m"),
         ("google", "", "google:m"),
@@ -48,7 +49,7 @@ MISTAKES = [
     ("{inline: You are an analyst.}", "{inline: x, file: y}", "give file or inline"),
     ("{inline: You are an analyst.}", "{file: nowhere.md}", "instructions.file"),
     ("provider: openai", "provider: openia", "provider"),
-    ("provider: openai", "provider: azure_openai", "azure_openai needs an endpoint"),
+    ("provider: openai", "provider: azure_openai", "azure_openai needs a base_url"),
     ("name: m}", "name: m, temperature: 3}", "temperature"),
     ("name: m}", "name: m, api_key: sk-live-42}", "a key is written out"),
     ("name: m}", "name: m, auth_provider: vertex}", "auth_provider 'vertex' is not supported"),

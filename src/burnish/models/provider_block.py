@@ -22,8 +22,10 @@ class ProviderBlock(BaseModel):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     max_tokens: Annotated[int, Field(gt=0)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    base_url: str | None = None
+    """The address of an OpenAI-compatible endpoint, of Ollama or of Azure, which needs one."""
     endpoint: str | None = None
-    """The address of the endpoint; Azure needs one."""
+    """The same by its HoloDeck name."""
     api_key: str | None = None
     """A `${VAR}`; without one the provider's usual variable is taken."""
     api_version: str | None = None
@@ -31,8 +33,13 @@ class ProviderBlock(BaseModel):
 
     @model_validator(mode="after")
     def _reachable(self) -> "ProviderBlock":
-        if self.provider == "azure_openai" and not self.endpoint:
-            raise ValueError("azure_openai needs an endpoint")
+        if self.provider == "azure_openai" and not self.address:
+            raise ValueError("azure_openai needs a base_url: the address of your Azure resource")
+        if self.base_url and self.endpoint and not _same(self.base_url, self.endpoint):
+            raise ValueError(
+                "base_url and endpoint are two names of one thing, and say different things: "
+                "keep one of them"
+            )
         if self.auth_provider not in (None, "api_key"):
             raise ValueError(
                 f"auth_provider '{self.auth_provider}' is not supported: burnish uses an API key "
@@ -40,13 +47,18 @@ class ProviderBlock(BaseModel):
             )
         return self
 
+    @property
+    def address(self) -> str:
+        """Where the model is, by whichever name; empty where the provider's own place is meant."""
+        return self.base_url or self.endpoint or ""
+
     def reference(self, settings: ModelSettings | None = None) -> ModelRef:
         """The model as a reference; `settings` stand in for what the block leaves open."""
         weak = settings or ModelSettings()
         return ModelRef(
             provider=_PROVIDERS.get(self.provider, self.provider),
             name=self.name,
-            base_url=self.endpoint or "",
+            base_url=self.address,
             api_key=require_reference(self.api_key or "", f"the api_key of {self.name}"),
             api_version=self.api_version or "",
             settings=ModelSettings(
@@ -56,3 +68,7 @@ class ProviderBlock(BaseModel):
                 timeout=weak.timeout,
             ),
         )
+
+
+def _same(one: str, other: str) -> bool:
+    return one.strip().rstrip("/") == other.strip().rstrip("/")

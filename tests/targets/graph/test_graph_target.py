@@ -281,6 +281,22 @@ def test_another_provider_leaves_the_key_of_the_old_one_behind(tmp_path: Path) -
     assert "DESK_KEY" not in text
 
 
+@pytest.mark.parametrize("spelling", ["base_url", "endpoint"])
+def test_another_provider_leaves_the_address_of_the_old_one_behind(
+    tmp_path: Path, spelling: str
+) -> None:
+    path = write_support(tmp_path)
+    text = path.read_text(encoding="utf-8")
+    address = f'{spelling}: "http://127.0.0.1:9/v1", api_key: "${{DESK_KEY}}"'
+    path.write_text(text.replace('api_key: "${DESK_KEY}"', address), encoding="utf-8")
+    target = full(path)
+    other = changed(target.baseline, {"support/compose#model": "anthropic:other"})
+    assert not target.check(other)
+    new = target.export(other, tmp_path)["graph.yaml"].decode()
+    assert "127.0.0.1" not in new
+    assert ({"base_url", "endpoint"} - {spelling}).pop() not in new
+
+
 def small() -> Graph:
     def length(word: str) -> int:
         """How long a word is."""

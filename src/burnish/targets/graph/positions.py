@@ -22,7 +22,7 @@ from burnish.targets.graph.graphs import Graph, model_keys
 from burnish.targets.graph.nodes import AgentNode
 from burnish.targets.graph.skills import Skill
 
-_OF_THE_PROVIDER = ("endpoint", "api_key", "api_version")
+_OF_THE_PROVIDER = ("base_url", "endpoint", "api_key", "api_version")
 """What a model of another provider has no use for."""
 
 
