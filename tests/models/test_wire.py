@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from burnish.core.outcomes import Usage
 from burnish.models.chat import ChatRequest
 from burnish.models.references import ModelRef
 from burnish.models.wire import WireBackend
+from burnish.models.wire.places import place_of
 from burnish.testing.servers import Answer, CutOff, Reply, ScriptedServer
 from tests.models.wire_world import CANARY, HELLO, KINDS, Kind, ask, said, set_keys
 
@@ -209,12 +211,51 @@ async def test_azure_takes_its_model_and_version_from_the_address() -> None:
     assert asked.query == "api-version=2024-10-21"
 
 
-async def test_the_v1_api_of_azure_takes_no_version() -> None:
+@pytest.mark.parametrize("end", ["", "/", "/openai", "/openai/", "/openai/v1", "/openai/v1/"])
+async def test_azure_without_a_version_is_asked_at_its_v1_api(end: str) -> None:
     async with ScriptedServer() as server:
+        ref = ModelRef(provider="azure", name="our-deployment", base_url=f"{server.address}{end}")
+        assert (await ask(ref)).text == "ok"
+        asked = server.requests[-1]
+    assert (asked.path, asked.query) == ("/openai/v1/chat/completions", "")
+    assert asked.json["model"] == "our-deployment"
+    assert asked.headers["api-key"] == CANARY
+    assert "authorization" not in asked.headers
+
+
+async def test_a_version_in_the_environment_is_that_of_azure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_VERSION", "2025-01-01-preview")
+    async with ScriptedServer() as server:
+        for end in ("", "/openai"):
+            base_url = f"{server.address}{end}"
+            await ask(ModelRef(provider="azure", name="gpt-4o", base_url=base_url))
+        await ask(KINDS["azure"].ref(server))
         base_url = f"{server.address}/openai/v1"
         await ask(ModelRef(provider="azure", name="gpt-4o", base_url=base_url))
-        assert server.requests[-1].path == "/openai/v1/chat/completions"
-        assert server.requests[-1].query == ""
+        await ask(KINDS["openai"].ref(server))
+        dated, same, written, versionless, other = server.requests
+    assert dated.path == same.path == "/openai/deployments/gpt-4o/chat/completions"
+    assert dated.query == same.query == "api-version=2025-01-01-preview"
+    assert written.query == "api-version=2024-10-21", "what is written is stronger"
+    assert (versionless.path, versionless.query) == ("/openai/v1/chat/completions", "")
+    assert other.query == ""
+
+
+async def test_a_model_of_azure_with_a_host_of_its_own_is_under_v1() -> None:
+    ref = ModelRef(provider="azure", name="m", base_url="https://phi.eastus.models.ai.azure.com/")
+    place = place_of(replace(ref, api_key="${AZURE_OPENAI_API_KEY}"))
+    assert (place.address, place.api_version) == ("https://phi.eastus.models.ai.azure.com/v1", "")
+
+
+async def test_another_provider_under_openai_v1_gets_its_usual_header() -> None:
+    async with ScriptedServer() as server:
+        base_url = f"{server.address}/openai/v1"
+        await ask(ModelRef(provider="openai", name="m", base_url=base_url))
+        headers = server.requests[-1].headers
+    assert headers["authorization"] == f"Bearer {CANARY}"
+    assert "api-key" not in headers
 
 
 async def test_anthropic_answers_of_any_length_come_as_a_stream() -> None:

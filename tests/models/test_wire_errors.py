@@ -12,6 +12,7 @@ from burnish.models.chat import ChatRequest
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.models.troubles import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.wire import WireBackend
+from burnish.models.wire.places import place_of
 from burnish.testing.servers import (
     Answer,
     Dropped,
@@ -48,7 +49,7 @@ async def troubles(kind: Kind, answers: Sequence[Answer], *, limit: float = 5.0)
             found.append(caught.value)
         await backend.close()
     for error in found:
-        assert str(error).startswith(f"{ref.label} at {ref.base_url} ")
+        assert str(error).startswith(f"{ref.label} at {place_of(ref).address} ")
         assert CANARY not in f"{error!r} {error}"
         assert error.__cause__ is error.__context__ is None
     return found
@@ -138,10 +139,11 @@ async def test_a_400_may_be_about_more_than_this_request(
     assert isinstance(await trouble(KINDS["openai"], Status(400, error_code=code)), expected)
 
 
-async def test_azure_turns_a_filtered_prompt_away() -> None:
+@pytest.mark.parametrize("name", ["azure", "azure v1"])
+async def test_azure_turns_a_filtered_prompt_away(name: str) -> None:
     more = {"innererror": {"code": "ResponsibleAIPolicyViolation"}}
     filtered = Status(400, error_code="content_filter", message="filtered", more=more)
-    error = await trouble(KINDS["azure"], filtered)
+    error = await trouble(KINDS[name], filtered)
     assert isinstance(error, ModelRejected)
     assert "content filter" in str(error)
 
@@ -229,7 +231,7 @@ async def test_a_password_in_the_address_is_not_shown() -> None:
     assert "hunter2secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["openai", "azure", "anthropic", "ollama"])
+@pytest.mark.parametrize("name", ["openai", "azure", "azure v1", "anthropic", "ollama"])
 async def test_text_that_cannot_be_sent_is_the_requests_fault(name: str) -> None:
     kind = KINDS[name]
     request = ChatRequest(messages=(Message(role="user", content="\ud800"),))

@@ -92,6 +92,23 @@ async def test_azure_is_asked_at_its_deployment() -> None:
     assert asked.headers["api-key"] == KEY
 
 
+@pytest.mark.parametrize("end", ["", "/", "/openai/v1"])
+async def test_azure_without_a_version_is_asked_at_its_v1_api(
+    end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_VERSION", raising=False)
+    async with EmbeddingServer() as server:
+        address = server.base_url.removesuffix("/v1")
+        ref = ModelRef(provider="azure", name="my embedder", base_url=f"{address}{end}")
+        embedder = EndpointEmbedder(ref=ref)
+        await embedder.embed(["cat"], effects=DirectEffects())
+        await embedder.close()
+    (asked,) = server.requests
+    assert (asked.path, asked.query) == ("/openai/v1/embeddings", "")
+    assert asked.json["model"] == "my embedder"
+    assert asked.headers["api-key"] == KEY
+
+
 async def test_ollama_needs_no_key() -> None:
     async with EmbeddingServer() as server:
         embedder = embedder_at(server, "ollama")

@@ -48,6 +48,7 @@ class ModelRef:
     api_key: str = ""
     """A `${VAR}`; empty takes the provider's usual variable."""
     api_version: str = ""
+    """That of Azure's dated API; empty takes its v1 API, unless OPENAI_API_VERSION is set."""
     settings: ModelSettings = field(default_factory=ModelSettings)
 
     @classmethod

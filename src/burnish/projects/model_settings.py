@@ -28,7 +28,7 @@ class ModelBlock(Settings):
     api_key: str = ""
     """A `${VAR}`; empty takes the provider's usual variable."""
     api_version: str = ""
-    """For Azure."""
+    """That of Azure's dated API; without one its v1 API is asked."""
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     max_tokens: AtLeastOne | None = None

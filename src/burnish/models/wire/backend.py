@@ -118,7 +118,7 @@ class WireBackend:
 
 
 def _identity(ref: ModelRef, place: Place) -> tuple[str, ...]:
-    return (ref.provider, ref.name, place.address, place.key, ref.api_version)
+    return (ref.provider, ref.name, place.address, place.key, place.api_version)
 
 
 async def _attempt(

@@ -1,10 +1,11 @@
 """pydantic-ai's models for each provider: one HTTP client a place, no retries of their own."""
 
 import ssl
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from burnish.models.references import ModelRef
-from burnish.models.wire.places import ADDRESSES, Place
+from burnish.models.wire.places import ADDRESSES, AZURE_V1, Place
 
 if TYPE_CHECKING:
     from httpx2 import AsyncBaseTransport, AsyncClient
@@ -49,8 +50,8 @@ def _openai(ref: ModelRef, place: Place, client: "AsyncClient") -> "Model[Any]":
 
     provider = _openai_provider(ref, place, client)
     provider.client.max_retries = 0
-    if ref.provider != "azure":  # Its SDK client makes an address of the model's name.
-        post_directly(provider.client, client, place)
+    if not place.api_version:  # With one, Azure's SDK client makes an address of the model's name.
+        post_directly(provider.client, client, place, _azure_key(ref, place))
     kind = OllamaModel if ref.provider == "ollama" else OpenAIChatModel
     model = kind(ref.name, provider=provider)
     if _knows_old_name_only(ref, place, reasons=_reasons(model)):
@@ -67,7 +68,7 @@ def _openai_provider(ref: ModelRef, place: Place, client: "AsyncClient") -> "Pro
     if ref.provider == "azure":
         return AzureProvider(
             azure_endpoint=place.address,
-            api_version=ref.api_version or None,
+            api_version=place.api_version or None,
             api_key=place.key,
             http_client=client,
         )
@@ -78,6 +79,13 @@ def _openai_provider(ref: ModelRef, place: Place, client: "AsyncClient") -> "Pro
     return OpenAICompatibleProvider(
         "openai-compatible", base_url=place.address, api_key=place.key, http_client=client
     )
+
+
+def _azure_key(ref: ModelRef, place: Place) -> Mapping[str, str] | None:
+    """The header that Azure takes a key in, also where gateways stand before it."""
+    if ref.provider != "azure" or not place.address.endswith(AZURE_V1):
+        return None
+    return {"api-key": place.key}
 
 
 def _reasons(model: "Model[Any]") -> bool:

@@ -12,8 +12,13 @@ if TYPE_CHECKING:
     from openai.types.chat import ChatCompletion
 
 
-def post_directly(client: "AsyncOpenAI", http: "AsyncClient", place: Place) -> None:
-    """Make the client post chat requests as they are.
+def post_directly(
+    client: "AsyncOpenAI",
+    http: "AsyncClient",
+    place: Place,
+    key_header: Mapping[str, str] | None = None,
+) -> None:
+    """Make the client post chat requests as they are, with its usual header for the key or this.
 
     For each request the SDK walks through the whole conversation for fields to rename, of which
     chat requests have none, builds its headers anew and its answer field by field: together
@@ -27,6 +32,9 @@ def post_directly(client: "AsyncOpenAI", http: "AsyncClient", place: Place) -> N
     usual = {**client.default_headers, **client.auth_headers}
     absent = (NotGiven, Omit)  # How the SDK marks what is not to be sent.
     headers = {name: each for name, each in usual.items() if isinstance(each, str)}
+    if key_header is not None:
+        headers.pop("Authorization", None)
+        headers |= key_header
 
     class Direct(AsyncCompletions):
         async def create(  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -30,6 +30,11 @@ ADDRESSES = {
 reference says is what a journal key says."""
 
 NO_KEY = "no-key-needed"
+AZURE_V1 = "/openai/v1"
+"""Where a resource of Azure speaks OpenAI's own protocol, which takes no version."""
+_SERVERLESS = ".models.ai.azure.com"
+"""Hosts of Azure that serve one model each, under `/v1`."""
+_VERSION = "OPENAI_API_VERSION"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +43,8 @@ class Place:
 
     address: str
     key: str = field(repr=False)
+    api_version: str = ""
+    """That of Azure's dated API, whose addresses name the deployment; empty everywhere else."""
 
     @property
     def is_local(self) -> bool:
@@ -64,14 +71,18 @@ class Place:
 def place_of(ref: ModelRef) -> Place:
     """Where the model is, or ModelRefused with what is missing."""
     _require_extra(ref)
-    address = _address(ref)
+    parts, version = _parts(ref), ""
+    if ref.provider == "azure":
+        parts, version = _azure(ref, parts)
+    elif ref.provider == "ollama" and not parts.path:
+        parts = parts._replace(path="/v1")
     try:
         key = key_for(ref)
     except ConfigError as error:
         raise ModelRefused(error.message, remedy=error.remedy) from None
     if key is None and not _does_without(ref):
         raise missing_key(ref)
-    return Place(address=address, key=key or NO_KEY)
+    return Place(address=parts.geturl(), key=key or NO_KEY, api_version=version)
 
 
 def _does_without(ref: ModelRef) -> bool:
@@ -93,22 +104,15 @@ def _importable(module: str) -> bool:
         return False
 
 
-def _address(ref: ModelRef) -> str:
+def _parts(ref: ModelRef) -> SplitResult:
+    """The address, as it is written or as the provider's is known."""
     try:
         written = expand_variables(ref.base_url, os.environ) or ADDRESSES.get(ref.provider, "")
     except ConfigError as error:
         raise ModelRefused(f"the base_url of {ref.label}: {error.message}") from None
     if not written:
         raise _refused(ref, "has no base_url", "give the address of your Azure resource")
-    parts = _parts(ref, written.strip().rstrip("/"))
-    if ref.provider == "azure":
-        _require_version(ref, parts)
-    if ref.provider == "ollama" and not parts.path:
-        parts = parts._replace(path="/v1")
-    return parts.geturl()
-
-
-def _parts(ref: ModelRef, written: str) -> SplitResult:
+    written = written.strip().rstrip("/")
     try:
         parts = urlsplit(written)
         sane = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -125,13 +129,21 @@ def _not_an_address(ref: ModelRef) -> ModelRefused:
     return _refused(ref, "has a base_url that is not an address", remedy)
 
 
-def _require_version(ref: ModelRef, parts: SplitResult) -> None:
-    """The v1 API of Azure takes no version, every other address needs one."""
-    versionless = parts.path.endswith("/v1")
-    if versionless and ref.api_version:
-        raise _refused(ref, "has an api_version that its address does not take", "remove it")
-    if not versionless and not ref.api_version:
-        raise _refused(ref, "has no api_version", "give one, such as api_version: 2024-10-21")
+def _azure(ref: ModelRef, parts: SplitResult) -> tuple[SplitResult, str]:
+    """The address of Azure's dated API with its version; without one, that of its v1 API."""
+    if "/openai/deployments" in parts.path:
+        remedy = "write https://RESOURCE.openai.azure.com, and the deployment as the model's name"
+        raise _refused(ref, "has a base_url that names more than its resource", remedy)
+    if (parts.hostname or "").endswith(_SERVERLESS) and not parts.path.endswith("/v1"):
+        parts = parts._replace(path=f"{parts.path}/v1")
+    if parts.path.endswith("/v1"):
+        if ref.api_version:
+            raise _refused(ref, "has an api_version that its address does not take", "remove it")
+        return parts, ""
+    resource = parts.path.removesuffix("/openai")
+    if version := ref.api_version or os.environ.get(_VERSION, "").strip():
+        return parts._replace(path=resource), version
+    return parts._replace(path=f"{resource}{AZURE_V1}"), ""
 
 
 def _refused(ref: ModelRef, what: str, remedy: str) -> ModelRefused:

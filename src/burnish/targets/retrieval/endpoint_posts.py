@@ -88,11 +88,11 @@ class EmbeddingPosts:
 
 
 def _url(ref: ModelRef, place: Place) -> str:
-    """Azure's older addresses name the deployment and the version."""
-    if ref.provider == "azure" and ref.api_version:
+    """Azure's dated addresses name the deployment and the version."""
+    if place.api_version:
         deployment = quote(ref.name, safe="")
         url = place.url(f"openai/deployments/{deployment}/embeddings")
-        return f"{url}?api-version={quote(ref.api_version)}"
+        return f"{url}?api-version={quote(place.api_version)}"
     return place.url("embeddings")
 
 
