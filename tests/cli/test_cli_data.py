@@ -1,14 +1,12 @@
 """`burnish data`: what it writes, what it refuses, and what it says of judges."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.cli.console import Burnish
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "judge_check"
+from tests.example_copies import copy_example
 
 
 @pytest.fixture
@@ -110,7 +108,7 @@ def test_one_case_can_show_nothing(burnish: Burnish, tmp_path: Path) -> None:
 
 @pytest.fixture
 def example(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(EXAMPLE, tmp_path / "example"))
+    return copy_example("judge_check", tmp_path / "example")
 
 
 def test_judge_check_measures_a_judge(burnish: Burnish, example: Path) -> None:

@@ -1,21 +1,19 @@
 """The demo, smaller: the embedded model is tuned by burnish itself, and the result holds up."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from burnish.evaluation.datasets.formats import read_cases, write_cases
 from tests.cli.console import Burnish
+from tests.example_copies import copy_example
 from tests.models.smollm2 import HERE, needs_smollm2
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "extract"
 
 
 @pytest.mark.model
 @needs_smollm2
 def test_a_small_model_learns_its_job_from_demonstrations(burnish: Burnish, tmp_path: Path) -> None:
-    home = Path(shutil.copytree(EXAMPLE, tmp_path / "extract"))
+    home = copy_example("extract", tmp_path / "extract")
     agent = home / "agent.yaml"
     agent.write_text(agent.read_text(encoding="utf-8").replace("name: smollm2", f"name: {HERE}"))
     for name, count in (("train", 5), ("holdout", 5), ("test", 4)):

@@ -2,16 +2,14 @@
 
 import contextlib
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from tests.docs.docs_console import commands, run_command
-from tests.docs.docs_pages import EXAMPLES, blocks
-
-_LEFT = {"results", "work", "__pycache__"}
+from tests.docs.docs_pages import blocks
+from tests.example_copies import EXAMPLES, copy_example, is_left_behind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,16 +41,8 @@ class Step:
 
 
 def copy_of(name: str, folder: Path) -> Path:
-    """The example as it stands in the repository."""
-    ignored = shutil.ignore_patterns(*_LEFT)
-    return shutil.copytree(EXAMPLES / name, folder / "examples" / name, ignore=ignored)
-
-
-def own_files(name: str) -> Mapping[str, bytes]:
-    """Every file of an example but what its runs left."""
-    found = ((path.relative_to(EXAMPLES), path) for path in (EXAMPLES / name).rglob("*"))
-    kept = {str(n): path for n, path in found if path.is_file() and not _LEFT & {*n.parts}}
-    return {name: path.read_bytes() for name, path in kept.items()}
+    """The example where its README looks for it: in `examples` of a folder."""
+    return copy_example(name, folder / "examples" / name)
 
 
 def run_readme(name: str, folder: Path) -> list[Step]:
@@ -68,4 +58,4 @@ def run_readme(name: str, folder: Path) -> list[Step]:
 
 
 def _is_source(name: Path) -> bool:
-    return name.parts[0] == "examples" and not _LEFT & {*name.parts}
+    return name.parts[0] == "examples" and not is_left_behind(name)

@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from tests.example_copies import EXAMPLES, ROOT
+
 REFERENCE = ROOT / "docs" / "reference"
-EXAMPLES = ROOT / "examples"
 TESTED_EXAMPLES = (
     "advanced_strategies",
     "blackbox_cli",

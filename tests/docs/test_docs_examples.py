@@ -6,37 +6,45 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.docs.docs_pages import ROOT
+from tests.example_copies import copy_example
 
 from burnish.testing.stories import story
 
 pytestmark = pytest.mark.slow
 
 
-def _program(folder: Path) -> list[str]:
-    return [sys.executable, str(ROOT / "examples" / "own_target" / "run.py"), str(folder)]
+@pytest.fixture
+def program(tmp_path: Path) -> Callable[[Path], list[str]]:
+    """The command that runs the example, in a copy: Python writes beside what it imports."""
+    home = copy_example("own_target", tmp_path / "own_target")
+    return lambda folder: [sys.executable, str(home / "run.py"), str(folder)]
 
 
-def test_the_program_killed_and_run_again_tells_the_same_story(tmp_path: Path) -> None:
+def test_the_program_killed_and_run_again_tells_the_same_story(
+    tmp_path: Path, program: Callable[[Path], list[str]]
+) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    subprocess.run(_program(whole), check=True, stdout=subprocess.DEVNULL)
-    process = subprocess.Popen(_program(cut), stdout=subprocess.DEVNULL)
+    subprocess.run(program(whole), check=True, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(program(cut), stdout=subprocess.DEVNULL)
     _wait_for_rows(cut / "trials.jsonl", 3)
     os.kill(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL, "it was over before it could be killed"
-    subprocess.run(_program(cut), check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(program(cut), check=True, stdout=subprocess.DEVNULL)
     assert story(cut / "trials.jsonl") == story(whole / "trials.jsonl")
     assert _endings(cut)[-1]["spent"] == _endings(whole)[-1]["spent"]
 
 
-def test_the_program_run_again_pays_for_nothing(tmp_path: Path) -> None:
+def test_the_program_run_again_pays_for_nothing(
+    tmp_path: Path, program: Callable[[Path], list[str]]
+) -> None:
     folder = tmp_path / "run"
     for _ in range(2):
-        subprocess.run(_program(folder), check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(program(folder), check=True, stdout=subprocess.DEVNULL)
     first, second = _endings(folder)
     assert first["billed"] == second["billed"]
 

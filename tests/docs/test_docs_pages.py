@@ -1,6 +1,5 @@
 """Every page is run: Python blocks, commands, and the files they show."""
 
-import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +15,7 @@ from tests.docs.docs_pages import (
     pages_to_run,
     written_pages,
 )
+from tests.example_copies import copy_examples, shipped
 
 pytestmark = pytest.mark.slow
 
@@ -30,12 +30,10 @@ def _name(page: Path) -> str:
 def test_a_page_runs_from_top_to_bottom(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(
-        ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("results")
-    )
+    copy_examples(tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path / "examples" / "own_target"), *sys.path])
-    own = [path.stem for path in (ROOT / "examples" / "own_target").glob("*.py")]
+    own = [path.stem for path in (tmp_path / "examples" / "own_target").glob("*.py")]
     for name in own:
         monkeypatch.delitem(sys.modules, name, raising=False)
     module = ModuleType(f"page_{page.stem.replace('-', '_')}")
@@ -69,7 +67,7 @@ def _execute(block: Block, module: ModuleType) -> None:
 def test_a_block_that_shows_a_file_is_that_file(page: Path) -> None:
     for block in blocks(page):
         if block.file:
-            file = (ROOT / block.file).read_text(encoding="utf-8")
+            file = shipped(ROOT / block.file).decode()
             assert block.text == file, f"{block.place}: copy {block.file} here again"
 
 

@@ -5,7 +5,7 @@ What its README shows is run with the pages.
 
 import json
 
-from tests.docs.docs_examples import own_files
+from tests.example_copies import example_files
 
 from burnish.testing.graph_world import cases
 from burnish.testing.graph_world_nodes import NODES, instruction
@@ -15,14 +15,14 @@ GUILTY = "rewrite"
 
 
 def test_the_desk_has_one_fault() -> None:
-    files = own_files(HOME)
+    files = example_files(HOME)
     for node in NODES:
         text = files[f"{HOME}/instructions/{node}.md"].decode()
         assert text.strip() == instruction(node, without="wish" if node == GUILTY else "")
 
 
 def test_customers_are_those_of_the_desk_and_none_is_in_two_splits() -> None:
-    files = own_files(HOME)
+    files = example_files(HOME)
     rows = [
         json.loads(line)
         for split in ("train", "holdout", "sealed")
@@ -34,4 +34,4 @@ def test_customers_are_those_of_the_desk_and_none_is_in_two_splits() -> None:
 
 
 def test_every_file_is_small() -> None:
-    assert all(len(content.splitlines()) <= 120 for content in own_files(HOME).values())
+    assert all(len(content.splitlines()) <= 120 for content in example_files(HOME).values())

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.docs.docs_examples import Step, copy_of, own_files, run_readme
+from tests.docs.docs_examples import Step, copy_of, run_readme
+from tests.example_copies import example_files
 
 from burnish.compat import OptimizeResult
 
@@ -72,7 +73,7 @@ def require_files(folder: Path, result: OptimizeResult) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_file_of_an_example_is_small(name: str) -> None:
-    for path, content in own_files(name).items():
+    for path, content in example_files(name).items():
         assert len(content.splitlines()) <= 120, path
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.docs.docs_examples import run_readme
-from tests.docs.docs_pages import EXAMPLES
+from tests.example_copies import EXAMPLES
 
 pytestmark = pytest.mark.slow
 

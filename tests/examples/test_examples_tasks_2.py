@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from tests.docs.docs_console import Command, run_command
-from tests.docs.docs_examples import Step, own_files, run_readme
+from tests.docs.docs_examples import Step, run_readme
+from tests.example_copies import example_files
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +30,7 @@ def patch_of(step: Step, row: Mapping[str, Any]) -> str:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_file_of_an_example_is_small(name: str) -> None:
-    for path, content in own_files(name).items():
+    for path, content in example_files(name).items():
         assert len(content.splitlines()) <= 120, path
 
 

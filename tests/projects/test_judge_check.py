@@ -13,16 +13,14 @@ from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.projects.judge_check import JudgeCheck, prepare_judge_check
 from burnish.testing.backends import ScriptedBackend
+from tests.example_copies import copy_example
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "judge_check"
 JUDGE = ModelRef.parse("openai:judge")
 
 
 @pytest.fixture
 def labels(tmp_path: Path) -> Path:
-    path = tmp_path / "labels.csv"
-    path.write_bytes((EXAMPLE / "labels.csv").read_bytes())
-    return path
+    return copy_example("judge_check", tmp_path / "judge_check") / "labels.csv"
 
 
 def generous(request: ChatRequest, draw: int) -> str:
@@ -36,7 +34,7 @@ def generous(request: ChatRequest, draw: int) -> str:
 def check(labels: Path, backend: ScriptedBackend, *, budget: Budget | None = None) -> JudgeCheck:
     return prepare_judge_check(
         labels,
-        read_metric_file(EXAMPLE / "judged.yaml"),
+        read_metric_file(labels.parent / "judged.yaml"),
         folder=labels.parent,
         judge=JUDGE,
         budget=budget,

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from burnish.projects.other_agents import prepare_other_agent
 from burnish.system import read_tree, validate_config
 from burnish.system.process_table import process_entry
 from burnish.testing import ScriptedBackend
+from tests.example_copies import copy_example
 from tests.targets.calling_agents import endpoint
 
 AGENT = """
@@ -349,8 +349,7 @@ def test_the_example_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, failing: list[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
-    home = tmp_path / "any_agent"
-    shutil.copytree(ROOT / "examples" / "any_agent", home)
+    home = copy_example("any_agent", tmp_path / "any_agent")
     path = home / f"{file}.yaml"
     measurement = prepare_other_agent(path, read_tree(path), Wanted())
     found = measured(measurement, tmp_path / "run")
