@@ -76,6 +76,79 @@ def test_out_of_bounds(changes: dict[str, Value], words: str) -> None:
     assert words in message
 
 
+LABELS = ("card_payment_fee_charged", "balance_not_updated_after_transfer", "lost_or_stolen_card")
+
+
+def classified(*answers: str) -> tuple[Case, ...]:
+    return tuple(
+        Case.single(f"A customer of the bank writes, number {n:03d}", answer, name=f"c{n}")
+        for n, answer in enumerate(answers)
+    )
+
+
+class TestLabels:
+    def listed(self, *labels: str) -> dict[str, Value]:
+        return prompt(f"Answer with one of: {', '.join(labels)}.")
+
+    def test_labels_that_recur_belong_in_the_text(self) -> None:
+        cases = classified(*LABELS, *LABELS)
+        assert turned_away(self.listed(*LABELS), training=cases) == []
+
+    def test_they_are_compared_as_texts_are(self) -> None:
+        cases = classified("Card Payment  Fee charged", "card payment fee\nCHARGED ")
+        assert turned_away(self.listed("card payment fee charged"), training=cases) == []
+
+    def test_a_label_of_a_closed_set_may_occur_once(self) -> None:
+        cases = classified(*LABELS[:2] * 6, LABELS[2])
+        assert turned_away(self.listed(*LABELS), training=cases) == []
+
+    def test_with_the_question_a_label_is_copied_too(self) -> None:
+        cases = classified(*LABELS, *LABELS)
+        text = f"{cases[0].input} -> {cases[0].expected}"
+        assert turned_away(prompt(text), training=cases) == [
+            "the text contains the answer to training case 'c0'"
+        ]
+
+    def test_serial_numbers_are_no_labels_beside_many_yes_and_no(self) -> None:
+        numbers = [f"INV-2024-000{n:02d}-XYZ" for n in range(20)]
+        cases = classified(*["yes", "no"] * 20, *numbers)
+        assert turned_away(self.listed(numbers[3]), training=cases) == [
+            "the text contains the answer to training case 'c43'"
+        ]
+
+    def test_a_sentence_that_occurs_once_is_no_label(self) -> None:
+        cases = (*classified(*LABELS * 4), LONG)
+        assert turned_away(prompt(LONG.expected or ""), training=cases) == [
+            "the text contains the answer to training case 'long'"
+        ]
+
+    def test_one_case_under_two_names_is_still_one_case(self) -> None:
+        again = Case.single(LONG.input, LONG.expected, name="again")
+        assert len(turned_away(prompt(LONG.expected or ""), training=(LONG, again))) == 2
+
+    def test_json_whose_values_are_labels_of_their_place_is_a_format(self) -> None:
+        answers = [
+            f'{{"intent": "{intent}", "urgent": {"true" if n % 2 else "false"}}}'
+            for n, intent in enumerate((*LABELS[:2] * 3, LABELS[2]))
+        ]
+        cases = classified(*answers)
+        assert turned_away(prompt(answers[-1]), training=cases) == []
+
+    def test_json_with_a_value_of_its_own_is_an_answer(self) -> None:
+        answers = [f'{{"intent": "{LABELS[0]}", "amount": {n}.5}}' for n in range(4)]
+        assert turned_away(prompt(answers[1]), training=classified(*answers)) == [
+            "the text contains the answer to training case 'c1'"
+        ]
+
+    def test_what_is_part_of_a_label_comes_with_it(self) -> None:
+        cases = classified(*["fee of a card payment, charged"] * 2, "fee of a card payment")
+        assert turned_away(self.listed("fee of a card payment, charged"), training=cases) == []
+
+    @pytest.mark.parametrize("odd", ["{", "[[[", '{"a": NaN}', "[" * 100_000, "", "  ", "{}"])
+    def test_odd_answers_are_just_answers(self, odd: str) -> None:
+        assert turned_away(prompt("Think first."), training=classified(odd, odd, "x")) == []
+
+
 class TestCopiedAnswers:
     gives_long = "the text contains the answer to training case 'long'"
     gives_short = "the text contains the answer to training case 'short'"

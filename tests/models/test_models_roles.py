@@ -181,3 +181,24 @@ def test_an_unknown_role_and_a_bad_file_are_said(tmp_path: Path) -> None:
     bad.write_text("name: bad\nsystm: x\nuser: y\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"(?s)systm.*did you mean 'system'"):
         read_prompt(bad)
+
+
+PROPOSERS = (
+    "aggregator",
+    "applier",
+    "backwarder",
+    "critic",
+    "editor",
+    "patcher",
+    "reflector",
+    "textgrad",
+)
+
+
+@pytest.mark.parametrize("role", PROPOSERS)
+def test_whoever_proposes_may_state_labels_and_may_not_copy_a_case(role: str) -> None:
+    system = " ".join(read_prompt(shipped()[role]).system.split())
+    assert "labels, formats and closed sets of answers" in system.lower()
+    assert "exactly as they are" in system
+    assert "question and answer" in system
+    assert read_prompt(shipped()[role]).version >= 2

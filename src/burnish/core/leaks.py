@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from burnish.core.cases import Case, Dataset, squeeze
 from burnish.core.content import Json
+from burnish.core.labels import is_word, labels_of
 
 TELLING = 24
 """Shorter texts turn up anywhere by chance."""
@@ -13,12 +14,16 @@ class LeakWatch:
     """Knows the text of the cases that no proposer may see."""
 
     def __init__(self, dataset: Dataset) -> None:
+        everyone = (*dataset.train, *dataset.holdout, *dataset.test)
+        # A prompt that lists every label of a classifier gives no case away, wherever its cases
+        # fell. Longer answers that recur stay secret.
+        labels = {label for label in labels_of(everyone) if is_word(label)}
         public = "\n".join(_texts(dataset.train))
         self._secret = {
             text: case.id
             for case in (*dataset.holdout, *dataset.test)
             for text in _texts([case])
-            if len(text) >= TELLING and text not in public
+            if len(text) >= TELLING and text not in labels and text not in public
         }
 
     def leaked(self, request: Json) -> str | None:

@@ -5,10 +5,11 @@ from collections.abc import Collection, Iterable, Mapping
 from burnish.core.candidates import Candidate
 from burnish.core.cases import Case, Turn, squeeze
 from burnish.core.errors import NotJournalable, Problem
+from burnish.core.labels import labels_of
 from burnish.core.surfaces import Surface, TextSurface, Value, out_of_bounds
 
 TELLING_ANSWER = 16
-"""An expected answer this long does not get into a prompt by chance."""
+"""An answer of a single case that is this long does not get into a prompt by chance."""
 TELLING_QUESTION = 24
 """With the question this long beside it, even a short answer was copied."""
 
@@ -60,10 +61,19 @@ def _bare(value: Value) -> Value:
 
 
 def copied_answers(
-    surface: str, text: str, cases: Iterable[Case], *, already: Value | None = None
+    surface: str, text: str, cases: Collection[Case], *, already: Value | None = None
 ) -> list[Problem]:
-    """The training answers that a text gives away and that were not in it before."""
+    """The training answers that a text gives away and that were not in it before.
+
+    A long answer of a single case is copied wherever it turns up. Labels and formats belong in
+    the text; together with a case's own question, they are copied too.
+    """
     new, old = squeeze(text), squeeze(already) if isinstance(already, str) else ""
+    labels = labels_of(cases)
+
+    def copied(turn: Turn) -> bool:
+        return _gives_away(new, turn, labels) and not _gives_away(old, turn, labels)
+
     return [
         Problem(
             where=surface,
@@ -71,13 +81,15 @@ def copied_answers(
             remedy="state the rule behind it; demonstrations are the place for examples",
         )
         for case in cases
-        if any(_gives_away(new, turn) and not _gives_away(old, turn) for turn in case.turns)
+        if any(map(copied, case.turns))
     ]
 
 
-def _gives_away(text: str, turn: Turn) -> bool:
+def _gives_away(text: str, turn: Turn, labels: Collection[str]) -> bool:
     answer, question = squeeze(turn.expected or ""), squeeze(turn.input)
     if not answer or answer not in text:
         return False
-    asked = len(question) >= TELLING_QUESTION and question in text
-    return asked or len(answer) >= TELLING_ANSWER
+    if len(question) >= TELLING_QUESTION and question in text:
+        return True
+    # What is part of a label comes into the text with the label.
+    return len(answer) >= TELLING_ANSWER and not any(answer in label for label in labels)
