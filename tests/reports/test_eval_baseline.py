@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from burnish.core.evaluations import CaseResult
+from burnish.core.scores import Score
 from burnish.reports.eval_baseline import BaselineComparison, Change
 from burnish.reports.eval_report import EvalReport
 from burnish.reports.eval_words import change_counts, change_words, repeats_note
-from tests.reports.measured import AWAY, failing, report, scored, sweeps
+from tests.reports.measured import AWAY, CRASH, failing, report, scored, sweeps
 
 
 def compared(now: EvalReport, before: EvalReport) -> BaselineComparison:
@@ -82,3 +84,53 @@ def test_other_numbers_of_repeats_are_said() -> None:
     once, thrice = report(scored("a", 1.0)), sweeps({"a": [1.0, 1.0, 1.0]})
     assert repeats_note(compared(once, once)) == ""
     assert repeats_note(compared(thrice, once)).startswith("the baseline had 1 repeat, this has 3")
+
+
+def both(case: str, graded: float, faithful: float | None) -> CaseResult:
+    """A case with a score, and one of a metric that may say nothing."""
+    extra = () if faithful is None else scored(case, faithful, metric="faithful").scores
+    found = scored(case, graded)
+    return replace(found, scores=(*found.scores, *extra))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "change"),
+    [
+        (both("a", 0.8, 0.2), both("a", 0.8, None), Change.CANNOT_TELL),
+        (both("a", 0.6, 0.8), both("a", 0.8, None), Change.CANNOT_TELL),
+        (both("a", 0.8, 0.8), both("a", 0.2, None), Change.NEW_FAIL),
+        (both("a", 0.8, 0.8), both("a", 0.6, None), Change.DOWN),
+        (both("a", 0.8, None), both("a", 0.8, 0.8), Change.UNCHANGED),
+    ],
+)
+def test_a_metric_that_fell_silent_makes_no_case_better(
+    before: CaseResult, now: CaseResult, change: Change
+) -> None:
+    other = both("z", 0.8, 0.8)
+    found = compared(report(now, other), report(before, other))
+    assert found.cases[0].change is change
+
+
+def test_an_agent_that_no_longer_crashes_lost_no_score() -> None:
+    crashed = failing("a", CRASH)
+    crashed = replace(crashed, scores=(*crashed.scores, Score.of_failure("faithful", "boom")))
+    other = both("z", 0.8, 0.8)
+    found = compared(report(both("a", 0.8, None), other), report(crashed, other))
+    assert found.cases[0].change is Change.NEW_PASS
+
+
+def test_lost_scores_are_counted_and_better_holds_without_them() -> None:
+    names = [f"c{n}" for n in range(10)]
+    before = report(*(both(name, 0.8, 0.5) for name in names))
+    few = report(*(both(name, 0.8, None if name == "c0" else 0.9) for name in names))
+    many = report(*(both(name, 0.8, None if n < 4 else 0.9) for n, name in enumerate(names)))
+    [faithful, _] = compared(few, before).metrics
+    assert (faithful.lost, change_words(faithful)) == (1, "better; no score any more in 1 case")
+    [faithful, _] = compared(many, before).metrics
+    assert faithful.difference == pytest.approx(0.4)
+    assert change_words(faithful) == "may be chance; no score any more in 4 cases"
+
+
+def test_a_metric_without_a_single_score_is_named() -> None:
+    found = compared(report(both("a", 0.8, None)), report(both("a", 0.8, 0.1)))
+    assert found.silent == ("faithful",)

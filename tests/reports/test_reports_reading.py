@@ -1,10 +1,12 @@
 """A run as it lies on disk: its status, its best, what it spent."""
 
+from dataclasses import replace
+
 import pytest
 
 from burnish.core.money import Spend
 from burnish.reports.compare import compare_cases
-from burnish.reports.reading import loss_of, result_of
+from burnish.reports.reading import RunRecord, loss_of, result_of
 from burnish.runs.events import Event
 from tests.reports.records import baseline, event, record, tried
 
@@ -61,3 +63,15 @@ def test_cases_are_compared_where_both_have_them() -> None:
     assert [d.word for d in compare_cases(left, left, "holdout")] == ["same"]
     assert compare_cases(left, record(), "train") == []
     assert compare_cases(left, record(baseline(train=None)), "train") == []
+
+
+def test_a_metric_that_one_side_lacks_on_a_case_makes_no_difference() -> None:
+    def run(**scores: float) -> RunRecord:
+        row = baseline(train=0.5)
+        assert row.trial.train is not None
+        train = replace(row.trial.train, scores={"case-1": {m: [v] for m, v in scores.items()}})
+        return record(replace(row, trial=replace(row.trial, train=train)))
+
+    left, right = run(equality=0.6, faithful=0.1), run(equality=0.6)
+    assert [delta.word for delta in compare_cases(left, right, "train")] == ["same"]
+    assert compare_cases(run(faithful=0.1), run(equality=0.6), "train") == []

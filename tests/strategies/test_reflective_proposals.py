@@ -37,10 +37,9 @@ def yes_if(word: str) -> Callable[[str], str]:
 
 
 def with_answer(setup: Setup, answer: str) -> Setup:
-    """The same run, whose train cases want a telling answer."""
-    train = tuple(
-        Case.single(case.turns[0].input, answer, name=case.id) for case in setup.dataset.train
-    )
+    """The same run, whose first train case wants an answer that no other has."""
+    first, *others = setup.dataset.train
+    train = (Case.single(first.input, answer, name=first.id), *others)
     return replace(setup, dataset=replace(setup.dataset, train=train))
 
 

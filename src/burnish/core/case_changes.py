@@ -1,11 +1,12 @@
 """What changed case by case between two evaluations: passes won and lost, scores up and down."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from burnish.core.comparisons import Pair
 from burnish.core.evaluations import Evaluation
 from burnish.core.objectives import Objective
+from burnish.core.pairing import paired
 from burnish.core.surfaces import EPSILON
 
 
@@ -22,7 +23,13 @@ class CaseChanges:
 
 
 def case_changes(pair: Pair, objective: Objective) -> CaseChanges:
-    """Compare case by case; a case that is missing on a side changed in no way that is known."""
+    """Compare case by case; a case that is missing on a side changed in no way that is known.
+
+    Nor did one to which a metric applied before and does not apply any more.
+    """
+    pairing = paired(pair.candidate, pair.incumbent)
+    scored = replace(pair, candidate=pairing.known)
+    pair = replace(pair, candidate=pairing.own_known)
     new_pass: list[str] = []
     new_fail: list[str] = []
     up: list[str] = []
@@ -34,7 +41,7 @@ def case_changes(pair: Pair, objective: Objective) -> CaseChanges:
             new_pass.append(case)
         if now is False and (before is True or (before is None and _broke(pair, case))):
             new_fail.append(case)
-        gain = _gain(pair, objective, case)
+        gain = _gain(scored, objective, case)
         if gain > EPSILON:
             up.append(case)
         if gain < -EPSILON:

@@ -1,12 +1,13 @@
 """Comparing two evaluations on the cases that both sides have, and saying so in words."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from burnish.core.decisions import Decision, MissingCases, Verdict
-from burnish.core.evaluations import CaseResult, Evaluation
+from burnish.core.evaluations import CaseResult, Evaluation, spread
 from burnish.core.objectives import Measurement, Objective, Penalties, floors_from
+from burnish.core.pairing import paired
 from burnish.core.scores import Score
 from burnish.core.surfaces import EPSILON
 
@@ -32,12 +33,21 @@ ANYTHING = Range(low=-math.inf, high=math.inf)
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Both sides measured on the cases that both have in full."""
+    """Both sides measured on the cases that both have in full.
+
+    Where a metric that applied to the incumbent does not apply to the candidate, its score is
+    unknown: the candidate is taken at its worst, and `at_best` is as good as it could be.
+    """
 
     pair: Pair
-    """Both sides, as if only those cases had been run."""
+    """Both sides, as if only those cases had been run; the candidate at its worst."""
+    highest: Evaluation
+    """The candidate at its best."""
     candidate: Measurement
+    at_best: Measurement
     incumbent: Measurement
+    own: tuple[Measurement, ...]
+    """The candidate by itself, at its worst and at its best: what constraints look at."""
     missing: MissingCases
     possible_gain: Range
     """The gain, had everything that is missing gone against the candidate, or its way."""
@@ -46,20 +56,30 @@ class Comparison:
 
     @property
     def gain(self) -> float:
-        """How much lower the candidate's loss is."""
-        if self.candidate.loss is None or self.incumbent.loss is None:
-            return 0.0
-        return self.incumbent.loss - self.candidate.loss
+        """How much lower the candidate's loss is, at its worst."""
+        return _gain(self.candidate, self.incumbent)
 
     @property
-    def noise(self) -> float:
+    def noise(self) -> Range:
         """The spread between sweeps, both sides together."""
-        return math.hypot(self.candidate.std, self.incumbent.std)
+        candidate = possible_spread(self.at_best.runs, self.candidate.runs)
+        return Range(
+            low=math.hypot(candidate.low, self.incumbent.std),
+            high=math.hypot(candidate.high, self.incumbent.std),
+        )
 
     @property
     def measured(self) -> bool:
         """Whether both losses are known."""
         return self.candidate.loss is not None and self.incumbent.loss is not None
+
+    def worst(self, name: str, *, lower_is_better: bool) -> float | None:
+        """A number of the candidate, at its worst; None when it is not known."""
+        ends = (self.candidate.values.get(name), self.at_best.values.get(name))
+        known = [value for value in ends if value is not None]
+        if len(known) < len(ends):
+            return None
+        return max(known) if lower_is_better else min(known)
 
 
 def compare(
@@ -73,34 +93,51 @@ def compare(
     """
     shared = [case for case in pair.candidate.cases if pair.incumbent.of_case(case)]
     wanted = _metrics_read(pair, objective, also)
-    gone_here = set(pair.candidate.missing_cases(wanted)).intersection(shared)
+    pairing = paired(pair.candidate, pair.incumbent, wanted)
+    low, high = pairing.at(0.0), pairing.at(1.0)
+    gone_here = set(low.missing_cases(wanted)).intersection(shared)
     gone_there = set(pair.incumbent.missing_cases(wanted)).intersection(shared)
     dropped = gone_here | gone_there
-    kept = Pair(
-        candidate=pair.candidate.only(set(shared) - dropped),
-        incumbent=pair.incumbent.only(set(shared) - dropped),
-    )
+    kept = set(shared) - dropped
+    worst, incumbent = low.only(kept), pair.incumbent.only(kept)
+    floors = floors_from(incumbent)
+
+    def measured(side: Evaluation) -> Measurement:
+        return objective.measure(side.only(kept), floors=floors)
+
+    candidate = measured(low)
+    alone = (pairing.own_at(0.0), pairing.own_at(1.0)) if objective.constraints else ()
     found = Comparison(
-        pair=kept,
-        candidate=objective.measure(kept.candidate, floors=floors_from(kept.incumbent)),
-        incumbent=objective.measure(kept.incumbent, floors=floors_from(kept.candidate)),
+        pair=Pair(candidate=worst, incumbent=incumbent),
+        highest=high.only(kept),
+        candidate=candidate,
+        at_best=candidate if high is low else measured(high),
+        incumbent=objective.measure(incumbent, floors=floors_from(worst)),
+        own=tuple(map(measured, alone)),
         missing=MissingCases(
-            compared=len(shared) - len(dropped),
+            compared=len(kept),
             candidate=len(gone_here),
             incumbent=len(gone_there),
             dropped=len(dropped),
+            lost=len(kept.intersection(pairing.lost_cases)),
+            silent=pairing.lost_metrics if kept.intersection(pairing.lost_cases) else (),
             allowed=max_missing,
         ),
         possible_gain=ANYTHING,
         possible_noise=ANYTHING,
     )
-    if not dropped:
-        return replace(
-            found,
-            possible_gain=Range(low=found.gain, high=found.gain),
-            possible_noise=Range(low=found.noise, high=found.noise),
-        )
-    return _with_bounds(found, pair, objective, set(shared))
+    if dropped:
+        return _with_bounds(found, (low, high), pair.incumbent, objective, set(shared))
+    most = _gain(found.at_best, found.incumbent)
+    return replace(
+        found, possible_gain=Range(low=found.gain, high=most), possible_noise=found.noise
+    )
+
+
+def _gain(candidate: Measurement, incumbent: Measurement) -> float:
+    if candidate.loss is None or incumbent.loss is None:
+        return 0.0
+    return incumbent.loss - candidate.loss
 
 
 def _metrics_read(pair: Pair, objective: Objective, also: Iterable[str]) -> set[str]:
@@ -112,27 +149,33 @@ def _metrics_read(pair: Pair, objective: Objective, also: Iterable[str]) -> set[
 
 
 def _with_bounds(
-    found: Comparison, pair: Pair, objective: Objective, shared: set[str]
+    found: Comparison,
+    candidate: tuple[Evaluation, Evaluation],
+    incumbent: Evaluation,
+    objective: Objective,
+    shared: set[str],
 ) -> Comparison:
     """The comparison with what the cases left out could have made of it.
 
-    Scores lie in [0, 1], so filling the gaps with 0 and with 1 bounds both losses. Nothing
-    bounds what a missing run would have cost, so with penalties anything is possible.
+    `candidate` is the candidate at its worst and at its best. Scores lie in [0, 1], so filling
+    the gaps with 0 and with 1 bounds both losses. Nothing bounds what a missing run would have
+    cost, so with penalties anything is possible.
     """
     if objective.penalties != Penalties():
         return found
-    new, old = pair.candidate.only(shared), pair.incumbent.only(shared)
-    best, worst = (objective.measure(_filled(new, old, objective, v)) for v in (1.0, 0.0))
-    strong, weak = (objective.measure(_filled(old, new, objective, v)) for v in (1.0, 0.0))
+    (low, high), old = (side.only(shared) for side in candidate), incumbent.only(shared)
+    worst = objective.measure(_filled(low, old, objective, 0.0))
+    best = objective.measure(_filled(high, old, objective, 1.0))
+    strong, weak = (objective.measure(_filled(old, low, objective, v)) for v in (1.0, 0.0))
     if best.loss is None or worst.loss is None or strong.loss is None or weak.loss is None:
         return found
-    stds = (_possible_std(best, worst), _possible_std(strong, weak))
+    spreads = (possible_spread(best.runs, worst.runs), possible_spread(strong.runs, weak.runs))
     return replace(
         found,
         possible_gain=Range(low=strong.loss - worst.loss, high=weak.loss - best.loss),
         possible_noise=Range(
-            low=math.hypot(*(std.low for std in stds)),
-            high=math.hypot(*(std.high for std in stds)),
+            low=math.hypot(*(spread.low for spread in spreads)),
+            high=math.hypot(*(spread.high for spread in spreads)),
         ),
     )
 
@@ -150,12 +193,12 @@ def _filled(side: Evaluation, other: Evaluation, objective: Objective, value: fl
     return replace(side, results=tuple(results))
 
 
-def _possible_std(best: Measurement, worst: Measurement) -> Range:
+def possible_spread(one: Sequence[float], other: Sequence[float]) -> Range:
     """How far sweeps can spread that lie between two: a spread adds at most half its range."""
-    if len(best.runs) == 1:
+    if len(one) < 2 or len(one) != len(other):
         return Range(low=0.0, high=0.0)
-    reach = max(high - low for low, high in zip(best.runs, worst.runs, strict=True)) / 2
-    return Range(low=max(0.0, best.std - reach), high=best.std + reach)
+    known, reach = spread(one), max(abs(a - b) for a, b in zip(one, other, strict=True)) / 2
+    return Range(low=max(0.0, known - reach), high=known + reach)
 
 
 def could_turn(seen: Comparison, accepts: Callable[[float], bool], *, accepted: bool) -> bool:
@@ -175,7 +218,7 @@ def settle(
     `turns` says whether the cases left out could have turned the verdict.
     """
     missing = _together([comparison.missing for comparison in comparisons])
-    missing = replace(missing, could_turn=turns and missing.dropped > 0)
+    missing = replace(missing, could_turn=turns and missing.share > 0)
     unknown = by_loss and not all(comparison.measured for comparison in comparisons)
     if unknown or any(comparison.missing.too_many for comparison in comparisons):
         return replace(
@@ -186,26 +229,39 @@ def settle(
             numbers={} if unknown else decision.numbers,
             missing=missing,
         )
-    if not missing.dropped:
+    if not missing.share:
         return replace(decision, missing=missing)
     turn = "could" if missing.could_turn else "could not"
-    words = f"{cases(missing.dropped)} missing on a side and left out; they {turn} have turned it"
+    words = f"{_gaps(missing)}; they {turn} have turned it"
     return replace(decision, reason=f"{decision.reason} ({words})", missing=missing)
 
 
-def broken_constraint(gate: str, objective: Objective, candidate: Measurement) -> Decision | None:
-    """The decision that follows from a constraint that does not hold, or cannot be told."""
+def _gaps(missing: MissingCases) -> str:
+    """What was missing, and what became of it."""
+    left_out = f"{cases(missing.dropped)} missing on a side and left out"
+    if not missing.lost:
+        return left_out
+    silent = " and ".join(missing.silent)
+    lost = f"{cases(missing.lost)} to which {silent} no longer applies, taken at the worst"
+    return f"{left_out}, {lost}" if missing.dropped else lost
+
+
+def broken_constraint(gate: str, objective: Objective, *candidate: Measurement) -> Decision | None:
+    """The decision that follows from a constraint that does not hold, or cannot be told.
+
+    `candidate` is what was measured of it; more than once where a number lies between two.
+    """
     for constraint in objective.constraints:
-        holds = constraint.holds(candidate.values)
-        if holds is None:
+        numbers = [measured.values.get(constraint.metric) for measured in candidate]
+        known = [number for number in numbers if number is not None]
+        if len(known) < len(numbers):
             words = f"cannot tell: '{constraint.metric}' of constraint {constraint} is not known"
             return decide(gate, "missing", words, {})
-        if not holds:
-            found = candidate.values[constraint.metric]
-            shown = " ".join(versus(found, constraint.value))
+        if (value := constraint.broken_between(min(known), max(known))) is not None:
+            shown = " ".join(versus(value, constraint.value))
             words = f"constraint {constraint} is broken: {constraint.metric} is {shown}"
-            numbers = {constraint.metric: found, "constraint": constraint.value}
-            return decide(gate, "constraint", words, numbers)
+            told = {constraint.metric: value, "constraint": constraint.value}
+            return decide(gate, "constraint", words, told)
     return None
 
 
@@ -233,6 +289,8 @@ def _together(parts: list[MissingCases]) -> MissingCases:
         candidate=sum(part.candidate for part in parts),
         incumbent=sum(part.incumbent for part in parts),
         dropped=sum(part.dropped for part in parts),
+        lost=sum(part.lost for part in parts),
+        silent=tuple(sorted({metric for part in parts for metric in part.silent})),
         allowed=parts[0].allowed,
     )
 
@@ -244,8 +302,10 @@ def _cannot_tell(comparisons: tuple[Comparison, ...]) -> str:
         if not missing.compared:
             return f"cannot tell: of {cases(whole)}, both sides have none"
         if missing.too_many:
+            gone = missing.dropped + missing.lost
+            why = f" ({_gaps(missing)})" if missing.lost else ""
             return (
-                f"cannot tell: {missing.dropped} of {cases(whole)} are missing on a side, "
+                f"cannot tell: {gone} of {cases(whole)} are missing on a side{why}, "
                 f"at most {100 * missing.allowed:g}% may be"
             )
     return "cannot tell: a weighted metric, or a price that the loss needs, is not known"

@@ -30,16 +30,21 @@ class MissingCases:
     """Cases missing on the incumbent's side."""
     dropped: int = 0
     """Cases left out because either side lacks them."""
+    lost: int = 0
+    """Of the cases compared, those in which a metric that applied to the incumbent does not apply
+    to the candidate: there it counts as the worst it could be."""
+    silent: tuple[str, ...] = ()
+    """The metrics of these cases."""
     allowed: float = 1.0
-    """The share of cases that may be left out."""
+    """The share of cases in which something may be missing."""
     could_turn: bool = False
-    """Whether the cases left out could have turned the verdict."""
+    """Whether what is missing could have turned the verdict."""
 
     @property
     def share(self) -> float:
-        """The share of cases left out."""
+        """The share of cases in which something is missing."""
         whole = self.compared + self.dropped
-        return self.dropped / whole if whole else 0.0
+        return (self.dropped + self.lost) / whole if whole else 0.0
 
     @property
     def too_many(self) -> bool:

@@ -50,6 +50,13 @@ class Constraint:
         found = values.get(self.metric)
         return None if found is None else _OPERATORS[self.op](found, self.value)
 
+    def broken_between(self, low: float, high: float) -> float | None:
+        """A number between these two with which it does not hold, if there is one."""
+        inside = min(max(self.value, low), high)
+        return next(
+            (n for n in (low, high, inside) if not _OPERATORS[self.op](n, self.value)), None
+        )
+
     def __str__(self) -> str:
         return f"{self.metric} {self.op} {self.value:g}"
 

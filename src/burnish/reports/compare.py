@@ -23,21 +23,32 @@ class CaseDelta:
 
 
 def compare_cases(left: RunRecord, right: RunRecord, split: str) -> list[CaseDelta]:
-    """The cases that both best candidates were scored on."""
+    """The cases that both best candidates were scored on, by the metrics that both have there.
+
+    A metric that applies to one side only says nothing of the difference.
+    """
     ours, theirs = (_case_means(run, split) for run in (left, right))
     return [
-        CaseDelta(case=case, left=ours[case], right=theirs[case])
+        CaseDelta(
+            case=case,
+            left=mean([ours[case][metric] for metric in shared]),
+            right=mean([theirs[case][metric] for metric in shared]),
+        )
         for case in sorted(set(ours) & set(theirs))
+        if (shared := sorted(set(ours[case]) & set(theirs[case])))
     ]
 
 
-def _case_means(run: RunRecord, split: str) -> dict[str, float]:
+def _case_means(run: RunRecord, split: str) -> dict[str, dict[str, float]]:
+    """By case and metric, the mean over the repeats."""
     found = result_of(run.best, split)
     if found is None:
         return {}
-    means: dict[str, float] = {}
-    for case, metrics in found.scores.items():
-        known = [v for values in metrics.values() for v in values if v is not None]
-        if known:
-            means[case] = mean(known)
-    return means
+    return {
+        case: {
+            metric: mean(known)
+            for metric, values in metrics.items()
+            if (known := [value for value in values if value is not None])
+        }
+        for case, metrics in found.scores.items()
+    }

@@ -77,6 +77,8 @@ def _baseline(found: BaselineComparison) -> Iterator[str]:
         gap = f"{each.difference:+.3f} {interval(each.low, each.high)}"
         ends = f"{two(each.before)} | {two(each.after)}"
         yield f"| {cell(each.metric)} | {each.cases} | {ends} | {gap} | {change_words(each)} |"
+    if found.silent:
+        yield from ("", f"Scored before, and says nothing now: {cell(', '.join(found.silent))}.")
 
 
 def _noise(found: Noise) -> Iterator[str]:

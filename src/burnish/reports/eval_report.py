@@ -82,7 +82,11 @@ class EvalReport:
     def against(self, baseline: "EvalReport") -> "EvalReport":
         """The same, beside an earlier measurement."""
         found = compare_rows(
-            self.cases, baseline.cases, seed=self.about.seed, name=baseline.about.run
+            self.cases,
+            baseline.cases,
+            seed=self.about.seed,
+            name=baseline.about.run,
+            metrics=[each.metric for each in self.metrics],
         )
         return replace(self, baseline=found)
 

@@ -106,6 +106,9 @@ def baseline(found: BaselineComparison, width: int) -> Iterator[RenderableType]:
     if len(moved) > _SHOWN:
         yield Text(f"  … and {len(moved) - _SHOWN} more: --json FILE has them all", "dim")
     yield _changes(found, width)
+    if found.silent:
+        names = shorten(", ".join(found.silent), max(8, width - 48))
+        yield Text(f"! scored before, and says nothing of any case now: {names}", "yellow")
     if note := repeats_note(found):
         yield Text(f"! {note}", "yellow")
 
@@ -124,7 +127,7 @@ def _changes(found: BaselineComparison, width: int) -> Table:
         gap = f"{each.difference:+.2f} {interval(each.low, each.high)}"
         cells = (str(each.cases), f"{two(each.before)} → {two(each.after)}", gap)
         name = Text(shorten(each.metric, max(8, width - 61)))
-        table.add_row(name, *map(Text, cells), Text(words, _SHADES.get(words, "")))
+        table.add_row(name, *map(Text, cells), Text(words, _SHADES.get(words.split(";")[0], "")))
     return table
 
 

@@ -134,11 +134,12 @@ def change_counts(found: BaselineComparison) -> str:
 
 def change_words(each: MetricChange) -> str:
     """What a difference is worth."""
+    lost = f"; no score any more in {counted(each.lost, 'case')}" if each.lost else ""
     if not each.moved:
-        return "no case moved"
+        return f"no case moved{lost}"
     if each.distinguishable:
-        return "better" if each.difference > 0 else "worse"
-    return "may be chance"
+        return f"{'better' if each.difference > 0 else 'worse'}{lost}"
+    return f"may be chance{lost}"
 
 
 def repeats_note(found: BaselineComparison) -> str:

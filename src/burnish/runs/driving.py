@@ -134,16 +134,16 @@ def _compare(run: Run, before: Evaluation, after: Evaluation) -> SealedResult:
     objective = run.objective
     seen = compare(Pair(candidate=after, incumbent=before), objective, max_missing=1.0)
     changed = after.candidate != before.candidate
+    new, old = seen.pair.candidate, seen.pair.incumbent
     pairs = [
-        (objective.case_score(after, case), objective.case_score(before, case))
-        for case in after.cases
+        (objective.case_score(new, case), objective.case_score(old, case)) for case in new.cases
     ]
-    gains = [new - old for new, old in pairs if new is not None and old is not None]
+    gains = [now - then for now, then in pairs if now is not None and then is not None]
     return SealedResult(
         baseline_score=seen.incumbent.score,
         best_score=seen.candidate.score,
         gain=paired_interval(gains, run.rng("sealed test")) if changed else None,
-        missing=seen.missing.dropped,
+        missing=seen.missing.dropped + seen.missing.lost,
     )
 
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field, replace
 from burnish.core.case_changes import CaseChanges, case_changes, judged_metrics, passes
 from burnish.core.comparisons import Pair, versus
 from burnish.core.decisions import Decision, Verdict
+from burnish.core.evaluations import Evaluation
 from burnish.core.objectives import Objective
+from burnish.core.pairing import Pairing, paired
 from burnish.core.surfaces import EPSILON
 
 
@@ -26,31 +28,32 @@ def guarded(decision: Decision, *, pair: Pair, objective: Objective, guards: Gua
     """The decision, an accept turned down where a guard is broken or cannot be checked."""
     if not decision.accepted:
         return decision
-    changes = case_changes(pair, objective)
-    if broken := _broken(pair, changes, guards):
+    pairing = paired(pair.candidate, pair.incumbent)
+    if broken := _broken(pairing, case_changes(pair, objective), guards):
         reason = f"{decision.reason}, but {broken}"
         return replace(decision, verdict=Verdict.REJECT, code="guard", reason=reason)
-    if unknown := _unknown(pair, objective, guards):
+    if unknown := _unknown(pairing, pair.incumbent, objective, guards):
         reason = f"cannot tell: {decision.reason}, but {unknown}"
         return replace(decision, verdict=Verdict.CANNOT_TELL, code="guard", reason=reason)
     return decision
 
 
-def _broken(pair: Pair, changes: CaseChanges, guards: Guards) -> str:
+def _broken(pairing: Pairing, changes: CaseChanges, guards: Guards) -> str:
     for case in guards.protected:
         if case in changes.down or case in changes.new_fail:
             return f"the protected case '{case}' got worse"
     if guards.no_new_failures and changes.new_fail:
         return f"these passed before and fail now: {', '.join(changes.new_fail)}"
     for metric, floor in guards.floors.items():
-        found = pair.candidate.mean_of(metric)
+        found = pairing.own.mean_of(metric)
         if found is not None and found < floor - EPSILON:
             return f"the mean of {metric}, {' '.join(versus(found, floor))}, is below its floor"
     return ""
 
 
-def _unknown(pair: Pair, objective: Objective, guards: Guards) -> str:
+def _unknown(pairing: Pairing, incumbent: Evaluation, objective: Objective, guards: Guards) -> str:
     """What nobody can tell, because something is missing."""
+    pair = Pair(candidate=pairing.own_known, incumbent=incumbent)
     sides = (pair.candidate, pair.incumbent)
     for case in guards.protected:
         if any(objective.case_score(side, case) is None for side in sides):
@@ -58,7 +61,8 @@ def _unknown(pair: Pair, objective: Objective, guards: Guards) -> str:
     if guards.no_new_failures and (gone := _passed_and_gone(pair, objective)):
         return f"these passed before and are missing now: {', '.join(gone)}"
     for metric, floor in guards.floors.items():
-        if pair.candidate.mean_of(metric) is None:
+        worst = pairing.own_at(0.0).mean_of(metric)
+        if worst is None or worst < floor - EPSILON:
             return f"the mean of {metric} is not known, and {floor:g} is its floor"
     return ""
 

@@ -31,7 +31,7 @@ def min_gain(
         return found >= gain - EPSILON and (gain < -EPSILON or found > EPSILON)
 
     seen = compare(validation, objective, max_missing=max_missing, also=objective.constrained_names)
-    broken = broken_constraint("min_gain", objective, seen.candidate)
+    broken = broken_constraint("min_gain", objective, *seen.own)
     if broken is not None:
         return settle(broken, seen)
     shown = versus(seen.gain, gain)

@@ -30,14 +30,14 @@ def sigma(
     """
     also = objective.constrained_names
     seen = compare(train, objective, max_missing=max_missing, also=also)
-    broken = broken_constraint("sigma", objective, seen.candidate)
+    broken = broken_constraint("sigma", objective, *seen.own)
     if broken is not None:
         return settle(broken, seen)
     made = _on_train(seen, accept_sigma)
     if holdout is None or not made.accepted:
         return settle(made, seen, turns=_train_turns(made, seen, accept_sigma))
     held = compare(holdout, objective, max_missing=max_missing, also=also)
-    broken = broken_constraint("sigma", objective, held.candidate)
+    broken = broken_constraint("sigma", objective, *held.own)
     if broken is not None:
         return settle(broken, seen, held)
     passed, made = made, _on_holdout(made, held, accept_sigma)
@@ -48,7 +48,7 @@ def sigma(
 
 
 def _on_train(seen: Comparison, accept_sigma: float) -> Decision:
-    bar = accept_sigma * seen.noise
+    bar = accept_sigma * seen.noise.high
     numbers = {
         "train_mean": seen.candidate.loss or 0.0,
         "train_std": seen.candidate.std,
@@ -71,7 +71,7 @@ def _on_train(seen: Comparison, accept_sigma: float) -> Decision:
 
 
 def _on_holdout(made: Decision, held: Comparison, accept_sigma: float) -> Decision:
-    regression, bar = -held.gain, accept_sigma * held.noise
+    regression, bar = -held.gain, accept_sigma * held.noise.low
     numbers = {
         "holdout_mean": held.candidate.loss or 0.0,
         "holdout_std": held.candidate.std,

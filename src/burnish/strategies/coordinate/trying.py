@@ -12,6 +12,7 @@ from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation
 from burnish.core.gates import sigma
 from burnish.core.money import Spend
+from burnish.core.pairing import paired
 from burnish.core.surfaces import EPSILON, Value, value_key
 from burnish.core.trials import SplitResult, Trial
 from burnish.runs.run import Run
@@ -173,8 +174,12 @@ class Trying:
         if decision.code == "constraint":
             # However low its loss is, it is not to be had: a study must not be drawn there.
             return Tried(incumbent=before, unfit=True, reason=decision.reason)
-        # Where nobody can tell, the loss of what is left says nothing either.
-        told = None if decision.verdict is Verdict.CANNOT_TELL else result.measurement.loss
+        # Where nobody can tell, the loss of what is left says nothing either. And where a metric
+        # does not apply any more, a study must not be drawn there by the silence.
+        worst = paired(train, before.train, run.objective.weights).own_at(0.0)
+        told = run.objective.measure(worst).loss
+        if decision.verdict is Verdict.CANNOT_TELL:
+            told = None
         self._memory.losses[candidate.id] = told
         if not decision.accepted:
             return Tried(incumbent=before, loss=told, reason=decision.reason)

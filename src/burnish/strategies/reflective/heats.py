@@ -11,6 +11,7 @@ from burnish.core.decisions import Decision, Verdict
 from burnish.core.evaluations import Evaluation
 from burnish.core.money import Spend
 from burnish.core.objectives import Objective
+from burnish.core.pairing import paired
 from burnish.core.racing import Race
 from burnish.runs.run import Run
 
@@ -99,6 +100,7 @@ class Lane:
 def standing(done: Evaluation, course: Course, objective: Objective) -> Race:
     """The gains of the cases that were run, and what those to come can add."""
     both, ended = _both(course.earlier, done), set(done.cases)
+    both = paired(both, course.incumbent, objective.weights).known
     gains: list[float] = []
     room: list[float] = []
     promised: list[float] = []

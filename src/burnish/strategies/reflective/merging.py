@@ -6,7 +6,7 @@ from itertools import combinations
 
 from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Case
-from burnish.core.comparisons import cases, decide, versus
+from burnish.core.comparisons import Pair, cases, compare, decide, versus
 from burnish.core.decisions import Decision
 from burnish.core.evaluations import Evaluation
 from burnish.core.objectives import Objective
@@ -68,11 +68,13 @@ def telling_cases(
 
 def as_good_as(found: Evaluation, sides: Sequence[Evaluation], objective: Objective) -> Decision:
     """Whether a merged candidate scores no less than the better of its two sides."""
-    new = objective.measure(found).score
-    old = [objective.measure(side).score for side in sides]
-    best = max((score for score in old if score is not None), default=None)
-    if new is None or best is None:
+    pairs = [Pair(candidate=found, incumbent=side) for side in sides]
+    seen = [compare(pair, objective, max_missing=1.0) for pair in pairs]
+    known = [(s.candidate.score, s.incumbent.score) for s in seen]
+    scores = [(new, old) for new, old in known if new is not None and old is not None]
+    if not scores:
         return decide("merge", "missing", "cannot tell: scores are missing", {})
+    new, best = min(scores, key=lambda each: each[0] - each[1])
     left, sign, right = versus(new, best)
     code = "better" if new >= best - EPSILON else "worse"
     told = f"{left} on {cases(len(found.cases))} {sign} the better side's {right}"

@@ -8,6 +8,7 @@ from functools import cached_property
 from burnish.core.candidates import Candidate
 from burnish.core.evaluations import Evaluation
 from burnish.core.objectives import Objective
+from burnish.core.pairing import paired
 from burnish.strategies.reflective.frontier import (
     Fronts,
     Standards,
@@ -32,6 +33,9 @@ class Member:
     holdout: Evaluation
     score: float
     """On holdout; the lowest there is where nobody can tell."""
+    compared: Evaluation
+    """Holdout as others are held against it: where a metric applied to who led and does not apply
+    any more, at its worst."""
     does: Standards
 
 
@@ -49,12 +53,17 @@ class Pool:
 
     def add(self, candidate: Candidate, holdout: Evaluation, *, leads: bool) -> Member:
         """Take a candidate in."""
-        score = self._objective.measure(holdout).score
+        compared = holdout
+        if self.members:
+            before = self.incumbent.holdout
+            compared = paired(holdout, before, self._objective.weights).own_at(0.0)
+        score = self._objective.measure(compared).score
         member = Member(
             candidate=candidate,
             holdout=holdout,
             score=0.0 if score is None else score,
-            does=standards(holdout, self._objective, self._frontier),
+            compared=compared,
+            does=standards(compared, self._objective, self._frontier),
         )
         self.members.append(member)
         self.met(candidate)
@@ -91,7 +100,7 @@ class Pool:
     def best_at_metrics(self) -> dict[str, list[int]]:
         """For each metric, the numbers of the candidates with the best mean."""
         objective = [
-            standards(member.holdout, self._objective, "objective") for member in self.members
+            standards(member.compared, self._objective, "objective") for member in self.members
         ]
         fronts = fronts_of(objective)
         return {

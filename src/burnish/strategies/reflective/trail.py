@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from burnish.core.candidates import Candidate
 from burnish.core.cases import Split
+from burnish.core.comparisons import Pair, compare
 from burnish.core.decisions import Verdict
-from burnish.core.evaluations import Evaluation
 from burnish.core.money import Spend
 from burnish.core.objectives import Objective
 from burnish.core.stopping import Standing
@@ -165,10 +165,7 @@ def _outdone(attempt: Attempt) -> Attempt:
 
 def _gain(attempt: Attempt, objective: Objective) -> float:
     """How much better than its parent an attempt did on its minibatch."""
-    sides = [_score(attempt.after, objective), _score(attempt.before, objective)]
-    return sides[0] - sides[1]
-
-
-def _score(evaluation: Evaluation | None, objective: Objective) -> float:
-    score = None if evaluation is None else objective.measure(evaluation).score
-    return 0.0 if score is None else score
+    assert attempt.after is not None
+    assert attempt.before is not None
+    pair = Pair(candidate=attempt.after, incumbent=attempt.before)
+    return compare(pair, objective, max_missing=1.0).gain
