@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from burnish.core.candidates import Candidate
 from burnish.core.cases import Case, Split
 from burnish.core.content import Json
@@ -14,10 +16,17 @@ from burnish.core.scores import Score
 from burnish.core.trials import TrialRow
 from burnish.effects.budget import Budget
 from burnish.reports.reading import RunRecord
+from burnish.runs.setup import Setup
 from burnish.strategies.edits.changes import file_change
 from burnish.strategies.edits.judging import disagreement, disagreements, remarks_on
 from burnish.strategies.edits.settings import EditsSettings
-from burnish.strategies.edits.wording import Edit, Replacement, WholeFile, carried_out
+from burnish.strategies.edits.wording import (
+    Edit,
+    EditRequest,
+    Replacement,
+    WholeFile,
+    carried_out,
+)
 from burnish.testing.doubles import CallCounter
 from tests.strategies.edit_world import PATH, START, Script, driven, failed, respond, setup, whole
 
@@ -71,6 +80,76 @@ async def test_tie_breakers_speak_only_at_a_tie(tmp_path: Path) -> None:
     made = setup(Script(edits=edits), objective=Objective(weights={}, tie_breakers=breakers))
     await driven(made, tmp_path / "run")
     assert words(RunRecord.read(tmp_path / "run").rows) == ["keep", "discard", "discard"]
+
+
+def downhill(candidate: Candidate, case: Case, draw: int) -> Outcome:
+    """A score that falls by 0.04 with every line that goes; repeats of it differ a little."""
+    del case
+    lines = len(str(candidate.values[PATH]).split())
+    score = 1.0 - 0.04 * (30 - lines) + (0.0, 0.01, -0.01)[draw]
+    return Outcome(replies=("ran",), measures={"score": score, "lines": float(lines)})
+
+
+SHORTER = Objective(weights={}, tie_breakers=(TieBreaker(metric="lines", prefer="lower"),))
+SHORTENED = [whole("1\n" * (29 - n)) for n in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        (EditsSettings(tolerance=0.05), 1),
+        (EditsSettings(repeats=3, accept_sigma=4.0), 1),
+        (EditsSettings(repeats=3, accept_sigma=8.0), 2),
+    ],
+)
+@pytest.mark.parametrize("holdout", [False, True])
+async def test_tie_breakers_do_not_walk_the_score_downhill(
+    tmp_path: Path, settings: EditsSettings, kept: int, holdout: bool
+) -> None:
+    made = setup(
+        Script(edits=SHORTENED),
+        settings,
+        objective=SHORTER,
+        agent=downhill,
+        text="1\n" * 30,
+        holdout=holdout,
+    )
+    await driven(made, tmp_path / "run")
+    rows = RunRecord.read(tmp_path / "run").rows
+    assert words(rows) == ["keep"] * kept + ["discard"] * (20 - kept)
+    decision = rows[kept + 1].trial.decision
+    assert decision is not None
+    assert decision.numbers["primary_best"] == pytest.approx(1.0)
+    assert "but not with the best so far" in decision.reason
+
+
+class InTurn(Script):
+    """The answer for each trial, whichever process asks."""
+
+    def answer(self, request: EditRequest, draw: int) -> Edit:
+        del request
+        edit = self.edits[(draw - 1) % len(self.edits)]
+        assert isinstance(edit, Edit)
+        return edit
+
+
+async def test_the_best_so_far_survives_a_resume(tmp_path: Path) -> None:
+    def made(trials: int) -> Setup:
+        return setup(
+            InTurn(edits=SHORTENED),
+            EditsSettings(tolerance=0.05),
+            objective=SHORTER,
+            agent=downhill,
+            text="1\n" * 30,
+            budget=Budget(max_trials=trials),
+        )
+
+    await driven(made(6), tmp_path / "whole")
+    for trials in (1, 2, 6):
+        await driven(made(trials), tmp_path / "run")
+    rows, uninterrupted = (RunRecord.read(tmp_path / name).rows for name in ("run", "whole"))
+    assert [row.trial for row in rows] == [row.trial for row in uninterrupted]
+    assert words(rows) == ["keep", *["discard"] * 5]
 
 
 async def test_a_number_to_be_minimised(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from burnish.core.comparisons import Pair
 from burnish.core.decisions import Decision
 from burnish.core.evaluations import Evaluation
 from burnish.core.gates import guarded, min_gain, sigma, strict
+from burnish.core.gates.strict import best_so_far
 from burnish.core.money import Spend
 from burnish.runs.run import Run
 from burnish.strategies.backprop.rounds import Attempt
@@ -22,6 +23,8 @@ class Judge:
         self._settings = settings
         self._holdout: Evaluation | None = None
         self._train: Evaluation | None = None
+        self._best: Evaluation | None = None
+        """The incumbent so far that was best on holdout: ties are ties with it."""
 
     @property
     def score(self) -> float | None:
@@ -31,7 +34,7 @@ class Judge:
     def start(self, candidate: Candidate, holdout: Evaluation) -> None:
         """Where the search starts."""
         assert candidate.id == holdout.candidate
-        self._holdout = holdout
+        self._lead(holdout)
 
     def begin(self, train: Evaluation) -> None:
         """What the incumbent does on train, as a round begins."""
@@ -40,8 +43,12 @@ class Judge:
     def advance(self, attempt: Attempt) -> None:
         """The attempt leads now: the next one of its round is held against it."""
         assert attempt.holdout is not None
-        self._holdout = attempt.holdout
+        self._lead(attempt.holdout)
         self._train = attempt.train or self._train
+
+    def _lead(self, holdout: Evaluation) -> None:
+        self._holdout = holdout
+        self._best = best_so_far(self._best, holdout, objective=self._run.objective)
 
     @property
     def need(self) -> Spend:
@@ -83,7 +90,12 @@ class Judge:
         if settings.gate == "sigma":
             return self._by_sigma(attempt, pair)
         if settings.gate == "strict":
-            return strict(objective=objective, pair=pair, accept_sigma=settings.accept_sigma)
+            return strict(
+                objective=objective,
+                pair=pair,
+                best=self._best,
+                accept_sigma=settings.accept_sigma,
+            )
         return min_gain(objective=objective, validation=pair, gain=settings.min_score_gain)
 
     def _by_sigma(self, attempt: Attempt, holdout: Pair | None = None) -> Decision:

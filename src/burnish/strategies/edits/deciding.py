@@ -14,14 +14,20 @@ MAX_MISSING = 0.0
 
 
 def decision_of(
-    candidate: Evaluation, incumbent: Evaluation, objective: Objective, settings: EditsSettings
+    candidate: Evaluation,
+    incumbent: Evaluation,
+    objective: Objective,
+    settings: EditsSettings,
+    *,
+    best: Evaluation | None = None,
 ) -> Decision:
-    """Whether the candidate is clearly better."""
+    """Whether the candidate is clearly better; `best` is the best incumbent so far."""
     if incumbent.failed_cases() and not candidate.failed_cases():
         return _runs_at_last(candidate, objective)
     return strict(
         objective=objective,
         pair=Pair(candidate=candidate, incumbent=incumbent),
+        best=best,
         primary=settings.primary,
         direction=settings.direction,
         tolerance=settings.tolerance,

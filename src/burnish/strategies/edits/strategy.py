@@ -17,6 +17,7 @@ from burnish.core.content import Json, short_id
 from burnish.core.decisions import Decision
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation
+from burnish.core.gates.strict import best_so_far
 from burnish.core.money import Spend
 from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import FileSurface
@@ -33,7 +34,7 @@ from burnish.strategies.edits.judging import disagreements
 from burnish.strategies.edits.settings import EditsSettings
 from burnish.strategies.edits.wording import Edit, EditRequest, carried_out
 
-VERSION = 1
+VERSION = 2
 IDLE = 12
 """Edits in a row that could not be run, after which nothing more is to be had."""
 
@@ -104,6 +105,8 @@ class _Loop:
             rules=tuple(getattr(run.target, "rules", ())),
         )
         self._incumbent: Incumbent | None = None
+        self._best: dict[Split, Evaluation] = {}
+        """By split, the incumbent so far with the best primary number: ties are ties with it."""
         self._turned_down: list[Attempt] = []
         self._failures = 0
         self._idle = 0
@@ -147,7 +150,7 @@ class _Loop:
         )
         run.record(trial)
         run.advance(start)
-        self._incumbent = Incumbent(candidate=start, train=train, holdout=holdout)
+        self._lead(Incumbent(candidate=start, train=train, holdout=holdout))
 
     async def iterate(self) -> None:
         """One iteration: one candidate, or several side by side, decided on in order."""
@@ -215,12 +218,27 @@ class _Loop:
         assert attempt.train is not None
         self._run.advance(attempt.candidate)
         self._turned_down = []
-        self._incumbent = Incumbent(
-            candidate=attempt.candidate,
-            train=attempt.train,
-            holdout=attempt.holdout,
-            trial=row.number,
+        self._lead(
+            Incumbent(
+                candidate=attempt.candidate,
+                train=attempt.train,
+                holdout=attempt.holdout,
+                trial=row.number,
+            )
         )
+
+    def _lead(self, incumbent: Incumbent) -> None:
+        """The next edits start from here."""
+        self._incumbent = incumbent
+        for split, measured in ((Split.TRAIN, incumbent.train), (Split.HOLDOUT, incumbent.holdout)):
+            if measured is not None:
+                self._best[split] = best_so_far(
+                    self._best.get(split),
+                    measured,
+                    objective=self._run.objective,
+                    primary=self._settings.primary,
+                    direction=self._settings.direction,
+                )
 
     async def _decided(self, slot: int, attempt: Attempt) -> Attempt:
         train, ahead = attempt.train, self.incumbent
@@ -243,7 +261,8 @@ class _Loop:
             self._run.announce("warning", key, {"message": decision.reason})
 
     def _decision(self, candidate: Evaluation, incumbent: Evaluation) -> Decision:
-        return decision_of(candidate, incumbent, self._run.objective, self._settings)
+        best = self._best.get(candidate.split)
+        return decision_of(candidate, incumbent, self._run.objective, self._settings, best=best)
 
     def _constraints(self, train: Evaluation) -> dict[str, Json]:
         values = self._run.objective.measure(train).values
