@@ -81,6 +81,31 @@ def test_exit_codes_of_verdicts(
 
 
 @pytest.mark.parametrize(
+    ("expected", "tools", "code", "words"),
+    [
+        ({"expected_calls": []}, [{"name": "search"}], 1, "expected no call of any tool"),
+        ({"expected_calls": []}, [], 0, "passed: the one case with a verdict passes"),
+        ({}, [{"name": "search"}], 1, "cannot tell: no metric gives a verdict on any case"),
+    ],
+)
+def test_an_empty_list_of_calls_means_no_call(
+    burnish: Burnish,
+    tmp_path: Path,
+    expected: dict[str, Any],
+    tools: list[dict[str, Any]],
+    code: int,
+    words: str,
+) -> None:
+    metric = "- {metric_name: tool_trajectory_avg_score, threshold: 1.0}\n"
+    (tmp_path / "metrics.yaml").write_text(metric, encoding="utf-8")
+    trace = {"steps": [{"id": "s", "node": "agent", "tools": tools}]}
+    row = {"name": "a", "input": "a?", "recorded": {"replies": ["yes"], "trace": trace}}
+    said = measured(burnish, tmp_path, {**row, **expected})
+    assert (said.code, said.err) == (code, "")
+    assert words in said.out
+
+
+@pytest.mark.parametrize(
     ("args", "words"),
     [
         (["nothing.jsonl"], "nothing.jsonl"),

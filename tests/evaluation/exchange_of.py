@@ -13,8 +13,8 @@ def exchange_of(
     *,
     data: Json = None,
     calls: tuple[ToolCall, ...] = (),
-    expected_calls: tuple[ToolCall, ...] = (),
-    expected_tools: tuple[ExpectedTool, ...] = (),
+    expected_calls: tuple[ToolCall, ...] | None = None,
+    expected_tools: tuple[ExpectedTool, ...] | None = None,
 ) -> Exchange:
     """One turn, and what the agent made of it."""
     turn = Turn(

@@ -38,10 +38,9 @@ turns = st.builds(
     input=texts,
     expected=st.none() | texts,
     context=st.lists(texts, max_size=2).map(tuple),
-    expected_tools=st.lists(
-        st.builds(ExpectedTool, name=texts, count=st.integers(1, 3)), max_size=2
-    ).map(tuple),
-    expected_calls=st.lists(calls, max_size=2).map(tuple),
+    expected_tools=st.none()
+    | st.lists(st.builds(ExpectedTool, name=texts, count=st.integers(1, 3)), max_size=2).map(tuple),
+    expected_calls=st.none() | st.lists(calls, max_size=2).map(tuple),
     attachments=st.lists(
         st.builds(Attachment, kind=texts, path=texts, url=texts, description=texts,
                   options=mappings), max_size=1,
@@ -132,7 +131,8 @@ evalset_turns = st.builds(
     Turn,
     input=texts,
     expected=st.none() | texts,
-    expected_calls=st.lists(
+    expected_calls=st.none()
+    | st.lists(
         st.builds(ToolCall, name=texts, arguments=mappings, result=mappings), max_size=2
     ).map(tuple),
 )

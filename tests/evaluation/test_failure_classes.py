@@ -12,7 +12,7 @@ from burnish.evaluation.failure_classes import ROUTE, FailureClass, failure_clas
 LOOKUP = ExpectedTool(name="lookup", arguments={"city": "Rome"})
 
 
-def case(*, tools: tuple[ExpectedTool, ...] = (), route: list[str] | None = None) -> Case:
+def case(*, tools: tuple[ExpectedTool, ...] | None = None, route: list[str] | None = None) -> Case:
     extras: dict[str, Json] = {} if route is None else {ROUTE: [*route]}
     return Case(turns=(Turn(input="q", expected="a", expected_tools=tools),), extras=extras)
 
@@ -42,6 +42,12 @@ def test_tools_that_were_not_used_or_were_asked_for_something_else() -> None:
     assert found(wanted, calls=(call("lookup", city="Paris"),)) is FailureClass.WRONG_ARGUMENTS
     right = (call("lookup", city="Paris"), call("city_lookup", city="Rome"))
     assert found(wanted, calls=right) is FailureClass.FINAL_ANSWER
+
+
+def test_any_tool_is_wrong_where_none_should_be_used() -> None:
+    assert found(case(tools=()), calls=(call("search"),)) is FailureClass.WRONG_TOOL
+    assert found(case(tools=()), calls=()) is FailureClass.FINAL_ANSWER
+    assert found(case(), calls=(call("search"),)) is FailureClass.FINAL_ANSWER
 
 
 def test_without_steps_nobody_can_tell_which_tools_were_used() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from burnish.core.cases import Case, ExpectedTool, Turn
+from burnish.core.codec import codec
 from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
 from burnish.core.scores import Score
 from burnish.effects.passthrough import DirectEffects
@@ -116,3 +117,28 @@ async def test_part_of_the_tools_is_part_of_the_score_and_no_pass() -> None:
     assert (score.value, score.passed) == (0.5, False)
     (lenient,) = await scores(ExpectedTools(threshold=0.5), case, outcome((SUM,)))
     assert lenient.passed is True
+
+
+SUBSET = ToolTrajectory(rule=TrajectoryRule(order_sensitive=True, subset_matching=True))
+
+
+@pytest.mark.parametrize("metric", [ToolTrajectory(), ANY_ORDER, SUBSET, ExpectedTools()])
+def test_an_empty_list_means_no_tool(metric: ToolTrajectory | ExpectedTools) -> None:
+    quiet = verdict_of(metric, exchange_of("", expected_calls=(), expected_tools=()))
+    assert (quiet.value, quiet.reason) == (1, "")
+    busy = verdict_of(metric, exchange_of("", expected_calls=(), expected_tools=(), calls=(SUM,)))
+    assert (busy.value, busy.reason) == (0, "expected no call of any tool, called: sum")
+
+
+async def test_an_empty_list_speaks_of_its_own_turn_only() -> None:
+    case = Case(turns=(Turn(input="a", expected_calls=()), Turn(input="b")))
+    found = await scores(ToolTrajectory(), case, outcome((SUM,), (DIVIDE,)))
+    assert [(score.turn, score.value) for score in found] == [(0, 0)]
+
+
+def test_no_list_and_an_empty_list_are_two_cases() -> None:
+    absent, empty = (Case(turns=(Turn(input="a", expected_calls=e),)) for e in (None, ()))
+    other = Case(turns=(Turn(input="a", expected_tools=()),))
+    assert len({absent.content_id, empty.content_id, other.content_id}) == 3
+    assert codec(Case).decode(codec(Case).encode(empty)) == empty
+    assert codec(Case).decode(codec(Case).encode(absent)) == absent

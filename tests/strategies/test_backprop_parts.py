@@ -1,6 +1,7 @@
 """Parts of back-propagation: losses, the walk, answers of roles, values, schemas."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,14 @@ def test_a_loss_says_score_threshold_reason_and_what_was_expected() -> None:
         "Expected tools: lookup",
     ]
     assert (loss.step, loss.severity) == ("a", "P2")
+
+
+def test_a_loss_says_that_no_tool_should_have_been_used() -> None:
+    none = replace(CASE, turns=(Turn(input="hello", expected_tools=()),))
+    reader = Losses(cases={"talk": none})
+    evaluation = Evaluation(candidate="c", split=Split.TRAIN, results=(result(bad()),))
+    (found,) = [loss for case in reader.of(evaluation, ["s"]) for loss in case.losses]
+    assert found.text.splitlines()[-1] == "Expected tools: none"
 
 
 def test_each_turn_has_ends_and_expectations_of_its_own() -> None:

@@ -79,9 +79,11 @@ class Turn:
     expected: str | None = None
     context: tuple[str, ...] = ()
     """Passages the answer should rest on."""
-    expected_tools: tuple[ExpectedTool, ...] = ()
-    expected_calls: tuple[ToolCall, ...] = ()
-    """The calls of a model trajectory, in order, to be compared one by one."""
+    expected_tools: tuple[ExpectedTool, ...] | None = None
+    """An empty list says that no tool may be used; None, that nobody asks."""
+    expected_calls: tuple[ToolCall, ...] | None = None
+    """The calls of a model trajectory, in order, to be compared one by one. An empty list says
+    that there are none; None, that nobody asks."""
     attachments: tuple[Attachment, ...] = ()
     metrics: tuple[str, ...] = ()
     """The metrics that look at this turn; empty means all of them."""
@@ -89,6 +91,12 @@ class Turn:
     """What graders are told about this turn."""
     extras: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """What a file says beyond all this, kept so that it can be written again."""
+
+    @property
+    def expects_no_tool(self) -> bool:
+        """Whether a list of expected tools or calls is there, and empty."""
+        lists = [each for each in (self.expected_tools, self.expected_calls) if each is not None]
+        return bool(lists) and not any(lists)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +136,8 @@ class Case:
         """A hash of everything an agent or a metric can see of this case."""
         data = codec(Case).encode(self)
         assert isinstance(data, dict)
+        assert isinstance(data["turns"], list)
+        data["turns"] = [_hashed(turn) for turn in data["turns"]]
         extras = {key: value for key, value in self.extras.items() if key != AS_WRITTEN}
         seen = {key: value for key, value in data.items() if key not in _ABOUT}
         return short_id({**seen, "extras": extras})
@@ -152,6 +162,15 @@ class Case:
     def single(cls, input: str, expected: str | None = None, *, name: str = "") -> "Case":  # noqa: A002
         """A case of one turn."""
         return cls(name=name, turns=(Turn(input=input, expected=expected),))
+
+
+def _hashed(turn: Json) -> Json:
+    """A turn as it is hashed: no list of tools as an empty one always was, so that old journals
+    stay in force, and an empty one as something else."""
+    assert isinstance(turn, dict)
+    for name in ("expected_tools", "expected_calls"):
+        turn[name] = turn[name] or ([] if turn[name] is None else "none")
+    return turn
 
 
 AS_WRITTEN = "as_written"

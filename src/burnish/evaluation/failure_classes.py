@@ -74,8 +74,12 @@ def _tools(case: Case, result: CaseResult) -> FailureClass | None:
 
 
 def _of_turn(turn: Turn, used: Sequence[ToolCall]) -> FailureClass | None:
-    """A tool that should have been used and was not, or was asked for something else."""
-    wanted = [(tool.name, tool.arguments) for tool in (*turn.expected_tools, *turn.expected_calls)]
+    """A tool that should have been used and was not, or was asked for something else; or any tool
+    where none should have been."""
+    if turn.expects_no_tool and used:
+        return FailureClass.WRONG_TOOL
+    tools = (*(turn.expected_tools or ()), *(turn.expected_calls or ()))
+    wanted = [(tool.name, tool.arguments) for tool in tools]
     wrong: FailureClass | None = None
     for name, arguments in wanted:
         named = [call for call in used if name in call.name]

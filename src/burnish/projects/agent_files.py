@@ -73,7 +73,7 @@ def agent_metrics(
     read = MetricsRead(blocks=block.metrics).only(wanted.metrics)
     making = MetricMaking(models=models, folder=agent.folder, judge=judge or agent_judge(agent))
     made = make_agent_metrics(read.blocks, cases, making)
-    uses_tools = any(turn.expected_tools for case in cases for turn in case.turns)
+    uses_tools = any(turn.expected_tools is not None for case in cases for turn in case.turns)
     return (*made, ExpectedTools()) if uses_tools and not wanted.metrics else made
 
 

@@ -16,6 +16,7 @@ from burnish.evaluation.datasets.agent_case_files import CASES, CASES_FILE, WRAP
 from burnish.evaluation.datasets.agent_cases import AS_TURNS, case_of
 from burnish.evaluation.datasets.case_files import CaseFile
 from burnish.evaluation.datasets.case_writing import (
+    asked,
     files_written,
     present,
     rubrics_written,
@@ -82,8 +83,8 @@ def _turn_written(turn: Turn) -> dict[str, Json]:
     return {
         "input": turn.input,
         **({} if turn.expected is None else {"ground_truth": turn.expected}),
+        **asked(expected_tools=tools_written(turn.expected_tools)),
         **present(
-            expected_tools=tools_written(turn.expected_tools),
             files=files_written(turn.attachments),
             retrieval_context=[*turn.context],
             turn_config=dict(turn.settings),

@@ -101,13 +101,15 @@ Files = Annotated[list[FileShape], Field(max_length=MOST_FILES)]
 Rubrics = list[str | RubricShape]
 
 
-def expected_tools(shapes: Tools | None) -> tuple[ExpectedTool, ...]:
+def expected_tools(shapes: Tools | None) -> tuple[ExpectedTool, ...] | None:
     """The tools as a case holds them; a name alone is a tool with any arguments."""
+    if shapes is None:
+        return None
     return tuple(
         ExpectedTool(name=tool)
         if isinstance(tool, str)
         else ExpectedTool(name=tool.name, arguments=tool.args, count=tool.count)
-        for tool in shapes or ()
+        for tool in shapes
     )
 
 

@@ -12,8 +12,15 @@ def present(**values: Json) -> dict[str, Json]:
     return {key: value for key, value in values.items() if not _is_empty(value)}
 
 
-def tools_written(tools: Sequence[ExpectedTool]) -> list[Json]:
+def asked(**lists: list[Json] | None) -> dict[str, Json]:
+    """The lists that are there; an empty one says that there should be none."""
+    return {key: value for key, value in lists.items() if value is not None}
+
+
+def tools_written(tools: Sequence[ExpectedTool] | None) -> list[Json] | None:
     """Expected tools: the name alone where that is all."""
+    if tools is None:
+        return None
     return [
         tool.name
         if not tool.arguments and tool.count == 1

@@ -45,8 +45,9 @@ def _expects_blank(case: Case) -> bool:
 
 
 def _expects_nothing(case: Case) -> bool:
-    expected = (turn.expected_tools or turn.expected_calls for turn in case.turns)
-    return not (has_reference(case) or case.rubrics or any(expected))
+    expected = (each for turn in case.turns for each in (turn.expected_tools, turn.expected_calls))
+    tools = any(each is not None for each in expected)
+    return not (has_reference(case) or case.rubrics or tools)
 
 
 _CONTENTS: tuple[tuple[Callable[[Case], bool], str, str], ...] = (

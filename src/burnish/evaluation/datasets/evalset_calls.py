@@ -18,17 +18,20 @@ from burnish.evaluation.datasets.evalset_messages import shape_of
 from burnish.evaluation.datasets.evalset_shapes import InvocationShape
 
 
-def calls_of(invocation: InvocationShape) -> tuple[ToolCall, ...]:
-    """The uses of tools in a turn, in order."""
+def calls_of(invocation: InvocationShape) -> tuple[ToolCall, ...] | None:
+    """The uses of tools in a turn, in order; None where there is no list of them."""
     if invocation.tools is not None:
         return tools_as_calls(invocation.tools)
     return calls_in(invocation.intermediate_data)
 
 
-def calls_in(held: IntermediateShape | None) -> tuple[ToolCall, ...]:
-    """The calls in what happened before the reply, each with the response that belongs to it."""
+def calls_in(held: IntermediateShape | None) -> tuple[ToolCall, ...] | None:
+    """The calls in what happened before the reply, each with the response that belongs to it.
+
+    Events in which no tool is called are no list of calls, and say nothing about them.
+    """
     if held is None:
-        return ()
+        return None
     messages = [event.content for event in held.invocation_events or ()]
     parts = [part for message in messages for part in _parts(message)]
     calls = [*(held.tool_uses or ()), *(p.function_call for p in parts if p.function_call)]
@@ -36,7 +39,7 @@ def calls_in(held: IntermediateShape | None) -> tuple[ToolCall, ...]:
         *(held.tool_responses or ()),
         *(p.function_response for p in parts if p.function_response),
     ]
-    return _joined(calls, responses)
+    return _joined(calls, responses) if calls or held.tool_uses is not None else None
 
 
 def tools_as_calls(tools: Iterable[ToolShape]) -> tuple[ToolCall, ...]:
@@ -51,8 +54,10 @@ def tools_as_calls(tools: Iterable[ToolShape]) -> tuple[ToolCall, ...]:
     return tuple(found)
 
 
-def tools_written(kept: Json, calls: Sequence[ToolCall]) -> list[Json]:
+def tools_written(kept: Json, calls: Sequence[ToolCall] | None) -> list[Json] | None:
     """Calls as Go writes them: as they were kept, while they are still the same."""
+    if calls is None:
+        return None
     shapes = [shape_of(one, ToolShape) for one in kept] if isinstance(kept, list) else []
     whole = [shape for shape in shapes if shape]
     if whole and tools_as_calls(whole) == tuple(calls):
@@ -68,14 +73,25 @@ def tools_written(kept: Json, calls: Sequence[ToolCall]) -> list[Json]:
     ]
 
 
-def intermediate_written(kept: Json, calls: Sequence[ToolCall]) -> dict[str, Json]:
+def intermediate_written(kept: Json, calls: Sequence[ToolCall] | None) -> dict[str, Json]:
     """Calls as Python's files hold them: as they were kept, while they are still the same."""
     held = shape_of(kept, IntermediateShape)
-    if held is not None and calls_in(held) == tuple(calls):
+    if held is not None and calls_in(held) == (None if calls is None else tuple(calls)):
         return held.kept()
-    said = held.kept().get("intermediate_responses") if held else None
-    return present(
-        tool_uses=[
+    said = present(
+        intermediate_responses=held.kept().get("intermediate_responses") if held else None
+    )
+    return said if calls is None else {**_uses_written(calls), **said}
+
+
+def _uses_written(calls: Sequence[ToolCall]) -> dict[str, Json]:
+    responses: list[Json] = [
+        {**present(id=call.id or None), "name": call.name, "response": _response(call.result)}
+        for call in calls
+        if call.result is not None
+    ]
+    return {
+        "tool_uses": [
             {
                 **present(id=call.id or None),
                 "name": call.name,
@@ -83,13 +99,8 @@ def intermediate_written(kept: Json, calls: Sequence[ToolCall]) -> dict[str, Jso
             }
             for call in calls
         ],
-        tool_responses=[
-            {**present(id=call.id or None), "name": call.name, "response": _response(call.result)}
-            for call in calls
-            if call.result is not None
-        ],
-        intermediate_responses=said,
-    )
+        **present(tool_responses=responses),
+    }
 
 
 def _joined(

@@ -55,7 +55,7 @@ def _recorded(actual: Sequence[InvocationShape], reference: Sequence[Turn]) -> O
             turn=index,
             input=asked[index],
             output=replies[index],
-            tools=calls_of(one),
+            tools=calls_of(one) or (),
         )
         for index, one in enumerate(actual)
     )

@@ -18,7 +18,9 @@ RECORDED_TURNS = "recorded_turns"
 def invocation_extras(shape: InvocationShape) -> dict[str, Json]:
     """The extras of one turn: ids, times, and messages and calls that are more than plain."""
     calls, middle = calls_of(shape), shape.intermediate_data
-    tools: list[Json] = [tool.kept() for tool in shape.tools or ()]
+    tools: list[Json] | None = None
+    if shape.tools is not None:
+        tools = [tool.kept() for tool in shape.tools]
     happened = middle.kept() if middle else None
     return present(
         invocation_id=shape.invocation_id or None,
@@ -37,7 +39,7 @@ def case_extras(shape: EvalCaseShape) -> dict[str, Json]:
     """The extras of one case: its session, times, switches, and turns that are not its own."""
     scenario, traced = shape.conversation_scenario, shape.eval_mode == "trace"
     actual = shape.actual_conversation or ()
-    turns: list[Json] = [invocation_extras(one) for one in actual]
+    turns: list[Json] = [_recorded_extras(one) for one in actual]
     return present(
         session_input=shape.session_input.kept() if shape.session_input else None,
         context_messages=kept_history(shape.context_messages or ()),
@@ -48,6 +50,12 @@ def case_extras(shape: EvalCaseShape) -> dict[str, Json]:
         actual_conversation=None if traced else [one.kept() for one in actual],
         **{RECORDED_TURNS: turns if traced and any(turns) else None},
     )
+
+
+def _recorded_extras(shape: InvocationShape) -> dict[str, Json]:
+    """The extras of a recorded turn, an empty list of calls too: no outcome has a place for it."""
+    no_calls: dict[str, Json] = {"tools": []} if calls_of(shape) == () else {}
+    return {**invocation_extras(shape), **no_calls}
 
 
 def _messages(shape: InvocationShape, name: str) -> Json:

@@ -2,9 +2,9 @@
 
 from burnish.core.cases import Case, Rubric, Scenario, Turn
 from burnish.core.content import Json
-from burnish.core.outcomes import Outcome
+from burnish.core.outcomes import Outcome, ToolCall
 from burnish.evaluation.datasets.case_files import CaseFile
-from burnish.evaluation.datasets.case_writing import present
+from burnish.evaluation.datasets.case_writing import asked, present
 from burnish.evaluation.datasets.complaints import listed, mapped
 from burnish.evaluation.datasets.evalset_calls import intermediate_written, tools_written
 from burnish.evaluation.datasets.evalset_extras import RECORDED_TURNS
@@ -66,9 +66,9 @@ def _invocation(turn: Turn, format: str) -> dict[str, Json]:  # noqa: A002
         kept = extras.get("final_response")
         written["final_response"] = told(kept, turn.expected, "assistant", format)
     if format == PROMPTITER:
+        written |= present(metric_names=[*turn.metrics])
+        written |= asked(tools=tools_written(extras.get("tools"), turn.expected_calls))
         written |= present(
-            metric_names=[*turn.metrics],
-            tools=tools_written(extras.get("tools"), turn.expected_calls),
             tool_mock=extras.get("tool_mock"),
             context_messages=extras.get("context_messages"),
             intermediate_responses=extras.get("intermediate_responses"),
@@ -83,24 +83,24 @@ def _recorded_written(case: Case, recorded: Outcome, format: str) -> list[Json]:
     """The recorded conversation: one turn for each reply."""
     kept = [mapped(extras) for extras in listed(case.extras.get(RECORDED_TURNS))]
     kept += [{}] * len(recorded.replies)
-    asked = recorded.asked or tuple(turn.input for turn in case.turns)
+    said = recorded.asked or tuple(turn.input for turn in case.turns)
+    calls = [_recorded_calls(recorded, index) for index in range(len(recorded.replies))]
     return [
         _invocation(
             Turn(
-                input=asked[index],
+                input=said[index],
                 expected=reply or None,
-                expected_calls=tuple(
-                    tool
-                    for step in recorded.trace.steps
-                    if step.turn == index
-                    for tool in step.tools
-                ),
+                expected_calls=calls[index] or (() if kept[index].get("tools") == [] else None),
                 extras=kept[index],
             ),
             format,
         )
-        for index, reply in enumerate(recorded.replies[: len(asked)])
+        for index, reply in enumerate(recorded.replies[: len(said)])
     ]
+
+
+def _recorded_calls(recorded: Outcome, turn: int) -> tuple[ToolCall, ...]:
+    return tuple(tool for step in recorded.trace.steps if step.turn == turn for tool in step.tools)
 
 
 def _scenario(case: Case, scenario: Scenario, format: str) -> dict[str, Json]:  # noqa: A002

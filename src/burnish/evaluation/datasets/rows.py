@@ -100,7 +100,9 @@ def _turn(shape: RowTurnShape, columns: Mapping[str, Json]) -> Turn:
         expected=shape.expected,
         context=tuple(shape.context or ()),
         expected_tools=expected_tools(shape.expected_tools),
-        expected_calls=tuple(call.call() for call in shape.expected_calls or ()),
+        expected_calls=None
+        if shape.expected_calls is None
+        else tuple(call.call() for call in shape.expected_calls),
         attachments=tuple(file.attachment() for file in shape.files or ()),
         metrics=tuple(shape.metrics or ()),
         settings={**columns, **(shape.settings or {})},

@@ -11,7 +11,12 @@ from burnish.core.messages import Message
 from burnish.core.outcomes import Outcome, ToolCall
 from burnish.evaluation.datasets.case_files import CaseFile
 from burnish.evaluation.datasets.case_shapes import FILE_OPTIONS
-from burnish.evaluation.datasets.case_writing import present, rubrics_written, tools_written
+from burnish.evaluation.datasets.case_writing import (
+    asked,
+    present,
+    rubrics_written,
+    tools_written,
+)
 from burnish.evaluation.datasets.complaints import mapped
 from burnish.evaluation.datasets.row_names import KNOWN
 from burnish.evaluation.datasets.rows import NAMES
@@ -56,10 +61,14 @@ def _turn_written(turn: Turn) -> dict[str, Json]:
     return {
         "input": turn.input,
         **({} if turn.expected is None else {"expected": turn.expected}),
-        **present(
-            context=[*turn.context],
+        **present(context=[*turn.context]),
+        **asked(
             expected_tools=tools_written(turn.expected_tools),
-            expected_calls=[_call_written(call) for call in turn.expected_calls],
+            expected_calls=None
+            if turn.expected_calls is None
+            else [_call_written(call) for call in turn.expected_calls],
+        ),
+        **present(
             files=[_file_written(file) for file in turn.attachments],
             metrics=[*turn.metrics],
             settings=dict(turn.settings),

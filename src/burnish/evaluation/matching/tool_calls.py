@@ -46,6 +46,11 @@ def compare_expected_tools(
     ]
 
 
+def compare_no_tools(calls: Sequence[ToolCall]) -> Match:
+    """Whether no tool was called, where none should be."""
+    return Match.missed(f"expected no call of any tool, {names_of(calls)}") if calls else HELD
+
+
 def names_of(calls: Sequence[ToolCall]) -> str:
     """The names of the tools that were called, in order."""
     if not calls:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from burnish.evaluation.exchanges import Exchange
+from burnish.evaluation.matching.tool_calls import compare_no_tools
 from burnish.evaluation.matching.tool_rules import STRICT, TrajectoryRule
 from burnish.evaluation.matching.trajectories import compare_trajectories
 from burnish.evaluation.turn_metric import ComputedMetric, Verdict
@@ -12,8 +13,9 @@ from burnish.evaluation.turn_metric import ComputedMetric, Verdict
 class ToolTrajectory(ComputedMetric):
     """1 where the calls of a turn are those expected, as the rule compares them.
 
-    A case that speaks of calls in one turn speaks of them in all: where a turn lists none,
-    none may be made. A case that lists none anywhere says nothing about calls.
+    Where the list of a turn is there and empty, no call may be made, whatever the rule. A case
+    that lists calls in one turn speaks of them in all: a turn without a list is compared with
+    none. A case without any list says nothing about calls.
     """
 
     name: str = "tool_trajectory_avg_score"
@@ -21,8 +23,12 @@ class ToolTrajectory(ComputedMetric):
 
     def compute(self, exchange: Exchange) -> Verdict | None:
         """Compare the calls."""
-        written = exchange.index < len(exchange.case.turns)
-        if not written or not any(turn.expected_calls for turn in exchange.case.turns):
+        expected, turns = exchange.turn.expected_calls, exchange.case.turns
+        written = exchange.index < len(turns)
+        if expected == ():
+            match = compare_no_tools(exchange.tools)
+        elif written and any(turn.expected_calls for turn in turns):
+            match = compare_trajectories(expected or (), exchange.tools, self.rule)
+        else:
             return None
-        match = compare_trajectories(exchange.turn.expected_calls, exchange.tools, self.rule)
         return Verdict.of(held=match.held, reason=match.reason)

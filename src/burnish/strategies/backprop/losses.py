@@ -117,7 +117,8 @@ def _expected(case: Case, number: int | None) -> list[str]:
         return []
     turn = case.turns[-1 if number is None else number]
     lines = [] if turn.expected is None else [f"Expected: {_cut(turn.expected)}"]
-    wanted = [tool.name for tool in (*turn.expected_tools, *turn.expected_calls)]
+    wanted = [tool.name for tool in (*(turn.expected_tools or ()), *(turn.expected_calls or ()))]
+    wanted = ["none"] if turn.expects_no_tool else wanted
     return [*lines, f"Expected tools: {', '.join(wanted)}"] if wanted else lines
 
 

@@ -34,7 +34,7 @@ def traced(case: Case, outcome: Outcome) -> Demonstration:
 
 def labelled(case: Case) -> Demonstration:
     """What should happen. Calls are shown where the case knows what each of them gives back."""
-    wanted = case.turns[-1].expected_calls
+    wanted = case.turns[-1].expected_calls or ()
     known = all(call.result is not None for call in wanted)
     calls = tuple(map(_shown, wanted)) if known else ()
     return Demonstration(input=case.input, output=case.expected or "", case=case.id, calls=calls)

@@ -17,7 +17,7 @@ def _notes(target: CallingTarget, cases: Sequence[Case]) -> Iterator[str]:
     talks = sum(len(case.turns) > 1 or case.scenario is not None for case in cases)
     earlier = sum(bool(case.history) for case in cases)
     files = sum(any(turn.attachments for turn in case.turns) for case in cases)
-    tools = sum(any(turn.expected_tools for turn in case.turns) for case in cases)
+    tools = sum(any(turn.expected_tools is not None for turn in case.turns) for case in cases)
     if talks and not target.remembers:
         told = f"{counted(talks, 'case')} of several turns: each turn is asked on its own"
         yield f"the agent keeps no memory, and there {_is(talks)} {told}"
