@@ -50,6 +50,13 @@ def test_a_limit_says_what_is_used_and_what_is_needed() -> None:
     assert reason.detail == "0.9000 of 1.0000 USD spent, and the next step needs 0.2000"
 
 
+def test_a_limit_within_a_budget_is_only_ever_made_stricter() -> None:
+    own = Budget(max_calls=10, max_usd=1.0, patience=3)
+    asked = own.within(max_calls=20, max_usd=0.5, max_tokens=100, max_minutes=None)
+    assert asked == Budget(max_calls=10, max_usd=0.5, max_tokens=100, patience=3)
+    assert own.within() == own
+
+
 def test_rule_03_the_meter_counts_each_distinct_effect_once() -> None:
     meter = Meter()
     one = {"aa": Spend(calls=1), "bb": Spend(calls=1, nano_usd=5)}

@@ -1,7 +1,7 @@
 """Budgets: limits on what a run may spend, and the meter that counts what it has."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from burnish.core.money import NOTHING, Spend, to_nano, to_usd
 from burnish.core.stopping import StopReason
@@ -29,6 +29,15 @@ class Budget:
     """Good enough: the incumbent passes these metrics on every case."""
     metric_thresholds: Mapping[str, float] = field(default_factory=dict[str, float])
     """Good enough: the incumbent's mean of each of these metrics reaches its threshold."""
+
+    def within(self, **limits: float | None) -> "Budget":
+        """The same with these limits where they are stricter; a limit is never raised."""
+        stricter = {
+            name: limit
+            for name, limit in limits.items()
+            if limit is not None and ((own := getattr(self, name)) is None or limit < own)
+        }
+        return replace(self, **stricter)  # pyright: ignore[reportArgumentType]
 
     def spend_limit(self, spent: Spend, need: Spend = NOTHING) -> StopReason | None:
         """Why nothing more may be spent; with `need`, why not that much more."""

@@ -1,5 +1,6 @@
 """What project files about agents that are called have in common: who plays the user, metrics."""
 
+from functools import partial
 from pathlib import Path
 
 from burnish.core.cases import Case
@@ -8,6 +9,7 @@ from burnish.core.protocols import Metric
 from burnish.evaluation.configs.layering import make_agent_metrics
 from burnish.evaluation.configs.making import MetricMaking
 from burnish.evaluation.configs.reading import MetricsRead, read_metric_file
+from burnish.evaluation.judges.judged import check_judges
 from burnish.evaluation.simulation import ROLE as USER_SIMULATOR
 from burnish.evaluation.simulation import user_simulator
 from burnish.models.factory import Models
@@ -69,6 +71,8 @@ class CalledParts:
         """What each metric is made of; with no metric at all there is nothing to measure."""
         before = len(self.wrong.problems)
         made = self.wrong.of(("metrics",), lambda: self._made(read, cases, judge), ())
+        for metric in made:
+            self.wrong.of(("metrics",), partial(check_judges, [metric]), None)
         if not made and not read.blocks and len(self.wrong.problems) == before:
             remedy = "add one: metrics: [{type: standard, metric: equality}]"
             self.wrong.add(("metrics",), "there are no metrics", remedy)

@@ -12,6 +12,7 @@ from burnish.core.errors import (
     SealedTestRead,
     TargetMismatch,
 )
+from burnish.models.troubles import ModelRefused
 from burnish.server.errors import (
     AppMissing,
     AppUnfit,
@@ -28,6 +29,7 @@ _KNOWN: tuple[tuple[type[BurnishError], int, str], ...] = (
     (ConfigError, 422, "invalid_request"),
     (PriceUnknown, 422, "price_unknown"),
     (TargetMismatch, 422, "target_mismatch"),
+    (ModelRefused, 422, "model_refused"),
     (NotAllowed, 403, "not_allowed"),
     (AppMissing, 404, "app_not_found"),
     (AppUnfit, 409, "app_unfit"),

@@ -28,6 +28,7 @@ from burnish.core.errors import BurnishError, ConfigError, Interrupted, Problem
 from burnish.core.money import Spend
 from burnish.core.protocols import Target
 from burnish.core.stopping import FINISHED
+from burnish.effects.budget import Budget
 from burnish.models.references import ModelRef
 from burnish.projects.given_agents import is_closable
 from burnish.projects.measuring import threshold_of
@@ -66,9 +67,12 @@ class PromptIterEngine:
         backwarder: Backwarder | ModelStage | ModelRef | str | None,
         aggregator: Aggregator | ModelStage | ModelRef | str | None,
         optimizer: Optimizer | ModelStage | ModelRef | str | None,
+        budget: Budget | None = None,
     ) -> None:
+        """`budget` holds for every run: a request can make its limits stricter, not wider."""
         self.target = target
         self.evaluation = evaluation
+        self.budget = budget or Budget()
         self.stages = Stages(backwarder=backwarder, aggregator=aggregator, optimizer=optimizer)
         if problems := list(self.stages.problems()):
             raise ConfigError(problems)
@@ -113,7 +117,7 @@ class PromptIterEngine:
         if not isinstance(request, RunRequest):
             told = f"a RunRequest is wanted, found {type(request).__name__}"
             raise ConfigError([Problem(where="request", message=told)])
-        return Plan.of(request, self.target, self.stages, self.evaluation)
+        return Plan.of(request, self.target, self.stages, self.evaluation, self.budget)
 
 
 class _Driving:

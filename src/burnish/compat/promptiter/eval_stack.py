@@ -16,6 +16,7 @@ from burnish.evaluation.configs.eval_making import make_metric
 from burnish.evaluation.configs.eval_metrics import MetricItem, read_metrics
 from burnish.evaluation.configs.making import MetricMaking, check_names
 from burnish.evaluation.datasets.formats import read_cases
+from burnish.evaluation.judges.judged import check_judges
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.projects.given_agents import How, target_of
@@ -160,7 +161,12 @@ class _Loading:
         return replace(case, name=home.name)
 
     def _metrics(self, eval_set: str) -> list[Metric]:
-        return self._read(eval_set, lambda: self._stack.metrics_of(eval_set, self._making))
+        def metrics() -> list[Metric]:
+            found = self._stack.metrics_of(eval_set, self._making)
+            check_judges(found)
+            return found
+
+        return self._read(eval_set, metrics)
 
     def _making(self, folder: Path) -> MetricMaking:
         judge = self._judge

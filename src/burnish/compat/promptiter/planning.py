@@ -64,6 +64,8 @@ class Plan:
     stack: EvaluationStack
     target: Target
     start: Candidate
+    budget: Budget = field(default_factory=Budget)
+    """The limits of the engine, which a request can only make stricter."""
     whereabouts: Whereabouts = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,7 +74,12 @@ class Plan:
 
     @classmethod
     def of(
-        cls, request: RunRequest, target: Target, stages: Stages, stack: EvaluationStack
+        cls,
+        request: RunRequest,
+        target: Target,
+        stages: Stages,
+        stack: EvaluationStack,
+        budget: Budget | None = None,
     ) -> "Plan":
         """The plan; everything that is wrong is said at once, as far as it can be told."""
         anatomy = Anatomy.of(target)
@@ -95,6 +102,7 @@ class Plan:
             stack=stack,
             target=target,
             start=start,
+            budget=budget or Budget(),
         )
 
     @property
@@ -119,7 +127,7 @@ class Plan:
             dataset=self.assets.dataset,
             strategy=self._strategy(watch),
             seed=options.seed,
-            budget=Budget(**{name: getattr(options, name) for name in _LIMITS}),
+            budget=self.budget.within(**{name: getattr(options, name) for name in _LIMITS}),
             concurrency=width if parallel else 1,
             project=Project(config={"promptiter": config}),
             notes=tuple(self._notes()),

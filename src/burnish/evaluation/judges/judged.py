@@ -1,10 +1,10 @@
 """The base of judged metrics: a prompt, a panel, a request about a turn, an answer read."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
@@ -14,10 +14,12 @@ from burnish.core.content import Json, short_id
 from burnish.core.effects import Effects
 from burnish.core.errors import ConfigError, Problem, RoleFailed
 from burnish.core.money import Spend
+from burnish.core.protocols import Metric
 from burnish.effects.executors import together
 from burnish.evaluation.exchanges import Exchange
 from burnish.evaluation.judges.evidence import sealed, tags_in
 from burnish.evaluation.judges.panel import Judge, Panel, of_judges, of_samples
+from burnish.evaluation.layers import Layered
 from burnish.evaluation.turn_metric import EPSILON, TurnMetric, Verdict
 from burnish.models.prompts import RolePrompt
 from burnish.models.roles import ModelRole
@@ -190,3 +192,21 @@ async def ask(
 def _plain(value: object) -> Json:
     # Where a prompt lies does not matter, and its path would be in its plain form.
     return value.fingerprint if isinstance(value, RolePrompt) else to_jsonable_python(value)
+
+
+def judged_parts(metric: Metric) -> Iterator[JudgedMetric[Any, Any]]:
+    """The judged metrics in a metric, those of single cases included."""
+    inner: Sequence[TurnMetric | Metric | None] = [metric]
+    if isinstance(metric, Layered):
+        inner = [metric.default, *(each for turns in metric.places.values() for each in turns)]
+    for each in inner:
+        if isinstance(each, JudgedMetric):
+            yield cast("JudgedMetric[Any, Any]", each)
+
+
+def check_judges(metrics: Iterable[Metric]) -> None:
+    """Raise what would keep a judge of these metrics from answering, before anything is paid."""
+    for metric in metrics:
+        for part in judged_parts(metric):
+            for judge in part.panel.judges:
+                judge.client.check()

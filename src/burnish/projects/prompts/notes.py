@@ -1,13 +1,10 @@
 """What a user should know before a search over prompts starts."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
 
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.protocols import Metric
-from burnish.evaluation.judges import JudgedMetric
-from burnish.evaluation.layers import Layered
-from burnish.evaluation.turn_metric import TurnMetric
+from burnish.evaluation.judges.judged import judged_parts
 from burnish.models.calling import ModelClient
 from burnish.projects.called_parts import price_notes
 from burnish.strategies.reflective.settings import ReflectiveSettings
@@ -42,7 +39,7 @@ def judge_notes(
     metrics: Sequence[Metric], *, repeats: int, reflector: ModelClient | None
 ) -> Iterator[str]:
     """What is to be said of models that judge."""
-    judged = [metric for each in metrics for metric in _parts(each)]
+    judged = [metric for each in metrics for metric in judged_parts(each)]
     if judged and repeats == 1:
         names = ", ".join(dict.fromkeys(metric.name for metric in judged))
         told = f"each case is run once, and a model judges {names}"
@@ -56,13 +53,3 @@ def judge_notes(
     if same and reflector is not None:
         told = f"{reflector.ref.label} writes the prompts and judges {', '.join(same)}"
         yield f"{told}: it may come to please itself"
-
-
-def _parts(metric: Metric) -> Iterator[JudgedMetric[Any, Any]]:
-    """The judged metrics in a metric, those of single cases included."""
-    inner: Sequence[TurnMetric | Metric | None] = [metric]
-    if isinstance(metric, Layered):
-        inner = [metric.default, *(each for turns in metric.places.values() for each in turns)]
-    for each in inner:
-        if isinstance(each, JudgedMetric):
-            yield cast("JudgedMetric[Any, Any]", each)

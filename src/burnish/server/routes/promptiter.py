@@ -13,11 +13,12 @@ from starlette.responses import Response
 
 from burnish.compat.promptiter import read_request
 from burnish.core.content import Json
-from burnish.core.errors import BurnishError, ConfigError
+from burnish.core.errors import BurnishError
 from burnish.server.errors import AppMissing, ManagerClosed, TooManyRuns
 from burnish.server.go_json import go_json
 from burnish.server.guarding import Receive, Send, path_of
 from burnish.server.manager import RunManager
+from burnish.server.problems import status_of
 from burnish.server.results import run_result
 from burnish.server.stores.errors import RunMissing, RunNotRunning
 from burnish.server.stores.records import RunRecord, RunStatus
@@ -26,7 +27,7 @@ from burnish.server.work import App
 
 log = logging.getLogger("burnish.server")
 CLOSED = "promptiter manager is closed"
-_CLIENT_GONE = 499
+_CLIENT_GONE, _UNFIT = 499, 422
 Handler: TypeAlias = Callable[[Request, App], Awaitable[Response]]
 
 
@@ -185,7 +186,7 @@ def _no_number(name: str) -> None:
 
 
 def _status(error: BurnishError) -> int:
-    if isinstance(error, ConfigError):
+    if status_of(error)[0] == _UNFIT:
         return 400
     if isinstance(error, RunMissing | RunNotRunning | AppMissing):
         return 404

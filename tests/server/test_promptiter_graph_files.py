@@ -1,0 +1,269 @@
+"""Graph files over PromptIter's routes: the file counts as it does at the command line."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from burnish.runs.directory import events, look_into
+from burnish.runs.header import Header
+from burnish.server import Datasets, FileApp, create_app
+from burnish.testing.servers import Asked, ScriptedServer
+from tests.server.processes import START
+from tests.server.world import listening, manager_of
+
+pytestmark = pytest.mark.slow
+BASE = "/promptiter/v1/apps/desk"
+KEY = "DESK_MODEL_KEY"
+RUN: dict[str, Any] = {
+    "train": [{"evalSetId": "lessons"}],
+    "validation": [{"evalSetId": "exam"}],
+    "TargetSurfaceIDs": ["desk/clerk#instruction"],
+    "MaxRounds": 1,
+}
+EXACT = [{"type": "standard", "metric": "equality"}]
+JUDGED = [{"type": "geval", "name": "kindness", "criteria": "It is kind."}]
+OF_THE_SETS = [
+    {
+        "metricName": "final_response_avg_score",
+        "threshold": 1.0,
+        "criterion": {"finalResponse": {"text": {"matchStrategy": "exact"}}},
+    }
+]
+
+
+def answer(asked: Asked) -> str:
+    """The clerk says yes; the judge finds everything kind."""
+    if asked.json["model"] == "judge":
+        verdict = {"score": 10, "steps": ["look"], "is_the_agent_response_valid": "valid"}
+        return json.dumps({"reasoning": "it is", **verdict})
+    return "yes"
+
+
+def judge(key: str = KEY) -> Callable[[ScriptedServer], dict[str, Any]]:
+    """A judge at the scripted endpoint."""
+
+    def at(server: ScriptedServer) -> dict[str, Any]:
+        return {"ref": "openai:judge", "base_url": server.base_url, "api_key": f"${{{key}}}"}
+
+    return at
+
+
+def write_desk(folder: Path, server: ScriptedServer, **more: Any) -> Path:
+    """A graph of one clerk, and two eval sets where both doors look for them."""
+    sets = folder / "data" / "desk"
+    sets.mkdir(parents=True, exist_ok=True)
+    for name in ("lessons", "exam"):
+        cases = [
+            {
+                "evalId": f"{name}{n}",
+                "conversation": [
+                    {
+                        "userContent": {"role": "user", "content": f"{name} {n}?"},
+                        "finalResponse": {"role": "assistant", "content": "yes"},
+                    }
+                ],
+            }
+            for n in range(2)
+        ]
+        whole = {"evalSetId": name, "evalCases": cases}
+        (sets / f"{name}.evalset.json").write_text(json.dumps(whole))
+    model = {"provider": "openai", "name": "clerk", "endpoint": server.base_url}
+    clerk = {"model": {**model, "api_key": f"${{{KEY}}}"}, "instructions": {"inline": "Answer."}}
+    file = {"kind": "graph", "name": "desk", "nodes": {"clerk": clerk}, **more}
+    path = folder / "graph.yaml"
+    path.write_text(json.dumps(file))
+    return path
+
+
+def write_set_metrics(folder: Path, metrics: list[dict[str, Any]]) -> None:
+    """The metrics files that PromptIter looks for beside its sets."""
+    for name in ("lessons", "exam"):
+        (folder / "data" / "desk" / f"{name}.metrics.json").write_text(json.dumps(metrics))
+
+
+@asynccontextmanager
+async def served(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, **more: Any
+) -> AsyncGenerator[tuple[httpx.AsyncClient, ScriptedServer]]:
+    """The desk behind a socket, with the endpoint of its models."""
+    monkeypatch.setenv(KEY, "a-key-of-the-operator")
+    async with ScriptedServer(protocol="openai", answers=answer) as server:
+        given = {name: value(server) if callable(value) else value for name, value in more.items()}
+        path = write_desk(folder, server, **given)
+        datasets = Datasets(folder=folder / "service" / "datasets")
+        app = FileApp(name="desk", path=path, datasets=datasets)
+        manager = manager_of(folder, app, data="service")
+        async with listening(create_app(manager)) as client:
+            yield client, server
+
+
+async def ran(client: httpx.AsyncClient, **more: Any) -> dict[str, Any]:
+    """The result of a run that ended well."""
+    answered = await client.post(f"{BASE}/runs", json={"run": {**RUN, **more}})
+    assert answered.status_code == 200, answered.text
+    return answered.json()["result"]
+
+
+def scored(result: dict[str, Any]) -> list[str]:
+    """The metrics that scored the baseline."""
+    cases = result["BaselineValidation"]["EvalSets"][0]["Cases"]
+    return [metric["MetricName"] for metric in cases[0]["Metrics"]]
+
+
+async def test_metrics_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served(tmp_path, monkeypatch, metrics=EXACT) as (client, _):
+        assert scored(await ran(client)) == ["equality"]
+        write_set_metrics(tmp_path, OF_THE_SETS)
+        assert scored(await ran(client)) == ["equality"], "the file decides, as for the CLI"
+
+
+async def test_metrics_of_the_sets_count_where_the_file_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(tmp_path, monkeypatch) as (client, _):
+        write_set_metrics(tmp_path, OF_THE_SETS)
+        assert scored(await ran(client)) == ["final_response_avg_score"]
+
+
+async def test_metrics_file_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "metrics.yaml").write_text(json.dumps(EXACT))
+    async with served(tmp_path, monkeypatch, metrics_file="metrics.yaml") as (client, _):
+        write_set_metrics(tmp_path, OF_THE_SETS)
+        assert scored(await ran(client)) == ["equality"]
+        (tmp_path / "metrics.yaml").write_text("[{type: standard, metric: equalty}]")
+        wrong = await client.post(f"{BASE}/runs", json={"run": RUN})
+    assert wrong.status_code == 400
+    assert "did you mean 'equality'?" in wrong.json()["error"]
+
+
+async def test_metrics_and_metrics_file_are_not_both_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "metrics.yaml").write_text(json.dumps(EXACT))
+    both = {"metrics": EXACT, "metrics_file": "metrics.yaml"}
+    async with served(tmp_path, monkeypatch, **both) as (client, _):
+        wrong = await client.post(f"{BASE}/async-runs", json={"run": RUN})
+    assert wrong.status_code == 400
+    assert "give metrics or metrics_file, not both" in wrong.json()["error"]
+
+
+@pytest.mark.parametrize("home", ["file", "sets"])
+async def test_the_judge_of_the_file(
+    home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It judges for metrics that name nobody, wherever these stand."""
+    more = {"metrics": JUDGED} if home == "file" else {}
+    async with served(tmp_path, monkeypatch, judge=judge(), **more) as (client, server):
+        of_the_sets = {"metricName": "llm_final_response", "threshold": 1.0}
+        write_set_metrics(tmp_path, [{**of_the_sets, "criterion": {"llmJudge": {}}}])
+        await ran(client)
+        judged = [asked for asked in server.requests if asked.json["model"] == "judge"]
+    assert judged
+    assert {asked.headers["authorization"] for asked in judged} == {"Bearer a-key-of-the-operator"}
+
+
+async def test_a_judge_that_cannot_be_asked_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyless = judge("NO_SUCH_JUDGE_KEY")
+    async with served(tmp_path, monkeypatch, judge=keyless, metrics=JUDGED) as (client, server):
+        unset = await client.post(f"{BASE}/runs", json={"run": RUN})
+        own = {"kind": "promptiter", "promptiter": RUN}
+        also = await client.post("/api/v1/apps/desk/runs", json=own)
+        write_desk(tmp_path, server, metrics=JUDGED)
+        nobody = await client.post(f"{BASE}/runs", json={"run": RUN})
+        runs = (await client.get("/api/v1/runs")).json()["runs"]
+    assert (unset.status_code, also.status_code, nobody.status_code) == (400, 422, 400)
+    assert "NO_SUCH_JUDGE_KEY" in unset.json()["error"]
+    assert "no model is named to judge" in nobody.json()["error"]
+    assert not server.requests, "something was paid"
+    assert runs == []
+
+
+async def test_a_price_that_nobody_knows_is_the_clients_to_hear(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(tmp_path, monkeypatch, metrics=EXACT, budget={"max_usd": 1}) as (client, _):
+        wrong = await client.post(f"{BASE}/runs", json={"run": RUN})
+    assert wrong.status_code == 400
+    assert "max_usd is set, but the price of a call is not known" in wrong.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "limit"),
+    [
+        ({"max_calls": 2}, None, 2),
+        ({"max_calls": 2}, {"MaxCalls": 1000}, 2),
+        ({"max_calls": 1000}, {"MaxCalls": 2}, 2),
+        ({}, {"MaxCalls": 2}, 2),
+    ],
+)
+async def test_the_budget_of_the_file_can_only_be_made_stricter(
+    own: dict[str, Any],
+    asked: dict[str, Any] | None,
+    limit: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with served(tmp_path, monkeypatch, metrics=EXACT, budget=own) as (client, server):
+        result = await ran(client, **({} if asked is None else {"Burnish": asked}))
+        assert len(server.requests) == limit
+    assert result["Burnish"]["EndedBecause"] == "max_calls"
+    assert begun(Path(result["Burnish"]["Folder"]))["budget"] == {"max_calls": limit}
+
+
+async def test_every_limit_of_the_file_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = {"max_minutes": 5.0, "max_tokens": 900, "max_trials": 7, "patience": 3}
+    asked = {"MaxMinutes": 60, "MaxTokens": 800, "MaxMetricCalls": 50}
+    monkeypatch.setenv("BURNISH_MAX_CALLS", "40")
+    async with served(tmp_path, monkeypatch, metrics=EXACT, budget=limits) as (client, _):
+        result = await ran(client, Burnish=asked)
+    stricter = {"max_tokens": 800, "max_metric_calls": 50, "max_calls": 40}
+    assert begun(Path(result["Burnish"]["Folder"]))["budget"] == {**limits, **stricter}
+
+
+def begun(folder: Path) -> dict[str, Any]:
+    """What a run recorded of itself when it began."""
+    with look_into(folder) as reader:
+        return dict(next(each for each in events(reader) if each.kind == "run_started").data)
+
+
+async def test_both_doors_make_the_same_run_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One file, one request: at the command line, and over HTTP."""
+    more = {
+        "metrics_file": "metrics.yaml",
+        "judge": judge(),
+        "budget": {"max_calls": 60, "max_tokens": 5000, "patience": 4},
+    }
+    (tmp_path / "metrics.yaml").write_text(json.dumps(EXACT + JUDGED))
+    asked = {**RUN, "MaxRounds": 3, "Burnish": {"MaxCalls": 50, "Repeats": 2}}
+    (tmp_path / "request.json").write_text(json.dumps(asked))
+    async with served(tmp_path, monkeypatch, **more) as (client, _):
+        write_set_metrics(tmp_path, OF_THE_SETS)
+        command = [sys.executable, "-c", START, "optimize", "graph.yaml", "-o", "cli"]
+        process = await asyncio.create_subprocess_exec(
+            *command, "--request", "request.json", cwd=tmp_path, env={**os.environ}
+        )
+        assert await process.wait() == 0
+        answered = await client.post(f"{BASE}/runs", json={"run": asked})
+        assert answered.status_code == 200, answered.text
+    folders = tmp_path / "cli", Path(answered.json()["result"]["Burnish"]["Folder"])
+    cli, http = (Header.read(folder) for folder in folders)
+    differing = {name for name, each in cli.inputs.items() if http.inputs[name] != each}
+    # PromptIter names a case with its set, weighs sets, and has no sealed test.
+    assert differing == {"data", "objective", "test repeats"}, "another metric, setting or role"
+    assert (cli.seed, cli.strategy, cli.cases) == (http.seed, http.strategy, http.cases)
+    assert begun(folders[0])["budget"] == begun(folders[1])["budget"]
+    assert begun(folders[0])["budget"] == {"max_calls": 50, "max_tokens": 5000, "patience": 4}
