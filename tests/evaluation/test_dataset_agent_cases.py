@@ -26,6 +26,7 @@ FILE = """
   files:
     - {path: pages/p1.pdf, type: pdf, pages: [1, 2], description: the page}
     - {url: "https://example.org/a.csv", type: csv, cache: false}
+    - {data: dGVh, name: tea.txt, type: text}
   retrieval_context: ["Rent rose by 3%.", "It is due on Mondays."]
   evaluations: [{type: rag, metric_type: faithfulness}]
   labels: [long, hard]
@@ -61,6 +62,7 @@ def test_every_kind_of_case(file: CaseFile) -> None:
         Attachment(kind="pdf", path="pages/p1.pdf", description="the page",
                    options={"pages": [1, 2]}),
         Attachment(kind="csv", url="https://example.org/a.csv", options={"cache": False}),
+        Attachment(kind="text", data="dGVh", name="tea.txt"),
     )  # fmt: skip
     assert files.turns[0].context == ("Rent rose by 3%.", "It is due on Mondays.")
     assert files.extras == {"evaluations": [{"type": "rag", "metric_type": "faithfulness"}]}
@@ -106,6 +108,9 @@ def test_what_is_written_reads_like_what_a_person_writes(tmp_path: Path, file: C
   - type: csv
     url: https://example.org/a.csv
     cache: false
+  - type: text
+    data: dGVh
+    name: tea.txt
   retrieval_context:
   - Rent rose by 3%.
   - It is due on Mondays.
@@ -229,9 +234,9 @@ def test_a_list_under_its_key_stays_there(tmp_path: Path) -> None:
         ("- {input: q, expected_tools: [{name: f, args: {a: {fuzzy: x, regex: y}}}]}",
          ":1 [0].expected_tools[0].args.a: expected one of 'fuzzy' or 'regex' alone"),
         ("- {input: q, files: [{type: pdf}]}",
-         ":1 [0].files[0]: give either 'path' or 'url'"),
+         ":1 [0].files[0]: give one of 'path', 'url' and 'data'"),
         ("- {input: q, files: [{type: pdf, path: a, url: b}]}",
-         ":1 [0].files[0]: give either 'path' or 'url'"),
+         ":1 [0].files[0]: give one of 'path', 'url' and 'data'"),
         ("- {input: q, files: [{type: movie, path: a}]}",
          ":1 [0].files[0].type: expected 'image', 'pdf', 'text', 'excel', 'word', 'powerpoint' or"
          " 'csv', found 'movie'"),

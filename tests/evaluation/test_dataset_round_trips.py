@@ -42,8 +42,8 @@ turns = st.builds(
     | st.lists(st.builds(ExpectedTool, name=texts, count=st.integers(1, 3)), max_size=2).map(tuple),
     expected_calls=st.none() | st.lists(calls, max_size=2).map(tuple),
     attachments=st.lists(
-        st.builds(Attachment, kind=texts, path=texts, url=texts, description=texts,
-                  options=mappings), max_size=1,
+        st.builds(Attachment, kind=texts, path=texts, url=texts, data=texts, name=texts,
+                  description=texts, options=mappings), max_size=1,
     ).map(tuple),
     metrics=st.lists(texts, max_size=2).map(tuple),
     settings=mappings,

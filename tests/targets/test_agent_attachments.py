@@ -15,7 +15,7 @@ from burnish.effects.passthrough import DirectEffects
 from burnish.effects.retries import ONCE, RetryPolicy
 from burnish.targets.agent.attachments import read_attachments
 from burnish.targets.agent.documents_bounds import Unreadable
-from burnish.targets.agent.documents_checks import check_attachments
+from burnish.targets.agent.documents_checks import check_attachments, pinned
 from burnish.targets.agent.documents_download import DownloadFailed, download
 from tests.targets.agent_world import PLAIN, target, write_agent
 from tests.targets.file_server import answer, serving
@@ -55,6 +55,52 @@ async def test_texts_and_pictures_keep_their_order_and_names(tmp_path: Path) -> 
         '<file name="letter.docx">\nDear Ada\n</file>',
     ]
     assert images == [Image(media_type="image/png", base64=base64.b64encode(PNG).decode())]
+
+
+def sent(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+async def test_files_that_come_along_as_data(tmp_path: Path) -> None:
+    note = Attachment(kind="text", data=sent(b"bring tea ${HOME}"), name="../note.txt")
+    letter = Attachment(kind="word", data=sent(docx(paragraph("Dear Ada"))))
+    photo = Attachment(kind="image", data=sent(PNG), name="photo.png")
+    case = Case(turns=(Turn(input="what?", attachments=(note, letter, photo)),))
+    assert check_attachments([case], tmp_path) == []
+    texts, images = await read_attachments([note, letter, photo], tmp_path)
+    assert texts == [
+        '<file name="note.txt">\nbring tea ${HOME}\n</file>',
+        '<file name="">\nDear Ada\n</file>',
+        '<image name="photo.png"/>',
+    ]
+    assert images == [Image(media_type="image/png", base64=sent(PNG))]
+    assert sent(PNG) not in repr(photo)
+
+
+async def test_data_and_a_path_with_the_same_content_are_the_same_case(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_bytes(b"tea")
+    cases = [
+        Case(turns=(Turn(input="what?", attachments=(each,)),))
+        for each in (
+            Attachment(kind="text", path="note.txt"),
+            Attachment(kind="text", data=sent(b"tea")),
+            Attachment(kind="text", data=sent(b"milk")),
+        )
+    ]
+    here, along, other = (case.question_id for case in pinned(cases, tmp_path))
+    assert here == along != other
+
+
+async def test_data_that_is_none(tmp_path: Path) -> None:
+    broken = Attachment(kind="text", data="not base64!", name="note.txt")
+    assert "cannot read note.txt: its data is no base64" in await complaint(broken)
+    both = Attachment(kind="text", data=sent(b"a"), path="/etc/passwd")
+    assert "it has a path and data" in await complaint(both)
+    misnamed = Attachment(kind="text", data=sent(b"a"), name="a.pdf")
+    (problem,) = check_attachments(
+        [Case(turns=(Turn(input="a", attachments=(misnamed,)),))], tmp_path
+    )
+    assert "does not fit a .pdf file" in problem.message
 
 
 async def test_no_files_no_texts(tmp_path: Path) -> None:
@@ -244,7 +290,7 @@ def case_of(*attachments: Attachment, name: str = "one") -> Case:
         (Attachment(kind="excel", path="old.xls"), ".xls files are not read", "Save it as .xlsx"),
         (Attachment(kind="word", url="http://x/a.pdf?v=1"), "does not fit a .pdf", "type: pdf"),
         (Attachment(kind="csv", path="a.csv", options={"sheet": "x"}), "has no 'sheet'", "cache"),
-        (Attachment(kind="csv", path="a.csv", url="http://x"), "both a path and a url", "one"),
+        (Attachment(kind="csv", path="a.csv", url="http://x"), "it has a path and a url", "one"),
         (Attachment(kind="csv"), "a file of a case: it has neither a path nor a url", "one"),
         (Attachment(kind="csv", path="a\0.csv"), "no path is like this", "Mend"),
         (Attachment(kind="csv", url="mailto:x"), "it is no address of the web", "http://"),

@@ -184,6 +184,17 @@ def test_a_candidate_that_does_not_load_is_turned_away_for_free(tmp_path: Path) 
     assert backend.asked == []
 
 
+def test_a_candidate_brings_in_no_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text that somebody sends or a model writes is never filled from the environment."""
+    monkeypatch.setenv("SOME_SECRET", "s3cret-value-55")
+    agent = load_agent(write_agent(tmp_path))
+    name = "tools[name=subtract].description"
+    with pytest.raises(ConfigError, match=r"it brings in the variable \$\{SOME_SECRET\}") as caught:
+        edit(agent, {name: "a - b, by ${SOME_SECRET}"})
+    assert "s3cret-value-55" not in str(caught.value)
+    assert edit(agent, {name: "a - b, by $SOME_SECRET"}).changes == {name: "a - b, by $SOME_SECRET"}
+
+
 def test_demonstrations_are_written_and_read(tmp_path: Path) -> None:
     agent = load_agent(write_agent(tmp_path))
     demos = (Demonstration(input="1 - 1?", output="0", case="one"),)

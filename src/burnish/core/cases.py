@@ -5,12 +5,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from typing import Annotated
+
+from pydantic import Field
 
 from burnish.core.codec import codec
 from burnish.core.content import Json, short_id
 from burnish.core.errors import Problem
 from burnish.core.messages import Message
 from burnish.core.outcomes import Outcome, ToolCall
+
+
+def _empty(value: str) -> bool:
+    return not value
+
+
+_Rare = Annotated[str, Field(exclude_if=_empty)]
+"""A text that is left out where there is none, so that the hashes of other cases stay the same."""
 
 
 class Split(StrEnum):
@@ -40,6 +51,10 @@ class Attachment:
     """image, pdf, text, excel, word, powerpoint or csv."""
     path: str = ""
     url: str = ""
+    data: _Rare = field(default="", repr=False)
+    """The file itself in base64, in the place of a path or an address."""
+    name: _Rare = ""
+    """What it is called, where it comes as data."""
     description: str = ""
     options: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """Which part of it: pages, sheet, range, cache."""
@@ -151,7 +166,9 @@ class Case:
         """
         asked: list[Json] = [squeeze(turn.input) for turn in self.turns]
         files: list[Json] = [
-            a.content or [a.path, a.url] for turn in self.turns for a in turn.attachments
+            a.content or [a.path, a.url, *([a.data] if a.data else [])]
+            for turn in self.turns
+            for a in turn.attachments
         ]
         said: list[Json] = [squeeze(message.content) for message in self.history]
         plan = squeeze(self.scenario.plan) if self.scenario else ""

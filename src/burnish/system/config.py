@@ -41,11 +41,16 @@ def validate_config(
 
 def expand_variables(text: str, environ: Mapping[str, str]) -> str:
     """The text with each `${NAME}` replaced by that variable's value."""
-    names = dict.fromkeys(_VARIABLE.findall(text))
+    names = dict.fromkeys(variables_in(text))
     missing = [name for name in names if name not in environ]
     if missing:
         raise ConfigError([_not_set(name) for name in missing])
     return _VARIABLE.sub(lambda found: environ[found[1]], text)
+
+
+def variables_in(text: str) -> list[str]:
+    """The names that `expand_variables` would replace in a text."""
+    return _VARIABLE.findall(text)
 
 
 def _is_root_model(model: type[BaseModel]) -> bool:

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
+from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent
 
 from burnish.core.errors import ConfigError, Problem
 
@@ -35,6 +36,24 @@ def parse_yaml(text: str, *, source: str) -> object:
         # ruamel stumbles so over a tag that does not fit its value, such as `!!bool maybe`.
         problem = Problem(message="not valid YAML: a value does not fit its tag", where=source)
         raise ConfigError([problem], remedy="Remove the tag.") from None
+
+
+def is_modest(text: str, *, levels: int, aliases: int) -> bool:
+    """Whether a YAML text nests and repeats no more than this; what is no YAML is modest.
+
+    Parsing one that does can take hours: merged mappings cost the cube of their number.
+    """
+    depth = count = 0
+    try:
+        for event in cast("Any", YAML(typ="safe", pure=True)).parse(text):
+            depth += isinstance(event, CollectionStartEvent)
+            depth -= isinstance(event, CollectionEndEvent)
+            count += isinstance(event, AliasEvent)
+            if depth > levels or count > aliases:
+                return False
+    except (YAMLError, ValueError, AttributeError, LookupError, TypeError):
+        pass  # for the parser to say
+    return True
 
 
 def parse_json(text: str, *, source: str) -> JsonValue:

@@ -73,6 +73,10 @@ class FileShape(Shape):
     type: Literal["image", "pdf", "text", "excel", "word", "powerpoint", "csv"]
     path: Text | None = None
     url: Text | None = None
+    data: Text | None = None
+    """The file itself, in base64."""
+    name: Text | None = None
+    """What it is called, where it comes as data."""
     description: Text | None = None
     pages: list[StrictInt] | None = None
     sheet: Text | None = None
@@ -81,8 +85,10 @@ class FileShape(Shape):
 
     @model_validator(mode="after")
     def _one_place(self) -> "FileShape":
-        if bool(self.path) == bool(self.url):
-            raise ValueError("give either 'path' or 'url'")
+        if sum(map(bool, (self.path, self.url, self.data))) != 1:
+            raise ValueError("give one of 'path', 'url' and 'data'")
+        if self.name and not self.data:
+            raise ValueError("'name' goes with 'data': a path and a url have names already")
         return self
 
 
@@ -120,6 +126,8 @@ def attachments(shapes: list[FileShape] | None) -> tuple[Attachment, ...]:
             kind=shape.type,
             path=shape.path or "",
             url=shape.url or "",
+            data=shape.data or "",
+            name=shape.name or "",
             description=shape.description or "",
             options=shape.model_dump(include=set(FILE_OPTIONS), exclude_none=True),
         )

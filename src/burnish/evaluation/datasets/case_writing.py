@@ -39,6 +39,7 @@ def files_written(files: Sequence[Attachment]) -> list[Json]:
         {
             "type": file.kind,
             **present(path=file.path or None, url=file.url or None),
+            **present(data=file.data or None, name=file.name or None),
             **present(description=file.description or None),
             **file.options,
         }

@@ -17,7 +17,7 @@ M = TypeVar("M", bound=BaseModel)
 Respell = Callable[[Fault], Fault]
 
 _MOST = 100
-_DEEPEST = 100
+DEEPEST = 100
 """Beyond some 200 levels a case can neither be checked nor hashed."""
 _LONGEST_WITH_LINES = 500_000
 """Finding lines means parsing again, slowly: a minute for a file of ten megabytes."""
@@ -44,7 +44,7 @@ class Complaints:
     @classmethod
     def about(cls, tree: YamlTree) -> "Complaints":
         """About a YAML or JSON file, with lines unless it is too long or deep to look for them."""
-        small = len(tree.text) <= _LONGEST_WITH_LINES and not _is_deeper(tree.data, _DEEPEST)
+        small = len(tree.text) <= _LONGEST_WITH_LINES and not is_deeper(tree.data, DEEPEST)
         return cls(source=tree.path.name, tree=tree if small else None)
 
     def shaped(
@@ -78,7 +78,7 @@ class Complaints:
 
     def is_json(self, value: Json, *, at: TreePath = (), line: int | None = None) -> bool:
         """Whether a value can be kept as JSON: NaN and half a character cannot."""
-        if _is_deeper(value, _DEEPEST):
+        if is_deeper(value, DEEPEST):
             self.add("its values are nested too deeply", at=at, line=line)
             return False
         try:
@@ -127,11 +127,12 @@ def _plainly(fault: Fault) -> Fault:
     return fault
 
 
-def _is_deeper(value: Json, levels: int) -> bool:
+def is_deeper(value: Json, levels: int) -> bool:
+    """Whether values stand in one another more than so many levels deep."""
     if not isinstance(value, dict | list):
         return False
     inner = value.values() if isinstance(value, dict) else value
-    return levels == 0 or any(_is_deeper(one, levels - 1) for one in inner)
+    return levels == 0 or any(is_deeper(one, levels - 1) for one in inner)
 
 
 def listed(value: Json) -> list[Json]:

@@ -38,6 +38,14 @@ def read_csv(path: Path) -> CaseFile:
     return CaseFile(cases=tuple(case for case in cases if case), format="csv", extras=extras)
 
 
+def raw_rows(path: Path) -> Iterator[dict[str, Json]]:
+    """The cells that say something, by column, as far as rows and header go together."""
+    records = _records(read_text(path).removeprefix("\ufeff"), Complaints(source=path.name))
+    header = next((cells for _, cells in records), list[str]())
+    for _, cells in records:
+        yield {column: cell for column, cell in zip(header, cells, strict=False) if cell}
+
+
 def _records(text: str, complaints: Complaints) -> Iterator[tuple[int, list[str]]]:
     """The rows of cells with the lines they start on; what follows broken quotes is lost."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)

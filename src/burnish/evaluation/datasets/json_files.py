@@ -22,9 +22,12 @@ _OF_EVALSETS = frozenset({"evalcases", "evalsetid"})
 def read_json(path: Path) -> CaseFile:
     """Read a JSON file, as what it turns out to be."""
     tree = read_tree(path)
-    if _OF_EVALSETS.intersection(map(folded, mapped(tree.data))):
-        return evalset_in(tree)
-    return _rows_in(tree)
+    return evalset_in(tree) if holds_evalset(tree) else _rows_in(tree)
+
+
+def holds_evalset(tree: YamlTree) -> bool:
+    """Whether the keys are those of an EvalSet."""
+    return bool(_OF_EVALSETS.intersection(map(folded, mapped(tree.data))))
 
 
 def write_json(file: CaseFile) -> str:

@@ -70,7 +70,7 @@ class _Asked:
         text = squeeze("\n".join(_said(case)))
         words = unicode_words(text)
         pairs = (f"{one} {other}" for one, other in pairwise(words))
-        files = [(a.path, a.url) for turn in case.turns for a in turn.attachments]
+        files = [(a.path, a.url, a.data) for turn in case.turns for a in turn.attachments]
         return cls(
             fixed=(*_EXACT.findall(text), *files),
             words=tuple(words),

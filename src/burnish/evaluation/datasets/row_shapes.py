@@ -8,7 +8,8 @@ A row holds any case. What it may say, with other names that are understood:
     context         retrieval_context: a list of passages, or one
     labels          label: a list, or one
     expected_tools  names, or {name, args, count}
-    files           {type, path or url, description, pages, sheet, range, cache, options}
+    files           {type, path or url or data with name, description, pages, sheet, range,
+                    cache, options}; data is the file itself in base64
     expected_calls  {name, arguments, result, error, id, passages}
     metrics         the metrics that look at it
     settings        turn_config: what graders are told
@@ -55,6 +56,8 @@ class RowFileShape(Shape):
     type: str
     path: str = ""
     url: str = ""
+    data: str = ""
+    name: str = ""
     description: str = ""
     pages: Json = None
     sheet: Json = None
@@ -69,6 +72,8 @@ class RowFileShape(Shape):
             kind=self.type,
             path=self.path,
             url=self.url,
+            data=self.data,
+            name=self.name,
             description=self.description,
             options={**(self.options or {}), **named},
         )

@@ -34,7 +34,7 @@ def read_jsonl(path: Path) -> CaseFile:
     complaints = Complaints(source=path.name)
     layouts: dict[tuple[str, ...], None] = {}
     cases: list[Case | None] = []
-    for line, row in _objects(path, complaints):
+    for line, row in raw_objects(path, complaints):
         layouts[layout_of(row)] = None
         cases.append(case_of_row(row, complaints, line=line))
     if not cases and not complaints.problems:
@@ -110,7 +110,7 @@ def _turn(shape: RowTurnShape, columns: Mapping[str, Json]) -> Turn:
     )
 
 
-def _objects(path: Path, complaints: Complaints) -> Iterator[tuple[int, dict[str, Json]]]:
+def raw_objects(path: Path, complaints: Complaints) -> Iterator[tuple[int, dict[str, Json]]]:
     """The objects of a file with their lines; what is none is complained about."""
     for number, line in _lines(path):
         try:

@@ -99,6 +99,7 @@ def _file_written(file: Attachment) -> dict[str, Json]:
     return {
         "type": file.kind,
         **present(path=file.path or None, url=file.url or None),
+        **present(data=file.data or None, name=file.name or None),
         **present(description=file.description or None, options=rest),
         **named,
     }

@@ -1,9 +1,9 @@
 """Datasets: files of cases in the data folder, by name."""
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, Path
+from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import Response
 
 from burnish.core.cases import Case
@@ -23,6 +23,10 @@ async def _datasets(manager: Annotated[RunManager, Depends(manager_of)]) -> Data
 
 Kept = Annotated[Datasets, Depends(_datasets)]
 Name = Annotated[str, Path(pattern=NAME, max_length=100)]
+_FILE: dict[str, Any] = {
+    "required": True,
+    "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+}
 
 
 @router.get("/datasets")
@@ -39,14 +43,15 @@ async def get_dataset(name: Name, kept: Kept, offset: Offset = 0, limit: Limit =
     return CasePage.model_validate({**_about(name, found), "offset": offset, "page": page})
 
 
-@router.put("/datasets/{name}", status_code=201)
-async def put_dataset(
-    name: Name,
-    kept: Kept,
-    content: Annotated[bytes, Body(media_type="application/octet-stream")],
-) -> DatasetShape:
-    """Keep a dataset; one that cannot be read is refused with all that is wrong."""
-    found = await asyncio.to_thread(kept.write, name, content)
+@router.put("/datasets/{name}", status_code=201, openapi_extra={"requestBody": _FILE})
+async def put_dataset(name: Name, kept: Kept, request: Request) -> DatasetShape:
+    """Keep a dataset; one that cannot be read is refused with all that is wrong.
+
+    Cases are data: what is asked, what is expected, and attachments as bytes. A field that names
+    metrics, models, code, files or addresses is refused with its place, and nothing is kept.
+    """
+    # As it was sent: whatever the client calls its type, its name says what it is.
+    found = await asyncio.to_thread(kept.write, name, await request.body())
     return DatasetShape.model_validate(_about(name, found))
 
 

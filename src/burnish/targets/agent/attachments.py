@@ -9,7 +9,13 @@ from xml.sax.saxutils import quoteattr
 from burnish.core.cases import Attachment
 from burnish.core.messages import Image
 from burnish.effects.retries import RetryPolicy
-from burnish.targets.agent.documents import bounded_content, text_in, text_of, trouble
+from burnish.targets.agent.documents import (
+    bounded_content,
+    sent_content,
+    text_in,
+    text_of,
+    trouble,
+)
 from burnish.targets.agent.documents_bounds import Unreadable
 from burnish.targets.agent.documents_download import PATIENCE, download, kept_download
 from burnish.targets.agent.documents_kinds import (
@@ -42,18 +48,30 @@ async def read_attachments(
     return texts, images
 
 
-def picture_of(attachment: Attachment, path: Path) -> Image:
-    """A picture that is a file here; FileTrouble says what to mend."""
+def picture_here(attachment: Attachment, folder: Path) -> Image:
+    """A picture that is a file here, or came along; FileTrouble says what to mend."""
     try:
         Part.of(attachment)
-        return _picture_in(bounded_content(path))
+        if attachment.data:
+            return _picture_in(sent_content(attachment))
+        return _picture_in(bounded_content(folder / attachment.path))
+    except Unreadable as error:
+        raise trouble(attachment, error) from error
+
+
+def text_here(attachment: Attachment, folder: Path) -> str:
+    """The text of a document that is a file here, or came along; FileTrouble likewise."""
+    if not attachment.data:
+        return text_of(attachment, folder / attachment.path)
+    try:
+        return text_in(attachment, sent_content(attachment))
     except Unreadable as error:
         raise trouble(attachment, error) from error
 
 
 async def _picture(attachment: Attachment, folder: Path, patience: RetryPolicy) -> Image:
     if not attachment.url:
-        return await asyncio.to_thread(picture_of, attachment, folder / attachment.path)
+        return await asyncio.to_thread(picture_here, attachment, folder)
     content = await _downloaded(attachment, patience)
     try:
         return _picture_in(content)
@@ -64,7 +82,7 @@ async def _picture(attachment: Attachment, folder: Path, patience: RetryPolicy) 
 async def _text(attachment: Attachment, folder: Path, patience: RetryPolicy) -> str:
     # In a thread: a long document takes seconds to take apart, and other cases go on.
     if not attachment.url:
-        return await asyncio.to_thread(text_of, attachment, folder / attachment.path)
+        return await asyncio.to_thread(text_here, attachment, folder)
     content = await _downloaded(attachment, patience)
     return await asyncio.to_thread(text_in, attachment, content)
 

@@ -1,6 +1,7 @@
 """Documents as text: what an agent is given of a file that is no picture."""
 
 import stat
+from base64 import b64decode
 from functools import lru_cache
 from pathlib import Path
 
@@ -40,6 +41,17 @@ def text_in(attachment: Attachment, content: bytes) -> str:
         raise trouble(attachment, error) from error
 
 
+def sent_content(attachment: Attachment) -> bytes:
+    """What came along as data; Unreadable where that is no base64, or too much."""
+    try:
+        content = b64decode("".join(attachment.data.split()), validate=True)
+    except ValueError as error:
+        cause = f"its data is no base64: {error}"
+        raise Unreadable(cause, remedy="Send the file's bytes in base64.") from error
+    require_size(len(content))
+    return content
+
+
 def bounded_content(path: Path) -> bytes:
     """What a file holds, unless it is too big; Unreadable where it is."""
     require_size(_version(path)[1])
@@ -48,7 +60,7 @@ def bounded_content(path: Path) -> bytes:
 
 def trouble(attachment: Attachment, error: Unreadable) -> FileTrouble:
     """The error of an attachment that cannot be read."""
-    place = attachment.path or attachment.url or "a file of a case"
+    place = attachment.path or attachment.url or attachment.name or "a file of a case"
     name = Redactor.from_environment().text(place)
     return FileTrouble(f"cannot read {name}: {error.cause}", remedy=error.remedy)
 

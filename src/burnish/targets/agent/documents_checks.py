@@ -9,8 +9,8 @@ from burnish.core.cases import Attachment, Case, Turn
 from burnish.core.content import Json, canonical
 from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.system import read_bytes
-from burnish.targets.agent.attachments import picture_of
-from burnish.targets.agent.documents import text_of, trouble
+from burnish.targets.agent.attachments import picture_here, text_here
+from burnish.targets.agent.documents import sent_content, trouble
 from burnish.targets.agent.documents_bounds import Unreadable
 from burnish.targets.agent.documents_download import full_address
 from burnish.targets.agent.documents_kinds import name_of, require_name
@@ -26,7 +26,7 @@ def check_attachments(cases: Sequence[Case], folder: Path) -> list[Problem]:
     found: list[Problem] = []
     seen: set[bytes] = set()
     for where, attachment in _all(cases):
-        place: list[Json] = [attachment.kind, attachment.path, attachment.url]
+        place: list[Json] = [attachment.kind, attachment.path, attachment.url, attachment.data]
         key = canonical([*place, dict(attachment.options)])
         if key not in seen:
             seen.add(key)
@@ -64,8 +64,8 @@ def _look_at(attachment: Attachment, folder: Path) -> None:
             return
     except Unreadable as error:
         raise trouble(attachment, error) from error
-    read = picture_of if attachment.kind == "image" else text_of
-    read(attachment, folder / attachment.path)
+    read = picture_here if attachment.kind == "image" else text_here
+    read(attachment, folder)
 
 
 def pinned(cases: Sequence[Case], folder: Path) -> tuple[Case, ...]:
@@ -80,8 +80,12 @@ def pinned(cases: Sequence[Case], folder: Path) -> tuple[Case, ...]:
 
 def _pinned(turn: Turn, folder: Path) -> Turn:
     def hashed(attachment: Attachment) -> Attachment:
-        content = hashlib.sha256(read_bytes(folder / attachment.path)).hexdigest()[:16]
-        return replace(attachment, content=content)
+        try:
+            sent = sent_content(attachment) if attachment.data else None
+        except Unreadable:
+            return attachment  # of a recorded case, which needs no files
+        found = read_bytes(folder / attachment.path) if sent is None else sent
+        return replace(attachment, content=hashlib.sha256(found).hexdigest()[:16])
 
-    files = tuple(hashed(each) if each.path else each for each in turn.attachments)
+    files = tuple(hashed(each) if each.path or each.data else each for each in turn.attachments)
     return replace(turn, attachments=files)

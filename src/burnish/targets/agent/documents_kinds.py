@@ -55,6 +55,8 @@ def looks_like(content: bytes) -> str:
 
 def name_of(attachment: Attachment) -> str:
     """The name of the file, wherever it is."""
+    if attachment.data:
+        return PurePath(attachment.name).name
     if attachment.path:
         return PurePath(attachment.path).name
     address = attachment.url.partition("?")[0].partition("#")[0].rstrip("/")

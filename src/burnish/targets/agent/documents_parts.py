@@ -44,9 +44,11 @@ def _require_sense(attachment: Attachment) -> None:
     if attachment.kind not in KINDS:
         cause = f"there is no type of file {attachment.kind[:40]!r}"
         raise Unreadable(cause, remedy=f"Known: {', '.join(KINDS)}.")
-    if bool(attachment.path) == bool(attachment.url):
-        both = "both a path and a url" if attachment.path else "neither a path nor a url"
-        raise Unreadable(f"it has {both}", remedy="Give one of them.")
+    places = {"path": "a path", "url": "a url", "data": "data"}
+    there = [words for place, words in places.items() if getattr(attachment, place)]
+    if len(there) != 1:
+        told = " and ".join(there) or "neither a path nor a url nor data"
+        raise Unreadable(f"it has {told}", remedy="Give one of them.")
     for name in attachment.options:
         if attachment.kind not in _OPTIONS.get(name, ()):
             known = [each for each, kinds in _OPTIONS.items() if attachment.kind in kinds]

@@ -2,14 +2,15 @@
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 from burnish.core.content import Json
 from burnish.core.demonstrations import Demonstration
-from burnish.core.errors import ConfigError
+from burnish.core.errors import ConfigError, Problem
 from burnish.core.surfaces import Value
+from burnish.system.config import variables_in
 from burnish.targets.agent.blocks import AgentBlock
 from burnish.targets.agent.demonstrating import demonstrations_of, unknown_tools
 from burnish.targets.agent.loading import LoadedAgent, read_block
@@ -46,6 +47,8 @@ def edit(agent: LoadedAgent, values: Mapping[str, Value]) -> EditedAgent:
         if not is_instructions(path) and path != DEMONSTRATIONS
     }
     new = {path: v for path, v in plain.items() if value_at(agent.block, path) != v}
+    if brought := list(_variables(new)):
+        raise ConfigError(brought)
     changes = {**new, **_siblings(agent.block, new)}
     data = copy.deepcopy(agent.data)
     for path, value in changes.items():
@@ -59,6 +62,14 @@ def edit(agent: LoadedAgent, values: Mapping[str, Value]) -> EditedAgent:
         changes=changes,
         demonstrations=None if demos == demonstrations_of(agent.block) else demos,
     )
+
+
+def _variables(new: Mapping[str, Json]) -> Iterator[Problem]:
+    """A value with a variable in it: re-reading the file would put a secret into a prompt."""
+    for path, value in new.items():
+        for name in variables_in(value) if isinstance(value, str) else ():
+            message = f"it brings in the variable ${{{name}}}, which only the file itself may name"
+            yield Problem(where=path, message=message, remedy="write it without the braces")
 
 
 def _siblings(block: AgentBlock, changes: Mapping[str, Json]) -> dict[str, Json]:
