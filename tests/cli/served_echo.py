@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,21 +13,26 @@ from tests.projects.optimizer_world import Change, said_to, written_for
 
 
 @contextmanager
-def serving(asked: list[Question]) -> Generator[str, None, None]:
-    """The echo agent behind a socket on this machine."""
+def serving(
+    asked: list[Question], *, refuses: Collection[str] = (), written: str = "{}"
+) -> Generator[str, None, None]:
+    """The echo agent behind a socket on this machine.
+
+    `refuses` are the types of `response_format` that it does not take; `written` is how critic
+    and applier write their JSON, which stands where the braces are.
+    """
 
     def answer(question: Question) -> str:
         asked.append(question)
         body = question.json
-        shape = body.get("response_format", {}).get("json_schema", {}).get("name", "")
-        if shape in ("critic", "applier"):
-            return json.dumps(written_for(shape))
         talk = [m["content"] for m in body["messages"] if m["role"] != "system"]
         told = "".join(m["content"] for m in body["messages"] if m["role"] == "system")
+        if (shape := _role(told)) in ("critic", "applier"):
+            return written.replace("{}", json.dumps(written_for(shape)))
         return said_to(told, talk, body.get("temperature", 0.0))
 
     loop = asyncio.new_event_loop()
-    server = ScriptedServer(answers=answer)
+    server = ScriptedServer(answers=answer, refuses=refuses)
     loop.run_until_complete(server.__aenter__())
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -38,6 +43,13 @@ def serving(asked: list[Question]) -> Generator[str, None, None]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+def _role(told: str) -> str:
+    """Who is asked, by what the answer is to hold."""
+    if "failing_pattern" in told:
+        return "critic"
+    return "applier" if "diff_summary" in told else ""
 
 
 def served(url: str) -> Change:

@@ -92,6 +92,27 @@ def test_critic_and_applier_are_asked_over_http_and_named_in_the_rows(
     assert RULE in best
 
 
+@pytest.mark.parametrize("refused", [("json_schema",), ("json_schema", "json_object")])
+def test_an_endpoint_without_schemas_that_answers_in_a_fence_will_do(
+    tmp_path: Path, burnish: Burnish, asked: list[Question], refused: tuple[str, ...]
+) -> None:
+    fenced = "Here you are:\n\n```json\n{}\n```\nIs there anything else?"
+    with serving(asked, refuses=refused, written=fenced) as url:
+        write_world(tmp_path, served(url), writers(url))
+        assert burnish("optimize", "-q", "-o", "run").code == 0
+        rows, answered = rows_of(tmp_path / "run"), len(asked)
+        assert burnish("optimize", "-q", "--resume", "run").code == 0
+    assert len(asked) == answered, "a resume asks nobody"
+    assert rows_of(tmp_path / "run") == rows
+    textual = next(row for row in rows if row["phase"] == "textual")
+    assert textual["decision"]["accepted"]
+    for proposal in textual["trial"]["proposals"]:
+        assert (proposal["error"], proposal["mended"]) == ("", ["text around the JSON object"])
+    # A role's question is billed once, however often its form was refused.
+    assert textual["spend"]["calls"] == 2 + 2 * len(SPLITS) * 3 + 2 * 3
+    assert RULE in (tmp_path / "run" / "best-instructions.md").read_text(encoding="utf-8")
+
+
 def writers(url: str) -> Change:
     """Texts only, written by two models of their own."""
 

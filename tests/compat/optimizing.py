@@ -1,7 +1,7 @@
 """A small world for AgentOptimizer: an agent that obeys its prompt, and who rewrites it."""
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,10 +104,15 @@ Answers = list[Answer] | Callable[[Asked], Answer]
 
 
 @asynccontextmanager
-async def world(folder: Path, answers: Answers | None = None) -> AsyncGenerator[World, None]:
-    """The world with its reflection model behind a real socket."""
+async def world(
+    folder: Path, answers: Answers | None = None, *, refuses: Collection[str] = ()
+) -> AsyncGenerator[World, None]:
+    """The world with its reflection model behind a real socket.
+
+    `refuses` are the types of `response_format` that it does not take.
+    """
     script = [reflection()] if answers is None else answers
-    async with ScriptedServer(protocol="openai", answers=script) as server:
+    async with ScriptedServer(protocol="openai", answers=script, refuses=refuses) as server:
         made = World(folder=folder, server=server)
         made.prompt.write_text(BASELINE, encoding="utf-8")
         sums = [(f"{n}+{n}", f"Answer: {2 * n}") for n in range(1, 7)]

@@ -50,6 +50,19 @@ async def test_a_better_prompt_is_found_and_the_source_is_left_alone(tmp_path: P
     }
 
 
+async def test_a_reflection_model_without_schemas_that_answers_in_a_fence_will_do(
+    tmp_path: Path,
+) -> None:
+    fenced = f"I would write:\n```json\n{reflection()}\n```\nThat should do."
+    async with world(tmp_path, [fenced], refuses=["json_schema", "json_object"]) as here:
+        result = await here.optimize()
+        calls, asked = len(here.calls), len(here.server.requests)
+        again = await here.optimize()
+        assert (len(here.calls), len(here.server.requests)) == (calls, asked)
+    assert result.best_prompts == again.best_prompts == {"system": BETTER}
+    assert result.total_reflection_lm_calls == 1, "what was refused is no answer"
+
+
 async def test_best_outputs_are_kept_where_the_config_asks_for_them(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         here.configure(track_best_outputs=True)

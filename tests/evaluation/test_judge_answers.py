@@ -45,9 +45,16 @@ def without_verdicts(good: str) -> str:
 
 
 @EACH
-async def test_a_good_answer_is_a_score_with_a_fence_around_it_too(name: str) -> None:
+async def test_a_good_answer_is_a_score_with_whatever_around_it(name: str) -> None:
     kind = KINDS[name]
-    for answer in (kind.good, f"```json\n{kind.good}\n```"):
+    trailing = f"{kind.good[:-1]},\n}}"
+    for answer in (
+        kind.good,
+        f"```json\n{kind.good}\n```",
+        f"Here you are: {kind.good}",
+        f"{kind.good}\n\nI hope that helps.",
+        f"<think>Hm. {{}}?</think>\n```\n{trailing}\n```",
+    ):
         backend = scripted(answer)
         metric = kind.make(panel(backend))
         found = await score(metric)
@@ -63,8 +70,7 @@ SPOILED: dict[str, Callable[[str], str]] = {
     "a list": lambda good: "[]",
     "null": lambda good: "null",
     "half an answer": lambda good: good[: len(good) // 2],
-    "prose before": lambda good: f"Here you are: {good}",
-    "prose after": lambda good: f"{good}\n\nI hope that helps.",
+    "two answers": lambda good: f'{good}\n\nOr rather: {{"other": 1}}',
     "no verdict": without_verdicts,
 }
 

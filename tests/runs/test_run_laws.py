@@ -357,6 +357,7 @@ async def test_law_5_a_trial_is_on_disk_with_all_that_led_to_it(tmp_path: Path) 
             "request": "train question number 1 failed",
             "answer": "use more x",
             "error": "",
+            "mended": [],
         }
     ]
 

@@ -59,6 +59,8 @@ class Receipt(Generic[T]):
     spend: Spend = NOTHING
     missing: bool = False
     """The infrastructure failed for good: `--retry-missing` asks again."""
+    mended: tuple[str, ...] = ()
+    """What was wrong with a model's answer, and read as it was meant."""
 
 
 class Effects(Protocol):

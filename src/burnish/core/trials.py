@@ -54,6 +54,8 @@ class Proposal:
     answer: Json = None
     error: str = ""
     """Why there is no answer."""
+    mended: tuple[str, ...] = ()
+    """What was wrong with the answer as it was written, and read as it was meant."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,9 @@ from burnish.core.outcomes import Usage
 from burnish.models.references import ModelRef
 
 Finish: TypeAlias = Literal["stop", "length", "content_filter", "tool_call", "other"]
+Form: TypeAlias = Literal["json_schema", "json_object", "prompt"]
+"""How a structured answer is requested: a schema that the endpoint enforces, JSON mode with the
+schema in the prompt, or the prompt alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +50,8 @@ class ChatReply:
     model: str = ""
     """What the endpoint says it is."""
     seconds: float = 0.0
+    form: Form | None = None
+    """How a structured answer was requested; None where none was, or where nobody can tell."""
     verbatim: Json = None
     """The answer as its provider wants it back in the next request."""
 

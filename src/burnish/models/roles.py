@@ -1,10 +1,9 @@
 """Roles played by a model: a prompt, a typed request, a validated answer, one repair."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -14,6 +13,7 @@ from burnish.core.effects import Effects, Receipt
 from burnish.core.errors import RoleFailed
 from burnish.core.messages import Message
 from burnish.core.money import Spend
+from burnish.models.answers import NotAnObject, read_object
 from burnish.models.calling import ModelClient
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.prompts import RolePrompt
@@ -72,12 +72,12 @@ class ModelRole(Generic[Request, Answer]):
         schema = self.narrowed(request) if self.narrowed else self._schema
         reply = await self._ask(messages, schema, draw=draw, effects=effects)
         try:
-            return Receipt(value=self._validated(reply, request))
+            return self._validated(reply, request)
         except _Invalid as invalid:
             messages = (*messages, *_repair(reply, invalid))
         reply = await self._ask(messages, schema, draw=draw, effects=effects)
         try:
-            return Receipt(value=self._validated(reply, request))
+            return self._validated(reply, request)
         except _Invalid as invalid:
             raise RoleFailed(
                 f"{self.name} answered twice without a valid answer: {invalid}"
@@ -108,18 +108,18 @@ class ModelRole(Generic[Request, Answer]):
     def _messages(self, request: Request) -> tuple[Message, ...]:
         return self.prompt.messages(cast("dict[str, Json]", request.model_dump(mode="json")))
 
-    def _validated(self, reply: ChatReply, request: Request) -> Answer:
-        text = _without_fence(reply.text)
+    def _validated(self, reply: ChatReply, request: Request) -> Receipt[Answer]:
         try:
-            answer = self.answer_type.model_validate_json(text)
+            read = read_object(reply.text)
+            answer = self.answer_type.model_validate_json(read.text)
+        except NotAnObject as error:
+            raise _Invalid(str(error)) from None
         except ValidationError as error:
             raise _Invalid(_faults(error)) from None
-        if twice := _repeated_key(text):
-            raise _Invalid(f"the key '{twice}' is there twice in one object")
         fault = self.check(request, answer) if self.check else ""
         if fault:
             raise _Invalid(fault)
-        return answer
+        return Receipt(value=answer, mended=read.mended)
 
     @cached_property
     def _schema(self) -> dict[str, Json]:
@@ -139,27 +139,6 @@ def _repair(reply: ChatReply, invalid: _Invalid) -> tuple[Message, Message]:
             "Answer again with the JSON object alone, complete and corrected.",
         ),
     )
-
-
-def _without_fence(text: str) -> str:
-    """The text without the Markdown fence that some models put around JSON."""
-    inner = text.strip()
-    if inner.startswith("```") and inner.endswith("```"):
-        inner = inner.strip("`").partition("\n")[2] or inner.strip("`")
-    return inner.strip()
-
-
-def _repeated_key(text: str) -> str:
-    """A key that one object has twice: of two answers, none is the answer."""
-    found: list[str] = []
-
-    def look(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in pairs]
-        found.extend(name for name in names if names.count(name) > 1)
-        return dict(pairs)
-
-    json.loads(text, object_pairs_hook=look)
-    return found[0] if found else ""
 
 
 def _faults(error: ValidationError) -> str:

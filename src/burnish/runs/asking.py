@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from burnish.core.codec import Codec
+from burnish.core.codec import Codec, codec
 from burnish.core.content import Json
 from burnish.core.effects import Call, Effects, Receipt, Scope
 from burnish.core.errors import RoleFailed
@@ -21,6 +21,8 @@ class Reply(Generic[Answer]):
 
     answer: Answer | None = None
     failure: str = ""
+    mended: tuple[str, ...] = ()
+    """What was wrong with the answer as it was written, and read as it was meant."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +37,9 @@ class Asked(Generic[Answer]):
 def as_asked(role: Role[Request, Answer], seen: Json, reply: Reply[Answer]) -> Asked[Answer]:
     """A reply, with what it was given to."""
     said = None if reply.answer is None else role.answers.encode(reply.answer)
-    proposal = Proposal(role=role.name, request=seen, answer=said, error=reply.failure)
+    proposal = Proposal(
+        role=role.name, request=seen, answer=said, error=reply.failure, mended=reply.mended
+    )
     return Asked(answer=reply.answer, proposal=proposal)
 
 
@@ -46,13 +50,15 @@ class _ReplyCodec(Codec[Reply[Answer]]):
     def encode(self, value: Reply[Answer]) -> Json:
         if value.answer is None:
             return {"failure": value.failure}
-        return {"answer": self._answers.encode(value.answer)}
+        mended: dict[str, Json] = {"mended": list(value.mended)} if value.mended else {}
+        return {"answer": self._answers.encode(value.answer), **mended}
 
     def decode(self, data: Json) -> Reply[Answer]:
         assert isinstance(data, dict)
         if "failure" in data:
             return Reply(failure=str(data["failure"]))
-        return Reply(answer=self._answers.decode(data["answer"]))
+        mended = codec(tuple[str, ...]).decode(data.get("mended", []))
+        return Reply(answer=self._answers.decode(data["answer"]), mended=mended)
 
 
 async def ask_once(
@@ -66,7 +72,8 @@ async def ask_once(
         except RoleFailed as error:
             failed: Reply[Answer] = Reply(failure=error.message)
             return Receipt(value=failed, spend=error.spend, missing=error.missing)
-        return Receipt(value=Reply(answer=receipt.value), spend=receipt.spend)
+        reply = Reply(answer=receipt.value, mended=receipt.mended)
+        return Receipt(value=reply, spend=receipt.spend)
 
     call = Call(
         kind=f"role:{role.name}",

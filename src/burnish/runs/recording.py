@@ -36,9 +36,11 @@ class Recorder:
         self._asked.append(Proposal(role=role, request=request))
         return len(self._asked) - 1
 
-    def answered(self, place: int, *, answer: Json = None, error: str = "") -> None:
+    def answered(
+        self, place: int, *, answer: Json = None, error: str = "", mended: tuple[str, ...] = ()
+    ) -> None:
         """Note what came back."""
-        self._asked[place] = replace(self._asked[place], answer=answer, error=error)
+        self._asked[place] = replace(self._asked[place], answer=answer, error=error, mended=mended)
 
     def record(self, trial: Trial, *, spent: Spend, replaying: bool) -> tuple[TrialRow, int]:
         """Put a trial on disk; the row, and which of its phase it is."""

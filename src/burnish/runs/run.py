@@ -224,7 +224,9 @@ class Run:
         if reply.answer is None:
             self._recorder.answered(place, error=reply.failure)
             raise RoleFailed(reply.failure)
-        self._recorder.answered(place, answer=role.answers.encode(reply.answer))
+        self._recorder.answered(
+            place, answer=role.answers.encode(reply.answer), mended=reply.mended
+        )
         return reply.answer
 
     async def ask_together(

@@ -1,7 +1,8 @@
 """Models behind HTTP: OpenAI and whatever speaks like it, Azure, Anthropic, Google, Ollama.
 
 pydantic-ai knows the wire. What is ours: one connection pool a place, the time limit, no
-retries underneath ours, no setting dropped in silence, and three kinds of failure.
+retries underneath ours, no setting dropped in silence, plainer forms of a structured answer
+where an endpoint refuses the better one, and three kinds of failure.
 """
 
 import asyncio
@@ -11,11 +12,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from burnish.models.chat import ChatReply, ChatRequest
+from burnish.models.chat import ChatReply, ChatRequest, Form
 from burnish.models.references import ModelRef
 from burnish.models.troubles import ModelRejected, ModelUnavailable
 from burnish.models.wire.errors import Blame, Trouble, failures
-from burnish.models.wire.messages import messages_for, parameters_for, reply_from, settings_for
+from burnish.models.wire.formats import forms_for, refuses_form
+from burnish.models.wire.messages import (
+    messages_for,
+    parameters_for,
+    reply_from,
+    settings_for,
+    with_schema,
+)
 from burnish.models.wire.places import Place, place_of
 from burnish.models.wire.settings import require_settings
 
@@ -31,6 +39,17 @@ class _Line:
 
     model: "Model[Any]"
     blame: Blame
+    refused: set[Form]
+    """The forms of a structured answer that its endpoint refuses, as far as is known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Outcome:
+    """What one request came to."""
+
+    result: "ModelResponse | Trouble"
+    refused: bool = False
+    """Whether it seems that the endpoint refused the form of the answer."""
 
 
 LANE = 8
@@ -48,6 +67,7 @@ class WireBackend:
         self._clients: dict[tuple[str, int], AsyncClient] = {}
         self._models: dict[tuple[Any, ...], Model[Any]] = {}
         self._lines: dict[tuple[ModelRef, int], _Line] = {}
+        self._refused: dict[tuple[str, ...], set[Form]] = {}
         self._checked: set[tuple[Any, ...]] = set()
         self._under_way: dict[str, list[int]] = {}
 
@@ -56,11 +76,11 @@ class WireBackend:
         started = time.perf_counter()
         with self._lane(ref.endpoint) as lane:
             line = self._lines.get((ref, lane)) or self._open(ref, lane)
-            outcome = await _attempt(line, ref, request, draw)
+            result, form = await _answer(line, ref, request, draw)
         # Raised here, not where it was caught: the SDK's error may carry the key along.
-        if isinstance(outcome, Exception):
-            raise outcome
-        return reply_from(outcome, time.perf_counter() - started)
+        if isinstance(result, Exception):
+            raise result
+        return reply_from(result, time.perf_counter() - started, form)
 
     def check(self, ref: ModelRef) -> None:
         """Extra, key, address and settings; calls nobody."""
@@ -74,7 +94,7 @@ class WireBackend:
     async def close(self) -> None:
         """Close every connection."""
         clients = list(self._clients.values())
-        for kept in (self._clients, self._models, self._lines):
+        for kept in (self._clients, self._models, self._lines, self._refused):
             kept.clear()
         for client in clients:
             await client.aclose()
@@ -105,7 +125,12 @@ class WireBackend:
         identity = (*_identity(ref, place), lane)
         if identity not in self._models:
             self._models[identity] = self._build(ref, place, lane)
-        line = _Line(model=self._models[identity], blame=Blame(ref=ref, place=place))
+        line = _Line(
+            model=self._models[identity],
+            blame=Blame(ref=ref, place=place),
+            # Whoever asks this model, in whatever lane and with whatever settings.
+            refused=self._refused.setdefault(_identity(ref, place), set()),
+        )
         self._lines[ref, lane] = line
         return line
 
@@ -121,22 +146,50 @@ def _identity(ref: ModelRef, place: Place) -> tuple[str, ...]:
     return (ref.provider, ref.name, place.address, place.key, place.api_version)
 
 
-async def _attempt(
+async def _answer(
     line: _Line, ref: ModelRef, request: ChatRequest, draw: int
-) -> "ModelResponse | Trouble":
+) -> "tuple[ModelResponse | Trouble, Form | None]":
+    """The answer, in the best form that the endpoint takes; a plain text has no form."""
+    forms = forms_for(line.model, request)
+    if not forms:
+        return (await _attempt(line, ref, request, draw)).result, None
+    untried: tuple[Form, ...] = tuple(form for form in forms if form not in line.refused)
+    refusals: dict[Form, _Outcome] = {}
+    for form in untried or forms[-1:]:
+        fallback = None if form == forms[0] else form
+        outcome = await _attempt(line, ref, request, draw, fallback)
+        if not outcome.refused:
+            if not isinstance(outcome.result, Exception):
+                # Only now is it clear that the form was the trouble.
+                line.refused.update(refusals)
+            return outcome.result, form
+        refusals[form] = outcome
+    first = next(iter(refusals.values()))
+    return first.result, None
+
+
+async def _attempt(
+    line: _Line, ref: ModelRef, request: ChatRequest, draw: int, fallback: Form | None = None
+) -> _Outcome:
     """The answer, or what went wrong."""
+    from pydantic_ai.exceptions import ModelHTTPError
+
+    messages = request.messages
+    if fallback is not None and request.schema is not None:
+        messages = with_schema(messages, request.schema)
     try:
         async with asyncio.timeout(ref.settings.timeout):
             response = await line.model.request(
-                messages_for(request.messages),
+                messages_for(messages),
                 settings_for(ref, draw),
-                parameters_for(line.model, request),
+                parameters_for(line.model, request, fallback),
             )
     except TimeoutError:
-        return line.blame.timed_out()
+        return _Outcome(result=line.blame.timed_out())
     except failures() as error:
-        return line.blame.of(error)
-    return _unusable(line.blame, response) or response
+        refused = isinstance(error, ModelHTTPError) and refuses_form(error)
+        return _Outcome(result=line.blame.of(error), refused=refused)
+    return _Outcome(result=_unusable(line.blame, response) or response)
 
 
 def _unusable(blame: Blame, response: "ModelResponse") -> ModelRejected | ModelUnavailable | None:

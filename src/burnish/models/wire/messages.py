@@ -1,14 +1,16 @@
 """Our words and pydantic-ai's: requests out, replies in."""
 
+import json
 from base64 import b64decode
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from burnish.core.content import Json
 from burnish.core.messages import Message, ToolUse
 from burnish.core.outcomes import Usage
-from burnish.models.chat import ChatReply, ChatRequest, Finish
+from burnish.models.chat import ChatReply, ChatRequest, Finish, Form
 from burnish.models.references import ModelRef
 
 if TYPE_CHECKING:
@@ -98,8 +100,13 @@ def _responses() -> "TypeAdapter[ModelResponse]":
     return TypeAdapter(ModelResponse)
 
 
-def parameters_for(model: "Model[Any]", request: ChatRequest) -> "ModelRequestParameters":
-    """How the answer is to look: text, or JSON by a schema the endpoint or the prompt enforces."""
+def parameters_for(
+    model: "Model[Any]", request: ChatRequest, form: Form | None = None
+) -> "ModelRequestParameters":
+    """How the answer is to look: text, or JSON by a schema the endpoint or the prompt enforces.
+
+    `form` is one that the endpoint is asked for after it refused the first.
+    """
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.output import OutputObjectDefinition
     from pydantic_ai.tools import ToolDefinition
@@ -112,15 +119,32 @@ def parameters_for(model: "Model[Any]", request: ChatRequest) -> "ModelRequestPa
         )
         for tool in request.tools
     ]
-    if request.schema is None:
+    if request.schema is None or form == "prompt":
         return ModelRequestParameters(function_tools=tools)
     schema = cast("dict[str, Any]", request.schema)
     shape = OutputObjectDefinition(json_schema=schema, name=request.schema_name)
-    mode = "native" if _enforces(model, request.schema) else "prompted"
-    return ModelRequestParameters(function_tools=tools, output_mode=mode, output_object=shape)
+    return ModelRequestParameters(
+        function_tools=tools,
+        output_mode="prompted" if form or not enforces(model, request.schema) else "native",
+        output_object=shape,
+        prompted_output_template=False if form else None,
+    )
 
 
-def _enforces(model: "Model[Any]", schema: Mapping[str, Json]) -> bool:
+def with_schema(messages: tuple[Message, ...], schema: Mapping[str, Json]) -> tuple[Message, ...]:
+    """The conversation with the schema in its system message: many endpoints take only one."""
+    told = (
+        "Answer with one JSON object that keeps this JSON schema, without a word before or after "
+        f"it and without a Markdown fence:\n\n{json.dumps(schema, ensure_ascii=False)}"
+    )
+    first, rest = messages[:1], messages[1:]
+    if first and first[0].role == "system":
+        return (replace(first[0], content=f"{first[0].content.rstrip()}\n\n{told}"), *rest)
+    return (Message(role="system", content=told), *messages)
+
+
+def enforces(model: "Model[Any]", schema: Mapping[str, Json]) -> bool:
+    """Whether the endpoint is known to enforce a schema."""
     if not model.profile.get("supports_json_schema_output", False):
         return False
     # Anthropic would make every open mapping an empty one.
@@ -137,7 +161,7 @@ def _has_open_mapping(schema: Json) -> bool:
     return is_open or any(map(_has_open_mapping, schema.values()))
 
 
-def reply_from(response: "ModelResponse", seconds: float) -> ChatReply:
+def reply_from(response: "ModelResponse", seconds: float, form: Form | None = None) -> ChatReply:
     """What the model answered; its thoughts are not part of it, though they go back with it."""
     from pydantic_ai.messages import TextPart, ToolCallPart
 
@@ -155,6 +179,7 @@ def reply_from(response: "ModelResponse", seconds: float) -> ChatReply:
         usage=Usage(requests=1, input_tokens=used.input_tokens, output_tokens=used.output_tokens),
         model=response.model_name or "",
         seconds=seconds,
+        form=form,
         verbatim=_verbatim(response) if uses else None,
     )
 

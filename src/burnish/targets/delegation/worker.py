@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from burnish.core.content import Json, canonical, short_id
 from burnish.core.messages import Message
 from burnish.core.outcomes import ToolCall
+from burnish.models.answers import NotAnObject, read_object
 from burnish.models.calling import ModelClient
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.prompts import RolePrompt
@@ -148,12 +149,9 @@ class _Talk:
     def _read(self, reply: ChatReply) -> WorkerResult | None:
         if reply.uses or reply.finish == "length":
             return None
-        text = reply.text.strip()
-        if text.startswith("```"):
-            text = text.strip("`").partition("\n")[2]
         try:
-            return WorkerResult.model_validate_json(text)
-        except ValidationError:
+            return WorkerResult.model_validate_json(read_object(reply.text).text)
+        except (NotAnObject, ValidationError):
             return None
 
 

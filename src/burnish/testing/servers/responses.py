@@ -24,6 +24,12 @@ def response_to(asked: Asked, answer: Answer, words: Protocol) -> bytes:
     return _success(asked, answer.text, words)[:-_CUT]
 
 
+def response_format(asked: Asked) -> str:
+    """The type of `response_format` that a request names; empty where it names none."""
+    named = _fields(asked).get("response_format")
+    return str(cast("dict[str, Any]", named).get("type", "")) if isinstance(named, dict) else ""
+
+
 def _failure(status: Status, words: Protocol) -> bytes:
     wait = status.retry_after
     more = {} if wait is None else {"Retry-After": f"{wait}"}

@@ -7,7 +7,7 @@ async with ScriptedServer(protocol="openai", answers=["hello", Status(429)]) as 
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Self
 
@@ -21,16 +21,20 @@ from burnish.testing.servers.answers import (
 )
 from burnish.testing.servers.http import Asked, NotHttp, read_request
 from burnish.testing.servers.protocols import PROTOCOLS, ProtocolName, listed_models
-from burnish.testing.servers.responses import response_to
+from burnish.testing.servers.responses import response_format, response_to
 
 MOST_REQUESTS_KEPT = 10_000
 MOST_CONNECTIONS = 1024
 
 
+REFUSAL = Status(400, message="This response_format type is unavailable now")
+
+
 class ScriptedServer:
     """An endpoint that gives the answers it was told to, in order; the last one for ever.
 
-    A function in their place gets each request and says what to answer.
+    A function in their place gets each request and says what to answer. `refuses` names the
+    types of `response_format` that it turns away with `refusal`, as many real endpoints do.
     """
 
     def __init__(
@@ -39,6 +43,8 @@ class ScriptedServer:
         protocol: ProtocolName = "openai",
         answers: Sequence[Answer] | Callable[[Asked], Answer] = ("ok",),
         models: Sequence[str] = ("scripted",),
+        refuses: Collection[str] = (),
+        refusal: Status = REFUSAL,
     ) -> None:
         self.requests: deque[Asked] = deque(maxlen=MOST_REQUESTS_KEPT)
         """What was asked, the newest last."""
@@ -46,6 +52,8 @@ class ScriptedServer:
         """How many clients went away while a slow answer was on its way."""
         self._words = PROTOCOLS[protocol]
         self._models = tuple(models)
+        self._refuses = frozenset(refuses)
+        self._refusal = refusal
         self._script = answers if callable(answers) else _in_order(answers)
         self._open: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -117,6 +125,8 @@ class ScriptedServer:
             return Malformed(json.dumps(listed_models(self._models)).encode())
         if not asked.path.endswith(self._words.question):
             return Status(404, message=f"nothing here: {asked.path}")
+        if response_format(asked) in self._refuses:
+            return self._refusal
         return self._script(asked)
 
 
