@@ -31,8 +31,14 @@ def serving(
             return written.replace("{}", json.dumps(written_for(shape)))
         return said_to(told, talk, body.get("temperature", 0.0))
 
+    with hosted(ScriptedServer(answers=answer, refuses=refuses)) as url:
+        yield url
+
+
+@contextmanager
+def hosted(server: ScriptedServer) -> Generator[str, None, None]:
+    """A server in a thread of its own, for a command line that has this one."""
     loop = asyncio.new_event_loop()
-    server = ScriptedServer(answers=answer, refuses=refuses)
     loop.run_until_complete(server.__aenter__())
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

@@ -63,6 +63,33 @@ async def test_a_reflection_model_without_schemas_that_answers_in_a_fence_will_d
     assert result.total_reflection_lm_calls == 1, "what was refused is no answer"
 
 
+async def test_one_round_with_a_reflection_model_that_never_answers_has_failed(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, ["I only speak in riddles."]) as here:
+        here.configure(max_candidate_proposals=1)
+        result = await here.optimize()
+        asked = len(here.server.requests)
+        again = await here.optimize()
+        assert len(here.server.requests) == asked, "what was answered is not asked for again"
+    assert (result.status, result.finish_reason) == ("FAILED", "error")
+    assert "the reflector never gave a usable answer" in result.error_message
+    assert result.best_prompts == result.baseline_prompts
+    assert (again.status, again.rounds) == ("FAILED", result.rounds)
+
+
+async def test_a_baseline_that_nobody_answers_has_failed(tmp_path: Path) -> None:
+    async def down(query: str) -> str:
+        raise ConnectionError("connection refused")
+
+    async with world(tmp_path) as here:
+        here.agent = down
+        result = await here.optimize()
+        assert not here.server.requests
+    assert (result.status, result.total_rounds) == ("FAILED", 0)
+    assert "in 3 cases: ConnectionError: connection refused" in result.error_message
+
+
 async def test_best_outputs_are_kept_where_the_config_asks_for_them(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         here.configure(track_best_outputs=True)

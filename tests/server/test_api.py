@@ -11,6 +11,7 @@ import pytest
 
 from burnish.server import Datasets, FileApp, create_app
 from burnish.server.stores import RunStatus
+from burnish.testing.servers import ScriptedServer
 from tests.server.world import RUN, Door, desk_app, knocked, listening, manager_of, toy_app, until
 
 pytestmark = pytest.mark.slow
@@ -238,3 +239,43 @@ async def test_open_streams_do_not_hold_up_a_shutdown(tmp_path: Path) -> None:
         door.open.set()
         heard = await listener
     assert "event: end" not in heard.text, "it has not ended: it goes on later"
+
+
+PROMPTS = """\
+kind: prompts
+target: {python: "agent:call_agent"}
+prompts: {system: system.md}
+train: train.jsonl
+holdout: holdout.jsonl
+metrics: [{type: standard, metric: equality}]
+reflector: {ref: "openai:m", base_url: "%s"}
+budget: {max_trials: 1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (
+            "raise ConnectionError('connection refused')",
+            "the baseline could not be measured: of 3 cases of holdout, 3 are missing; "
+            "in 3 cases: ConnectionError: connection refused",
+        ),
+        ("return 'no idea'", "the reflector never gave a usable answer: reflector answered twice"),
+    ],
+)
+async def test_a_run_that_is_no_result_has_failed(tmp_path: Path, body: str, words: str) -> None:
+    (tmp_path / "agent.py").write_text(f"async def call_agent(query):\n    {body}\n")
+    (tmp_path / "system.md").write_text("Answer the question that you are asked.\n")
+    for name, first in (("train", 0), ("holdout", 3)):
+        rows = [{"input": f"say {n}", "ground_truth": f"{n}"} for n in range(first, first + 3)]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    async with ScriptedServer(answers=["This is no JSON."]) as server:
+        (tmp_path / "prompts.yaml").write_text(PROMPTS % server.base_url)
+        datasets = Datasets(folder=tmp_path / "data" / "datasets")
+        app = FileApp(name="prompts", path=tmp_path / "prompts.yaml", datasets=datasets)
+        async with listening(create_app(manager_of(tmp_path, app))) as client:
+            made = await client.post(f"{API}/apps/prompts/runs", json={"id": "mine"})
+            run = await ended(client, made.headers["location"])
+    assert run["status"] == "failed"
+    assert words in run["error"]

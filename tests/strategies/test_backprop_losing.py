@@ -8,9 +8,10 @@ import pytest
 
 from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
-from burnish.core.errors import ProposerFailed, RoleFailed
+from burnish.core.errors import BaselineUnmeasured, ProposerFailed, RoleFailed
 from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, Trace
 from burnish.core.surfaces import TextSurface
+from burnish.reports.reading import RunRecord
 from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.strategies.backprop.wording import (
@@ -169,9 +170,13 @@ def test_a_baseline_that_is_missing_says_why(tmp_path: Path) -> None:
         del candidate, case, draw
         return missing()
 
-    done = run(world(agent), tmp_path)
-    assert done.why == "baseline_missing"
-    assert "4 are missing (the first: connection refused)" in _warnings(done)
+    with pytest.raises(
+        BaselineUnmeasured, match=r"4 are missing; in 4 cases: .*connection refused"
+    ) as failed:
+        run(world(agent), tmp_path)
+    assert "--retry-missing" in failed.value.remedy
+    record = RunRecord.read(tmp_path / "run")
+    assert (record.status, len(record.rows)) == ("failed", 1)
 
 
 def test_an_agent_that_raises_is_told_once_and_kept(tmp_path: Path) -> None:

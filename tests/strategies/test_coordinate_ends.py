@@ -8,11 +8,12 @@ import pytest
 
 from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
-from burnish.core.errors import ResumeRefused, TargetMismatch
+from burnish.core.errors import BaselineUnmeasured, ResumeRefused, TargetMismatch
 from burnish.core.objectives import Penalties
 from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, TextSurface
 from burnish.effects.budget import Budget
+from burnish.reports.reading import RunRecord
 from burnish.runs.driving import drive
 from burnish.runs.events import Event, Tick
 from burnish.runs.opening import start
@@ -172,10 +173,11 @@ def test_a_baseline_that_cannot_be_measured_is_not_searched_from(tmp_path: Path)
 
     axis = NumberSurface(id="x", low=0.0, high=1.0)
     settings = CoordinateSettings(numbers=("x",), repeats=1)
-    run = driven(scripted(respond, (axis,), {"x": 0.5}, settings), tmp_path / "run")
-    assert len(run.rows) == 1
-    assert run.why == "baseline_missing"
-    assert "of 4 cases of train, 2 are missing" in run.events("warning")[0]["message"]
+    told = "of 4 cases of train, 2 are missing; in 2 cases: ConnectionError: the endpoint is down"
+    with pytest.raises(BaselineUnmeasured, match=told):
+        driven(scripted(respond, (axis,), {"x": 0.5}, settings), tmp_path / "run")
+    record = RunRecord.read(tmp_path / "run")
+    assert (record.status, len(record.rows)) == ("failed", 1)
 
 
 def test_a_loss_that_needs_a_price_nobody_knows_is_not_searched_for(tmp_path: Path) -> None:
@@ -186,9 +188,9 @@ def test_a_loss_that_needs_a_price_nobody_knows_is_not_searched_for(tmp_path: Pa
     settings = CoordinateSettings(numbers=("x",), repeats=1)
     setup = scripted(respond, (axis,), {"x": 0.5}, settings)
     dear = replace(setup.objective, penalties=Penalties(cost_per_usd=1.0))
-    run = driven(replace(setup, objective=dear), tmp_path / "run")
-    assert len(run.rows) == 1
-    assert "a price that the loss needs, is not known" in run.events("warning")[0]["message"]
+    with pytest.raises(BaselineUnmeasured, match="a price that the loss needs, is not known"):
+        driven(replace(setup, objective=dear), tmp_path / "run")
+    assert len(RunRecord.read(tmp_path / "run").rows) == 1
 
 
 @pytest.mark.parametrize(

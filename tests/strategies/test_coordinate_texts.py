@@ -11,13 +11,14 @@ import pytest
 from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
 from burnish.core.effects import Effects
-from burnish.core.errors import ConfigError, RoleFailed, TargetMismatch
+from burnish.core.errors import ConfigError, ProposerFailed, RoleFailed, TargetMismatch
 from burnish.core.money import NOTHING, Spend
 from burnish.core.objectives import Objective
 from burnish.core.outcomes import Outcome
 from burnish.core.scores import Score
 from burnish.core.surfaces import TextSurface
 from burnish.effects.budget import Budget
+from burnish.reports.reading import RunRecord
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
 from burnish.strategies.coordinate.strategy import Coordinate
@@ -215,9 +216,13 @@ def no_answer(*_: object) -> Any:
 def test_a_role_that_fails_is_a_trial_turned_away(
     tmp_path: Path, says: dict[str, Any], calls: int
 ) -> None:
-    run = driven(made(talk(**says), patience=2), tmp_path / "run")
-    trials = run.of_phase("textual")
-    assert run.ends() == {(1, "textual"): "patience"}
+    who = "critic" if "diagnose" in says else "applier"
+    told = f"the {who} never gave a usable answer: the answer was cut off"
+    with pytest.raises(ProposerFailed, match=told):
+        driven(made(talk(**says), patience=2), tmp_path / "run")
+    record = RunRecord.read(tmp_path / "run")
+    trials = [row for row in record.rows if row.trial.phase == "textual"]
+    assert record.status == "failed"
     assert [str(p) for row in trials for p in row.trial.problems] == ["the answer was cut off"] * 2
     assert [row.spend.calls for row in trials] == [calls, calls]
     assert trials[0].trial.proposals[-1].error == "the answer was cut off"

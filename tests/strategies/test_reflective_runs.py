@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from burnish.core.decisions import Verdict
+from burnish.core.errors import BaselineUnmeasured
 from burnish.core.money import Spend
 from burnish.effects.budget import Budget
+from burnish.reports.reading import RunRecord
 from burnish.strategies.reflective.racing import BLOCK
 from burnish.strategies.reflective.settings import (
     FieldSelection,
@@ -212,10 +214,11 @@ def test_a_limit_on_calls_counts_the_reflector_too(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_measured_at_the_start_is_not_searched(tmp_path: Path) -> None:
-    run = driven(setup(replace(CLEAN, outage_rate=0.6)), tmp_path / "run")
-    assert run.why == "baseline_missing"
-    assert len(run.rows) == 1
-    assert "could not be measured" in run.events("warning")[0]["message"]
+    made = setup(replace(CLEAN, outage_rate=0.6))
+    with pytest.raises(BaselineUnmeasured, match=r"not be measured: of .* are missing; in"):
+        driven(made, tmp_path / "run")
+    record = RunRecord.read(tmp_path / "run")
+    assert (record.status, len(record.rows)) == ("failed", 1)
 
 
 @pytest.mark.parametrize("settings", [ReflectiveSettings(), CLASSIC])

@@ -20,6 +20,7 @@ from burnish.reports.live import LiveView
 from burnish.reports.ndjson import NdjsonView
 from burnish.reports.reading import RunRecord, loss_of
 from burnish.reports.report import NAME as REPORT
+from burnish.reports.report_parts import silences
 from burnish.reports.words import counted, sealed_words, spending
 from burnish.runs.driving import Ending
 from burnish.runs.events import Listener
@@ -64,7 +65,8 @@ def last_words(ending: Ending, progress: Progress) -> None:
 
 def _result(ending: Ending, progress: Progress) -> Iterator[str]:
     run = RunRecord.read(ending.folder)
-    if ending.sealed is not None and progress in {Progress.JSON, Progress.NONE}:
+    untold = progress in {Progress.JSON, Progress.NONE}
+    if ending.sealed is not None and untold:
         yield f"test     {sealed_words(ending.sealed)}"
     if run.baseline is not None:
         trials = f"{counted(run.trials, 'trial')}, {run.accepted} accepted"
@@ -73,6 +75,7 @@ def _result(ending: Ending, progress: Progress) -> Iterator[str]:
     ended = ended_words(run.search_end) if run.search_end else detail
     told = ended if code == FINISHED.code else f"{code}: {detail}"
     yield f"stopped  {told}"
+    yield from (f"warning  {message}" for message in silences(run) if untold)
 
 
 def _numbers(run: RunRecord) -> str:

@@ -7,10 +7,17 @@ from pathlib import Path
 
 import typer
 
-from burnish.cli.naming import resume_command
+from burnish.cli.naming import resume_command, run_name
 from burnish.cli.progress import Progress, last_words, view
 from burnish.cli.prompt_updating import asks_for_update, update_source
-from burnish.core.errors import ConfigError, FileTrouble, Interrupted, Problem
+from burnish.core.errors import (
+    BaselineUnmeasured,
+    ConfigError,
+    FileTrouble,
+    Interrupted,
+    Problem,
+    ProposerFailed,
+)
 from burnish.projects import LoadedProject, launch
 from burnish.runs.index import find_run
 from burnish.runs.opening import fork, refuse_spent_test, resume, start
@@ -83,7 +90,7 @@ def run_project(project: LoadedProject, way: Way, *, progress: str) -> None:
 
 @contextmanager
 def resumable(opened: list[Path]) -> Generator[None, None, None]:
-    """Whatever stops a run from outside, say how to go on with it."""
+    """Whatever stops a run from outside, say how to go on with it; whatever it fails of, which."""
     try:
         yield
     except KeyboardInterrupt:
@@ -93,6 +100,9 @@ def resumable(opened: list[Path]) -> Generator[None, None, None]:
     except (Interrupted, FileTrouble) as error:
         told = f"{error.remedy}\n{_go_on(opened)}" if error.remedy else _go_on(opened)
         raise type(error)(error.message, remedy=told.strip()) from error
+    except (BaselineUnmeasured, ProposerFailed) as error:
+        told = "".join(f"\nlook     burnish runs show {run_name(each)}" for each in opened)
+        raise type(error)(error.message, remedy=f"{error.remedy}{told}") from error
 
 
 def _go_on(opened: list[Path]) -> str:

@@ -1,6 +1,7 @@
 """Comparing two evaluations on the cases that both sides have, and saying so in words."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -28,6 +29,8 @@ class Range:
     high: float
 
 
+LONGEST_REASON = 400
+"""Characters of an error that a message repeats."""
 ANYTHING = Range(low=-math.inf, high=math.inf)
 
 
@@ -271,15 +274,34 @@ def decide(gate: str, code: str, words: str, numbers: Mapping[str, float]) -> De
     return Decision(gate=gate, verdict=verdict, code=code, reason=words, numbers=numbers)
 
 
-def unmeasured(evaluation: Evaluation, objective: Objective, *, max_missing: float) -> str:
-    """Why nothing could ever be compared with this evaluation; empty when it can."""
+def unmeasured(
+    evaluation: Evaluation, objective: Objective, *, max_missing: float, primary: str = ""
+) -> str:
+    """Why nothing could ever be compared with this evaluation; empty when it can.
+
+    `primary` is what is compared where that is not the loss.
+    """
     alone = Pair(candidate=evaluation, incumbent=evaluation)
-    seen = compare(alone, objective, max_missing=max_missing)
+    seen = compare(alone, objective, max_missing=max_missing, also=[primary] if primary else ())
     if seen.missing.too_many:
         whole = cases(seen.missing.compared + seen.missing.dropped)
-        return f"of {whole} of {evaluation.split.value}, {seen.missing.dropped} are missing"
-    if not seen.measured:
+        told = f"of {whole} of {evaluation.split.value}, {seen.missing.dropped} are missing"
+        common = commonest_reason(evaluation.missing_reasons().values())
+        return f"{told}; in {common}" if common else told
+    if not primary and not seen.measured:
         return "a weighted metric, or a price that the loss needs, is not known"
+    return ""
+
+
+def commonest_reason(reasons: Iterable[str]) -> str:
+    """`6 cases: connection refused`, from one reason a case; empty where nobody said why."""
+    lines = (" ".join(reason.split()) for reason in reasons)
+    # What an endpoint said may hold anything; this goes to terminals.
+    shown = ("".join(sign if sign.isprintable() else "�" for sign in line) for line in lines)
+    counts = Counter(line for line in shown if line)
+    for reason, count in counts.most_common(1):
+        cut = reason if len(reason) <= LONGEST_REASON else f"{reason[: LONGEST_REASON - 1]}…"
+        return f"{cases(count)}: {cut}"
     return ""
 
 

@@ -14,7 +14,8 @@ BurnishError
 ├── NotJournalable      a value cannot be kept as JSON
 ├── PriceUnknown        a USD limit needs prices that are not known
 ├── RoleFailed          a role gave no usable answer
-├── ProposerFailed      nothing can be proposed: the role that proposes never answers
+├── ProposerFailed      nothing was proposed: a role that has to never gave a usable answer
+├── BaselineUnmeasured  too much of the baseline is missing for anything to be compared with it
 ├── HoldoutLeak         text of a holdout or test case was about to reach a proposer
 ├── TargetMismatch      the strategy needs something the target does not have
 ├── StrategyMisbehaved  a strategy broke the rules that make resume work
@@ -132,7 +133,11 @@ class RoleFailed(BurnishError):
 
 
 class ProposerFailed(BurnishError):
-    """Nothing can be proposed: the role that proposes never gives a usable answer."""
+    """Nothing was proposed: a role that has to never gave a usable answer."""
+
+
+class BaselineUnmeasured(BurnishError):
+    """Too much of the baseline is missing for anything to be compared with it."""
 
 
 class HoldoutLeak(BurnishError):

@@ -89,6 +89,14 @@ class Evaluation:
         gone = {r.case for r in self.results if r.outcome.missing or _lacks(r, wanted)}
         return tuple(case for case in self.cases if case in gone)
 
+    def missing_reasons(self) -> dict[str, str]:
+        """By case, why its outcome or a score is missing; the first repeat that says so speaks."""
+        found: dict[str, str] = {}
+        for result in self.results:
+            if reason := _why_missing(result):
+                found.setdefault(result.case, reason)
+        return found
+
     def missing_scores(self, metric: str) -> int:
         """How many runs have no score where the metric should have given one."""
         return sum(r.outcome.missing or _lacks(r, (metric,)) for r in self.results)
@@ -139,6 +147,12 @@ def spread(values: Sequence[float]) -> float:
         return 0.0
     centre = mean(values)
     return math.sqrt(mean([(value - centre) ** 2 for value in values]))
+
+
+def _why_missing(result: CaseResult) -> str:
+    if result.outcome.missing and result.outcome.failure is not None:
+        return result.outcome.failure.message
+    return next((score.reason for score in result.scores if score.missing), "")
 
 
 def _lacks(result: CaseResult, metrics: Iterable[str]) -> bool:

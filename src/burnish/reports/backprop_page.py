@@ -7,7 +7,7 @@ from burnish.reports.backprop_blame import crashes, failure_classes, landed, los
 from burnish.reports.backprop_rounds import case_changes_made, patches_made, rounds_made
 from burnish.reports.coordinate_method import adoption
 from burnish.reports.reading import RunRecord, result_of
-from burnish.reports.report_parts import changes_made, headline, missing_cases
+from burnish.reports.report_parts import changes_made, headline, missing_cases, silence_rows
 from burnish.reports.words import cell, counted, duration, number, spending
 
 
@@ -39,6 +39,7 @@ def _summary(run: RunRecord) -> Iterator[str]:
     yield f"| holdout score | {number(before)} → {number(after)} |"
     rounds = max((row.trial.cycle for row in run.rows), default=0)
     yield f"| rounds | {rounds}, with {counted(run.trials, 'candidate')}, {run.accepted} accepted |"
+    yield from silence_rows(run)
     if lost := missing_cases(run):
         yield f"| missing | {counted(lost, 'case')} over all rounds, in no mean and never a 0 |"
     yield f"| spent | {spending(run.spent)} |"

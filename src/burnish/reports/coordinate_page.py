@@ -7,7 +7,7 @@ from burnish.reports.coordinate_gains import attribution
 from burnish.reports.coordinate_method import adoption, holdout_skipped, method, repeats_used
 from burnish.reports.coordinate_trajectory import trajectory
 from burnish.reports.reading import RunRecord, loss_of, result_of
-from burnish.reports.report_parts import SPLITS, headline, missing_cases
+from burnish.reports.report_parts import SPLITS, headline, missing_cases, silence_rows
 from burnish.reports.words import cell, counted, duration, number, spending
 
 
@@ -36,6 +36,7 @@ def _summary(run: RunRecord) -> Iterator[str]:
         yield f"| {split} loss | {_fall(run, split)} |"
     yield f"| trials | {run.trials}, {run.accepted} accepted |"
     yield f"| repeats | {', '.join(map(str, repeats_used(run))) or '—'} |"
+    yield from silence_rows(run)
     if lost := missing_cases(run):
         yield f"| missing | {counted(lost, 'case')} over all trials, in no mean and never a 0 |"
     yield f"| spent | {spending(run.spent)} |"

@@ -77,6 +77,16 @@ class CaseRow:
         return sum(one.verdict is CaseVerdict.PASS for one in self.tries)
 
     @property
+    def why_missing(self) -> str:
+        """Why a try or one of its scores is missing; the first that says so speaks."""
+        for one in self.tries:
+            lost = [score.reason for score in one.scores if score.value is None]
+            told = one.error if one.error_kind == "infrastructure" else next(iter(lost), "")
+            if told:
+                return told
+        return ""
+
+    @property
     def crashed(self) -> bool:
         """Whether the agent itself failed in any try."""
         return any(one.error_kind == "agent" for one in self.tries)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 
+from burnish.core.comparisons import commonest_reason
 from burnish.evaluation.shares import Share
 from burnish.reports.eval_baseline import BaselineComparison, Change, MetricChange
 from burnish.reports.eval_report import EvalReport
@@ -68,6 +69,8 @@ def totals_lines(report: EvalReport) -> Iterator[Line]:
         yield "crashed", f"{told} in which the agent itself failed: 0 in every metric"
     if totals.missing:
         yield "missing", f"{counted(totals.missing, 'case')}: in no mean, and never a 0"
+        if common := commonest_reason(row.why_missing for row in report.cases):
+            yield "because", f"in {common}"
     if totals.seconds_p50 is not None and totals.seconds_p95 is not None:
         p50, p95 = duration(totals.seconds_p50), duration(totals.seconds_p95)
         yield "latency", f"p50 {p50}, p95 {p95} a case"

@@ -11,7 +11,15 @@ from burnish.reports.epochs_page import epochs_page
 from burnish.reports.eval_page import measurement_page
 from burnish.reports.reading import RunRecord, loss_of, result_of
 from burnish.reports.reflective_page import reflective_page
-from burnish.reports.report_parts import SPLITS, changes_made, gains, headline, missing_cases, why
+from burnish.reports.report_parts import (
+    SPLITS,
+    changes_made,
+    gains,
+    headline,
+    missing_cases,
+    silence_rows,
+    why,
+)
 from burnish.reports.words import (
     cell,
     counted,
@@ -77,6 +85,7 @@ def _summary(run: RunRecord) -> Iterator[str]:
         before, after = (number(loss_of(row, split)) for row in (run.baseline, run.best))
         yield f"| {split} loss | {before} → {after} |"
     yield f"| trials | {run.trials}, {run.accepted} accepted |"
+    yield from silence_rows(run)
     if lost := missing_cases(run):
         yield f"| missing | {counted(lost, 'case')} over all trials, in no mean and never a 0 |"
     yield f"| spent | {spending(run.spent)} |"

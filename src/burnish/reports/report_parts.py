@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from burnish.core.candidates import diff
 from burnish.core.trials import Trial
 from burnish.reports.reading import RunRecord, loss_of, result_of
-from burnish.reports.words import sealed_words, visible
+from burnish.reports.words import cell, sealed_words, visible
+from burnish.runs.driving import SILENT
 
 SPLITS = ("train", "holdout")
 
@@ -43,6 +44,18 @@ def missing_cases(run: RunRecord) -> int:
     """Cases that are missing, over all trials."""
     results = (result_of(row, split) for row in run.rows for split in SPLITS)
     return sum(len(result.measurement.missing_cases) for result in results if result is not None)
+
+
+def silences(run: RunRecord) -> Iterator[str]:
+    """What is said of roles that never gave a usable answer, though something else was tried."""
+    for event in run.events:
+        if event.kind == "warning" and event.id.startswith(f"{SILENT}:"):
+            yield str(event.data.get("message"))
+
+
+def silence_rows(run: RunRecord) -> Iterator[str]:
+    """The same as rows of a table."""
+    yield from (f"| warning | {cell(message, 300)} |" for message in silences(run))
 
 
 def fenced(lines: Sequence[str], language: str = "") -> Iterator[str]:

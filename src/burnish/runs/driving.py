@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+SILENT = "silent"
+"""Begins the key of the warning about a role that never answered."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SealedResult:
     """What the sealed test said, looked at once."""
@@ -102,7 +106,27 @@ async def _work(run: Run) -> tuple[StopReason, SealedResult | None]:
     reason = run.stopped or FINISHED
     if reason.code == "stop_file":
         (run.directory.folder / STOP_FILE).unlink(missing_ok=True)
+    if not _stopped_by_the_user(run, reason):
+        _require_answers(run)
     return reason, await _sealed_test(run) if _worth_testing(run, reason) else None
+
+
+def _stopped_by_the_user(run: Run, reason: StopReason) -> bool:
+    """Whoever stops a run may go on with it, and knows that it is not over."""
+    return reason.code in {"signal", "stop_file", *run.setup.stop_callbacks}
+
+
+def _require_answers(run: Run) -> None:
+    """A search that is over and had no proposal to try has failed, however it ended.
+
+    Where something else was tried, such as numbers beside texts, the silence is told instead.
+    A run that recorded nothing, not even a baseline, was no search.
+    """
+    for role in run.answering.silent if run.trial else ():
+        if not run.tried:
+            raise run.answering.failed(role)
+        message = f"{run.answering.words(role)}. What it was to propose was not tried"
+        run.announce("warning", f"{SILENT}:{role}", {"message": message})
 
 
 def _worth_testing(run: Run, reason: StopReason) -> bool:

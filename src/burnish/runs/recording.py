@@ -10,7 +10,7 @@ from burnish.core.money import NOTHING, Spend
 from burnish.core.stopping import Standing
 from burnish.core.trials import Proposal, Trial, TrialRow
 from burnish.runs.directory import RunDirectory
-from burnish.runs.standing import after
+from burnish.runs.standing import BASELINE, after
 from burnish.runs.telling import now
 from burnish.runs.timing import SplitTimes
 
@@ -24,6 +24,8 @@ class Recorder:
         self.standing = Standing()
         self.seen: set[str] = {baseline.id}
         """The candidates that were recorded."""
+        self.tried = False
+        """Whether anything but the baseline was measured."""
         self._directory = directory
         self._asked: list[Proposal] = []
         self._in_phase = Counter[tuple[int, str]]()
@@ -58,6 +60,7 @@ class Recorder:
         self._spent_before, self._seconds_before = spent, active
         self.standing = after(self.standing, row.trial)
         self.seen.add(row.trial.candidate.id)
+        self.tried = self.tried or _is_tried(row.trial)
         self.trial += 1
         self._in_phase[row.trial.cycle, row.trial.phase] += 1
         return row, self._in_phase[row.trial.cycle, row.trial.phase]
@@ -79,3 +82,7 @@ class Recorder:
                 "run was made; nothing was paid. Start a new run, or fork this one with --fork",
             )
         return kept
+
+
+def _is_tried(trial: Trial) -> bool:
+    return trial.phase != BASELINE and (trial.train is not None or trial.holdout is not None)

@@ -38,6 +38,7 @@ from burnish.runs.events import Listener
 from burnish.runs.exporting import in_folders
 from burnish.runs.probing import Probed, Prober, measured_runs
 from burnish.runs.recording import Recorder
+from burnish.runs.requirements import Answering
 from burnish.runs.setup import Setup
 from burnish.runs.stoppers import ImpureStopper, Stops, asked_by, out_of_time, stop_file
 from burnish.runs.telling import Teller, summary
@@ -84,6 +85,8 @@ class Run:
         self._surfaces = {surface.id: surface for surface in setup.target.surfaces}
         self.secrets = LeakWatch(setup.dataset)
         """Knows the text that no proposer may see."""
+        self.answering = Answering()
+        """Knows which roles never gave a usable answer."""
         self._meter = Meter()
         self._stops = Stops(setup.budget, directory.journal, impure=self._impure_stoppers())
         self._signal: str = ""
@@ -136,6 +139,11 @@ class Run:
     def billed(self) -> Spend:
         """What was started so far costs, lost calls included."""
         return self.directory.journal.billed
+
+    @property
+    def tried(self) -> bool:
+        """Whether anything but the baseline was measured."""
+        return self._recorder.tried
 
     @property
     def standing(self) -> Standing:
@@ -221,6 +229,7 @@ class Run:
         scope = self._scope()
         reply = await ask_once(role, request, draw=draw, scope=scope)
         self._meter.use(scope.used)
+        self.answering.count(role.name, reply.failure)
         if reply.answer is None:
             self._recorder.answered(place, error=reply.failure)
             raise RoleFailed(reply.failure)
@@ -242,8 +251,9 @@ class Run:
             ask_once(role, request, draw=draw + place, scope=scopes[place])
             for place, request in enumerate(requests)
         )
-        for scope in scopes:
+        for scope, reply in zip(scopes, replies, strict=True):
             self._meter.use(scope.used)
+            self.answering.count(role.name, reply.failure)
         return [as_asked(role, *each) for each in zip(seen, replies, strict=True)]
 
     def _encoded(self, role: Role[Request, Answer], request: Request) -> Json:

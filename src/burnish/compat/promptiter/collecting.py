@@ -25,9 +25,7 @@ from burnish.compat.promptiter.structure import PatchSet
 from burnish.compat.promptiter.traces import EvaluationResult
 from burnish.compat.promptiter.translating import Translator
 from burnish.compat.promptiter.whereabouts import Whereabouts
-from burnish.core.comparisons import unmeasured
 from burnish.core.content import Json
-from burnish.core.decisions import MAX_MISSING
 from burnish.core.evaluations import Evaluation
 from burnish.core.objectives import Objective
 from burnish.runs.events import Event as RunEvent
@@ -37,6 +35,7 @@ from burnish.strategies.backprop.watching import Stage
 
 _DOING: dict[EventKind, str] = {
     EventKind.STRUCTURE_SNAPSHOT: "evaluate baseline validation: ",
+    EventKind.BASELINE_VALIDATION: "evaluate baseline validation: ",
     EventKind.ROUND_STARTED: "evaluate train round {}: ",
     EventKind.ROUND_TRAIN_EVALUATION: "extract train losses round {}: ",
     EventKind.ROUND_LOSSES: "backward round {}: ",
@@ -60,8 +59,6 @@ class Collector:
     result: RunResult
     progress: Callable[[RunResult], None] | None = None
     files: ResultFiles | None = None
-    baseline_trouble: str = ""
-    """Why the baseline could not be measured."""
     _fresh: bool = False
     _stage: EventKind | None = None
     _attempts: list[Attempt] = field(default_factory=list[Attempt])
@@ -135,7 +132,6 @@ class Collector:
     def _baseline(self, found: Evaluation) -> EvaluationResult:
         told = self._measured(found, "baseline")
         self._leading = found
-        self.baseline_trouble = unmeasured(found, self.objective, max_missing=MAX_MISSING)
         self.changed(baseline_validation=told)
         return told
 

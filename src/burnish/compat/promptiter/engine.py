@@ -199,10 +199,7 @@ class _Driving:
 
     def _finished(self, run: Run, ending: Ending) -> None:
         collector = self._collector
-        if collector.baseline_trouble:
-            told = f"evaluate baseline validation: {collector.baseline_trouble}"
-            collector.changed(status=RunStatus.FAILED, error_message=told)
-        elif ending.interrupted:
+        if ending.interrupted:
             collector.changed(status=RunStatus.CANCELED, error_message=CANCELED)
         else:
             collector.changed(status=RunStatus.SUCCEEDED)

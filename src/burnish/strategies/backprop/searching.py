@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from burnish.core.candidates import Origin
 from burnish.core.cases import Split
-from burnish.core.comparisons import unmeasured
 from burnish.core.content import Json
 from burnish.core.decisions import MAX_MISSING
 from burnish.core.errors import Problem
@@ -15,9 +14,9 @@ from burnish.core.protocols import Role
 from burnish.core.structures import Structured
 from burnish.core.surfaces import EPSILON
 from burnish.core.trials import SplitResult, Trial
+from burnish.runs.requirements import GIVE_UP_AFTER, require_baseline
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
-from burnish.strategies.backprop.answering import Answering
 from burnish.strategies.backprop.deciding import Judge
 from burnish.strategies.backprop.learning import Learner
 from burnish.strategies.backprop.patching import Patched, Patcher, RejectedPatches
@@ -69,7 +68,7 @@ class Search:
             structure=structure,
             parallel=settings.patch_parallelism,
         )
-        self._answering = Answering(backwarder.name, patcher.name)
+        self._needed = (backwarder.name, patcher.name)
         self._without_accept = 0
         self._on_train: set[str] = set()
         self.number = 0
@@ -92,10 +91,7 @@ class Search:
         run.advance(start)
         self._judge.start(start, found)
         self._show("baseline_validation", found)
-        if why := unmeasured(found, run.objective, max_missing=MAX_MISSING):
-            told = f"the baseline could not be measured: {why}{why_missing(found)}"
-            self._warn("baseline:unmeasured", told)
-            return "baseline_missing"
+        require_baseline(found, objective=run.objective, max_missing=MAX_MISSING)
         return "target_score" if self._good_enough() else ""
 
     async def next(self) -> str:
@@ -113,8 +109,7 @@ class Search:
         if self._run.stopped is not None:
             return ""
         self._without_accept = 0 if accepted else self._without_accept + 1
-        self._answering.hear(found for attempt in attempts for found in attempt.all_proposals)
-        self._answering.require_answers()
+        self._run.answering.require(*self._needed, after=GIVE_UP_AFTER)
         return self._over(attempts)
 
     # -- what is learned from train --------------------------------------------------------

@@ -1,6 +1,6 @@
 """What went wrong with runs of cases, in a few words for whoever watches."""
 
-from burnish.core.evaluations import CaseResult, Evaluation
+from burnish.core.evaluations import Evaluation
 from burnish.evaluation.matching.excerpts import without_middle
 
 _SHOWN = 300
@@ -8,10 +8,8 @@ _SHOWN = 300
 
 def why_missing(evaluation: Evaluation) -> str:
     """` (the first: connection refused)`: why something is missing; empty where nobody said."""
-    for result in evaluation.results:
-        if reason := _why(result):
-            return f" (the first: {_line(reason)})"
-    return ""
+    first = next(iter(evaluation.missing_reasons().values()), "")
+    return f" (the first: {_line(first)})" if first else ""
 
 
 def crashed(evaluation: Evaluation) -> dict[str, str]:
@@ -31,12 +29,6 @@ def crash_words(evaluation: Evaluation) -> str:
         return ""
     count = f"{len(failed)} of {len(evaluation.cases)} cases of {evaluation.split.value}"
     return f"the agent itself failed in {count}, first with: {next(iter(failed.values()))}"
-
-
-def _why(result: CaseResult) -> str:
-    if result.outcome.missing and result.outcome.failure is not None:
-        return result.outcome.failure.message
-    return next((score.reason for score in result.scores if score.value is None), "")
 
 
 def _line(text: str) -> str:

@@ -86,9 +86,6 @@ class Coordinate:
         if run.stop_reason(trying.need) is not None:
             return
         incumbent = await trying.baseline()
-        if why := trying.unmeasured(incumbent):
-            self._cannot_start(run, why)
-            return
         self._tell_headroom(run, trying, incumbent)
         cycle, reason = 0, NOTHING_TO_GAIN if incumbent.perfect else ""
         if not reason and run.stop_reason() is not None:
@@ -151,16 +148,6 @@ class Coordinate:
                 critic=self.critic,
                 applier=self.applier,
             )
-
-    def _cannot_start(self, run: Run, why: str) -> None:
-        """Without a baseline nothing can be accepted, so nothing is worth paying for."""
-        message = (
-            f"the baseline could not be measured: {why}. Nothing can be compared with it, so "
-            "nothing was tried. Mend what is missing, then make a new run that asks for it again "
-            "(--retry-missing)"
-        )
-        run.announce("warning", "baseline:unmeasured", {"message": message})
-        _tell_end(run, 0, "baseline_missing")
 
 
 def _tell_end(run: Run, cycle: int, reason: str) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Split
-from burnish.core.comparisons import Pair, unmeasured
+from burnish.core.comparisons import Pair
 from burnish.core.content import Json
 from burnish.core.decisions import Decision, Verdict
 from burnish.core.errors import Problem
@@ -15,6 +15,7 @@ from burnish.core.money import Spend
 from burnish.core.pairing import paired
 from burnish.core.surfaces import EPSILON, Value, value_key
 from burnish.core.trials import SplitResult, Trial
+from burnish.runs.requirements import require_baseline
 from burnish.runs.run import Run
 from burnish.strategies.coordinate.memory import Memory
 from burnish.strategies.coordinate.settings import CoordinateSettings
@@ -86,7 +87,7 @@ class Trying:
         return train + self._run.estimate(Split.HOLDOUT, repeats=repeats)
 
     async def baseline(self) -> Incumbent:
-        """Measure what is there, on both sets."""
+        """Measure what is there, on both sets. Without it nothing is worth paying for."""
         run = self._run
         start = run.target.baseline
         train = await self._measure(start, Split.TRAIN)
@@ -102,16 +103,11 @@ class Trying:
             )
         )
         run.advance(start)
+        most = self._settings.max_errored_fraction
+        require_baseline(train, holdout, objective=run.objective, max_missing=most)
         loss = result.measurement.loss
         self._memory.losses[start.id] = loss
         return Incumbent(candidate=start, train=train, holdout=holdout, loss=loss)
-
-    def unmeasured(self, incumbent: Incumbent) -> str:
-        """Why nothing could ever be compared with this incumbent; empty when it can."""
-        most = self._settings.max_errored_fraction
-        sides = [side for side in (incumbent.train, incumbent.holdout) if side is not None]
-        found = (unmeasured(side, self._run.objective, max_missing=most) for side in sides)
-        return next((why for why in found if why), "")
 
     async def attempt(self, attempt: Attempt, before: Incumbent) -> Tried:
         """One trial, recorded whatever comes of it."""

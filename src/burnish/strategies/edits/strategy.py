@@ -24,11 +24,12 @@ from burnish.core.surfaces import FileSurface
 from burnish.core.trials import SplitResult, Trial
 from burnish.effects.executors import together
 from burnish.runs.asking import Asked
+from burnish.runs.requirements import require_baseline
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
 from burnish.strategies.edits.attempts import CRASH, HOLDOUT, Attempt, Incumbent, told_primary
 from burnish.strategies.edits.changes import Changes
-from burnish.strategies.edits.deciding import crashed, decision_of
+from burnish.strategies.edits.deciding import MAX_MISSING, crashed, decision_of
 from burnish.strategies.edits.feedback import Desk
 from burnish.strategies.edits.judging import disagreements
 from burnish.strategies.edits.settings import EditsSettings
@@ -150,6 +151,13 @@ class _Loop:
         )
         run.record(trial)
         run.advance(start)
+        require_baseline(
+            train,
+            holdout,
+            objective=run.objective,
+            max_missing=MAX_MISSING,
+            primary=self._settings.primary,
+        )
         self._lead(Incumbent(candidate=start, train=train, holdout=holdout))
 
     async def iterate(self) -> None:

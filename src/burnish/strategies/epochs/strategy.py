@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from burnish.core.comparisons import unmeasured
 from burnish.core.content import Json, short_id
 from burnish.core.errors import Problem
 from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import TextSurface
 from burnish.core.trials import Trial
+from burnish.runs.requirements import require_baseline
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
 from burnish.strategies.epochs.measuring import Measured, Measuring, runs_of
@@ -60,16 +60,10 @@ class Epochs:
             return
         start = await measuring.whole(run.target.baseline)
         _record_start(run, measuring, start, self.settings)
+        most = self.settings.max_errored_fraction
+        require_baseline(start.train, start.holdout, objective=run.objective, max_missing=most)
         if self.proposer is None:
             await self._measure_again(run, measuring)
-            return
-        most = self.settings.max_errored_fraction
-        sides = [side for side in (start.train, start.holdout) if side is not None]
-        told = (unmeasured(side, run.objective, max_missing=most) for side in sides)
-        if why := next((each for each in told if each), ""):
-            message = f"the suite could not be measured: {why}. Nothing can be compared with it"
-            run.announce("warning", "baseline:unmeasured", {"message": message})
-            _tell_end(run, 1, "baseline_missing")
             return
         training = Training(run, self.settings, measuring, self.proposer, start)
         epoch, reason = await training.go()

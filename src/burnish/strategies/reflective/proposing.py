@@ -47,8 +47,6 @@ class Proposer:
         )
         self.failures = 0
         """Questions in a row without a usable answer."""
-        self.answers = 0
-        self.last_failure = ""
 
     def need(self, fields: int) -> Spend:
         """What rewriting so many texts is expected to cost."""
@@ -148,9 +146,4 @@ class Proposer:
 
     def _count(self, replies: Sequence[Asked[Reflection]]) -> None:
         for reply in replies:
-            if reply.answer is None:
-                self.failures += 1
-                self.last_failure = reply.proposal.error
-            else:
-                self.failures = 0
-                self.answers += 1
+            self.failures = self.failures + 1 if reply.answer is None else 0

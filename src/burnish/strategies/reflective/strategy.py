@@ -19,13 +19,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from burnish.core.cases import Dataset, Split
-from burnish.core.comparisons import unmeasured
 from burnish.core.content import Json, short_id
 from burnish.core.decisions import MAX_MISSING
-from burnish.core.errors import ConfigError, Problem, ProposerFailed
+from burnish.core.errors import ConfigError, Problem
 from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import TextSurface
 from burnish.core.trials import SplitResult, Trial
+from burnish.runs.requirements import GIVE_UP_AFTER, require_baseline
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
 from burnish.strategies.reflective.memory import Memory
@@ -37,8 +37,6 @@ from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.strategies.reflective.wording import Reflection, ReflectRequest
 
 VERSION = 1
-GIVE_UP_AFTER = 3
-"""Failures of a reflector that never answered, after which the run fails."""
 IDLE_ROUNDS = 12
 """Rounds in a row without a candidate to run, after which nothing more is to be had: so many,
 or two passes over train where that is more."""
@@ -100,10 +98,12 @@ class Reflective:
         need = run.estimate(Split.HOLDOUT, repeats=self.settings.repeats)
         if run.stop_reason(need) is not None:
             return
-        ended = await _baseline(run, pool, holdout)
+        await _baseline(run, pool, holdout)
+        ended = ""
         try:
             while not ended and run.stop_reason(rounds.need) is None:
                 await rounds.next()
+                run.answering.require(self.reflector.name, after=GIVE_UP_AFTER)
                 ended = _ended(rounds, proposer)
                 if ended and await rounds.finish():
                     ended = ""
@@ -134,34 +134,19 @@ def least_metric_calls(dataset: Dataset, settings: ReflectiveSettings) -> int:
     return settings.repeats * (len(dataset.holdout) * (1 + runs) + looks)
 
 
-async def _baseline(run: Run, pool: Pool, holdout: Holdout) -> str:
-    """Measure where the search starts; why it cannot, if so much is missing."""
+async def _baseline(run: Run, pool: Pool, holdout: Holdout) -> None:
+    """Measure where the search starts."""
     start = run.target.baseline
     found = await holdout.all(start)
     result = SplitResult.of(found, run.objective)
     run.record(Trial(candidate=start, phase=BASELINE, holdout=result))
     run.advance(start)
     pool.add(start, found, leads=True)
-    why = unmeasured(found, run.objective, max_missing=MAX_MISSING)
-    if not why:
-        return ""
-    message = (
-        f"the baseline could not be measured: {why}. Nothing can be compared with it, so nothing "
-        "was tried. Mend what is missing, then make a new run that asks for it again "
-        "(--retry-missing)"
-    )
-    run.announce("warning", "baseline:unmeasured", {"message": message})
-    return "baseline_missing"
+    require_baseline(found, objective=run.objective, max_missing=MAX_MISSING)
 
 
 def _ended(rounds: Rounds, proposer: Proposer) -> str:
     """Why the search is over, though no limit is reached; empty when it is not."""
-    if not proposer.answers and proposer.failures >= GIVE_UP_AFTER:
-        raise ProposerFailed(
-            f"the reflector never gave a usable answer: {proposer.last_failure}",
-            remedy="mend its model or settings, then start a new run that asks again: "
-            "--fork RUN --retry-missing",
-        )
     if proposer.failures >= IDLE_ROUNDS:
         return "reflector_failed"
     if rounds.learned_all:

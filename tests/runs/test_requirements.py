@@ -1,0 +1,163 @@
+"""What a run must have: a measured baseline, and proposers that answer; and who may end it."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from burnish.core.cases import Split
+from burnish.core.errors import BaselineUnmeasured, ProposerFailed, RoleFailed
+from burnish.core.evaluations import CaseResult, Evaluation
+from burnish.core.objectives import Objective
+from burnish.core.outcomes import Failure, FailureKind, Outcome
+from burnish.core.scores import Score
+from burnish.core.trials import SplitResult, Trial
+from burnish.effects.budget import Budget
+from burnish.reports.reading import RunRecord
+from burnish.runs.requirements import Answering, require_baseline
+from burnish.runs.run import Run
+from burnish.runs.stoppers import STOP_FILE
+from burnish.testing import ScriptedRole
+from tests.runs.small import TEST, driven, longer, small
+
+OBJECTIVE = Objective(weights={"exact": 1.0})
+Steps = Callable[[Run], Awaitable[None]]
+
+
+def fails(request: str, draw: int) -> str:
+    raise RoleFailed("no key")
+
+
+SILENT = ScriptedRole(name="critic", respond=fails, request_type=str, answer_type=str)
+
+
+async def baseline(run: Run) -> None:
+    train = await run.evaluate(run.target.baseline, split=Split.TRAIN)
+    result = SplitResult.of(train, run.objective)
+    run.record(Trial(candidate=run.target.baseline, phase="baseline", train=result))
+    run.advance(run.target.baseline)
+
+
+async def ask_once(run: Run) -> None:
+    """A search that asks its proposer in vain."""
+    await baseline(run)
+    with pytest.raises(RoleFailed):
+        await run.ask(SILENT, "why?")
+    run.record(Trial(candidate=run.target.baseline, phase="text"))
+    run.stop_reason()
+
+
+async def test_a_search_that_had_nothing_to_try_fails_before_the_sealed_test(
+    tmp_path: Path,
+) -> None:
+    made = small(steps=ask_once, roles=[SILENT], test=TEST)
+    with pytest.raises(ProposerFailed, match="the critic never gave a usable answer: no key"):
+        await driven(made, tmp_path / "run")
+    record = RunRecord.read(tmp_path / "run")
+    assert (record.status, record.sealed) == ("failed", None)
+    assert len(record.rows) == 2
+
+
+@pytest.mark.parametrize("code", ["signal", "stop_file", "lunch"])
+async def test_whoever_stops_a_run_can_go_on_with_it(tmp_path: Path, code: str) -> None:
+    async def steps(run: Run) -> None:
+        if code == "signal":
+            run.ask_to_stop("asked to stop by a signal")
+        if code == "stop_file":
+            (tmp_path / "run" / STOP_FILE).touch()
+        await ask_once(run)
+
+    made = small(steps=steps, roles=[SILENT], stop_callbacks={"lunch": lambda: code == "lunch"})
+    ending = await driven(made, tmp_path / "run")
+    assert ending.reason.code == code
+    assert RunRecord.read(tmp_path / "run").status != "failed"
+
+
+@pytest.mark.parametrize(
+    "budget", [Budget(max_trials=1), Budget(max_calls=7), Budget(patience=1), Budget(max_minutes=0)]
+)
+async def test_every_other_end_is_a_failure(tmp_path: Path, budget: Budget) -> None:
+    with pytest.raises(ProposerFailed):
+        await driven(small(steps=ask_once, roles=[SILENT], budget=budget), tmp_path / "run")
+
+
+async def test_where_something_was_tried_the_silence_is_told_once(tmp_path: Path) -> None:
+    async def steps(run: Run) -> None:
+        await ask_once(run)
+        better = longer(run.target.baseline)
+        train = await run.evaluate(better, split=Split.TRAIN)
+        run.record(Trial(candidate=better, train=SplitResult.of(train, run.objective)))
+
+    made = small(steps=steps, roles=[SILENT])
+    for _ in range(2):
+        assert (await driven(made, tmp_path / "run")).reason.code == "finished"
+    events = RunRecord.read(tmp_path / "run").events
+    told = [str(event.data["message"]) for event in events if event.kind == "warning"]
+    assert [each.startswith("the critic never gave a usable answer: no key") for each in told] == [
+        True
+    ]
+
+
+def test_a_role_that_answered_once_is_not_silent() -> None:
+    answering = Answering()
+    answering.count("critic", "cut off")
+    answering.count("applier", "no key")
+    answering.count("critic")
+    assert answering.silent == ("applier",)
+    answering.require("critic", "applier", after=2)
+    answering.require("critic", after=1)
+    with pytest.raises(ProposerFailed, match="the applier never gave a usable answer: no key"):
+        answering.require("critic", "applier", after=1)
+
+
+def missing(case: str, why: str) -> CaseResult:
+    failure = Failure(kind=FailureKind.INFRASTRUCTURE, message=why)
+    return CaseResult(case=case, outcome=Outcome(failure=failure))
+
+
+def scored(case: str, value: float | None, why: str = "") -> CaseResult:
+    score = Score(metric="exact", value=value, reason=why)
+    return CaseResult(case=case, outcome=Outcome(replies=("x",)), scores=(score,))
+
+
+def measured(*results: CaseResult) -> Evaluation:
+    return Evaluation(candidate="c", split=Split.HOLDOUT, results=results)
+
+
+def test_the_commonest_error_speaks_for_a_baseline() -> None:
+    found = measured(
+        missing("a", "the first, and the only one of its kind"),
+        missing("b", "connection\n refused"),
+        scored("c", None, "connection refused"),
+        scored("d", 1.0),
+    )
+    with pytest.raises(BaselineUnmeasured) as failed:
+        require_baseline(None, found, objective=OBJECTIVE, max_missing=0.25)
+    assert failed.value.message == (
+        "the baseline could not be measured: of 4 cases of holdout, 3 are missing; "
+        "in 2 cases: connection refused"
+    )
+    assert failed.value.exit_code == 1
+
+
+def test_a_long_error_is_cut() -> None:
+    with pytest.raises(BaselineUnmeasured, match=r"in 1 case: x+…\n"):
+        require_baseline(measured(missing("a", "x" * 5000)), objective=OBJECTIVE, max_missing=0.25)
+
+
+def test_a_few_missing_cases_are_no_reason_to_give_up() -> None:
+    found = measured(missing("a", "down"), *(scored(case, 1.0) for case in "bcde"))
+    require_baseline(found, None, objective=OBJECTIVE, max_missing=0.25)
+
+
+def test_where_a_number_is_compared_only_that_has_to_be_there() -> None:
+    ran = measured(CaseResult(case="a", outcome=Outcome(replies=("x",))))
+    unmeasured = Objective(weights={"nobody": 1.0})
+    require_baseline(ran, objective=unmeasured, max_missing=0.0, primary="score")
+    with pytest.raises(BaselineUnmeasured, match="not known"):
+        require_baseline(ran, objective=unmeasured, max_missing=0.0)
+    unjudged = measured(scored("a", None, "the judge is down"))
+    with pytest.raises(BaselineUnmeasured, match="the judge is down"):
+        require_baseline(
+            unjudged, objective=Objective(weights={}), max_missing=0.0, primary="exact"
+        )
