@@ -75,9 +75,13 @@ def child(*args: str, cwd: Path, start: str = START, **env: str) -> "subprocess.
     )
 
 
-def finish(process: "subprocess.Popen[str]", *, seen: str = "") -> Said:
+def finish(process: "subprocess.Popen[str]", *, seen: str = "", seconds: float = 30) -> Said:
     """Wait for a child; `seen` is what was read of its stdout already."""
-    out, err = process.communicate(timeout=30)
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
     return Said(code=process.returncode, out=seen + out, err=err)
 
 

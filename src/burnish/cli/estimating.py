@@ -6,10 +6,15 @@ import typer
 
 from burnish.core.cases import Split
 from burnish.core.money import Spend, total
-from burnish.effects.budget import Budget
+from burnish.core.protocols import Target
 from burnish.projects import LoadedProject
 from burnish.reports.words import counted, spending
+from burnish.runs.evaluating import CALL_LIMIT
 from burnish.runs.setup import Setup
+from burnish.targets.calling.functions import CallableTarget
+from burnish.targets.graph.nodes import FunctionNode
+from burnish.targets.graph.target import GraphTarget
+from burnish.targets.prompts.target import PromptsTarget
 
 
 def show_estimate(project: LoadedProject) -> None:
@@ -28,7 +33,7 @@ def show_estimate(project: LoadedProject) -> None:
     reserve = _sweep(setup, Split.TEST).times(2 * setup.test_repeats)
     if reserve.calls:
         typer.echo(f"reserved  about {spending(reserve)} for the sealed test")
-    typer.echo(f"limits    {_limits(setup.budget)}")
+    typer.echo(f"limits    {_limits(setup)}")
     typer.echo("nothing was paid; leave out --dry-run to start")
 
 
@@ -40,7 +45,24 @@ def _sweep(setup: Setup, split: Split) -> Spend:
     )
 
 
-def _limits(budget: Budget) -> str:
-    values = ((field.name, getattr(budget, field.name)) for field in fields(budget))
+def _limits(setup: Setup) -> str:
+    values = ((field.name, getattr(setup.budget, field.name)) for field in fields(setup.budget))
     limits = [f"{name} {value}" for name, value in values if value not in (None, (), {})]
-    return ", ".join(limits) or "none: the strategy decides when to stop"
+    limits = limits or ["none: the strategy decides when to stop"]
+    return ", ".join([*limits, *time_limits(setup)])
+
+
+def time_limits(setup: Setup) -> list[str]:
+    """How long a case, or a call of the user's function, may take."""
+    limit = setup.case_policy.time_limit
+    if limit is not None:
+        return [f"time_limit {limit:g} s a case"]
+    return [f"time_limit {CALL_LIMIT:g} s a call"] if _calls_function(setup.target) else []
+
+
+def _calls_function(target: Target) -> bool:
+    if isinstance(target, PromptsTarget):
+        return _calls_function(target.agent)
+    if isinstance(target, GraphTarget):
+        return any(isinstance(node, FunctionNode) for node in target.graph.nodes.values())
+    return isinstance(target, CallableTarget)

@@ -25,6 +25,7 @@ from burnish.cli import (
 from burnish.cli import eval as measuring
 from burnish.core.errors import BurnishError, Interrupted
 from burnish.system.abandoned import restore_abandoned
+from burnish.system.leaving import end_program
 from burnish.version import VERSION
 
 app = typer.Typer(
@@ -79,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         _silence_stdout()
-    sys.exit(code)
+    end_program(code)
 
 
 def _run(argv: Sequence[str] | None) -> int:

@@ -5,6 +5,7 @@ from dataclasses import fields
 
 import typer
 
+from burnish.cli.estimating import time_limits
 from burnish.cli.optimize_planning import surface_words
 from burnish.core.cases import Split
 from burnish.core.structures import Structured
@@ -92,6 +93,7 @@ def _limits(setup: Setup, settings: BackpropSettings) -> Iterator[str]:
         own.append(f"target_score {settings.target_score:g}")
     values = ((each.name, getattr(setup.budget, each.name)) for each in fields(setup.budget))
     own += [f"{name} {value}" for name, value in values if value not in (None, (), {})]
+    own += time_limits(setup)
     yield f"limits    {', '.join(own)}"
 
 

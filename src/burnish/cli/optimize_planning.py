@@ -5,6 +5,7 @@ from dataclasses import fields
 
 import typer
 
+from burnish.cli.estimating import time_limits
 from burnish.core.surfaces import (
     ChoiceSurface,
     DemosSurface,
@@ -121,7 +122,8 @@ def _limits(setup: Setup, settings: CoordinateSettings) -> Iterator[str]:
     budget = setup.budget
     values = ((each.name, getattr(budget, each.name)) for each in fields(budget))
     told = [f"{name} {value}" for name, value in values if value not in (None, (), {})]
-    yield f"limits    {', '.join([f'max_cycles {settings.max_cycles}', *told])}"
+    own = [f"max_cycles {settings.max_cycles}", *told, *time_limits(setup)]
+    yield f"limits    {', '.join(own)}"
 
 
 def _costs(costs: Expected, settings: CoordinateSettings) -> Iterator[str]:

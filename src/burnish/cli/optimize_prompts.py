@@ -7,6 +7,7 @@ from typing import cast
 
 import typer
 
+from burnish.cli.estimating import time_limits
 from burnish.cli.optimize_planning import surface_words
 from burnish.cli.tables import Columns
 from burnish.core.cases import Split
@@ -82,7 +83,7 @@ def _limits(setup: Setup) -> Iterator[str]:
     budget = setup.budget
     values = ((each.name, getattr(budget, each.name)) for each in fields(budget))
     told = [f"{name} {_plain(value)}" for name, value in values if value not in (None, (), {})]
-    yield f"limits    {', '.join(told) or 'none'}"
+    yield f"limits    {', '.join([*told, *time_limits(setup)]) or 'none'}"
 
 
 def _plain(value: object) -> str:

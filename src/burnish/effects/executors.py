@@ -107,7 +107,8 @@ class _Lane(Generic[Unit, Result]):
                 self._taken += 1
                 try:
                     self._done[index] = await self._work(unit)
-                except Exception as error:  # noqa: BLE001 - handed to the reader, in order
+                except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001
+                    # Handed to the reader, in order, which would wait for ever otherwise.
                     self._done[index] = _Raised(error)
                     self._ended = True
             self._news.set()

@@ -44,6 +44,8 @@ class JournaledEffects:
         self._redactor = redactor
         self._cache = cache
         self._in_flight: dict[str, asyncio.Task[Stored]] = {}
+        self.landed = 0
+        """How many effects have ended here: a run in which this stands still may hang."""
 
     def scope(self, *, trial: int, sealed: bool = False) -> "JournalScope":
         """Effects on behalf of one trial; `sealed` ones may follow the look at the test."""
@@ -97,6 +99,7 @@ class JournaledEffects:
 
     def _landed(self, key: str, task: "asyncio.Task[Stored]") -> None:
         self._in_flight.pop(key, None)
+        self.landed += 1
         if not task.cancelled():
             task.exception()  # looked at, since everyone who waited may have left
 

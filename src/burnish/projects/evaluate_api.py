@@ -31,6 +31,7 @@ from burnish.projects.settings import DEFAULT_CONCURRENCY, DEFAULT_SEED
 from burnish.runs.evaluating import CasePolicy
 from burnish.runs.setup import Setup
 from burnish.strategies.measure import Measure
+from burnish.system.loops import run_to_end
 from burnish.targets.calling import CallingTarget
 from burnish.targets.calling.notes import notes_for
 
@@ -72,7 +73,7 @@ def evaluate(
         models=models,
     )
     measurement = measurement_of(agent, cases, metrics, how)
-    return asyncio.run(measured(measurement, None if folder is None else Path(folder)))
+    return run_to_end(measured(measurement, None if folder is None else Path(folder)))
 
 
 def _refuse_inside_a_loop() -> None:

@@ -1,6 +1,5 @@
 """Launching a run: drive it, keep the report current, let go of everything."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from burnish.runs.opening import resume, start
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.strategies.reflective.strategy import Reflective
+from burnish.system.loops import run_to_end
 from burnish.targets.artifacts.target import ArtifactsTarget
 from burnish.targets.delegation.target import DELEGATIONS, DelegationTarget
 from burnish.targets.prompts.target import PromptsTarget
@@ -22,7 +22,7 @@ from burnish.targets.prompts.target import PromptsTarget
 
 def launch(open_run: Callable[[], Run], listeners: Sequence[Listener] = ()) -> Ending:
     """Drive a run to its end. However it ends, its report says what is known."""
-    return asyncio.run(launched(open_run, listeners))
+    return run_to_end(launched(open_run, listeners))
 
 
 def optimize(setup: Setup, folder: Path, *, listeners: Sequence[Listener] = ()) -> Ending:

@@ -40,7 +40,7 @@ class ProjectFile(Settings):
     seed: int | None = None
     concurrency: Places | None = None
     time_limit: AboveZero | None = None
-    """Seconds a case may take."""
+    """Seconds a case may take; not said, 300 for each call of a Python function."""
     budget: BudgetSettings = Field(default_factory=BudgetSettings)
     models: ModelsBlock = Field(default_factory=ModelsBlock)
     """How models are called: prices, limits, attempts."""

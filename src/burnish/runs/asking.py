@@ -1,5 +1,6 @@
 """Asking a role, once: its answer, or its failure, as the journal keeps it."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -10,6 +11,7 @@ from burnish.core.errors import RoleFailed
 from burnish.core.money import NOTHING
 from burnish.core.protocols import Role
 from burnish.core.trials import Proposal
+from burnish.effects.call_time import asked_to_leave
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
@@ -72,6 +74,10 @@ async def ask_once(
         except RoleFailed as error:
             failed: Reply[Answer] = Reply(failure=error.message)
             return Receipt(value=failed, spend=error.spend, missing=error.missing)
+        except asyncio.CancelledError:
+            if asked_to_leave():
+                raise
+            return Receipt(value=Reply(failure=f"the {role.name} raised CancelledError"))
         reply = Reply(answer=receipt.value, mended=receipt.mended)
         return Receipt(value=reply, spend=receipt.spend)
 

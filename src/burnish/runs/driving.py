@@ -14,9 +14,11 @@ from burnish.core.evaluations import Evaluation
 from burnish.core.money import Spend
 from burnish.core.statistics import Interval, paired_interval
 from burnish.core.stopping import FINISHED, StopReason
+from burnish.effects.call_time import asked_to_leave
 from burnish.runs.run import Run
 from burnish.runs.signals import Signals
 from burnish.runs.stoppers import STOP_FILE
+from burnish.runs.watching import BY_SIGNAL, Watch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,33 +84,43 @@ async def drive(run: Run) -> Ending:
 async def _watched(run: Run) -> tuple[StopReason, SealedResult | None]:
     """Do the work; a first signal asks it to stop, a second stops it."""
     loop = asyncio.get_running_loop()
-    work = asyncio.create_task(_work(run))
+    watch = Watch(run, end=lambda: work.cancel())
+    work = asyncio.create_task(_work(run, watch))
 
     def ask() -> None:
-        loop.call_soon_threadsafe(run.ask_to_stop, "asked to stop by a signal")
+        watch.signalled = True
+        loop.call_soon_threadsafe(run.ask_to_stop, BY_SIGNAL)
 
     def insist() -> None:
+        watch.insisting = True
         loop.call_soon_threadsafe(work.cancel)
 
-    with Signals(ask=ask, insist=insist) as seen:
+    with Signals(ask=ask, insist=insist) as seen, watch:
         try:
             return await work
-        except asyncio.CancelledError:
-            if seen.count < 2:
+        except (asyncio.CancelledError, Interrupted):
+            if seen.count >= 2:
+                remedy = "everything journaled is kept; resume the run to go on"
+                raise Interrupted("stopped at once", remedy=remedy) from None
+            if watch.broken_off is None or asked_to_leave():
                 raise
-            raise Interrupted(
-                "stopped at once", remedy="everything journaled is kept; resume the run to go on"
-            ) from None
+            return _obeyed(run, watch.broken_off), None
 
 
-async def _work(run: Run) -> tuple[StopReason, SealedResult | None]:
+async def _work(run: Run, watch: Watch) -> tuple[StopReason, SealedResult | None]:
     await run.setup.strategy.search(run)
-    reason = run.stopped or FINISHED
-    if reason.code == "stop_file":
-        (run.directory.folder / STOP_FILE).unlink(missing_ok=True)
+    watch.searching = False
+    reason = _obeyed(run, run.stopped or FINISHED)
     if not _stopped_by_the_user(run, reason):
         _require_answers(run)
     return reason, await _sealed_test(run) if _worth_testing(run, reason) else None
+
+
+def _obeyed(run: Run, reason: StopReason) -> StopReason:
+    """The reason why the search ended; a stop file that was obeyed is gone."""
+    if reason.code == "stop_file":
+        (run.directory.folder / STOP_FILE).unlink(missing_ok=True)
+    return reason
 
 
 def _stopped_by_the_user(run: Run, reason: StopReason) -> bool:

@@ -21,17 +21,27 @@ from burnish.core.cases import Case
 from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.core.effects import Call, Effects, Receipt, Scope
-from burnish.core.errors import BurnishError, NotJournalable
+from burnish.core.errors import BurnishError, Interrupted, NotJournalable
 from burnish.core.evaluations import CaseResult
 from burnish.core.money import NOTHING, Spend
 from burnish.core.outcomes import Failure, FailureKind, Outcome, Trace
 from burnish.core.protocols import Executor, Metric, Target, WorkUnit, held
 from burnish.core.scores import Score
+from burnish.effects.call_time import (
+    CallClock,
+    CancelledInside,
+    CutShort,
+    OutOfTime,
+    asked_to_leave,
+    within,
+)
 from burnish.effects.executors import together
 from burnish.effects.failures import failure_of, is_infrastructure
 from burnish.effects.retries import ONCE, RetryPolicy, retry
 from burnish.targets.tracing.leaving import left_behind
 
+CALL_LIMIT = 300.0
+"""Seconds for one call of a Python function where no time limit is set."""
 _ONE_RUN = Spend(metric_calls=1)
 
 
@@ -40,7 +50,8 @@ class CasePolicy:
     """How one case is run."""
 
     time_limit: float | None = None
-    """Seconds; running past it is the agent's failure."""
+    """Seconds for a case; running past it is the agent's failure. Where it is not set, each call of
+    a Python function has `CALL_LIMIT`."""
     retry: RetryPolicy = ONCE
     """For infrastructure failures that the target lets through."""
     infrastructure_errors: tuple[str, ...] = ()
@@ -102,11 +113,13 @@ class Evaluator:
         executor: Executor,
         policy: CasePolicy,
         concurrency: int,
+        call_limit: float | None = None,
     ) -> None:
         self._target = target
         self._metrics = tuple(metrics)
         self._executor = executor
         self._policy = policy
+        self._call_limit = call_limit
         self._places = asyncio.Semaphore(concurrency)
         self._grading: list[Json] = [[metric.name, metric.fingerprint] for metric in self._metrics]
 
@@ -202,23 +215,21 @@ class Evaluator:
             )
 
         policy, started = self._policy, time.perf_counter()
-        limit = asyncio.timeout(policy.time_limit)
         left: list[Trace] = []
         try:
             # Waiting for a turn is not the agent's time.
-            async with held(self._target, unit.candidate), limit:
+            async with held(self._target, unit.candidate):
+                clock = CallClock(whole=policy.time_limit, each=self._call_limit)
+                work = retry(attempt, policy=policy.retry, again=self._is_infrastructure)
                 with left_behind() as left:
-                    receipt = await retry(
-                        attempt, policy=policy.retry, again=self._is_infrastructure
-                    )
+                    receipt = await within(clock, work)
         except BurnishError:
             raise
+        except CutShort:
+            raise Interrupted("a call that did not end was cut short") from None
         except Exception as error:  # noqa: BLE001 - the border to the user's agent: law 4
-            failure = failure_of(error, listed=policy.infrastructure_errors, attempts=attempts)
-            if limit.expired():
-                failure = _out_of_time(policy.time_limit)
             outcome = Outcome(
-                failure=failure,
+                failure=self._failure(error, attempts),
                 trace=left[-1] if left else Trace(),
                 seconds=time.perf_counter() - started,
             )
@@ -229,6 +240,14 @@ class Evaluator:
             spend=receipt.spend + _ONE_RUN,
             missing=receipt.value.missing,
         )
+
+    def _failure(self, error: Exception, attempts: int) -> Failure:
+        if isinstance(error, OutOfTime):
+            return Failure(kind=FailureKind.AGENT, message=str(error), error="TimeLimit")
+        if isinstance(error, CancelledInside):
+            return Failure(kind=FailureKind.AGENT, message=str(error), error="CancelledError")
+        listed = self._policy.infrastructure_errors
+        return failure_of(error, listed=listed, attempts=attempts)
 
     def _is_infrastructure(self, error: Exception) -> bool:
         return is_infrastructure(error, self._policy.infrastructure_errors)
@@ -278,14 +297,10 @@ async def _score(metric: Metric, case: Case, outcome: Outcome, effects: Effects)
     except Exception as error:  # noqa: BLE001 - the border to a user's metric: never a 0
         reason = f"the metric raised {type(error).__name__}: {error}"
         return [Score.of_nothing(metric.name, reason)]
-
-
-def _out_of_time(limit: float | None) -> Failure:
-    return Failure(
-        kind=FailureKind.AGENT,
-        message=f"the agent ran past the case's time limit of {limit:g} s",
-        error="TimeLimit",
-    )
+    except asyncio.CancelledError:
+        if asked_to_leave():
+            raise
+        return [Score.of_nothing(metric.name, "the metric raised CancelledError")]
 
 
 def _invalid_output(error: NotJournalable) -> Outcome:

@@ -44,6 +44,9 @@ class Header:
     cases: Mapping[str, int] = field(default_factory=dict[str, int])
     """How many cases each split has."""
     forked_from: str = ""
+    call_limit: float | None = None
+    """Seconds for one call of a Python function where no time limit is set; None in runs that were
+    started before there was such a limit."""
     sealed_test: str = "unread"
     """`spent` when the run this one was forked from had read it."""
 

@@ -12,6 +12,7 @@ from burnish.core.content import short_id
 from burnish.core.errors import FileTrouble, SealedTestRead
 from burnish.effects.once import Cache
 from burnish.runs.directory import RunDirectory, look_into
+from burnish.runs.evaluating import CALL_LIMIT
 from burnish.runs.header import Header
 from burnish.runs.index import remember_run
 from burnish.runs.run import Run
@@ -109,6 +110,7 @@ def _begin(
         inputs=inputs,
         cases={split.value: len(setup.dataset.cases(split)) for split in Split},
         forked_from=forked_from,
+        call_limit=CALL_LIMIT,
         sealed_test=sealed_test,
     ).redacted(redactor)
     name = f"{started:%Y-%m-%dT%H-%M-%S}_{short_id(dict(inputs))[:8]}"

@@ -81,6 +81,7 @@ class Run:
             executor=AsyncioExecutor(2 * setup.concurrency),
             policy=setup.case_policy,
             concurrency=setup.concurrency,
+            call_limit=directory.header.call_limit,
         )
         self._surfaces = {surface.id: surface for surface in setup.target.surfaces}
         self.secrets = LeakWatch(setup.dataset)
@@ -427,16 +428,40 @@ class Run:
             for resource in self.setup.resources:
                 resources.push_async_callback(resource.close)
 
+    def outside_reason(self, *, searching: bool) -> StopReason | None:
+        """Why the world wants the run to stop, for whoever watches it from another thread.
+
+        After the search only a signal does; users' own stop callbacks are not called here.
+        """
+        stoppers = self._outside_stoppers() if searching else [self._signal_stopper]
+        return next((reason for each in stoppers if (reason := each.look()) is not None), None)
+
+    @property
+    def calls_ended(self) -> int:
+        """How many effects have ended in this session."""
+        return self._effects.landed
+
+    @property
+    def blocking_limit(self) -> float | None:
+        """Seconds for which a call may block the event loop."""
+        limit = self.setup.case_policy.time_limit
+        return self.directory.header.call_limit if limit is None else limit
+
     def _impure_stoppers(self) -> list[ImpureStopper]:
+        callbacks = sorted(self.setup.stop_callbacks.items())
+        asked = [asked_by(label, callback) for label, callback in callbacks]
+        return [*self._outside_stoppers(), *asked]
+
+    def _outside_stoppers(self) -> list[ImpureStopper]:
         journal, minutes = self.directory.journal, self.setup.budget.max_minutes
-        stoppers = [
-            ImpureStopper(label="signal", look=self._look_for_signal),
-            stop_file(self.directory.folder),
-        ]
+        stoppers = [self._signal_stopper, stop_file(self.directory.folder)]
         if minutes is not None:
             stoppers.append(out_of_time(minutes, lambda: journal.active_seconds))
-        callbacks = sorted(self.setup.stop_callbacks.items())
-        return stoppers + [asked_by(label, callback) for label, callback in callbacks]
+        return stoppers
+
+    @property
+    def _signal_stopper(self) -> ImpureStopper:
+        return ImpureStopper(label="signal", look=self._look_for_signal)
 
     def _look_for_signal(self) -> StopReason | None:
         return StopReason(code="signal", detail=self._signal) if self._signal else None

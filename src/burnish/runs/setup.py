@@ -50,6 +50,9 @@ class Setup:
     budget: Budget = field(default_factory=Budget)
     concurrency: int = 8
     case_policy: CasePolicy = field(default_factory=CasePolicy)
+    grace_seconds: float = 30.0
+    """A run that is to stop finishes the trial under way; where no call ends for so long, the trial
+    is dropped."""
     test_repeats: int = 1
     stop_callbacks: Mapping[str, Callable[[], bool]] = field(
         default_factory=dict[str, Callable[[], bool]]

@@ -120,6 +120,12 @@ def test_the_sealed_cases_may_be_named_in_the_file(folder: Path) -> None:
     assert len(searched(folder, sealed).dataset.test) == 2
 
 
+def test_the_file_may_say_how_long_a_case_may_take(folder: Path) -> None:
+    assert searched(folder, set_optimize(timeLimit=20)).case_policy.time_limit == 20
+    assert searched(folder).case_policy.time_limit is None, "the usual limit is the run's own"
+    assert "time_limit" in refusal(searched, folder, set_optimize(time_limit=0))
+
+
 def test_flags_that_are_missing_are_said_together(folder: Path) -> None:
     said = refusal(searched, folder, agent=None, prompt_files=None, train_cases=None)
     assert [line.split(":")[0] for line in said.splitlines()] == ["--agent", "--prompt", "--train"]

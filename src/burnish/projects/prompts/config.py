@@ -12,7 +12,12 @@ from burnish.core.errors import ConfigError
 from burnish.evaluation.configs.eval_metrics import EvalConfig, MetricItem
 from burnish.evaluation.configs.shapes import Positive, Shape
 from burnish.projects.gathering import Gathering
-from burnish.projects.prompts.algorithm import BUILT_IN, CustomAlgorithm, ReflectiveAlgorithm
+from burnish.projects.prompts.algorithm import (
+    BUILT_IN,
+    CustomAlgorithm,
+    ReflectiveAlgorithm,
+    Seconds,
+)
 from burnish.system import YamlTree, read_tree, validate_config
 from burnish.targets.prompts.ways import Mode
 
@@ -40,6 +45,8 @@ class OptimizeShared(Shape):
 class OptimizeBlock(OptimizeShared):
     """The `optimize` section with an algorithm of burnish."""
 
+    time_limit: Seconds | None = None
+    """Seconds a case may take; not said, 300 for each call of the agent."""
     algorithm: ReflectiveAlgorithm
 
 

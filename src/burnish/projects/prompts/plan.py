@@ -27,6 +27,7 @@ from burnish.projects.prompts.originals import prompt_files
 from burnish.projects.prompts.roles import reflector_of
 from burnish.projects.settings import DEFAULT_SEED
 from burnish.reports.optimize_result_reading import OPTIMIZER
+from burnish.runs.evaluating import CasePolicy
 from burnish.runs.header import Project
 from burnish.runs.setup import Setup
 from burnish.strategies.reflective.strategy import Reflective
@@ -95,6 +96,7 @@ def setup_of(plan: PromptsPlan) -> Setup:
         seed=_seed(plan),
         budget=budget,
         concurrency=_concurrency(plan),
+        case_policy=CasePolicy(time_limit=plan.config.optimize.time_limit),
         test_repeats=plan.repeats,
         stop_callbacks=plan.stop_callbacks,
         project=Project(config={OPTIMIZER: as_json(plan.config), **prompt_files(target.prompts)}),

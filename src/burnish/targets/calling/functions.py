@@ -11,6 +11,7 @@ from typing import Any
 from burnish.core.content import Json
 from burnish.core.outcomes import Outcome, Trace, Usage
 from burnish.core.protocols import Description
+from burnish.effects.call_time import timed_call
 from burnish.system.importing import file_fingerprint, load_function
 from burnish.targets.calling.answers import failed, of_value
 from burnish.targets.calling.manners import Manner, manner_of, speaking_manner
@@ -77,9 +78,10 @@ class CallableTarget(CallingTarget):
         if not self.manner.factory:
             yield partial(_reply, self.agent, self.manner)
             return
-        made = self.agent()
-        if inspect.isawaitable(made):
-            made = await made
+        with timed_call():
+            made = self.agent()
+            if inspect.isawaitable(made):
+                made = await made
         speak = getattr(made, "send", made)
         try:
             yield partial(_reply, speak, speaking_manner(speak, f"{self.title}()"))
@@ -96,9 +98,10 @@ async def _reply(agent: Callable[..., Any], manner: Manner, said: Said) -> Outco
     call = partial(agent, said.input, **told)
     with recording() as recorder:
         try:
-            found = call() if manner.asynchronous else await in_thread(call)
-            if inspect.isawaitable(found):
-                found = await found
+            with timed_call():
+                found = call() if manner.asynchronous else await in_thread(call)
+                if inspect.isawaitable(found):
+                    found = await found
         except SystemExit as error:
             outcome = failed(f"the agent ended the program: sys.exit({error.code!r})", "SystemExit")
         except BaseException:
@@ -121,9 +124,10 @@ def _with_steps(outcome: Outcome, trace: Trace) -> Outcome:
 
 async def _close(made: object) -> None:
     close = getattr(made, "close", None)
-    ended = close() if callable(close) else None
-    if inspect.isawaitable(ended):
-        await ended
+    with timed_call():
+        ended = close() if callable(close) else None
+        if inspect.isawaitable(ended):
+            await ended
 
 
 def _name(agent: Callable[..., Any]) -> str:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, cast
 
 from burnish.core.content import Json
+from burnish.effects.call_time import timed_call
 from burnish.system.importing import UserFunction, file_fingerprint
 from burnish.targets.calling.threads import in_thread
 
@@ -42,8 +43,9 @@ class GivenFunction:
     async def call(self, given: object) -> Any:
         """What it returns: awaited where it is async, in a thread of its own where it is not."""
         call = partial(self.function, given)
-        found = call() if self._is_async() else await in_thread(call)
-        return await found if inspect.isawaitable(found) else found
+        with timed_call():
+            found = call() if self._is_async() else await in_thread(call)
+            return await found if inspect.isawaitable(found) else found
 
     def _is_async(self) -> bool:
         inner: object = self.function

@@ -1,0 +1,185 @@
+"""The time that a run of the user's code may take, and how one that does not end is left behind.
+
+The code runs in a task of its own in the run's event loop, so that clients which belong to that
+loop keep working. Past its limit the task is cancelled; one that does not obey is left to itself.
+Code that blocks the loop cannot be cancelled: the watch in `runs.watching` raises `CutShort`
+inside it.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from types import FrameType
+from typing import Any, TypeVar
+
+from burnish.system.leaving import has_ended, leave_behind
+
+T = TypeVar("T")
+
+CLEANING_SECONDS = 5.0
+"""What cancelled code gets to clean up before it is left behind."""
+_JOURNAL = {"burnish.effects.journal", "burnish.effects.writer", "burnish.effects.remote_writer"}
+"""Modules that are never interrupted: a statement would be lost between two others."""
+
+
+class OutOfTime(Exception):
+    """The code ran past its limit."""
+
+    def __init__(self, limit: float, what: str) -> None:
+        super().__init__(f"the agent ran past {what} of {limit:g} s")
+
+
+class CancelledInside(Exception):
+    """The code was cancelled, and nobody here had asked for that."""
+
+    def __init__(self) -> None:
+        super().__init__("CancelledError: the agent's call was cancelled from within")
+
+
+class CutShort(BaseException):
+    """Raised inside code that blocks the event loop. No Exception: agents catch those."""
+
+    def __init__(self, *, ending: bool) -> None:
+        super().__init__("the call was cut short")
+        self.ending = ending
+        """Whether the run is to end; else the call ran past its limit."""
+
+
+class CallClock:
+    """The limit of one run of a case: `whole` for all of it, or `each` for every timed call."""
+
+    def __init__(
+        self,
+        *,
+        whole: float | None,
+        each: float | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._now = clock
+        self._each = None if whole is not None else each
+        self._whole = whole
+        self._ends: dict[object, float] = {}
+        """When what is under way has to end."""
+        if whole is not None:
+            self._ends[self] = clock() + whole
+
+    @contextmanager
+    def call(self) -> Generator[None, None, None]:
+        """While entered, a call is under way."""
+        if self._each is None:
+            yield
+            return
+        call = object()
+        self._ends[call] = self._now() + self._each
+        try:
+            yield
+        finally:
+            del self._ends[call]
+
+    @property
+    def wait(self) -> float | None:
+        """Seconds after which to look again."""
+        if not self._ends:
+            return self._each
+        return min(self._ends.values()) - self._now()
+
+    @property
+    def expired(self) -> bool:
+        """Whether something should have ended."""
+        return bool(self._ends) and min(self._ends.values()) <= self._now()
+
+    def out_of_time(self) -> OutOfTime:
+        """What to say of code that ran too long."""
+        if self._whole is not None:
+            return OutOfTime(self._whole, "the case's time limit")
+        return OutOfTime(self._each or 0.0, "the time limit for one call")
+
+
+_CLOCK: ContextVar[CallClock | None] = ContextVar("burnish_call_clock", default=None)
+
+
+@contextmanager
+def timed_call() -> Generator[None, None, None]:
+    """Around each call of a user's function: the limit for one call holds inside."""
+    clock = _CLOCK.get()
+    if clock is None:
+        yield
+        return
+    with clock.call():
+        yield
+
+
+async def within(clock: CallClock, work: Coroutine[Any, Any, T]) -> T:
+    """What the work gives; OutOfTime, or CancelledInside where it was cancelled by itself."""
+    context = copy_context()
+    context.run(_CLOCK.set, clock)
+    task = asyncio.create_task(work, context=context)
+    try:
+        while not task.done():
+            if clock.expired:
+                raise clock.out_of_time()
+            await _ended(task, clock.wait)
+    finally:
+        if not task.done():
+            await _leave(task)
+    if task.cancelled():
+        raise CancelledInside
+    try:
+        return task.result()
+    except CutShort as cut:
+        if cut.ending:
+            raise
+        raise clock.out_of_time() from None
+
+
+async def _ended(task: "asyncio.Task[Any]", seconds: float | None) -> None:
+    """Wait for the task, but not longer than this. What asyncio.wait does, at half its price."""
+    loop = asyncio.get_running_loop()
+    news: asyncio.Future[None] = loop.create_future()
+
+    def wake(ended: "asyncio.Task[Any] | None" = None) -> None:
+        if ended is not None and not ended.cancelled():
+            ended.exception()  # looked at: whoever waits may have left
+        if not news.done():
+            news.set_result(None)
+
+    task.add_done_callback(wake)
+    timer = None if seconds is None else loop.call_later(seconds, wake)
+    try:
+        await news
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+async def _leave(task: "asyncio.Task[Any]") -> None:
+    """Cancel the task and let it clean up; one that does not end is left behind."""
+    task.cancel()
+    try:
+        await _ended(task, CLEANING_SECONDS)
+    finally:
+        if not task.done():
+            # Else whoever closes the loop, such as asyncio.run, would wait for it for ever.
+            asyncio._unregister_task(task)  # pyright: ignore[reportPrivateUsage]
+            leave_behind(task)
+            task.add_done_callback(has_ended)
+
+
+def cut_short(frame: FrameType | None, *, ending: bool) -> None:
+    """For a signal handler: raise CutShort where the user's code runs and has had its time."""
+    clock = _CLOCK.get()
+    if clock is None or not (ending or clock.expired):
+        return
+    while frame is not None:
+        if frame.f_globals.get("__name__") in _JOURNAL:
+            return
+        frame = frame.f_back
+    raise CutShort(ending=ending)
+
+
+def asked_to_leave() -> bool:
+    """Whether the task that runs here was cancelled, rather than something that it waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
