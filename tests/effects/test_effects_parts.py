@@ -52,8 +52,8 @@ def test_a_limit_says_what_is_used_and_what_is_needed() -> None:
 
 def test_a_limit_within_a_budget_is_only_ever_made_stricter() -> None:
     own = Budget(max_calls=10, max_usd=1.0, patience=3)
-    asked = own.within(max_calls=20, max_usd=0.5, max_tokens=100, max_minutes=None)
-    assert asked == Budget(max_calls=10, max_usd=0.5, max_tokens=100, patience=3)
+    stricter = own.within(max_calls=20, max_usd=0.5, max_tokens=100, max_minutes=None)
+    assert stricter == Budget(max_calls=10, max_usd=0.5, max_tokens=100, patience=3)
     assert own.within() == own
 
 

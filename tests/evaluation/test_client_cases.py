@@ -165,7 +165,7 @@ UNLISTED: list[tuple[dict[str, Any], str]] = [
     ({"extras": {"evaluations": EVALUATIONS[1:]}}, "extras.evaluations[0].grader"),
     ({"extras": {"as_written": {}}}, "extras.as_written"),
     ({"extras": {"expected_runner_enabled": True}}, "extras.expected_runner_enabled"),
-    ({"turns": [{"input": "a", "extras": {"evaluations": []}}]}, "turns[0].extras"),
+    ({"turns": [{"input": "a", "extras": {"evaluations": []}}]}, "turns[0].extras.evaluations"),
     ({"settings": {"file": "/etc/hosts"}}, "settings"),
     ({"turn_config": {"grader": "a:b"}}, "turn_config.grader"),
     ({"metadata": {"a": 1}}, "metadata"),
@@ -195,8 +195,8 @@ def test_a_field_that_is_not_listed_is_refused(
     tmp_path: Path, row: dict[str, Any], place: str
 ) -> None:
     whole = row if "turns" in row else {"input": "q", **row}
-    (found,) = refused(tmp_path, "a.jsonl", whole)
-    assert found == f"cases[0]{place}" if place.startswith("[") else f"cases[0].{place}"
+    dot = "" if place.startswith("[") else "."
+    assert refused(tmp_path, "a.jsonl", whole) == [f"cases[0]{dot}{place}"]
 
 
 def part(**more: Any) -> dict[str, Any]:

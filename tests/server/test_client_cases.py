@@ -86,7 +86,7 @@ class World:
         """Nothing was sent, read, fetched or imported."""
         assert not self.listener.requests
         assert not (self.folder / "imported").exists()
-        sent = json.dumps([[asked.json, dict(asked.headers)] for asked in self.model.requests])
+        sent = json.dumps([[each.json, dict(each.headers)] for each in self.model.requests])
         assert SECRET not in sent
         assert OUTSIDE not in sent
 
@@ -217,8 +217,8 @@ async def test_a_run_of_before_does_not_go_on_with_such_a_dataset(
     async with world(tmp_path, monkeypatch) as it:
         assert (await it.put("d.jsonl", {"input": "q"})).status_code == 201
         store = it.app.state.manager.store
-        asked = {"kind": "evaluate", "evaluation": {"cases": "d.jsonl"}}
-        await store.create("clerk", "old", strategy="measure", request=asked)
+        request = {"kind": "evaluate", "evaluation": {"cases": "d.jsonl"}}
+        await store.create("clerk", "old", strategy="measure", request=request)
         (it.stored / "d.jsonl").write_text(
             json.dumps({"input": "q", **it.attacks["grader"][0]}) + "\n"
         )
@@ -245,7 +245,7 @@ async def test_cases_of_the_operator_keep_every_feature(
         )
         assert run.status is RunStatus.SUCCEEDED, run.error
         assert (tmp_path / "imported").exists()
-        assert OUTSIDE in json.dumps([asked.json for asked in it.model.requests])
+        assert OUTSIDE in json.dumps([each.json for each in it.model.requests])
         assert not it.listener.requests
 
 
@@ -270,7 +270,7 @@ async def test_data_and_files_that_come_along_reach_the_agent(
             it.app.state.manager, "clerk", made.json()["id"], RunStatus.SUCCEEDED, RunStatus.FAILED
         )
         assert run.status is RunStatus.SUCCEEDED, run.error
-        sent = json.dumps([asked.json for asked in it.model.requests])
+        sent = json.dumps([each.json for each in it.model.requests])
         assert "note.txt" in sent
         assert "the note says ${SERVICE_OWN_KEY}" in sent, "an attachment is passed on as it is"
         it.check_canaries()

@@ -39,9 +39,9 @@ OF_THE_SETS = [
 ]
 
 
-def answer(asked: Asked) -> str:
+def answer(request: Asked) -> str:
     """The clerk says yes; the judge finds everything kind."""
-    if asked.json["model"] == "judge":
+    if request.json["model"] == "judge":
         verdict = {"score": 10, "steps": ["look"], "is_the_agent_response_valid": "valid"}
         return json.dumps({"reasoning": "it is", **verdict})
     return "yes"
@@ -96,8 +96,8 @@ async def served(
     """The desk behind a socket, with the endpoint of its models."""
     monkeypatch.setenv(KEY, "a-key-of-the-operator")
     async with ScriptedServer(protocol="openai", answers=answer) as server:
-        given = {name: value(server) if callable(value) else value for name, value in more.items()}
-        path = write_desk(folder, server, **given)
+        file = {name: value(server) if callable(value) else value for name, value in more.items()}
+        path = write_desk(folder, server, **file)
         datasets = Datasets(folder=folder / "service" / "datasets")
         app = FileApp(name="desk", path=path, datasets=datasets)
         manager = manager_of(folder, app, data="service")
@@ -165,9 +165,9 @@ async def test_the_judge_of_the_file(
         of_the_sets = {"metricName": "llm_final_response", "threshold": 1.0}
         write_set_metrics(tmp_path, [{**of_the_sets, "criterion": {"llmJudge": {}}}])
         await ran(client)
-        judged = [asked for asked in server.requests if asked.json["model"] == "judge"]
+        judged = [each for each in server.requests if each.json["model"] == "judge"]
     assert judged
-    assert {asked.headers["authorization"] for asked in judged} == {"Bearer a-key-of-the-operator"}
+    assert {each.headers["authorization"] for each in judged} == {"Bearer a-key-of-the-operator"}
 
 
 async def test_a_judge_that_cannot_be_asked_is_refused_at_once(
@@ -198,7 +198,7 @@ async def test_a_price_that_nobody_knows_is_the_clients_to_hear(
 
 
 @pytest.mark.parametrize(
-    ("own", "asked", "limit"),
+    ("own", "request_limits", "limit"),
     [
         ({"max_calls": 2}, None, 2),
         ({"max_calls": 2}, {"MaxCalls": 1000}, 2),
@@ -208,13 +208,15 @@ async def test_a_price_that_nobody_knows_is_the_clients_to_hear(
 )
 async def test_the_budget_of_the_file_can_only_be_made_stricter(
     own: dict[str, Any],
-    asked: dict[str, Any] | None,
+    request_limits: dict[str, Any] | None,
     limit: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with served(tmp_path, monkeypatch, metrics=EXACT, budget=own) as (client, server):
-        result = await ran(client, **({} if asked is None else {"Burnish": asked}))
+        result = await ran(
+            client, **({} if request_limits is None else {"Burnish": request_limits})
+        )
         assert len(server.requests) == limit
     assert result["Burnish"]["EndedBecause"] == "max_calls"
     assert begun(Path(result["Burnish"]["Folder"]))["budget"] == {"max_calls": limit}
@@ -224,10 +226,10 @@ async def test_every_limit_of_the_file_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = {"max_minutes": 5.0, "max_tokens": 900, "max_trials": 7, "patience": 3}
-    asked = {"MaxMinutes": 60, "MaxTokens": 800, "MaxMetricCalls": 50}
+    request_limits = {"MaxMinutes": 60, "MaxTokens": 800, "MaxMetricCalls": 50}
     monkeypatch.setenv("BURNISH_MAX_CALLS", "40")
     async with served(tmp_path, monkeypatch, metrics=EXACT, budget=limits) as (client, _):
-        result = await ran(client, Burnish=asked)
+        result = await ran(client, Burnish=request_limits)
     stricter = {"max_tokens": 800, "max_metric_calls": 50, "max_calls": 40}
     assert begun(Path(result["Burnish"]["Folder"]))["budget"] == {**limits, **stricter}
 
@@ -248,8 +250,8 @@ async def test_both_doors_make_the_same_run_of_a_file(
         "budget": {"max_calls": 60, "max_tokens": 5000, "patience": 4},
     }
     (tmp_path / "metrics.yaml").write_text(json.dumps(EXACT + JUDGED))
-    asked = {**RUN, "MaxRounds": 3, "Burnish": {"MaxCalls": 50, "Repeats": 2}}
-    (tmp_path / "request.json").write_text(json.dumps(asked))
+    request = {**RUN, "MaxRounds": 3, "Burnish": {"MaxCalls": 50, "Repeats": 2}}
+    (tmp_path / "request.json").write_text(json.dumps(request))
     async with served(tmp_path, monkeypatch, **more) as (client, _):
         write_set_metrics(tmp_path, OF_THE_SETS)
         command = [sys.executable, "-c", START, "optimize", "graph.yaml", "-o", "cli"]
@@ -257,7 +259,7 @@ async def test_both_doors_make_the_same_run_of_a_file(
             *command, "--request", "request.json", cwd=tmp_path, env={**os.environ}
         )
         assert await process.wait() == 0
-        answered = await client.post(f"{BASE}/runs", json={"run": asked})
+        answered = await client.post(f"{BASE}/runs", json={"run": request})
         assert answered.status_code == 200, answered.text
     folders = tmp_path / "cli", Path(answered.json()["result"]["Burnish"]["Folder"])
     cli, http = (Header.read(folder) for folder in folders)

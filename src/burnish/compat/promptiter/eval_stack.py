@@ -162,9 +162,9 @@ class _Loading:
 
     def _metrics(self, eval_set: str) -> list[Metric]:
         def metrics() -> list[Metric]:
-            found = self._stack.metrics_of(eval_set, self._making)
-            check_judges(found)
-            return found
+            made = self._stack.metrics_of(eval_set, self._making)
+            check_judges(made)
+            return made
 
         return self._read(eval_set, metrics)
 

@@ -191,8 +191,7 @@ class _Refusals:
         except NotJournalable as error:
             self.add(error.message, at=at, remedy=error.remedy)
             return
-        known = _spelled(fields, spell)
-        for place, key, value, allowed in _others(raw, known, at, spell):
+        for place, key, value, allowed in _others(raw, _spelled(fields, spell), at, spell):
             self._refuse(place, key, value, allowed)
         for place, name in _variables(raw, at):
             message = f"'${{{_short(name)}}}' stands for a variable of the service"
@@ -237,20 +236,20 @@ def _spelled(fields: Fields, spell: Callable[[str], str]) -> Spelled:
 
 def _others(
     raw: Json,
-    known: Spelled,
+    fields: Spelled,
     at: TreePath,
     spell: Callable[[str], str],
 ) -> Iterator[tuple[TreePath, str, Json, Iterable[str]]]:
-    """Every key that says something and is none of the known ones, with those that are."""
+    """Every key that says something and is none of these fields, with what these are."""
     if isinstance(raw, list):
         for index, item in enumerate(raw):
-            yield from _others(item, known, (*at, index), spell)
+            yield from _others(item, fields, (*at, index), spell)
     for key, value in mapped(raw).items():
         if value is None:
             continue
-        if spell(key) not in known:
-            yield at, key, value, [name for name, _ in known.values()]
-        elif (inner := known[spell(key)][1]) is not None:
+        if spell(key) not in fields:
+            yield at, key, value, [name for name, _ in fields.values()]
+        elif (inner := fields[spell(key)][1]) is not None:
             yield from _others(value, _spelled(inner, spell), (*at, key), spell)
 
 

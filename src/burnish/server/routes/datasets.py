@@ -51,8 +51,8 @@ async def put_dataset(name: Name, kept: Kept, request: Request) -> DatasetShape:
     metrics, models, code, files or addresses is refused with its place, and nothing is kept.
     """
     # As it was sent: whatever the client calls its type, its name says what it is.
-    found = await asyncio.to_thread(kept.write, name, await request.body())
-    return DatasetShape.model_validate(_about(name, found))
+    cases = await asyncio.to_thread(kept.write, name, await request.body())
+    return DatasetShape.model_validate(_about(name, cases))
 
 
 @router.delete("/datasets/{name}", status_code=204)

@@ -84,8 +84,8 @@ def _pinned(turn: Turn, folder: Path) -> Turn:
             sent = sent_content(attachment) if attachment.data else None
         except Unreadable:
             return attachment  # of a recorded case, which needs no files
-        found = read_bytes(folder / attachment.path) if sent is None else sent
-        return replace(attachment, content=hashlib.sha256(found).hexdigest()[:16])
+        content = read_bytes(folder / attachment.path) if sent is None else sent
+        return replace(attachment, content=hashlib.sha256(content).hexdigest()[:16])
 
     files = tuple(hashed(each) if each.path or each.data else each for each in turn.attachments)
     return replace(turn, attachments=files)

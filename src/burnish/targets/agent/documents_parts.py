@@ -47,8 +47,8 @@ def _require_sense(attachment: Attachment) -> None:
     places = {"path": "a path", "url": "a url", "data": "data"}
     there = [words for place, words in places.items() if getattr(attachment, place)]
     if len(there) != 1:
-        told = " and ".join(there) or "neither a path nor a url nor data"
-        raise Unreadable(f"it has {told}", remedy="Give one of them.")
+        which = " and ".join(there) or "neither a path nor a url nor data"
+        raise Unreadable(f"it has {which}", remedy="Give one of them.")
     for name in attachment.options:
         if attachment.kind not in _OPTIONS.get(name, ()):
             known = [each for each, kinds in _OPTIONS.items() if attachment.kind in kinds]
