@@ -60,7 +60,7 @@ SILENT: dict[str, tuple[str, Callable[[], Setup]]] = {
     ),
     "reflective, by calls": (
         "reflector",
-        lambda: reflective(says(no), Talk(rewrite=silent), budget=Budget(max_calls=45)),
+        lambda: reflective(says(no), Talk(rewrite=silent), budget=Budget(max_calls=34)),
     ),
     "coordinate, critic": ("critic", lambda: made(talk(diagnose=silent), trials=1)),
     "coordinate, applier": ("applier", lambda: one_trial(made(talk(apply=silent)))),
