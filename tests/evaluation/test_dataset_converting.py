@@ -188,7 +188,7 @@ def test_what_a_format_refuses_is_said() -> None:
 def test_results_of_tools_are_mappings_for_python() -> None:
     turn = Turn(input="q", expected_calls=(ToolCall(name="f", result=3),))
     file, notes = convert(CaseFile(cases=(Case(name="x", turns=(turn,)),), format="j"), "evalset")
-    (call,) = file.cases[0].turns[0].expected_calls or ()
+    [call] = file.cases[0].turns[0].expected_calls or []
     assert call.result == {"result": 3}
     assert notes == ["evalset cannot hold all of expected tool calls: lost in case 'x'"]
 

@@ -222,7 +222,7 @@ class TestCalls:
         ]
         turn: Json = {"userContent": said("q"), "intermediateData": {"invocationEvents": events}}
         (case,) = check_evalset(tmp_path, camel({"evalId": "a", "conversation": [turn]})).cases
-        (call,) = case.turns[0].expected_calls or ()
+        [call] = case.turns[0].expected_calls or []
         assert call == ToolCall(name="f", arguments={"some_Key": 1}, result={"r": 2}, id="1")
 
 

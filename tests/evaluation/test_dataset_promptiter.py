@@ -153,7 +153,7 @@ def test_arguments_as_text_mean_the_same_and_stay_text(
     tools: Json = [{"name": "f", "arguments": arguments}]
     case: Json = {"evalId": "a", "conversation": [{"userContent": talk("q"), "tools": tools}]}
     (read,) = check_evalset(tmp_path, whole(case)).cases
-    (call,) = read.turns[0].expected_calls or ()
+    [call] = read.turns[0].expected_calls or []
     assert call.arguments == meaning
 
 
