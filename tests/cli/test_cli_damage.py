@@ -35,6 +35,12 @@ def without_row(folder: Path) -> None:
     db.close()
 
 
+def without_last_trial(folder: Path) -> None:
+    with sqlite3.connect(folder / "journal.db") as db:
+        db.execute("DELETE FROM trials WHERE number = (SELECT MAX(number) FROM trials)")
+    db.close()
+
+
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty header": (lambda f: (f / "run.json").write_bytes(b""), "run.json"),
     "cut header": (lambda f: (f / "run.json").write_bytes(b'{"id": "x'), "run.json"),
@@ -50,6 +56,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "newer journal": (newer_journal, "newer burnish"),
     "no journal": (lambda f: (f / "journal.db").unlink(), "journal"),
     "a damaged row": (without_row, "journal"),
+    "a lost trial": (without_last_trial, "its last trial is 1, and trials.jsonl shows trial 2"),
 }
 LOOKING = (("show",), ("show", "--json"), ("show", "--trial", "1"), ("report",))
 
@@ -94,6 +101,20 @@ def test_a_damaged_run_is_refused_and_left_alone(
     assert set(after) - set(before) <= {"journal.db-wal", "journal.db-shm"}
     assert burnish("runs", "rm", "-y", "run").code == 0
     assert not folder.exists()
+
+
+def test_a_run_with_a_lost_trial_can_be_forked(
+    burnish: Burnish, tmp_path: Path, whole: Path
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder, symlinks=True)
+    damage(folder, "a lost trial")
+    refused(burnish("runs", "resume", "run"), "or go on from trial 1 with --fork run")
+    file = str(whole.parent / "toy.yaml")
+    said = burnish("optimize", file, "--fork", "run", "-o", "forked", "--max-trials", "2")
+    assert said.code == 0, said
+    assert "the journal of run run has lost something" in said.out + said.err
+    assert len((tmp_path / "forked" / "trials.jsonl").read_text().splitlines()) == 3
 
 
 def test_a_broken_run_does_not_break_the_list(burnish: Burnish, toy: Path) -> None:

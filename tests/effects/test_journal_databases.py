@@ -6,15 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.errors import JournalTrouble, RunLocked
+from burnish.core.errors import JournalIncomplete, JournalTrouble, RunLocked
 from burnish.effects.database_drivers import Driver
 from burnish.effects.database_store import DatabaseJournals
 from burnish.effects.database_urls import DatabaseUrl
 from burnish.effects.journal import Journal
 from burnish.effects.journal_reader import JournalReader
 from burnish.effects.places import POINTER, point_to
+from burnish.effects.position import NAME as COUNT
+from burnish.effects.position import require_whole
 from burnish.testing.journal_contracts import check_journal_store
 from tests.effects.databases import SERVERS, tables_of, tables_on
+from tests.effects.journals import Agent, effects_in, text_call
 
 pytestmark = pytest.mark.slow
 
@@ -95,6 +98,22 @@ def test_a_folder_names_the_database_of_its_journal(
     journal = Journal(tmp_path)
     journal.add_trial(0, b"{}")
     journal.close()
-    assert [path.name for path in tmp_path.iterdir()] == [POINTER]
+    assert {path.name for path in tmp_path.iterdir()} == {POINTER, COUNT}
     with JournalReader(tmp_path) as reader:
         assert list(reader.trials()) == [b"{}"]
+
+
+async def test_a_database_that_was_set_back_is_noticed(
+    journals: DatabaseJournals, tmp_path: Path
+) -> None:
+    point_to(journals.journal("app/run"), tmp_path)
+    effects = effects_in(tmp_path)
+    for number in range(3):
+        await effects.scope(trial=0).once(text_call(number), Agent())
+    effects.journal.close()
+    require_whole(tmp_path)
+    with closing(Driver(journals.url).connect()) as db:
+        db.execute(f"DELETE FROM {journals.prefix}journal_effects")
+    with pytest.raises(JournalIncomplete, match="it holds 0, and 3 were on disk") as lost:
+        require_whole(tmp_path)
+    assert "the database was probably set back to an earlier state" in str(lost.value)

@@ -11,6 +11,7 @@ BurnishError
 ├── ReplayDiverged      the journal and the strategy tell different stories
 ├── SealedTestRead      the sealed test was looked at; searching on would spoil it
 ├── JournalTrouble      the journal is damaged or from a newer burnish
+│   └── JournalIncomplete   it has lost something that was on disk
 ├── NotJournalable      a value cannot be kept as JSON
 ├── PriceUnknown        a USD limit needs prices that are not known
 ├── RoleFailed          a role gave no usable answer
@@ -108,6 +109,10 @@ class SealedTestRead(BurnishError):
 
 class JournalTrouble(BurnishError):
     """The journal is damaged or was written by a newer burnish."""
+
+
+class JournalIncomplete(JournalTrouble):
+    """The journal has lost something that was on disk; going on would pay for it again."""
 
 
 class NotJournalable(BurnishError):

@@ -17,6 +17,7 @@ from burnish.core.errors import BurnishError
 from burnish.core.money import Spend
 from burnish.effects import storage
 from burnish.effects.places import store_at
+from burnish.effects.position import Position
 from burnish.effects.schema import reading
 from burnish.effects.storage import JournalStore, Statement
 
@@ -54,6 +55,9 @@ class Journal:
         except BaseException:
             self._store.close()
             raise
+        self._results = len(self._known)
+        """How many results were given to the writer so far."""
+        self._position = Position(place, self._results) if isinstance(place, Path) else None
 
     def _read(self) -> None:
         """Take over where the last session ended."""
@@ -116,10 +120,13 @@ class Journal:
             int(missing),
             int(imported),
         )
+        self._results += row[0] not in self._known
         if call.computed:
             self._writer.put((self._sql.complete, row))
         else:
+            results = self._results
             await self._writer.commit(self._sql.complete, row)
+            self._reach(results)
         self._known.add(row[0])
 
     def lose(self, call: Call[Any]) -> None:
@@ -137,6 +144,8 @@ class Journal:
     def add_trial(self, number: int, body: bytes) -> None:
         """Keep a trial; on disk when this returns."""
         self._writer.write(self._sql.add_trial, (number, self._packing.pack(body)))
+        self._writer.checkpoint_soon()
+        self._reach(self._results)
         self.trials_recorded = max(self.trials_recorded, number + 1)
 
     def trial(self, number: int) -> bytes | None:
@@ -196,7 +205,14 @@ class Journal:
         with suppress(BurnishError):  # a writer that broke has said so to whoever wrote
             self._writer.put(("SELECT 1", ()))
         self._writer.close()
+        if self._position is not None:
+            self._position.close()
         self._store.close()
+
+    def _reach(self, results: int) -> None:
+        """So many results are on disk: what was given before a statement is kept no later."""
+        if self._position is not None:
+            self._position.reach(results)
 
     def _begin_session(self) -> int:
         number = int(storage.one(self._reader, self._sql.next_session))

@@ -105,6 +105,23 @@ class JournalReader:
             for (body,) in self._store.stream(self._sql.trials):
                 yield self._packing.unpack(body)
 
+    @property
+    def trials_recorded(self) -> int:
+        """How many trials there are."""
+        with reading(self.path):
+            return int(storage.one(self._db, self._sql.trials_recorded))
+
+    @property
+    def results(self) -> int:
+        """How many effects were completed."""
+        with reading(self.path):
+            return int(storage.one(self._db, self._sql.results))
+
+    def has_event(self, key: str) -> bool:
+        """Whether an event was kept under this key."""
+        with reading(self.path):
+            return self._db.execute(self._sql.event, (key,)).fetchone() is not None
+
     def events(self) -> Iterator[bytes]:
         """Every event, in order."""
         with reading(self.path):

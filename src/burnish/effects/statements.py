@@ -118,6 +118,7 @@ class Statements:
         self.trial = s.select("body", "trials", s.equal("number"))
         self.trials = s.select("body", "trials", order="number")
         self.trials_recorded = s.select("COUNT(*)", "trials")
+        self.results = s.select("COUNT(*)", "effects", done)
         self.event = s.select("delivered", "events", s.equal("key"))
         self.events = s.select("body", "events", order="id")
         self.checks = s.select("label, number", "checks")

@@ -51,6 +51,10 @@ class JournalWriter(Protocol):
         """Give a statement and wait, without blocking the loop, until it is kept."""
         ...
 
+    def checkpoint_soon(self) -> None:
+        """With the next commit, move what was kept to where it stays."""
+        ...
+
     def close(self) -> None:
         """Keep what was given, then end."""
         ...

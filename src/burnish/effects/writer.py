@@ -42,6 +42,10 @@ class StatementWriter(ABC):
         self._add(((sql, parameters), done))
         await done
 
+    def checkpoint_soon(self) -> None:
+        """With the next commit, move what was kept to where it stays; a server does it itself."""
+        return
+
     @abstractmethod
     def close(self) -> None:
         """Keep what was given, then let go."""
@@ -67,13 +71,17 @@ class Writer(StatementWriter):
         """Given while a commit was under way."""
         self._executed: list[Waiter] = []
         """In the open transaction."""
-        self._committing = self._closing = self._left_to_loop = False
+        self._committing = self._closing = self._left_to_loop = self._checkpoint_due = False
         self._broken: FileTrouble | None = None
         self._turn = threading.Condition()
         self._before_commit = before_commit
         self._thread = threading.Thread(target=self._commit_groups, name="burnish-journal")
         self._thread.daemon = True
         self._thread.start()
+
+    def checkpoint_soon(self) -> None:
+        """After the next commit, move the WAL into the file: a lost WAL then costs less."""
+        self._checkpoint_due = True
 
     def close(self) -> None:
         """Commit what was given, then end the thread."""
@@ -133,6 +141,11 @@ class Writer(StatementWriter):
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
             self._break(error)
+            return
+        if self._checkpoint_due:
+            self._checkpoint_due = False
+            with suppress(sqlite3.Error):  # it is tried again after the next trial
+                self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def _finish(self, loops: "Loops") -> None:
         """End a commit. What waits is left to a loop, unless there is none or it waits itself."""

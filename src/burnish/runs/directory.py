@@ -6,17 +6,18 @@ from pathlib import Path
 
 from burnish.core.codec import codec
 from burnish.core.content import canonical
-from burnish.core.errors import JournalTrouble
+from burnish.core.errors import JournalIncomplete, JournalTrouble
 from burnish.core.trials import TrialRow
 from burnish.effects.journal import Journal
 from burnish.effects.journal_reader import JournalReader
 from burnish.effects.places import POINTER
+from burnish.effects.position import how_to_mend, reached
 from burnish.effects.schema import NAME as JOURNAL
 from burnish.effects.schema import reading
 from burnish.runs.events import Event
 from burnish.runs.exporting import CANDIDATES, Exported
 from burnish.runs.header import Header
-from burnish.runs.ledger import TRIALS, Ledger, event_line
+from burnish.runs.ledger import EVENTS, TRIALS, Ledger, event_line, last_shown
 from burnish.system import (
     ChildProcesses,
     FileLock,
@@ -47,7 +48,7 @@ class RunDirectory:
             raise
 
     def _opened_journal(self) -> Journal:
-        _require_journal(self.folder)
+        require_whole(self.folder)
         self._take_over()
         journal = Journal(self.folder)
         try:
@@ -138,6 +139,42 @@ def _require_journal(folder: Path) -> None:
             remedy="restore it from a backup, or start a new run; trials.jsonl still tells "
             "what was tried",
         )
+
+
+def require_whole(folder: Path) -> None:
+    """Refuse a run whose journal has less than its files show: going on would pay for it again.
+
+    Before anything is opened for writing, which would spoil what is left of the journal.
+    """
+    with look_into(folder) as reader:
+        if (lost := what_is_lost(folder, reader)) is not None:
+            raise lost
+
+
+def what_is_lost(folder: Path, reader: JournalReader) -> JournalIncomplete | None:
+    """What the journal should have and has not, as an error; None where it is whole.
+
+    The files are written after the journal. They are read first, for a driver may be at work.
+    """
+    shown, results = last_shown(folder), reached(folder)
+    trials, found = reader.trials_recorded, reader.results
+    last = f"its last trial is {trials - 1}" if trials else "it has no trial"
+    told = ""
+    if shown.trial >= trials:
+        told = f"{last}, and {TRIALS} shows trial {shown.trial}"
+    elif found < results:
+        told = f"it has {found} results, and {results} were on disk; {last}"
+    elif shown.event and not reader.has_event(shown.event):
+        told = f"{EVENTS} shows the event '{shown.event}', which it has not; {last}"
+    if not told:
+        return None
+    name = Header.read(folder).id
+    begin = f"from trial {trials - 1}" if trials else "from the start"
+    return JournalIncomplete(
+        f"the journal of run {name} has lost something: {told}",
+        remedy=f"{how_to_mend(reader.path)}, and try again; or go on {begin} with --fork {name}: a "
+        "new run that pays again for what is lost, and for nothing else",
+    )
 
 
 def trial_rows(reader: JournalReader) -> Iterator[TrialRow]:

@@ -5,6 +5,8 @@ They are projections: appended as things happen, rebuilt from the journal when a
 
 import csv
 import io
+import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +21,8 @@ from burnish.runs.leading import Leader, files_by_trial, leads, written_files
 from burnish.system import append_line, write_atomic
 
 TRIALS, EVENTS, TRAJECTORY = "trials.jsonl", "events.jsonl", "trajectory.csv"
+
+_CHUNK = 64 * 1024
 
 COLUMNS = (
     "trial_id",
@@ -47,6 +51,44 @@ def trial_lines(rows: Iterable[TrialRow], events: Iterable[Event]) -> Iterator[s
 def event_line(event: Event) -> str:
     """An event as a line of events.jsonl."""
     return canonical(codec(Event).encode(event)).decode()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastShown:
+    """The last whole rows of the files."""
+
+    trial: int = -1
+    event: str = ""
+    """Its id."""
+
+
+def last_shown(folder: Path) -> LastShown:
+    """What the files show last; lines that are torn or not ours show nothing."""
+    trial, event = (_last_row(folder / name) for name in (TRIALS, EVENTS))
+    number, name = trial.get("number"), event.get("id")
+    return LastShown(
+        trial=number if isinstance(number, int) else -1,
+        event=name if isinstance(name, str) else "",
+    )
+
+
+def _last_row(path: Path) -> dict[str, Json]:
+    try:
+        found: Json = json.loads(_last_whole_line(path))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _last_whole_line(path: Path) -> bytes:
+    """Read from the end: the file of a long run is long."""
+    with path.open("rb") as file:
+        place, tail = file.seek(0, os.SEEK_END), b""
+        while place and tail.count(b"\n") < 2:
+            size = min(place, max(_CHUNK, len(tail)))
+            place = file.seek(place - size)
+            tail = file.read(size) + tail
+    return tail.split(b"\n")[-2] if b"\n" in tail else b""
 
 
 @dataclass

@@ -11,7 +11,7 @@ from burnish.core.cases import Split
 from burnish.core.content import short_id
 from burnish.core.errors import FileTrouble, SealedTestRead
 from burnish.effects.once import Cache
-from burnish.runs.directory import RunDirectory, look_into
+from burnish.runs.directory import RunDirectory, look_into, what_is_lost
 from burnish.runs.evaluating import CALL_LIMIT
 from burnish.runs.header import Header
 from burnish.runs.index import remember_run
@@ -62,6 +62,9 @@ def fork(
     before = Header.read(parent)
     reader = look_into(parent)
     try:
+        if (lost := what_is_lost(parent, reader)) is not None:
+            note = f"{lost.message}; what is lost is paid for again"
+            setup = replace(setup, notes=(*setup.notes, note))
         spent = "sealed_read" in reader.marks() or before.sealed_test == "spent"
         return _begin(
             setup,

@@ -14,6 +14,7 @@ from burnish.core.effects import KEY_SCHEMA
 from burnish.core.errors import FileTrouble, JournalTrouble, ResumeRefused
 from burnish.effects.journal import Journal
 from burnish.effects.once import JournaledEffects, JournalScope
+from burnish.effects.position import require_whole
 from burnish.system import (
     ChildProcesses,
     FileLock,
@@ -93,6 +94,7 @@ class Home:
             kept = kept_policy(folder)
             end_leftovers(folder / _PROCESSES)
             remove_stale_temporaries(folder)
+            require_whole(folder)
             journal = Journal(folder)
         except BaseException:
             lock.release()
