@@ -78,6 +78,8 @@ def test_broken_json_is_read_as_it_was_meant(answer: str, meant: dict[str, Any])
         f"```json\n{SPELLED[:-2]}\n```",
         '<think>I should answer {"a": 1}',
         "[" * 100_000,
+        f'{{"a": {"1" * 5000},',
+        "1" * 5000,
         '{"a":' * 100_000,
         "\ufeff",
     ],

@@ -65,8 +65,8 @@ def last_words(ending: Ending, progress: Progress) -> None:
 
 def _result(ending: Ending, progress: Progress) -> Iterator[str]:
     run = RunRecord.read(ending.folder)
-    untold = progress in {Progress.JSON, Progress.NONE}
-    if ending.sealed is not None and untold:
+    without_view = progress in {Progress.JSON, Progress.NONE}
+    if ending.sealed is not None and without_view:
         yield f"test     {sealed_words(ending.sealed)}"
     if run.baseline is not None:
         trials = f"{counted(run.trials, 'trial')}, {run.accepted} accepted"
@@ -75,7 +75,7 @@ def _result(ending: Ending, progress: Progress) -> Iterator[str]:
     ended = ended_words(run.search_end) if run.search_end else detail
     told = ended if code == FINISHED.code else f"{code}: {detail}"
     yield f"stopped  {told}"
-    yield from (f"warning  {message}" for message in silences(run) if untold)
+    yield from (f"warning  {message}" for message in silences(run) if without_view)
 
 
 def _numbers(run: RunRecord) -> str:

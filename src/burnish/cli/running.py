@@ -101,8 +101,8 @@ def resumable(opened: list[Path]) -> Generator[None, None, None]:
         told = f"{error.remedy}\n{_go_on(opened)}" if error.remedy else _go_on(opened)
         raise type(error)(error.message, remedy=told.strip()) from error
     except (BaselineUnmeasured, ProposerFailed) as error:
-        told = "".join(f"\nlook     burnish runs show {run_name(each)}" for each in opened)
-        raise type(error)(error.message, remedy=f"{error.remedy}{told}") from error
+        look = "".join(f"\nlook     burnish runs show {run_name(each)}" for each in opened)
+        raise type(error)(error.message, remedy=f"{error.remedy}{look}") from error
 
 
 def _go_on(opened: list[Path]) -> str:

@@ -285,9 +285,9 @@ def unmeasured(
     seen = compare(alone, objective, max_missing=max_missing, also=[primary] if primary else ())
     if seen.missing.too_many:
         whole = cases(seen.missing.compared + seen.missing.dropped)
-        told = f"of {whole} of {evaluation.split.value}, {seen.missing.dropped} are missing"
+        count = f"of {whole} of {evaluation.split.value}, {seen.missing.dropped} are missing"
         common = commonest_reason(evaluation.missing_reasons().values())
-        return f"{told}; in {common}" if common else told
+        return f"{count}; in {common}" if common else count
     if not primary and not seen.measured:
         return "a weighted metric, or a price that the loss needs, is not known"
     return ""

@@ -91,11 +91,11 @@ class Evaluation:
 
     def missing_reasons(self) -> dict[str, str]:
         """By case, why its outcome or a score is missing; the first repeat that says so speaks."""
-        found: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for result in self.results:
             if reason := _why_missing(result):
-                found.setdefault(result.case, reason)
-        return found
+                reasons.setdefault(result.case, reason)
+        return reasons
 
     def missing_scores(self, metric: str) -> int:
         """How many runs have no score where the metric should have given one."""

@@ -26,11 +26,13 @@ _TOKENS = re.compile(
 )
 _WORDS = {"True": "true", "False": "false", "None": "null"}
 _ESCAPE = re.compile(r"\\(?:[\"\\/bfnrt]|u[0-9a-fA-F]{4}|(?P<bad>.))", re.DOTALL)
+_UNREADABLE = (ValueError, RecursionError)
+"""What the decoder raises: also for a number of thousands of digits."""
 _NEEDLESS = "_'"
 """Signs that some models escape as in Markdown or Python; other bad escapes are backslashes."""
 
 
-class NotAnObject(ValueError):
+class NotAnObject(Exception):
     """There is no JSON object to read; says why, in words that help the model to mend it."""
 
 
@@ -49,7 +51,7 @@ def read_object(answer: str) -> AnswerObject:
     whole = answer.strip().removeprefix("\ufeff").strip()
     try:
         value = _DECODER.decode(whole)
-    except (json.JSONDecodeError, RecursionError):
+    except _UNREADABLE:
         return _read_around(_after_thoughts(whole))
     if isinstance(value, dict):
         return AnswerObject(text=whole)
@@ -58,13 +60,13 @@ def read_object(answer: str) -> AnswerObject:
 
 
 def _read_around(text: str) -> AnswerObject:
-    found = [each for each in _objects(text) if each.value or each.fenced]
-    found = [each for each in found if each.fenced] or found
-    if not found:
+    objects = [each for each in _objects(text) if each.value or each.fenced]
+    objects = [each for each in objects if each.fenced] or objects
+    if not objects:
         raise NotAnObject("there is no whole JSON object in it")
-    if any(each.value != found[0].value for each in found):
+    if any(each.value != objects[0].value for each in objects):
         raise NotAnObject("there is more than one JSON object in it")
-    first = found[0]
+    first = objects[0]
     around = () if len(first.source) == len(text) else ("text around the JSON object",)
     spelled = first.source if first.valid else json.dumps(first.value)
     return AnswerObject(text=spelled, mended=(*around, *first.mended))
@@ -74,7 +76,7 @@ def _read_around(text: str) -> AnswerObject:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Found:
+class _Object:
     value: dict[str, Any]
     source: str
     fenced: bool
@@ -85,7 +87,7 @@ class _Found:
         return not self.mended
 
 
-def _objects(text: str) -> Iterator[_Found]:
+def _objects(text: str) -> Iterator[_Object]:
     """The objects that are not inside another one, in order; what cannot be read is left out."""
     at, fences = 0, 0
     while (start := _START.search(text, at)) is not None:
@@ -96,7 +98,7 @@ def _objects(text: str) -> Iterator[_Found]:
         value, at, mended = read
         if value is not None:
             source = text[start.start() : at]
-            yield _Found(value=value, source=source, fenced=fences % 2 == 1, mended=mended)
+            yield _Object(value=value, source=source, fenced=fences % 2 == 1, mended=mended)
 
 
 _Read = tuple[dict[str, Any] | None, int, tuple[str, ...]]
@@ -107,7 +109,7 @@ def _valid(text: str, start: int) -> _Read | None:
     for decoder, mended in ((_DECODER, ()), (_LAX_DECODER, ("control characters in its strings",))):
         try:
             value, end = decoder.raw_decode(text, start)
-        except (json.JSONDecodeError, RecursionError):
+        except _UNREADABLE:
             continue
         return value, end, mended
     return None
@@ -178,7 +180,7 @@ def _repaired(source: str) -> dict[str, Any] | None:
     try:
         # Where this will do, every sign of every string stays as it is: the library trims some.
         return _LAX_DECODER.decode(_TOKENS.sub(_tidied, source))
-    except (json.JSONDecodeError, RecursionError):
+    except _UNREADABLE:
         pass
     if len(source) > LONGEST_GUESS:
         return None
@@ -201,10 +203,11 @@ def _tidied(token: re.Match[str]) -> str:
     return "" if token["comma"] else _WORDS[token["word"]]
 
 
-def _escaped(found: re.Match[str]) -> str:
-    if found["bad"] is None:
-        return found[0]
-    return found["bad"] if found["bad"] in _NEEDLESS else f"\\{found[0]}"
+def _escaped(escape: re.Match[str]) -> str:
+    sign = escape["bad"]
+    if sign is None:
+        return escape[0]
+    return sign if sign in _NEEDLESS else f"\\{escape[0]}"
 
 
 def _key_counts(value: object) -> dict[str, int]:
@@ -214,10 +217,10 @@ def _key_counts(value: object) -> dict[str, int]:
     while waiting:
         here = waiting.pop()
         if isinstance(here, dict):
-            known = cast("dict[str, object]", here)
-            for name in known:
+            pairs = cast("dict[str, object]", here)
+            for name in pairs:
                 counts[name] = counts.get(name, 0) + 1
-            waiting += known.values()
+            waiting += pairs.values()
         elif isinstance(here, list):
             waiting += cast("list[object]", here)
     return counts

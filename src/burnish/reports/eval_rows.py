@@ -81,9 +81,9 @@ class CaseRow:
         """Why a try or one of its scores is missing; the first that says so speaks."""
         for one in self.tries:
             lost = [score.reason for score in one.scores if score.value is None]
-            told = one.error if one.error_kind == "infrastructure" else next(iter(lost), "")
-            if told:
-                return told
+            reason = one.error if one.error_kind == "infrastructure" else next(iter(lost), "")
+            if reason:
+                return reason
         return ""
 
     @property

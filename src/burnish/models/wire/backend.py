@@ -94,8 +94,8 @@ class WireBackend:
     async def close(self) -> None:
         """Close every connection."""
         clients = list(self._clients.values())
-        for kept in (self._clients, self._models, self._lines, self._refused):
-            kept.clear()
+        for memory in (self._clients, self._models, self._lines, self._refused):
+            memory.clear()
         for client in clients:
             await client.aclose()
 

@@ -62,10 +62,10 @@ def refuses_form(error: "ModelHTTPError") -> bool:
     """
     if error.status_code not in _STATUSES:
         return False
-    said = _spelled(error.body)
-    if _TOO_LONG.search(said):
+    text = _spelled(error.body)
+    if _TOO_LONG.search(text):
         return False
-    if _THE_FORM.search(said):
+    if _THE_FORM.search(text):
         return True
     words = _WORD.findall(_words(error.body))
     return error.status_code == _SILENT and all(map(_NO_CAUSE.fullmatch, words))
@@ -78,8 +78,8 @@ def _spelled(body: object) -> str:
 
 def _words(body: object) -> str:
     """What an endpoint said about the cause, in lower case."""
-    told = words_of(body)
-    if not told and isinstance(body, Mapping):
+    message = words_of(body)
+    if not message and isinstance(body, Mapping):
         detail = cast("Mapping[str, object]", body).get("detail")  # Where FastAPI keeps it.
-        told = "" if detail is None else _spelled(detail)
-    return told.lower()
+        message = "" if detail is None else _spelled(detail)
+    return message.lower()

@@ -133,14 +133,14 @@ def parameters_for(
 
 def with_schema(messages: tuple[Message, ...], schema: Mapping[str, Json]) -> tuple[Message, ...]:
     """The conversation with the schema in its system message: many endpoints take only one."""
-    told = (
+    instruction = (
         "Answer with one JSON object that keeps this JSON schema, without a word before or after "
         f"it and without a Markdown fence:\n\n{json.dumps(schema, ensure_ascii=False)}"
     )
     first, rest = messages[:1], messages[1:]
     if first and first[0].role == "system":
-        return (replace(first[0], content=f"{first[0].content.rstrip()}\n\n{told}"), *rest)
-    return (Message(role="system", content=told), *messages)
+        return (replace(first[0], content=f"{first[0].content.rstrip()}\n\n{instruction}"), *rest)
+    return (Message(role="system", content=instruction), *messages)
 
 
 def enforces(model: "Model[Any]", schema: Mapping[str, Json]) -> bool:
