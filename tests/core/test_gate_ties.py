@@ -11,7 +11,7 @@ from worlds import crashed, evaluation, ran
 from burnish.core.comparisons import Pair
 from burnish.core.decisions import Decision, Verdict
 from burnish.core.evaluations import Evaluation, spread
-from burnish.core.gates.strict import Direction, best_so_far, strict
+from burnish.core.gates.strict import Direction, best_incumbent, strict
 from burnish.core.objectives import Objective, TieBreaker
 
 SMALLER = Objective(weights={}, tie_breakers=(TieBreaker(metric="size", prefer="lower"),))
@@ -42,7 +42,7 @@ class Loop:
         self.best = self._best(None)
 
     def _best(self, best: Evaluation | None) -> Evaluation:
-        return best_so_far(
+        return best_incumbent(
             best,
             self.incumbent,
             objective=SMALLER,
@@ -100,7 +100,7 @@ def test_a_better_incumbent_is_the_new_best() -> None:
 def test_a_start_that_did_not_run_is_not_the_best() -> None:
     crash = evaluation(crashed(ran("task", {"score": 0.0})))
     run = measured(10, 0.5)
-    assert best_so_far(crash, run, objective=SMALLER, primary="score") is run
+    assert best_incumbent(crash, run, objective=SMALLER, primary="score") is run
 
 
 def test_without_a_best_the_incumbent_is_all_that_counts() -> None:

@@ -121,6 +121,17 @@ def test_a_tie_breaker_that_fell_silent_does_not_pass_the_word_on() -> None:
     assert "'size', which decides, is not known any more" in found.reason
 
 
+def test_numbers_of_a_run_are_no_scores() -> None:
+    """Where the incumbent crashed, its zeros are those of metrics only."""
+    pair = Pair(
+        candidate=evaluation(ran("a", {"acc": 0.5}, measures={"size": 4.0})),
+        incumbent=evaluation(crashed(ran("a", {"acc": 0.0}))),
+    )
+    found = compare(pair, ACC, max_missing=0.0, also=("size", "cost_usd", "loss"))
+    assert found.candidate.values["size"] == 4.0
+    assert found.at_best.components == {"acc": 0.5}
+
+
 class TestTurns:
     def talk(self, *values: float | None, asked: int = 0) -> Evaluation:
         scores = tuple(

@@ -75,6 +75,16 @@ def test_under_sigma_a_candidate_is_held_against_the_one_accepted_before_it(
     assert "train got worse by 0.500" in decisions[1].reason
 
 
+def test_under_strict_a_tie_is_held_against_the_best_so_far(tmp_path: Path) -> None:
+    settings = BackpropSettings(gate="strict", max_rounds=1)
+    done = run(world(roles=Roles(patch=add_words), settings=settings), tmp_path)
+    decision = done.rows[1].trial.decision
+    assert decision is not None
+    assert decision.code == "tie"
+    assert "also with the best so far" in decision.reason
+    assert decision.numbers["primary_best"] == decision.numbers["primary_before"]
+
+
 GUARDS = {
     "protected": Guards(protected=("q50",)),
     "new failures": Guards(no_new_failures=True),

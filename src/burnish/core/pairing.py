@@ -80,7 +80,10 @@ def paired(
     candidate: Evaluation, incumbent: Evaluation, metrics: Collection[str] | None = None
 ) -> Pairing:
     """Hold a candidate's scores of these metrics, or of all, against an incumbent's."""
-    wanted = {*candidate.metrics, *incumbent.metrics} if metrics is None else set(metrics)
+    wanted = {*candidate.metrics, *incumbent.metrics}
+    if metrics is not None:
+        # Others may be numbers of a run, such as its cost: no metric gives those.
+        wanted &= set(metrics)
     lost: dict[_Run, list[_Place]] = {}
     doubtful: dict[_Run, list[_Place]] = {}
     results: list[CaseResult] = []

@@ -40,7 +40,7 @@ def strict(
 
     Two primary numbers within `tolerance`, or within `accept_sigma` times the noise of both
     sides, are a tie; then the objective's tie-breakers decide in their order. `best` is the
-    incumbent, of all so far, with the best primary number (see `best_so_far`): a tie must be a
+    incumbent, of all so far, with the best primary number (see `best_incumbent`): a tie must be a
     tie with it too, so that many ties in a row give away no more than one of them may.
     """
     also = {primary, *objective.constrained_names, *(b.metric for b in objective.tie_breakers)}
@@ -66,7 +66,7 @@ def strict(
     return settle(made, top if unknown and top is not None else seen, by_loss=by_loss)
 
 
-def best_so_far(
+def best_incumbent(
     best: Evaluation | None,
     incumbent: Evaluation,
     *,

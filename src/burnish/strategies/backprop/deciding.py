@@ -8,7 +8,7 @@ from burnish.core.comparisons import Pair
 from burnish.core.decisions import Decision
 from burnish.core.evaluations import Evaluation
 from burnish.core.gates import guarded, min_gain, sigma, strict
-from burnish.core.gates.strict import best_so_far
+from burnish.core.gates.strict import best_incumbent
 from burnish.core.money import Spend
 from burnish.runs.run import Run
 from burnish.strategies.backprop.rounds import Attempt
@@ -48,7 +48,7 @@ class Judge:
 
     def _lead(self, holdout: Evaluation) -> None:
         self._holdout = holdout
-        self._best = best_so_far(self._best, holdout, objective=self._run.objective)
+        self._best = best_incumbent(self._best, holdout, objective=self._run.objective)
 
     @property
     def need(self) -> Spend:

@@ -17,7 +17,7 @@ from burnish.core.content import Json, short_id
 from burnish.core.decisions import Decision
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation
-from burnish.core.gates.strict import best_so_far
+from burnish.core.gates.strict import best_incumbent
 from burnish.core.money import Spend
 from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import FileSurface
@@ -240,7 +240,7 @@ class _Loop:
         self._incumbent = incumbent
         for split, measured in ((Split.TRAIN, incumbent.train), (Split.HOLDOUT, incumbent.holdout)):
             if measured is not None:
-                self._best[split] = best_so_far(
+                self._best[split] = best_incumbent(
                     self._best.get(split),
                     measured,
                     objective=self._run.objective,
