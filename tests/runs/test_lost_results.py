@@ -13,7 +13,7 @@ from burnish.core.errors import JournalIncomplete
 from burnish.effects.budget import Budget
 from burnish.effects.position import NAME, reached
 from burnish.reports.reading import RunRecord
-from burnish.runs.directory import require_whole
+from burnish.runs.directory import look_into
 from burnish.runs.run import Run
 from tests.runs.small import Agent, add_letters, driven, small
 
@@ -115,7 +115,7 @@ async def test_files_that_show_nothing_accuse_nobody(
     folder = await finished(tmp_path / "run")
     whole = rows(folder)
     harm(folder)
-    require_whole(folder)
+    look_into(folder, whole=True).close()
     agent = Agent()
     await driven(small(steps=add_letters, agent=agent, budget=Budget(max_trials=2)), folder)
     assert not agent.calls
@@ -134,7 +134,7 @@ async def test_a_run_can_be_read_while_it_is_driven(tmp_path: Path) -> None:
             read.append(len(RunRecord.read(tmp_path / "run").rows))
 
         def tick(self, tick: object) -> None:
-            require_whole(tmp_path / "run")
+            look_into(tmp_path / "run", whole=True).close()
 
     setup = small(steps=steps, budget=Budget(max_trials=3))
     await driven(setup, tmp_path / "run", Reader())

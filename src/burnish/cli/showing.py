@@ -15,7 +15,7 @@ from burnish.reports.lines import WIDTH, LineView
 from burnish.reports.reading import RunRecord
 from burnish.reports.trial_page import trial_page
 from burnish.reports.words import duration, shorten, spending
-from burnish.runs.directory import look_into, require_whole
+from burnish.runs.directory import look_into
 from burnish.runs.header import Header
 from burnish.runs.index import find_run
 from burnish.runs.ledger import trial_lines
@@ -61,8 +61,7 @@ def print_calls(name: str, *, trial: int | None, as_json: bool) -> None:
     """The journal: every call with its key, what it was made of, and what it cost."""
     folder = find_run(name)
     Header.read(folder)
-    require_whole(folder)
-    with look_into(folder) as journal:
+    with look_into(folder, whole=True) as journal:
         rows = (row for row in journal.effects() if trial is None or row.trial == trial)
         if as_json:
             for row in rows:

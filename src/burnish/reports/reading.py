@@ -10,7 +10,7 @@ from burnish.core.money import Spend, total
 from burnish.core.stopping import FINISHED
 from burnish.core.trials import SplitResult, TrialRow
 from burnish.reports.coordinate_words import ended_words
-from burnish.runs.directory import LOCK, events, look_into, require_whole, trial_rows
+from burnish.runs.directory import LOCK, events, look_into, trial_rows
 from burnish.runs.driving import SealedResult
 from burnish.runs.events import Event
 from burnish.runs.header import Header
@@ -42,8 +42,7 @@ class RunRecord:
     def read(cls, folder: Path) -> "RunRecord":
         """Read a run's folder."""
         header = Header.read(folder)
-        require_whole(folder)
-        with look_into(folder) as journal:
+        with look_into(folder, whole=True) as journal:
             return cls(
                 folder=folder,
                 header=header,

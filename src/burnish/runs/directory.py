@@ -48,7 +48,8 @@ class RunDirectory:
             raise
 
     def _opened_journal(self) -> Journal:
-        require_whole(self.folder)
+        # Before anything is opened for writing, which would spoil what is left of a journal.
+        look_into(self.folder, whole=True).close()
         self._take_over()
         journal = Journal(self.folder)
         try:
@@ -122,10 +123,19 @@ class RunDirectory:
         self._lock.release()
 
 
-def look_into(folder: Path) -> JournalReader:
-    """A run's journal, looked at from outside."""
+def look_into(folder: Path, *, whole: bool = False) -> JournalReader:
+    """A run's journal, looked at from outside; `whole` refuses one that has lost something."""
     _require_journal(folder)
-    return JournalReader(folder)
+    reader = JournalReader(folder)
+    try:
+        lost = what_is_lost(folder, reader) if whole else None
+    except BaseException:
+        reader.close()
+        raise
+    if lost is not None:
+        reader.close()
+        raise lost
+    return reader
 
 
 def _require_journal(folder: Path) -> None:
@@ -139,16 +149,6 @@ def _require_journal(folder: Path) -> None:
             remedy="restore it from a backup, or start a new run; trials.jsonl still tells "
             "what was tried",
         )
-
-
-def require_whole(folder: Path) -> None:
-    """Refuse a run whose journal has less than its files show: going on would pay for it again.
-
-    Before anything is opened for writing, which would spoil what is left of the journal.
-    """
-    with look_into(folder) as reader:
-        if (lost := what_is_lost(folder, reader)) is not None:
-            raise lost
 
 
 def what_is_lost(folder: Path, reader: JournalReader) -> JournalIncomplete | None:

@@ -77,7 +77,8 @@ class Watch:
     def _look(self) -> None:
         while not self._over.wait(TICK):
             self._look_at_loop()
-            self._look_at_calls()
+            with suppress(OSError):  # whether there is a stop file may not be told just now
+                self._look_at_calls()
 
     def _look_at_loop(self) -> None:
         self._blocked = 0 if self._turned else self._blocked + 1
