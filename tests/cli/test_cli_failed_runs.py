@@ -160,6 +160,25 @@ def test_a_reflector_that_never_answers_in_a_run_of_one_round(
     assert len(server.requests) == 2, "the question, and one repair"
 
 
+def test_a_reflector_that_was_mended_is_asked_again_by_a_fork(
+    tmp_path: Path, burnish: Burnish
+) -> None:
+    """At the same address: what the journal has of its answers could not be used."""
+    server = ScriptedServer(
+        answers=["Not in JSON.", "Not now either.", '{"diagnosis": "d", "new_text": "Say 7."}']
+    )
+    with hosted(server) as url:
+        file = write_world(tmp_path, reflecting(url))
+        assert burnish("optimize", str(file), *FLAGS, "-q", "-o", "run").code == 1
+        replayed = burnish("optimize", str(file), *FLAGS, "-q", "-o", "same", "--fork", "run")
+        assert (replayed.code, len(server.requests)) == (1, 2)
+        again = ("--fork", "run", "--retry-missing")
+        said = burnish("optimize", str(file), *FLAGS, "-q", "-o", "again", *again)
+    assert said.code == 0, said
+    assert len(server.requests) == 3
+    assert RunRecord.read(Path("again")).status == "finished"
+
+
 def texts_only(data: dict[str, Any]) -> None:
     block = optimizer(data)
     block["axes"] = {"textual": [{"path": "instructions"}]}

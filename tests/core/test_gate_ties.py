@@ -1,6 +1,5 @@
 """Ties in a row: all of them together give away no more than one of them may."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -161,6 +160,12 @@ def test_with_noise_it_never_ends_more_than_the_noise_below_its_best(
         best, before = loop.best, score_of(loop.incumbent)
         if loop.offer(measured(size, *scores)).accepted:
             of_best = [result.outcome.measures["score"] for result in best.results]
-            noise = math.hypot(spread(scores), spread(of_best))
-            allowed = score_of(best) - max(TOLERANCE, 2.0 * noise)
+            allowed = score_of(best) - max(TOLERANCE, 2.0 * spread(of_best))
             assert score_of(loop.incumbent) >= min(allowed, before) - 1e-8
+
+
+def test_a_candidate_does_not_widen_its_tie_by_being_noisy() -> None:
+    loop = Loop(measured(100, 1.0, 1.0, 1.0), sigma=2.0)
+    refused = loop.offer(measured(50, 1.0, 0.0, 0.0))
+    assert (refused.verdict, refused.code) == (Verdict.REJECT, "worse")
+    assert refused.numbers["best_tie_bar"] == TOLERANCE

@@ -302,7 +302,39 @@ def test_columns_of_csv(tmp_path: Path) -> None:
         "cases[1].grader",
         "cases[1].path",
         "cases[1].difficulty",
+        "columns.empty",
     ]
+
+
+def test_columns_of_csv_that_are_no_part_of_a_case(tmp_path: Path) -> None:
+    text = "input,question,recorded,extras,metrics\na,b,c,d,e\n"
+    columns = ("question", "recorded", "extras", "metrics")
+    assert refused(tmp_path, "a.csv", text) == [f"cases[0].{column}" for column in columns]
+    many = ",".join(["input", *(f"k{n}" for n in range(20_000))])
+    with pytest.raises(ConfigError, match="and 19980 more such problems"):
+        read_client_cases(put(tmp_path, "many.csv", f"{many}\n"))
+
+
+@pytest.mark.parametrize(
+    "text", ['["\\u0024{KEY}"]', '["\\ud800"]', "[" * 900 + "]" * 900], ids=["var", "half", "deep"]
+)
+def test_json_in_a_text_is_looked_at_as_it_will_be_read(tmp_path: Path, text: str) -> None:
+    cell = text.replace('"', '""')
+    (place,) = refused(tmp_path, "a.csv", f'input,context\na,"{cell}"\n')
+    assert place.removesuffix("[0]") == "cases[0].context"
+    called = evalset(invocation(tools=[{"name": "f", "arguments": text}]))
+    (place,) = refused(tmp_path, "a.evalset.json", called)
+    assert place.removesuffix("[0]").endswith("tools[0].arguments")
+
+
+@pytest.mark.parametrize("text", ["[" * 20_000, f"[{'9' * 5_000}]", '{"a":' * 20_000])
+def test_json_in_a_text_that_nobody_can_read_is_a_text(tmp_path: Path, text: str) -> None:
+    cell = text.replace('"', '""')
+    read = read_client_cases(put(tmp_path, "a.csv", f'input,context\na,"{cell}"\n'))
+    assert read.cases[0].turns[0].context == (text,)
+    called = evalset(invocation(tools=[{"name": "f", "arguments": text}]))
+    with pytest.raises(ConfigError, match="expected a mapping, or JSON of one"):
+        read_client_cases(put(tmp_path, "a.evalset.json", json.dumps(called)))
 
 
 @pytest.mark.parametrize(

@@ -98,8 +98,8 @@ SHORTENED = [whole("1\n" * (29 - n)) for n in range(20)]
     ("settings", "kept"),
     [
         (EditsSettings(tolerance=0.05), 1),
-        (EditsSettings(repeats=3, accept_sigma=4.0), 1),
-        (EditsSettings(repeats=3, accept_sigma=8.0), 2),
+        (EditsSettings(repeats=3, accept_sigma=5.0), 1),
+        (EditsSettings(repeats=3, accept_sigma=10.0), 2),
     ],
 )
 @pytest.mark.parametrize("holdout", [False, True])

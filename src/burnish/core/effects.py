@@ -31,6 +31,8 @@ class Call(Generic[T]):
     """What is billed if the effect is lost in flight."""
     computed: bool = False
     """A computation over what is journaled already: doing it again changes and costs nothing."""
+    retried_as_a_whole: bool = False
+    """Whether `--retry-missing` asks for everything in it again, not only for what is missing."""
     otherwise: Callable[[NotJournalable], T] | None = None
     """What to keep instead of a value that cannot be kept; without it that is an error."""
 
@@ -58,7 +60,8 @@ class Receipt(Generic[T]):
     value: T
     spend: Spend = NOTHING
     missing: bool = False
-    """The infrastructure failed for good: `--retry-missing` asks again."""
+    """The infrastructure failed for good, or a role gave no usable answer: `--retry-missing` asks
+    again."""
     mended: tuple[str, ...] = ()
     """What was wrong with a model's answer, and read as it was meant."""
 

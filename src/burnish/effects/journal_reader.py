@@ -64,6 +64,12 @@ class JournalReader:
             row = self._db.execute(self._sql.find, (bytes.fromhex(key),)).fetchone()
             return None if row is None else (self._packing.unpack(row[0]), bool(row[2]))
 
+    def nested_in(self, key: str) -> set[str]:
+        """The keys of what was paid for inside a completed effect."""
+        with reading(self.path):
+            row = self._db.execute(self._sql.find, (bytes.fromhex(key),)).fetchone()
+            return set(json.loads(row[1])) if row and row[1] else set()
+
     def effects(self) -> Iterator[EffectRow]:
         """Every effect, in the order in which they were started."""
         with reading(self.path):

@@ -25,15 +25,27 @@ class Cache:
     def __init__(self, reader: JournalReader, *, retry_missing: bool = False) -> None:
         self._reader = reader
         self._retry_missing = retry_missing
+        self._again: set[str] = set()
+        """What was part of an answer that is asked for again as a whole."""
 
     def close(self) -> None:
         """Let go of the earlier journal."""
         self._reader.close()
 
-    def find(self, key: str) -> tuple[bytes, bool] | None:
-        """An earlier result and whether it is missing."""
+    def find(self, key: str, *, as_a_whole: bool = False) -> tuple[bytes, bool] | None:
+        """An earlier result and whether it is missing; none where it is asked for again.
+
+        `as_a_whole` says that then nothing nested in it counts either: a role that could not use
+        a model's answers would get the same answers once more.
+        """
+        if key in self._again:
+            return None
         found = self._reader.find(key)
-        return None if found is not None and found[1] and self._retry_missing else found
+        if found is None or not (found[1] and self._retry_missing):
+            return found
+        if as_a_whole:
+            self._again |= self._reader.nested_in(key)
+        return None
 
 
 class JournaledEffects:
@@ -119,7 +131,9 @@ class JournaledEffects:
 
     async def _perform(self, call: Call[T], perform: Perform[T], scope: "JournalScope") -> Stored:
         request = self._redacted(call.spelled, call.request)
-        earlier = self._cache.find(call.key) if self._cache else None
+        earlier = None
+        if self._cache:
+            earlier = self._cache.find(call.key, as_a_whole=call.retried_as_a_whole)
         if earlier is not None:
             return await self._import(call, scope, request, earlier)
         nested = JournalScope(self, trial=scope.trial, sealed=scope.sealed)

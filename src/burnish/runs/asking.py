@@ -73,11 +73,13 @@ async def ask_once(
             receipt = await role.answer(request, draw=draw, effects=effects)
         except RoleFailed as error:
             failed: Reply[Answer] = Reply(failure=error.message)
-            return Receipt(value=failed, spend=error.spend, missing=error.missing)
+            return Receipt(value=failed, spend=error.spend, missing=True)
         except asyncio.CancelledError:
             if asked_to_leave():
                 raise
-            return Receipt(value=Reply(failure=f"the {role.name} raised CancelledError"))
+            return Receipt(
+                value=Reply(failure=f"the {role.name} raised CancelledError"), missing=True
+            )
         reply = Reply(answer=receipt.value, mended=receipt.mended)
         return Receipt(value=reply, spend=receipt.spend)
 
@@ -87,6 +89,7 @@ async def ask_once(
         codec=_ReplyCodec(role.answers),
         draw=draw,
         estimate=role.estimate(request) if role.leaf else NOTHING,
+        retried_as_a_whole=True,
         otherwise=lambda error: Reply(failure=error.message),
     )
     return await scope.once(call, perform)

@@ -8,6 +8,7 @@ from burnish.core.candidates import Candidate
 from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.effects.places import POINTER
+from burnish.effects.position import NAME as COUNT
 from burnish.effects.schema import NAME as JOURNAL
 from burnish.reports.reading import RunRecord
 from burnish.runs.directory import LOCK, PROCESSES
@@ -16,7 +17,7 @@ from burnish.runs.standing import BASELINE
 from burnish.server.errors import FileMissing
 from burnish.server.places import Place
 
-_HIDDEN = (JOURNAL, POINTER, LOCK, PROCESSES, "blobs")
+_HIDDEN = (JOURNAL, COUNT, POINTER, LOCK, PROCESSES, "blobs")
 """What is burnish's own, and may change at any time."""
 
 

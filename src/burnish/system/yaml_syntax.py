@@ -4,6 +4,7 @@ import io
 import json
 import re
 import warnings
+from collections import Counter
 from itertools import pairwise
 from typing import Any, cast
 
@@ -16,7 +17,10 @@ from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEv
 from burnish.core.errors import ConfigError, Problem
 
 _TWICE = re.compile(r'found duplicate key "(.*?)" with value')
-_LINE = re.compile(r"^( *)((?:- +)*)([^\s#].*?)\s*$", re.M)
+_LINE = re.compile(r"^( *)((?:- +)*)([^\s#].*)$", re.M)
+
+_PLACED, _PLACED_LEVELS = 20_000, 100
+"""Characters and levels up to which a fault in JSON is looked for by line, which is slow."""
 
 
 def parse_yaml(text: str, *, source: str) -> object:
@@ -65,7 +69,8 @@ def parse_json(text: str, *, source: str) -> JsonValue:
         problem = Problem(message=f"not valid JSON: {error.msg}", where=where)
         raise ConfigError([problem]) from None
     except ValueError as error:
-        parse_json_places(text, source=source)
+        if len(text) <= _PLACED and is_modest(text, levels=_PLACED_LEVELS, aliases=0):
+            parse_json_places(text, source=source)
         raise ConfigError([Problem(message=str(error), where=source)]) from None
 
 
@@ -102,7 +107,7 @@ def _yaml(text: str) -> YAML:
 def _indentation(text: str) -> tuple[int, int]:
     """How far the text indents a mapping, and a dash, below the key they belong to."""
     mapping = offset = None
-    lines = [(len(found[1]), found[2], found[3]) for found in _LINE.finditer(text)]
+    lines = [(len(found[1]), found[2], found[3].rstrip()) for found in _LINE.finditer(text)]
     for (margin, dashes, content), (below, dash_below, _) in pairwise(lines):
         deeper = below - margin - len(dashes)
         if not content.endswith(":") or deeper < 0:
@@ -128,7 +133,6 @@ def _marked_problem(error: MarkedYAMLError, source: str) -> Problem:
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     unique = dict(pairs)
     if len(unique) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
         raise ValueError(f"key {twice!r} appears twice")
     return unique

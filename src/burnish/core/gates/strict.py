@@ -41,7 +41,8 @@ def strict(
     Two primary numbers within `tolerance`, or within `accept_sigma` times the noise of both
     sides, are a tie; then the objective's tie-breakers decide in their order. `best` is the
     incumbent, of all so far, with the best primary number (see `best_incumbent`): a tie must be a
-    tie with it too, so that many ties in a row give away no more than one of them may.
+    tie with it too, so that many ties in a row give away no more than one of them may. There only
+    the best one's noise counts: a candidate cannot widen its tie by being noisy.
     """
     also = {primary, *objective.constrained_names, *(b.metric for b in objective.tie_breakers)}
 
@@ -148,7 +149,7 @@ class _Rule:
         words, numbers = f"{self._words(at)}, a tie within {at.tie_bar:g}", _numbers(at)
         if top is None:
             return _break_tie(objective, seen, words, numbers)
-        best = self._standing(top)
+        best = self._standing(top, noise=_incumbent_noise(self.primary, top))
         if best is None:
             words = f"cannot tell: '{self.primary}' of the best so far is not known"
             return decide("strict", "missing", words, {})
@@ -161,12 +162,12 @@ class _Rule:
             objective, seen, f"{words}, also with the best so far {shown[2]}", numbers
         )
 
-    def _standing(self, seen: Comparison) -> _Standing | None:
+    def _standing(self, seen: Comparison, noise: Range | None = None) -> _Standing | None:
         new = seen.worst(self.primary, lower_is_better=self.direction == "minimize")
         old = seen.incumbent.values.get(self.primary)
         if new is None or old is None:
             return None
-        noise = _noise(self.primary, seen)
+        noise = noise or _noise(self.primary, seen)
         bar = Range(
             low=max(self.tolerance, self.accept_sigma * noise.low),
             high=max(self.tolerance, self.accept_sigma * noise.high),
@@ -214,9 +215,15 @@ def _noise(primary: str, seen: Comparison) -> Range:
     candidate = possible_spread(
         _sweep_means(seen.pair.candidate, primary), _sweep_means(seen.highest, primary)
     )
-    means = _sweep_means(seen.pair.incumbent, primary)
-    before = spread(means) if means else 0.0
+    before = _incumbent_noise(primary, seen).low
     return Range(low=math.hypot(candidate.low, before), high=math.hypot(candidate.high, before))
+
+
+def _incumbent_noise(primary: str, seen: Comparison) -> Range:
+    """The spread of the incumbent's primary number between sweeps."""
+    means = _sweep_means(seen.pair.incumbent, primary)
+    std = seen.incumbent.std if primary == "loss" else spread(means) if means else 0.0
+    return Range(low=std, high=std)
 
 
 def _sweep_means(evaluation: Evaluation, name: str) -> Sequence[float]:

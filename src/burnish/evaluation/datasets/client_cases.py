@@ -6,7 +6,9 @@ listed here, and every other field is refused by its name and place: a field tha
 later is refused too, until it is listed.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -16,7 +18,7 @@ from burnish.core.errors import ConfigError, NotJournalable, Problem
 from burnish.evaluation.datasets.agent_case_files import CASES
 from burnish.evaluation.datasets.case_files import CaseFile
 from burnish.evaluation.datasets.complaints import DEEPEST, Complaints, is_deeper, listed, mapped
-from burnish.evaluation.datasets.csv_rows import raw_rows
+from burnish.evaluation.datasets.csv_rows import names_in, raw_header, raw_rows
 from burnish.evaluation.datasets.evalset_keys import folded
 from burnish.evaluation.datasets.format_table import format_of
 from burnish.evaluation.datasets.formats import read_cases
@@ -183,17 +185,30 @@ class _Refusals:
         self, raw: Json, fields: Fields, *, at: TreePath, spell: Callable[[str], str] = str
     ) -> None:
         """Refuse what stands in a value beside these fields, and variables anywhere in it."""
-        if is_deeper(raw, DEEPEST):
-            self.add("its values are nested too deeply", at=at)
-            return
-        try:
-            canonical(raw)
-        except NotJournalable as error:
-            self.add(error.message, at=at, remedy=error.remedy)
+        if not self._is_plain(raw, at):
             return
         for place, key, value, allowed in _others(raw, _spelled(fields, spell), at, spell):
             self._refuse(place, key, value, allowed)
-        for place, name in _variables(raw, at):
+        self._refuse_variables(raw, at)
+        for place, value in _json_in_texts(raw, at):
+            if self._is_plain(value, place):
+                self._refuse_variables(value, place)
+
+    def _is_plain(self, value: Json, at: TreePath) -> bool:
+        """Whether a value is JSON of modest depth; what is not is refused."""
+        if is_deeper(value, DEEPEST):
+            remedy = f"nest no deeper than {DEEPEST} levels"
+            self.add("its values are nested too deeply", at=at, remedy=remedy)
+            return False
+        try:
+            canonical(value)
+        except NotJournalable as error:
+            self.add(error.message, at=at, remedy=error.remedy)
+            return False
+        return True
+
+    def _refuse_variables(self, value: Json, at: TreePath) -> None:
+        for place, name in _variables(value, at):
             message = f"'${{{_short(name)}}}' stands for a variable of the service"
             self.add(message, at=place, remedy=_VARIABLE)
 
@@ -277,6 +292,18 @@ def _variables(value: Json, at: TreePath) -> Iterator[tuple[TreePath, str]]:
         yield from _variables(item, (*at, key))
 
 
+def _json_in_texts(value: Json, at: TreePath) -> Iterator[tuple[TreePath, Json]]:
+    """The JSON that stands in texts: readers take arguments and passages out of it."""
+    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
+        with suppress(ValueError, RecursionError):  # just a text, for the readers too
+            yield at, json.loads(value)
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _json_in_texts(item, (*at, index))
+    for key, item in mapped(value).items():
+        yield from _json_in_texts(item, (*at, key))
+
+
 def _short(step: str) -> str:
     return step if len(step) <= _LONGEST_STEP else f"{step[:_LONGEST_STEP]}…"
 
@@ -295,7 +322,15 @@ def _check_jsonl(path: Path, refusals: _Refusals) -> None:
 
 
 def _check_csv(path: Path, refusals: _Refusals) -> None:
-    _check_rows(raw_rows(path), refusals)
+    header = raw_header(path)
+    # Any other column would be a setting of its case, a second name for a part included.
+    columns = _fields(" ".join(names_in(header).values()))
+    filled: set[str] = set()
+    for index, row in enumerate(raw_rows(path)):
+        filled |= row.keys()
+        refusals.check(row, columns, at=("cases", index))
+    empty: dict[str, Json] = {column: "" for column in header if column not in filled}
+    refusals.check(empty, columns, at=("columns",))
 
 
 def _check_list(path: Path, refusals: _Refusals) -> None:

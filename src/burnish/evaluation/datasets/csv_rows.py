@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import sys
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +37,12 @@ def read_csv(path: Path) -> CaseFile:
     complaints.settle()
     extras: dict[str, Json] = {COLUMNS: [*header]}
     return CaseFile(cases=tuple(case for case in cases if case), format="csv", extras=extras)
+
+
+def raw_header(path: Path) -> list[str]:
+    """The columns of a file."""
+    records = _records(read_text(path).removeprefix("\ufeff"), Complaints(source=path.name))
+    return next((cells for _, cells in records), list[str]())
 
 
 def raw_rows(path: Path) -> Iterator[dict[str, Json]]:
@@ -82,7 +89,7 @@ def _parts_of(header: Sequence[str], complaints: Complaints) -> dict[str, str]:
         other = "separate columns by commas" if ";" in header[0] or "\t" in header[0] else ""
         remedy = other or f"call one of its columns {' or '.join(ALIASES['input'])}"
         complaints.add("there is no column 'input'", line=1, remedy=remedy)
-    for column in dict.fromkeys(column for column in header if header.count(column) > 1):
+    for column in (column for column, times in Counter(header).items() if times > 1):
         complaints.add(f"two columns are called {column!r}", line=1, remedy="rename one")
     if header and "" in header:
         complaints.add(f"column {[*header].index('') + 1} has no name", line=1, remedy="name it")
@@ -125,7 +132,7 @@ def _passages(cell: str) -> tuple[str, ...]:
         return (cell,) if cell else ()
     try:
         held = listed(json.loads(cell))
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return (cell,)
     texts = [text for text in held if isinstance(text, str)]
     return tuple(texts) if len(texts) == len(held) else (cell,)

@@ -113,6 +113,6 @@ def arguments_in(value: Json) -> Json:
         return value
     try:
         found: Json = json.loads(value)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return value
     return found
