@@ -122,9 +122,9 @@ def test_a_killed_run_says_how_to_go_on(burnish: Burnish, stopped: Path) -> None
     with sqlite3.connect(stopped / "journal.db") as db:
         db.execute("DELETE FROM events WHERE json_extract(body, '$.kind') = 'run_finished'")
     db.close()
-    shown = stopped / "events.jsonl"
-    lines = shown.read_text(encoding="utf-8").splitlines(keepends=True)
-    shown.write_text("".join(x for x in lines if "run_finished" not in x), encoding="utf-8")
+    lines = (stopped / "events.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    left = [line for line in lines if '"kind":"run_finished"' not in line]
+    (stopped / "events.jsonl").write_text("".join(left), encoding="utf-8")
     said = burnish("runs", "show", "part")
     assert said.lines[0] == "part · killed"
     assert said.lines[-1] == "go on    burnish runs resume part"

@@ -36,16 +36,39 @@ def test_a_limit_for_each_call_begins_anew_with_each_call() -> None:
     now = 0.0
     clock = CallClock(whole=None, each=10, clock=lambda: now)
     with clock.call():
-        now = 9.0
-        assert (clock.wait, clock.expired) == (1.0, False)
-    assert (clock.wait, clock.expired) == (10, False), "no call is under way"
+        now = 9.75
+        assert (clock.wait, clock.expired) == (0.25, False)
+    now = 15.0
+    assert not clock.expired, "no call is under way"
     with clock.call():
-        assert (clock.wait, clock.expired) == (10.0, False)
-        now = 15.0
+        assert not clock.expired
+        now = 24.5
         with clock.call():
-            assert clock.wait == 4.0, "that of the call which has to end first"
-        now = 19.0
+            assert clock.wait == 0.5, "that of the call which has to end first"
+        now = 25.0
         assert clock.expired
+
+
+def test_a_call_is_not_charged_for_others_that_block_the_loop() -> None:
+    now = 0.0
+    clock = CallClock(whole=10, each=None, at_once=3, clock=lambda: now)
+    now = 9.0
+    clock.held_up(0.5)
+    assert clock.wait == 1.0, "a machine may be late"
+    now = 17.0
+    clock.held_up(8.0)
+    assert not clock.expired
+    assert clock.overdue, "were it the one that blocks, it would have had its time"
+    now = 26.0
+    clock.held_up(9.0)
+    assert not clock.expired
+    now = 30.0
+    clock.held_up(100.0)
+    assert clock.expired, "all who run at once have had theirs"
+    alone = CallClock(whole=10, each=None, clock=lambda: now)
+    now = 40.0
+    alone.held_up(10.0)
+    assert alone.expired
 
 
 async def test_a_limit_for_each_call_holds_in_timed_calls() -> None:

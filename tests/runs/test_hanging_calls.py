@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -287,3 +288,15 @@ async def _evaluated(target: CallableTarget, folder: Path, **more: Any) -> Any:
 
     await driven(small(steps=steps, target=target, **more), folder)
     return found[0]
+
+
+async def test_calls_that_block_the_loop_in_turn_are_not_late_for_it(tmp_path: Path) -> None:
+    async def agent(query: str) -> str:
+        await asyncio.sleep(0)
+        time.sleep(1.3)  # noqa: ASYNC251 - as those do who do not know better
+        return "<0>"
+
+    policy = CasePolicy(time_limit=5)
+    setup: dict[str, Any] = {"case_policy": policy, "concurrency": len(TRAIN)}
+    found = await _evaluated(CallableTarget(agent=agent), tmp_path / "run", **setup)
+    assert not any(result.outcome.failed for result in found.results)

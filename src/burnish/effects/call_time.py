@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -20,6 +21,8 @@ T = TypeVar("T")
 
 CLEANING_SECONDS = 5.0
 """What cancelled code gets to clean up before it is left behind."""
+_LOOK_AGAIN = 1.0
+"""Seconds between two looks at a clock; later than that by as much, the loop was blocked."""
 _JOURNAL = {"burnish.effects.journal", "burnish.effects.writer", "burnish.effects.remote_writer"}
 """Modules that are never interrupted: a statement would be lost between two others."""
 
@@ -47,23 +50,40 @@ class CutShort(BaseException):
         """Whether the run is to end; else the call ran past its limit."""
 
 
+@dataclass(kw_only=True)
+class _Span:
+    """The time of something that is under way."""
+
+    ends: float
+    """When it has to end."""
+    latest: float
+    """When it has to end whatever held it up."""
+    alone: float
+    """When it would have to end with nobody else there."""
+
+
 class CallClock:
-    """The limit of one run of a case: `whole` for all of it, or `each` for every timed call."""
+    """The limit of one run of a case: `whole` for all of it, or `each` for every timed call.
+
+    Calls that block the loop hold up the others, whose time that is not: each may wait for as
+    many as run `at_once`.
+    """
 
     def __init__(
         self,
         *,
         whole: float | None,
         each: float | None,
+        at_once: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._now = clock
+        self.now = clock
         self._each = None if whole is not None else each
         self._whole = whole
-        self._ends: dict[object, float] = {}
-        """When what is under way has to end."""
+        self._at_once = at_once
+        self._spans: dict[object, _Span] = {}
         if whole is not None:
-            self._ends[self] = clock() + whole
+            self._spans[self] = self._span(whole)
 
     @contextmanager
     def call(self) -> Generator[None, None, None]:
@@ -72,23 +92,37 @@ class CallClock:
             yield
             return
         call = object()
-        self._ends[call] = self._now() + self._each
+        self._spans[call] = self._span(self._each)
         try:
             yield
         finally:
-            del self._ends[call]
+            del self._spans[call]
+
+    def _span(self, limit: float) -> _Span:
+        now = self.now()
+        return _Span(ends=now + limit, alone=now + limit, latest=now + limit * self._at_once)
 
     @property
     def wait(self) -> float | None:
         """Seconds after which to look again."""
-        if not self._ends:
-            return self._each
-        return min(self._ends.values()) - self._now()
+        left = [span.ends - self.now() for span in self._spans.values()]
+        return None if self._whole is None and self._each is None else min([*left, _LOOK_AGAIN])
+
+    def held_up(self, seconds: float) -> None:
+        """So long the loop did not turn."""
+        if seconds > _LOOK_AGAIN:
+            for span in self._spans.values():
+                span.ends = min(span.ends + seconds, span.latest)
 
     @property
     def expired(self) -> bool:
         """Whether something should have ended."""
-        return bool(self._ends) and min(self._ends.values()) <= self._now()
+        return any(span.ends <= self.now() for span in self._spans.values())
+
+    @property
+    def overdue(self) -> bool:
+        """Whether something that was held up by nobody should have ended."""
+        return any(span.alone <= self.now() for span in self._spans.values())
 
     def out_of_time(self) -> OutOfTime:
         """What to say of code that ran too long."""
@@ -120,7 +154,10 @@ async def within(clock: CallClock, work: Coroutine[Any, Any, T]) -> T:
         while not task.done():
             if clock.expired:
                 raise clock.out_of_time()
-            await _ended(task, clock.wait)
+            began, wait = clock.now(), clock.wait
+            await _ended(task, wait)
+            if wait is not None:
+                clock.held_up(clock.now() - began - wait)
     finally:
         if not task.done():
             await _leave(task)
@@ -170,7 +207,7 @@ async def _leave(task: "asyncio.Task[Any]") -> None:
 def cut_short(frame: FrameType | None, *, ending: bool) -> None:
     """For a signal handler: raise CutShort where the user's code runs and has had its time."""
     clock = _CLOCK.get()
-    if clock is None or not (ending or clock.expired):
+    if clock is None or not (ending or clock.overdue):
         return
     while frame is not None:
         if frame.f_globals.get("__name__") in _JOURNAL:

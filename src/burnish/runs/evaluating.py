@@ -120,6 +120,7 @@ class Evaluator:
         self._executor = executor
         self._policy = policy
         self._call_limit = call_limit
+        self._concurrency = concurrency
         self._places = asyncio.Semaphore(concurrency)
         self._grading: list[Json] = [[metric.name, metric.fingerprint] for metric in self._metrics]
 
@@ -219,7 +220,9 @@ class Evaluator:
         try:
             # Waiting for a turn is not the agent's time.
             async with held(self._target, unit.candidate):
-                clock = CallClock(whole=policy.time_limit, each=self._call_limit)
+                clock = CallClock(
+                    whole=policy.time_limit, each=self._call_limit, at_once=self._concurrency
+                )
                 work = retry(attempt, policy=policy.retry, again=self._is_infrastructure)
                 with left_behind() as left:
                     receipt = await within(clock, work)

@@ -2,9 +2,9 @@
 
 A thread of its own, for a call may block the event loop. It looks at two things. Where somebody
 wants the run to stop (a signal, the stop file, the minutes are over) and no call ends for a while,
-the trial under way is dropped. Where the loop does not turn, a signal that only this program uses
-reaches the main thread and raises `CutShort` inside the call that blocks it: past the time limit,
-or once the run is to end.
+the trial under way is dropped. Where the loop does not turn, a signal of its own wakes the main
+thread, and raises `CutShort` inside the call that blocks it: past the time limit, or once the run
+is to end.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from burnish.runs.run import Run
 TICK = 0.25
 """Seconds between two looks. What is waited for is counted in looks, so that a program that was
 stopped and goes on, or a machine that is busy, is not taken for one that hangs."""
-BLOCKED_SECONDS = 1.0
-"""How long a loop may not turn once the run is to end."""
+_BLOCKED_LOOKS = 4
+"""So many looks at a loop that does not turn, and whatever blocks it is woken."""
 BY_SIGNAL = "asked to stop by a signal"
 _WAKE = signal.SIGURG
 """Ignored unless somebody handles it, and hardly anybody does: Go takes it for the same purpose."""
@@ -49,6 +49,7 @@ class Watch:
         self._thread = threading.Thread(target=self._look, name="burnish watch", daemon=True)
         self._turned = True
         self._blocked = self._quiet = 0
+        self._blocking: asyncio.Task[Any] | None = None
         self._landed = 0
         self._before: Any = None
         self._handles = False
@@ -81,12 +82,16 @@ class Watch:
                 self._look_at_calls()
 
     def _look_at_loop(self) -> None:
-        self._blocked = 0 if self._turned else self._blocked + 1
+        task = asyncio.current_task(self._loop)
+        # Several calls that block may be due in one turn of the loop: each is counted by itself.
+        alike = not self._turned and task is self._blocking
+        self._blocked, self._blocking = self._blocked + 1 if alike else 0, task
         if self._turned:
             self._turned = False
             with suppress(RuntimeError):  # the loop is closed: nobody runs any more
                 self._loop.call_soon_threadsafe(self._turn)
-        if self._handles and (self._expired or self._ending):
+        # Also for a Ctrl-C that the system gave to another thread: Python handles it in this one.
+        if self._handles and self._blocked and self._blocked % _BLOCKED_LOOKS == 0:
             signal.pthread_kill(threading.main_thread().ident or 0, _WAKE)
 
     def _look_at_calls(self) -> None:
@@ -112,7 +117,7 @@ class Watch:
     @property
     def _ending(self) -> bool:
         over = self.insisting or self.broken_off is not None
-        return over and self._blocked * TICK >= BLOCKED_SECONDS
+        return over and self._blocked >= _BLOCKED_LOOKS
 
     # -- in the thread of the loop ---------------------------------------------------------
 
@@ -121,5 +126,5 @@ class Watch:
 
     def _cut_short(self, number: int, frame: FrameType | None) -> None:
         del number
-        if not self._turned:  # else it came too late
+        if not self._turned and (self._ending or self._expired):  # else it came too late
             cut_short(frame, ending=self._ending)
