@@ -17,13 +17,24 @@ from burnish.core.cases import Case, Split
 from burnish.core.outcomes import Outcome
 from burnish.core.scores import Score
 from burnish.core.stopping import StopReason
+from burnish.core.trials import SplitResult, Trial
 from burnish.effects.budget import Budget
 from burnish.runs.evaluating import CasePolicy
 from burnish.runs.header import Header
 from burnish.runs.run import Run
 from burnish.targets.calling import CallableTarget
 from burnish.testing import ExpectedText
-from tests.runs.small import TEST, TRAIN, add_letters, answer, driven, only_result, opened, small
+from tests.runs.small import (
+    TEST,
+    TRAIN,
+    add_letters,
+    answer,
+    driven,
+    longer,
+    only_result,
+    opened,
+    small,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -194,6 +205,25 @@ async def test_a_signal_ends_a_sealed_test_that_hangs(tmp_path: Path) -> None:
     resumed = await driven(small(steps=add_letters, budget=limited, test=TEST), tmp_path / "run")
     assert resumed.reason.code == "max_trials"
     assert resumed.sealed is not None
+
+
+async def test_going_over_recorded_trials_is_no_hanging(tmp_path: Path) -> None:
+    async def steps(run: Run) -> None:
+        best = run.target.baseline
+        while run.stop_reason() is None:
+            if run.replaying:
+                await asyncio.sleep(0.6)
+            best = longer(best)
+            train = await run.evaluate(best, split=Split.TRAIN)
+            result = SplitResult.of(train, run.objective)
+            run.record(Trial(candidate=best, phase="letters", train=result, touched=("text",)))
+            run.advance(best)
+
+    first = await driven(small(steps=steps, budget=Budget(max_trials=2)), tmp_path / "run")
+    late = small(steps=steps, budget=Budget(max_minutes=1e-9), grace_seconds=0.1)
+    again = await driven(late, tmp_path / "run")
+    assert again.reason.code == "max_minutes"
+    assert again.best.id == first.best.id
 
 
 async def test_a_trial_whose_calls_end_is_finished_however_long_it_takes(tmp_path: Path) -> None:

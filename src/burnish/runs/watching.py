@@ -98,7 +98,8 @@ class Watch:
         reason = self._run.outside_reason(searching=self.searching)
         if self.signalled:
             reason = StopReason(code="signal", detail=BY_SIGNAL)
-        moved = self._landed != self._run.calls_ended
+        # Going over recorded trials takes its time, and makes no calls.
+        moved = self._run.replaying or self._landed != self._run.calls_ended
         self._landed = self._run.calls_ended
         self._quiet = 0 if reason is None or moved else self._quiet + 1
         grace = self._run.setup.grace_seconds
