@@ -19,7 +19,6 @@ from burnish.cli.optimize_tasks import show_task_baseline, show_task_plan
 from burnish.cli.running import Way, run_project
 from burnish.core.errors import ConfigError, Problem
 from burnish.projects import LoadedProject, Overrides, load_project
-from burnish.projects.limits import Limits
 from burnish.projects.loading import (
     GRAPH,
     OPTIMIZER,
@@ -38,6 +37,7 @@ from burnish.strategies.coordinate.strategy import Coordinate
 from burnish.strategies.epochs.strategy import Epochs
 from burnish.strategies.reflective.strategy import Reflective
 from burnish.system import read_tree
+from burnish.system.settings import Limits
 from burnish.targets.artifacts.target import ArtifactsTarget
 from burnish.targets.delegation.target import DelegationTarget
 

@@ -10,10 +10,10 @@ from burnish.core.protocols import Role
 from burnish.effects.retries import RetryPolicy
 from burnish.evaluation.configs.agent_metrics import AgentMetric
 from burnish.evaluation.simulation import NextRemark, TalkSoFar
-from burnish.projects.limits import AboveZero, AtLeastOne, Settings
-from burnish.projects.model_settings import ModelBlock
+from burnish.models.model_settings import ModelBlock
 from burnish.projects.settings import ProjectFile
 from burnish.runs.evaluating import CasePolicy
+from burnish.system.settings import AboveZero, AtLeastOne, Settings
 from burnish.targets.calling import CallableTarget, CallingTarget, CommandTarget, HttpTarget
 
 NotNegative = Annotated[float, Field(ge=0)]

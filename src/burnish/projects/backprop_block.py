@@ -5,10 +5,10 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from burnish.core.gates import Guards
-from burnish.projects.limits import AtLeastOne, Settings, Share
 from burnish.strategies.backprop.packets import Severity
 from burnish.strategies.backprop.settings import BackpropSettings, GateName, LossHint
 from burnish.strategies.backprop.wording import AGGREGATOR, BACKWARDER, PATCHER
+from burnish.system.settings import AtLeastOne, Settings, Share
 
 PROPOSER = "proposer"
 """Who fills the roles that nobody is named for."""

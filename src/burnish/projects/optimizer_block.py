@@ -12,9 +12,9 @@ from burnish.core.objectives import Constraint, Objective, Operator, Penalties
 from burnish.core.surfaces import Scalar
 from burnish.models.provider_block import ProviderBlock
 from burnish.projects.backprop_block import BackpropBlock
-from burnish.projects.limits import AtLeastOne, Limits, Settings, Share
 from burnish.projects.reflective_block import ReflectiveBlock
 from burnish.system import YamlTree, validate_config
+from burnish.system.settings import AtLeastOne, Limits, Settings, Share
 from burnish.targets.agent.variables import expanded
 
 AT = ("evaluations", "optimizer")

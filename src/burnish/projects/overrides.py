@@ -8,8 +8,8 @@ from pydantic import Field, JsonValue
 
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError
-from burnish.projects.limits import AtLeastOne, Limits, Places, Settings
 from burnish.system import validate_config
+from burnish.system.settings import AtLeastOne, Limits, Places, Settings
 
 T = TypeVar("T")
 AGENT_FOLDER = "agent_folder"

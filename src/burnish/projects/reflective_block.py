@@ -6,7 +6,6 @@ from typing import Annotated
 from pydantic import Field
 
 from burnish.effects.budget import Budget
-from burnish.projects.limits import AtLeastOne, Settings
 from burnish.strategies.reflective.settings import (
     MINIBATCH,
     FieldSelection,
@@ -14,6 +13,7 @@ from burnish.strategies.reflective.settings import (
     ParentSelection,
     ReflectiveSettings,
 )
+from burnish.system.settings import AtLeastOne, Settings
 
 PATIENCE = 10
 """Trials in a row without an accept that end a search which nothing else would end."""

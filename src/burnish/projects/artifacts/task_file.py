@@ -8,14 +8,14 @@ from pydantic import AfterValidator, Field, model_validator
 from burnish.core.gates.strict import Direction
 from burnish.core.objectives import Constraint, Operator, TieBreaker
 from burnish.effects.budget import Budget
+from burnish.models.model_settings import ModelBlock, ModelsBlock
 from burnish.projects.artifacts.numeric_axes import AxisBlock, CoordinateBlock
 from burnish.projects.artifacts.paths_inside import inside
 from burnish.projects.artifacts.step_blocks import HoldoutBlock, RunnerBlock, ScorerBlock
-from burnish.projects.limits import AboveZero, AtLeastOne, Places, Settings
-from burnish.projects.model_settings import ModelBlock, ModelsBlock
 from burnish.projects.overrides import Overrides
 from burnish.projects.settings import BudgetSettings
 from burnish.system.sandbox import Limits, Mode
+from burnish.system.settings import AboveZero, AtLeastOne, Places, Settings
 
 MIB, KIB = 1024 * 1024, 1024
 MAX_ITERATIONS = 50

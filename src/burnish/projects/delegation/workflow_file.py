@@ -4,11 +4,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, JsonValue, model_validator
 
+from burnish.models.model_settings import ModelBlock, ModelsBlock
 from burnish.projects.artifacts.task_file import LimitsBlock, Variable
 from burnish.projects.delegation.metric_blocks import EvaluationBlock, Inside
-from burnish.projects.limits import AboveZero, AtLeastOne, Settings, Share
-from burnish.projects.model_settings import ModelBlock, ModelsBlock
 from burnish.system.sandbox import Mode
+from burnish.system.settings import AboveZero, AtLeastOne, Settings, Share
 from burnish.targets.agent.tool_blocks import FunctionTool, McpTool
 from burnish.targets.delegation.envelope import Envelope
 from burnish.targets.delegation.gates.completion import GateSettings

@@ -4,13 +4,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
+from burnish.models.model_settings import ModelBlock
 from burnish.projects.agent_blocks import Text
 from burnish.projects.backprop_block import BackpropBlock
 from burnish.projects.case_splits import SplitFile
-from burnish.projects.limits import AtLeastOne, Settings
-from burnish.projects.model_settings import ModelBlock
 from burnish.projects.prompts.project_file import CoordinateBlock
 from burnish.projects.reflective_block import ReflectiveBlock
+from burnish.system.settings import AtLeastOne, Settings
 from burnish.targets.graph.blocks import GraphBlock
 
 

@@ -17,7 +17,6 @@ from burnish.models.references import ModelRef
 from burnish.models.roles import ModelRole
 from burnish.projects.called_parts import refuse_trajectories
 from burnish.projects.gathering import Gathering, Keys
-from burnish.projects.limits import Limits
 from burnish.projects.overrides import Overrides, flag_of
 from burnish.projects.prompts.algorithm import BUILT_IN, ReflectiveAlgorithm
 from burnish.projects.prompts.bounds import too_small, within_limits
@@ -33,6 +32,7 @@ from burnish.runs.setup import Setup
 from burnish.strategies.reflective.strategy import Reflective
 from burnish.strategies.reflective.wording import Reflection, ReflectRequest
 from burnish.system import YamlTree
+from burnish.system.settings import Limits
 from burnish.targets.prompts.target import PromptsTarget
 
 ALGORITHM: Keys = ("optimize", "algorithm")

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from burnish.models.model_settings import ModelBlock
 from burnish.projects.agent_blocks import (
     CalledBlock,
     CommandBlock,
@@ -13,10 +14,9 @@ from burnish.projects.agent_blocks import (
 )
 from burnish.projects.backprop_block import BackpropBlock
 from burnish.projects.case_splits import SplitFile
-from burnish.projects.limits import AtLeastOne, Settings, Share
-from burnish.projects.model_settings import ModelBlock
 from burnish.projects.reflective_block import ReflectiveBlock
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
+from burnish.system.settings import AtLeastOne, Settings, Share
 from burnish.targets.prompts.ways import Mode
 
 _USUAL = CoordinateSettings()

@@ -5,13 +5,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
+from burnish.models.model_settings import ModelBlock
 from burnish.projects.delegation.workflow_file import Text
-from burnish.projects.limits import AboveZero, AtLeastOne, Places, Settings
-from burnish.projects.model_settings import ModelBlock
 from burnish.projects.prompts.project_file import CoordinateBlock
 from burnish.projects.reflective_block import ReflectiveBlock
 from burnish.projects.settings import BudgetSettings
 from burnish.strategies.epochs.settings import EpochSettings
+from burnish.system.settings import AboveZero, AtLeastOne, Places, Settings
 from burnish.targets.delegation.loss import WEIGHTS
 from burnish.targets.delegation.policy import NAMES
 

@@ -7,11 +7,11 @@ from pydantic import ConfigDict, Field
 
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
-from burnish.projects.limits import AtLeastOne, Limits, Places, Settings
 from burnish.projects.overrides import Overrides
 from burnish.server.datasets import DatasetName, Datasets
 from burnish.server.errors import NotAllowed
 from burnish.system import validate_config
+from burnish.system.settings import AtLeastOne, Limits, Places, Settings
 
 PROMPTITER = "promptiter"
 """The key of a request in PromptIter's terms."""

@@ -1,4 +1,4 @@
-"""Models in project files: a reference alone, or with its address, key and settings."""
+"""Models as files name them: a reference alone, or with its address, key and settings."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -13,7 +13,7 @@ from burnish.models.factory import DEFAULT_LIMITS, Models
 from burnish.models.keys import require_reference
 from burnish.models.prices import Price, Prices
 from burnish.models.references import ModelRef, ModelSettings
-from burnish.projects.limits import AboveZero, AtLeastOne, Settings
+from burnish.system.settings import AboveZero, AtLeastOne, Settings
 
 PerMillion = Annotated[float, Field(ge=0)]
 
