@@ -301,7 +301,9 @@ def test_a_run_that_a_limit_ended_has_its_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BURNISH_HOME", str(tmp_path))
-    world = World(budget=Budget(max_trials=2), settings=replace(SETTINGS, holdout_policy="skip"))
+    world = World(
+        budget=Budget(max_trials=2), settings=SETTINGS.model_copy(update={"holdout_policy": "skip"})
+    )
     text = (launched(tmp_path, world) / "report.md").read_text(encoding="utf-8")
     assert "| exit reason | max_trials: 2 of 2 trials |" in text
     assert "⚠ Holdout was skipped" in text

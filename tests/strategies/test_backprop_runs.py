@@ -11,11 +11,10 @@ import pytest
 from burnish.core.candidates import Candidate
 from burnish.core.cases import Case, Turn
 from burnish.core.errors import ConfigError, TargetMismatch
-from burnish.core.gates import Guards
 from burnish.core.outcomes import Outcome, Trace
 from burnish.models.prompts import in_force
 from burnish.strategies.backprop.packets import Severity
-from burnish.strategies.backprop.settings import BackpropSettings, LossHint
+from burnish.strategies.backprop.settings import BackpropSettings, GuardSettings, LossHint
 from burnish.testing import CallCounter, check_strategy
 from burnish.testing.stories import story
 from tests.strategies.backprop_world import (
@@ -144,8 +143,11 @@ def test_hints_and_loss_targets_reach_the_backwarder(tmp_path: Path) -> None:
             "no train case 'q50'",
         ),
         (BackpropSettings(loss_targets={"m": "planner"}), "no metric 'm'"),
-        (BackpropSettings(guards=Guards(protected=("q0",))), "no holdout case 'q0'"),
-        (BackpropSettings(guards=Guards(floors={"m": 1.0})), "floor: there is no metric 'm'"),
+        (BackpropSettings(guards=GuardSettings(protected=("q0",))), "no holdout case 'q0'"),
+        (
+            BackpropSettings(guards=GuardSettings(floors={"m": 1.0})),
+            "floor: there is no metric 'm'",
+        ),
     ],
 )
 def test_what_does_not_exist_is_refused_before_anything_is_paid(

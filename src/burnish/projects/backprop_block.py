@@ -4,9 +4,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from burnish.core.gates import Guards
 from burnish.strategies.backprop.packets import Severity
-from burnish.strategies.backprop.settings import BackpropSettings, GateName, LossHint
+from burnish.strategies.backprop.settings import BackpropSettings, GateName, GuardSettings, LossHint
 from burnish.strategies.backprop.wording import AGGREGATOR, BACKWARDER, PATCHER
 from burnish.system.settings import AtLeastOne, Settings, Share
 
@@ -79,7 +78,7 @@ class BackpropBlock(Settings):
 
     def settings(self, *, repeats: int) -> BackpropSettings:
         """How the search goes about it."""
-        guards = Guards(
+        guards = GuardSettings(
             protected=self.guards.protected,
             no_new_failures=self.guards.no_new_failures,
             floors=self.guards.floors,

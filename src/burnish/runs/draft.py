@@ -134,8 +134,7 @@ class Draft:
         known: dict[TreePath, Where] = {}
         for entry in sorted(self._entries, key=lambda each: each.strength):
             _lay(data, entry.path, entry.value)
-            for path, place in _places(entry):
-                known[path] = place
+            known |= dict(_places(entry))
         return data, Places(source=self.source, known=known)
 
 

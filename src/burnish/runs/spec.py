@@ -172,7 +172,7 @@ class ObjectiveSpec(Settings):
     """What evaluations are reduced to before they are compared."""
 
     weights: dict[str, AboveZero] = Field(default_factory=dict[str, float])
-    """Metrics by weight, the others are measured and do not count; all alike where none is named."""
+    """Metrics by weight; the others are measured and do not count. All alike where none is named."""
     penalties: PenaltiesSpec = Field(default_factory=PenaltiesSpec)
     constraints: tuple[ConstraintSpec, ...] = ()
     tie_breakers: tuple[TieBreakerSpec, ...] = ()

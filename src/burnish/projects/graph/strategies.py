@@ -164,7 +164,9 @@ class GraphSearch:
             patience=flags.numeric_patience or usual.patience,
         )
         settings = block.settings(repeats=repeats, fields=self.surfaces.texts())
-        return replace(settings, numbers=self.surfaces.numbers(), numeric_phase=numeric)
+        return settings.model_copy(
+            update={"numbers": self.surfaces.numbers(), "numeric_phase": numeric}
+        )
 
     def _left_out(self, *, numbers: bool) -> list[str]:
         """What this strategy does not look at.

@@ -15,7 +15,7 @@ not, and an edit that does nothing does no harm on the way.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from burnish.core.cases import Dataset, Split
@@ -53,7 +53,7 @@ class Reflective:
     @property
     def fingerprint(self) -> str:
         """A hash of the settings."""
-        return short_id([VERSION, asdict(self.settings)])
+        return short_id([VERSION, self.settings.model_dump()])
 
     @property
     def roles(self) -> Sequence[Role[Any, Any]]:
