@@ -56,7 +56,7 @@ def _is_nested(name: str) -> bool:
 def _flat(value: Any, path: str = "") -> Iterator[str]:
     """`a.b: 1` for every value; a hash is only there or not."""
     if isinstance(value, dict) and value:
-        for key, below in cast(dict[str, Any], value).items():
+        for key, below in cast("dict[str, Any]", value).items():
             yield from _flat(below, f"{path}.{key}" if path else key)
     else:
         is_hash = isinstance(value, str) and _HASH.match(value)
