@@ -11,7 +11,8 @@ from burnish.evaluation.configs.agent_metrics import AgentMetric
 from burnish.models.provider_block import ProviderBlock
 from burnish.projects.adopting_files import file_changes
 from burnish.projects.adopting_writing import write_together
-from burnish.projects.evaluating import Wanted, prepare_evaluation
+from burnish.projects.evaluate_api import prepare_evaluation
+from burnish.projects.evaluating import Wanted
 from burnish.projects.measuring_here import measured
 from burnish.projects.optimizer_block import read_optimizer
 from burnish.system import read_tree

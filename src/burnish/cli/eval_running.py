@@ -9,9 +9,9 @@ from pathlib import Path
 
 import typer
 
-from burnish.cli.eval import USAGE_EXIT
 from burnish.cli.eval_asking import STDOUT, Asked, Options
 from burnish.cli.eval_showing import human_console, show_nothing, show_report
+from burnish.cli.options import EVAL_USAGE_EXIT
 from burnish.cli.progress import Progress, view
 from burnish.cli.running import resumable
 from burnish.core.errors import (
@@ -25,7 +25,8 @@ from burnish.core.errors import (
 )
 from burnish.effects.budget import Budget
 from burnish.projects.eval_wanted import named_in_header, noise_wanted_before, wanted_before
-from burnish.projects.evaluating import Measurement, Preparing, prepare_evaluation
+from burnish.projects.evaluate_api import Preparing, prepare_evaluation
+from burnish.projects.evaluating import Measurement
 from burnish.projects.measuring import Measured, Place, measure
 from burnish.projects.overrides import Overrides
 from burnish.projects.settings import BudgetSettings
@@ -112,5 +113,5 @@ def _configuration(*more: type[BurnishError]) -> Generator[None, None, None]:
     try:
         yield
     except kinds as error:
-        error.exit_code = USAGE_EXIT
+        error.exit_code = EVAL_USAGE_EXIT
         raise

@@ -5,6 +5,9 @@ from typing import Annotated
 
 import typer
 
+EVAL_USAGE_EXIT = 3
+"""The exit code of `eval` for a configuration or a command line that is wrong."""
+
 _LIMITS = "Limits"
 _SHOW = "Output"
 

@@ -12,11 +12,10 @@ from burnish.core.codec import codec
 from burnish.core.errors import BurnishError, FileTrouble
 from burnish.core.money import NOTHING, Spend
 from burnish.core.trials import TrialRow
-from burnish.reports.optimize_result import OptimizeResult, RoundRecord, as_json
+from burnish.reports.optimize_result import OptimizeResult, RoundRecord, as_json, log_line
 from burnish.reports.optimize_result_costs import REFLECTIVE, Costs
 from burnish.reports.optimize_result_reading import Known, metric_call_limit, result_of, snapshot
 from burnish.reports.optimize_result_rounds import Spent, round_of
-from burnish.reports.optimize_result_words import log_line
 from burnish.runs.directory import look_into
 from burnish.runs.events import Event, Tick
 from burnish.runs.header import Header

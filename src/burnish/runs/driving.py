@@ -108,7 +108,7 @@ async def _watched(run: Run) -> tuple[StopReason, SealedResult | None]:
 
 
 async def _work(run: Run, watch: Watch) -> tuple[StopReason, SealedResult | None]:
-    await run.setup.strategy.search(run)
+    await run.search()
     watch.searching = False
     reason = _obeyed(run, run.stopped or FINISHED)
     if not _stopped_by_the_user(run, reason):

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,6 +32,7 @@ from burnish.effects.budget import Budget, Meter
 from burnish.effects.executors import AsyncioExecutor, together
 from burnish.effects.once import Cache, JournaledEffects
 from burnish.runs.asking import Asked, as_asked, ask_once
+from burnish.runs.conditions import Conditions
 from burnish.runs.directory import RunDirectory
 from burnish.runs.evaluating import Evaluator
 from burnish.runs.events import Listener
@@ -39,7 +40,6 @@ from burnish.runs.exporting import in_folders
 from burnish.runs.probing import Probed, Prober, measured_runs
 from burnish.runs.recording import Recorder
 from burnish.runs.requirements import Answering
-from burnish.runs.setup import Setup
 from burnish.runs.stoppers import ImpureStopper, Stops, asked_by, out_of_time, stop_file
 from burnish.runs.telling import Teller, summary
 
@@ -63,10 +63,16 @@ class Run:
     """
 
     def __init__(
-        self, setup: Setup, directory: RunDirectory, *, cache: Cache | None = None
+        self,
+        setup: Conditions,
+        directory: RunDirectory,
+        *,
+        search: "Callable[[Run], Awaitable[None]]",
+        cache: Cache | None = None,
     ) -> None:
         self.setup = setup
         self.directory = directory
+        self._search = search
         self._cache = cache
         self.incumbent: Candidate = setup.target.baseline
         self.stopped: StopReason | None = None
@@ -93,6 +99,10 @@ class Run:
         self._signal: str = ""
         self._recorder = Recorder(directory, baseline=setup.target.baseline)
         self._teller = Teller(directory)
+
+    async def search(self) -> None:
+        """Let the strategy search until there is a reason to stop; for whoever drives the run."""
+        await self._search(self)
 
     # -- what the strategy works on --------------------------------------------------------
 

@@ -11,7 +11,8 @@ from burnish.compat.promptiter.anatomy import Anatomy
 from burnish.core.content import Json
 from burnish.core.errors import FileTrouble
 from burnish.projects.eval_wanted import named_in_header
-from burnish.projects.evaluating import Wanted, prepare_evaluation
+from burnish.projects.evaluate_api import prepare_evaluation
+from burnish.projects.evaluating import Wanted
 from burnish.projects.loading import load_project
 from burnish.projects.overrides import Overrides
 from burnish.projects.settings import BudgetSettings
