@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from burnish.cli.tables import Columns
+from burnish.reports.terminal import Columns
 from burnish.core.codec import codec
 from burnish.core.errors import ConfigError, Problem
 from burnish.evaluation.datasets.checking import check

@@ -35,7 +35,7 @@ def new(
 @app.command("list")
 def show_all(*, root: Root = None, as_json: options.AsJson = False) -> None:
     """List the experiments."""
-    from burnish.cli.tables import Columns
+    from burnish.reports.terminal import Columns
     from burnish.projects.experiments.places import Experiment
 
     records = [each.record for each in Experiment.all(root)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from burnish.cli.tables import Columns
+from burnish.reports.terminal import Columns
 from burnish.core.errors import BurnishError
 from burnish.models.embedded.files import (
     EMBEDDING,

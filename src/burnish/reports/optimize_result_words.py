@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from burnish.core.words import money, shorten
 from burnish.reports.optimize_result import OptimizeResult, SealedTest
-from burnish.reports.words import money, shorten
 
 UNKNOWN = "unknown"
 
