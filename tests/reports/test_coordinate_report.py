@@ -15,8 +15,8 @@ from burnish.core.money import Spend
 from burnish.core.objectives import Measurement
 from burnish.core.trials import SplitResult, TrialRow
 from burnish.effects.budget import Budget
-from burnish.reports.reading import RunRecord
 from burnish.reports.report import render
+from burnish.runs.record import RunRecord
 from burnish.strategies.coordinate.strategy import Coordinate
 from tests.reports.coordinate_world import SETTINGS, World, launched
 from tests.reports.records import baseline, event, record, tried

@@ -4,17 +4,17 @@ import io
 from pathlib import Path
 
 import pytest
+from burnish.reports.coordinate_words import ended_words
 from rich.cells import cell_len
 from rich.console import Console
 
 from burnish.core.content import Json
 from burnish.effects.budget import Budget
-from burnish.reports.coordinate_words import ended_words
 from burnish.reports.lines import describe, trial_line
 from burnish.reports.live import LiveView
-from burnish.reports.reading import RunRecord
 from burnish.reports.report import render
 from burnish.reports.trial_page import trial_page
+from burnish.runs.record import RunRecord
 from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.testing.reflection_world import World, setup
 from tests.reports.records import event

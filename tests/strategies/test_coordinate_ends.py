@@ -13,10 +13,10 @@ from burnish.core.objectives import Penalties
 from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, TextSurface
 from burnish.effects.budget import Budget
-from burnish.reports.reading import RunRecord
 from burnish.runs.driving import drive
 from burnish.runs.events import Event, Tick
 from burnish.runs.opening import start
+from burnish.runs.record import RunRecord
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
 from burnish.strategies.coordinate.strategy import Coordinate

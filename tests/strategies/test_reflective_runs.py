@@ -9,7 +9,7 @@ from burnish.core.decisions import Verdict
 from burnish.core.errors import BaselineUnmeasured
 from burnish.core.money import Spend
 from burnish.effects.budget import Budget
-from burnish.reports.reading import RunRecord
+from burnish.runs.record import RunRecord
 from burnish.strategies.reflective.racing import BLOCK
 from burnish.strategies.reflective.settings import (
     FieldSelection,

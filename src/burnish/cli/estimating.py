@@ -7,8 +7,8 @@ import typer
 from burnish.core.cases import Split
 from burnish.core.money import Spend, total
 from burnish.core.protocols import Target
+from burnish.core.words import counted, spending
 from burnish.projects import LoadedProject
-from burnish.reports.words import counted, spending
 from burnish.runs.evaluating import CALL_LIMIT
 from burnish.runs.setup import Setup
 from burnish.targets.calling.functions import CallableTarget

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import typer
 
-from burnish.cli.tables import Columns
 from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError
 from burnish.core.money import Spend
-from burnish.reports.reading import RunRecord, loss_of
-from burnish.reports.words import money, number, shorten
+from burnish.core.words import money, number, shorten
+from burnish.reports.terminal import Columns
 from burnish.runs.index import known_runs
+from burnish.runs.record import RunRecord, loss_of
 
 
 def print_list(*, as_json: bool) -> None:

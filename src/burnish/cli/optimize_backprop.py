@@ -9,9 +9,9 @@ from burnish.cli.estimating import time_limits
 from burnish.cli.optimize_planning import surface_words
 from burnish.core.cases import Split
 from burnish.core.structures import Structured
+from burnish.core.words import counted, spending
 from burnish.projects.optimizer_costs import sweeps
 from burnish.reports.coordinate_headroom import shown_by
-from burnish.reports.words import counted, spending
 from burnish.runs.setup import Setup
 from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.backprop.strategy import Backprop

@@ -5,12 +5,12 @@ from pathlib import Path
 import typer
 
 from burnish.cli.naming import file_name, run_name
-from burnish.cli.tables import Columns
 from burnish.core.evaluations import mean, spread
 from burnish.core.trials import SplitResult
+from burnish.core.words import number
 from burnish.reports.coordinate_headroom import headroom_lines
-from burnish.reports.reading import RunRecord, result_of
-from burnish.reports.words import number
+from burnish.reports.terminal import Columns
+from burnish.runs.record import RunRecord, result_of
 from burnish.strategies.coordinate.headroom import HEADROOM
 
 _SPLITS = ("train", "holdout")

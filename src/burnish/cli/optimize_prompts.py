@@ -9,14 +9,14 @@ import typer
 
 from burnish.cli.estimating import time_limits
 from burnish.cli.optimize_planning import surface_words
-from burnish.cli.tables import Columns
 from burnish.core.cases import Split
 from burnish.core.surfaces import TextSurface
+from burnish.core.words import counted, number, spending
 from burnish.projects.optimizer_costs import sweeps
 from burnish.projects.prompts.bounds import budget_floor
 from burnish.reports.coordinate_headroom import shown_by
-from burnish.reports.reading import RunRecord, result_of
-from burnish.reports.words import counted, number, spending
+from burnish.reports.terminal import Columns
+from burnish.runs.record import RunRecord, result_of
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.costs import asking
 from burnish.strategies.reflective.strategy import Reflective

@@ -6,10 +6,10 @@ from pathlib import Path
 import typer
 
 from burnish.core.cases import Split
+from burnish.core.words import counted, spending
 from burnish.projects.optimizer_costs import sweeps
 from burnish.projects.suites.keeping import SuiteRecord
-from burnish.reports.reading import RunRecord
-from burnish.reports.words import counted, spending
+from burnish.runs.record import RunRecord
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.costs import asking
 from burnish.strategies.epochs.settings import step_words

@@ -7,13 +7,13 @@ from pathlib import Path
 import typer
 
 from burnish.cli.optimize_planning import surface_words
-from burnish.cli.tables import Columns
 from burnish.core.cases import Split
 from burnish.core.money import total
 from burnish.core.surfaces import ChoiceSurface, NumberSurface
-from burnish.reports.reading import RunRecord, result_of
+from burnish.core.words import counted, spending
 from burnish.reports.task_results import TaskLog
-from burnish.reports.words import counted, spending
+from burnish.reports.terminal import Columns
+from burnish.runs.record import RunRecord, result_of
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.costs import asking
 from burnish.strategies.coordinate.strategy import Coordinate

@@ -11,6 +11,7 @@ from rich.console import Console
 from burnish.cli.listing import losses
 from burnish.cli.naming import run_name
 from burnish.core.stopping import FINISHED
+from burnish.core.words import counted, spending
 from burnish.effects.budget import Budget
 from burnish.projects.adopting_homes import is_adoptable
 from burnish.reports.coordinate_words import ended_words
@@ -18,13 +19,12 @@ from burnish.reports.edits_page import EDITS, result_words
 from burnish.reports.lines import WIDTH, LineView
 from burnish.reports.live import LiveView
 from burnish.reports.ndjson import NdjsonView
-from burnish.reports.reading import RunRecord, loss_of
 from burnish.reports.report import NAME as REPORT
 from burnish.reports.report_parts import silences
-from burnish.reports.words import counted, sealed_words, spending
 from burnish.runs.driving import Ending
 from burnish.runs.events import Listener
 from burnish.runs.exporting import BEST, CANDIDATES
+from burnish.runs.record import RunRecord, loss_of, sealed_words
 
 
 class Progress(StrEnum):

@@ -7,18 +7,18 @@ import typer
 
 from burnish.cli.listing import facts
 from burnish.cli.naming import resume_command
-from burnish.cli.tables import Columns
 from burnish.core.codec import codec
 from burnish.core.errors import ConfigError, Problem
+from burnish.core.words import duration, shorten, spending
 from burnish.effects.journal_reader import EffectRow
 from burnish.reports.lines import WIDTH, LineView
-from burnish.reports.reading import RunRecord
+from burnish.reports.terminal import Columns
 from burnish.reports.trial_page import trial_page
-from burnish.reports.words import duration, shorten, spending
 from burnish.runs.directory import look_into
 from burnish.runs.header import Header
 from burnish.runs.index import find_run
 from burnish.runs.ledger import trial_lines
+from burnish.runs.record import RunRecord
 
 
 def print_run(name: str, *, as_json: bool) -> None:

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 
 from burnish.core.content import Json
 from burnish.core.trials import TrialRow
+from burnish.core.words import cell, counted
 from burnish.evaluation.failure_classes import FailureClass
 from burnish.reports.backprop_rounds import label_of, rounds_of
-from burnish.reports.reading import RunRecord
-from burnish.reports.words import cell, counted
+from burnish.runs.record import RunRecord
 from burnish.strategies.backprop.packets import Severity
 
 _LISTED = 20

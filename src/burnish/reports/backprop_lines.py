@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from burnish.core.comparisons import amount, tied
 from burnish.core.content import Json
+from burnish.core.words import duration, money, number, padded
 from burnish.reports.trial_line import fitted, outcome, shorten_after
-from burnish.reports.words import duration, money, number, padded
 from burnish.runs.standing import BASELINE
 from burnish.strategies.backprop.rounds import PHASE
 

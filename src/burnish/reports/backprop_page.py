@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from burnish.core.trials import SplitResult
+from burnish.core.words import cell, counted, duration, number, spending
 from burnish.reports.backprop_blame import crashes, failure_classes, landed, lost_answers
 from burnish.reports.backprop_rounds import case_changes_made, patches_made, rounds_made
 from burnish.reports.coordinate_method import adoption
-from burnish.reports.reading import RunRecord, result_of
 from burnish.reports.report_parts import changes_made, headline, missing_cases, silence_rows
-from burnish.reports.words import cell, counted, duration, number, spending
+from burnish.runs.record import RunRecord, result_of
 
 
 def backprop_page(run: RunRecord) -> str:

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from burnish.core.candidates import diff
 from burnish.core.content import Json
 from burnish.core.trials import Trial, TrialRow
+from burnish.core.words import cell, number, shorten
 from burnish.reports.backprop_lines import touched_words
-from burnish.reports.reading import RunRecord, result_of
 from burnish.reports.report_parts import fenced, why
-from burnish.reports.words import cell, number, shorten
+from burnish.runs.record import RunRecord, result_of
 from burnish.strategies.backprop.rounds import PHASE
 
 _CHANGES = ("new_pass", "new_fail", "up", "down")

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from burnish.core.content import Json
+from burnish.core.words import padded
 from burnish.reports.edits_page import plain
 from burnish.reports.trial_line import shorten_after
-from burnish.reports.words import padded
 from burnish.runs.standing import BASELINE
 
 _NOTE = 24

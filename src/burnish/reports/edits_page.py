@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 
 from burnish.core.content import Json
 from burnish.core.trials import TrialRow
+from burnish.core.words import cell, counted, duration, spending
 from burnish.reports.coordinate_method import adoption
-from burnish.reports.reading import RunRecord, result_of
 from burnish.reports.report_parts import SPLITS, changes_made, headline, missing_cases
-from burnish.reports.words import cell, counted, duration, spending
+from burnish.runs.record import RunRecord, result_of
 from burnish.runs.standing import BASELINE
 from burnish.strategies.edits.strategy import Edits
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from burnish.core.content import Json
 from burnish.core.trials import SplitResult, TrialRow
-from burnish.reports.reading import RunRecord, loss_of, result_of
+from burnish.core.words import cell, counted, duration, number, spending
 from burnish.reports.report_parts import changes_made, headline, missing_cases, why
-from burnish.reports.words import cell, counted, duration, number, spending
+from burnish.runs.record import RunRecord, loss_of, result_of
 from burnish.runs.standing import BASELINE
 
 

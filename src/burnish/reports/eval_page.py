@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from burnish.core.errors import ConfigError
+from burnish.core.words import cell, counted, number, spending
 from burnish.reports.eval_baseline import BaselineComparison
 from burnish.reports.eval_failures import complaints_of, unwell
 from burnish.reports.eval_noise import Noise
@@ -18,8 +19,7 @@ from burnish.reports.eval_words import (
     two,
     verdict,
 )
-from burnish.reports.reading import RunRecord, result_of
-from burnish.reports.words import cell, counted, number, spending
+from burnish.runs.record import RunRecord, result_of
 
 _SHOWN = 200
 

@@ -9,6 +9,7 @@ from rich.cells import cell_len
 from burnish.core.cases import Split
 from burnish.core.codec import codec
 from burnish.core.content import Json
+from burnish.core.words import counted, number, visible
 from burnish.reports.backprop_lines import (
     baseline_score,
     is_round,
@@ -18,14 +19,9 @@ from burnish.reports.coordinate_headroom import LABEL, dead_words, headroom_line
 from burnish.reports.coordinate_words import ended_words, phase_over, phase_title
 from burnish.reports.edit_lines import edit_line, is_edit
 from burnish.reports.trial_line import shorten_after, trial_line
-from burnish.reports.words import (
-    counted,
-    number,
-    sealed_words,
-    visible,
-)
 from burnish.runs.driving import SealedResult
 from burnish.runs.events import Event, Tick
+from burnish.runs.record import sealed_words
 from burnish.runs.standing import BASELINE
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.strategies.measure import Measure

@@ -13,10 +13,10 @@ from burnish.core.cases import Split
 from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.core.money import NOTHING, Spend
+from burnish.core.words import duration, number, spending
 from burnish.effects.budget import Budget
 from burnish.reports.coordinate_words import phase_title
 from burnish.reports.lines import INDENT, LineView, begins_measuring
-from burnish.reports.words import duration, number, spending
 from burnish.runs.events import Event, Tick
 
 REFRESH_SECONDS = 0.1

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from pydantic.alias_generators import to_camel
 
 from burnish.core.errors import FileTrouble
-from burnish.reports.words import money, shorten
+from burnish.core.words import money, shorten
 from burnish.system import read_bytes, write_atomic
 
 SCHEMA = "v1"

@@ -14,12 +14,12 @@ from burnish.reports.optimize_result_costs import Costs, tokens, usage
 from burnish.reports.optimize_result_outputs import best_outputs, wants_outputs
 from burnish.reports.optimize_result_reasons import fate_of
 from burnish.reports.optimize_result_rounds import Spent, has_proposal, prompts_of, round_of
-from burnish.reports.reading import RunRecord
 from burnish.runs.directory import look_into
 from burnish.runs.driving import SealedResult
 from burnish.runs.events import Event
 from burnish.runs.exporting import CANDIDATES
 from burnish.runs.header import Header
+from burnish.runs.record import RunRecord
 from burnish.runs.standing import BASELINE
 from burnish.system import read_text
 from burnish.system.secret_shapes import MARKER

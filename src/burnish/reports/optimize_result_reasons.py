@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from burnish.core.stopping import FINISHED
 from burnish.reports.coordinate_words import ended_words
 from burnish.reports.optimize_result import FinishReason, Status
-from burnish.reports.reading import RunRecord
+from burnish.runs.record import RunRecord
 
 UNLABELLED = "unlabelled stop callback"
 """How the code of a stopper begins that has no label of its own."""

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from burnish.core.trials import SplitResult, Trial, TrialRow
+from burnish.core.words import cell, counted, duration, number, spending
 from burnish.reports.coordinate_method import adoption
-from burnish.reports.reading import RunRecord, loss_of, result_of
 from burnish.reports.report_parts import changes_made, headline, missing_cases, why
-from burnish.reports.words import cell, counted, duration, number, spending
+from burnish.runs.record import RunRecord, loss_of, result_of
 from burnish.runs.standing import BASELINE
 from burnish.strategies.reflective.attempts import MERGE
 

@@ -4,12 +4,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from burnish.core.trials import SplitResult, TrialRow
+from burnish.core.words import (
+    cell,
+    counted,
+    duration,
+    number,
+    sparkline,
+    spending,
+)
 from burnish.reports.backprop_page import backprop_page
 from burnish.reports.coordinate_page import coordinate_page
 from burnish.reports.edits_page import edits_page
 from burnish.reports.epochs_page import epochs_page
 from burnish.reports.eval_page import measurement_page
-from burnish.reports.reading import RunRecord, loss_of, result_of
 from burnish.reports.reflective_page import reflective_page
 from burnish.reports.report_parts import (
     SPLITS,
@@ -20,15 +27,8 @@ from burnish.reports.report_parts import (
     silence_rows,
     why,
 )
-from burnish.reports.words import (
-    cell,
-    counted,
-    duration,
-    number,
-    sparkline,
-    spending,
-)
 from burnish.runs.exporting import BEST, CANDIDATES
+from burnish.runs.record import RunRecord, loss_of, result_of
 from burnish.runs.standing import BASELINE
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.strategies.coordinate.strategy import Coordinate

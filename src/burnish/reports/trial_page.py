@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from burnish.core.candidates import Candidate, diff
 from burnish.core.evaluations import mean
 from burnish.core.trials import SplitResult, Trial, TrialRow
-from burnish.reports.reading import RunRecord, result_of
-from burnish.reports.words import duration, number, shorten, spending, visible
+from burnish.core.words import duration, number, shorten, spending, visible
+from burnish.runs.record import RunRecord, result_of
 
 
 def trial_page(run: RunRecord, row: TrialRow, *, width: int) -> Iterator[str]:

@@ -7,7 +7,6 @@ from rich.cells import cell_len, set_cell_size
 from burnish.core.comparisons import amount, tied, versus
 from burnish.core.content import Json
 from burnish.core.money import Spend
-from burnish.runs.driving import SealedResult
 
 _BARS = "▁▂▃▄▅▆▇█"
 _CONTROLS = (
@@ -103,19 +102,3 @@ def gain_words(numbers: Mapping[str, Json]) -> str:
         return f"▲{amount(-gain)}"
     shown, sign, against = versus(gain, bar)
     return f"▼{shown} {sign} bar {against}"
-
-
-def sealed_words(sealed: SealedResult) -> str:
-    """The headline: what the sealed test said, and whether it says anything."""
-    before, after = number(sealed.baseline_score), number(sealed.best_score)
-    lost = f", {counted(sealed.missing, 'case')} missing" if sealed.missing else ""
-    gain = sealed.gain
-    if gain is None:
-        same = sealed.baseline_score == sealed.best_score
-        told = f"score {before}, baseline and best alike" if same else f"score {before} → {after}"
-        return f"{told}{lost}"
-    bounds = f"[{number(gain.low)}, {number(gain.high)}]"
-    told = f"score {before} → {after}   gain {number(gain.mean)} {bounds}{lost}"
-    if not gain.distinguishable:
-        return f"{told}, not distinguishable from noise"
-    return told if gain.mean > 0 else f"{told}, worse than the baseline"

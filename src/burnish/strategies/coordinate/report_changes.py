@@ -7,12 +7,12 @@ from pathlib import Path
 
 from burnish.core.candidates import Change, diff
 from burnish.core.content import Json
+from burnish.core.sections import Diff, Heading, Listing, Section, Space, Text
 from burnish.core.trials import TrialRow
-from burnish.reports.coordinate_gains import fall
-from burnish.reports.reading import RunRecord
-from burnish.reports.report_parts import fenced, gains
-from burnish.reports.words import cell, number
+from burnish.core.words import cell, number
 from burnish.runs.audit import axis_target, proposal_source
+from burnish.runs.record import RunRecord
+from burnish.runs.report_sections import gains
 from burnish.system import Redactor
 
 MOST_LINES = 600
@@ -32,21 +32,20 @@ _CRITIC = (
 _APPLIER = (("the edit", "rationale"), ("in short", "diff_summary"))
 
 
-def changed_files(run: RunRecord) -> Iterator[str]:
-    """The part with the diff: all accepted edits together, since each was made on the last."""
-    yield from ("", "## What changed", "")
+def changed_files(run: RunRecord) -> Iterator[Section]:
+    """The diff: all accepted edits together, since each was made on the last."""
+    yield Heading("What changed")
     if run.baseline is None or run.best is None:
-        yield "Nothing was measured yet."
+        yield Text.of("Nothing was measured yet.")
         return
     changes = diff(run.baseline.trial.candidate, run.best.trial.candidate)
     if not changes:
-        yield "Nothing: no candidate was better than the baseline."
+        yield Text.of("Nothing: no candidate was better than the baseline.")
         return
     lines = _of_files(run, changes) or [line for change in changes for line in change.lines()]
-    yield from fenced(lines[:MOST_LINES], "diff")
-    if len(lines) > MOST_LINES:
-        yield ""
-        yield f"{len(lines) - MOST_LINES} more lines are not shown: compare the files themselves."
+    yield Diff(tuple(lines[:MOST_LINES]))
+    if more := max(0, len(lines) - MOST_LINES):
+        yield Text.of(f"{more} more lines are not shown: compare the files themselves.")
 
 
 def _of_files(run: RunRecord, changes: Sequence[Change]) -> list[str]:
@@ -94,33 +93,37 @@ def _text(path: Path) -> str | None:
         return None
 
 
-def rationales(run: RunRecord) -> Iterator[str]:
-    """The part that tells why each accepted text is as it is."""
-    yield from ("", "## Why the texts changed", "")
+def rationales(run: RunRecord) -> Iterator[Section]:
+    """Why each accepted text is as it is."""
+    yield Heading("Why the texts changed")
     edited = [r for r in run.rows if r.trial.accepted and "critic" in proposal_source(r.trial)]
     if not edited:
-        yield "No edit of a text was accepted."
+        yield Text.of("No edit of a text was accepted.")
         return
     won = gains(run)
     for row in edited:
         axis = cell(axis_target(row.trial), 100)
-        yield f"### Trial {row.number}: {axis}, Δloss {fall(won[row.number])}"
-        yield ""
-        yield from _said(row)
-        yield ""
+        yield Heading(f"Trial {row.number}: {axis}, Δloss {fall(won[row.number])}", level=3)
+        yield Listing(tuple(_reasons(row)))
+    yield Space()
 
 
-def _said(row: TrialRow) -> Iterator[str]:
+def fall(gain: float | None) -> str:
+    """A gain as what it does to the loss: `−0.219`."""
+    return "—" if gain is None else f"{-gain:+z.3f}".replace("-", "−").replace("+0.000", "0.000")
+
+
+def _reasons(row: TrialRow) -> Iterator[str]:
     source = proposal_source(row.trial)
     critic, applier = _fields(source.get("critic")), _fields(source.get("applier"))
-    for told, fields in ((_CRITIC, critic), (_APPLIER, applier)):
-        for word, name in told:
+    for parts, fields in ((_CRITIC, critic), (_APPLIER, applier)):
+        for word, name in parts:
             if fields.get(name):
-                yield f"- {word}: {_prose(fields[name])}"
+                yield f"{word}: {_prose(fields[name])}"
     cited = critic.get("citations")
     if isinstance(cited, list) and cited:
-        yield f"- cases: {_prose(', '.join(map(str, cited)))}"
-    yield f"- confidence: {number(critic.get('confidence'))}"
+        yield f"cases: {_prose(', '.join(map(str, cited)))}"
+    yield f"confidence: {number(critic.get('confidence'))}"
 
 
 def _fields(value: Json) -> dict[str, Json]:

@@ -7,9 +7,8 @@ from pathlib import Path
 from burnish.core.candidates import Candidate
 from burnish.core.codec import codec
 from burnish.core.money import Spend, total
-from burnish.core.stopping import FINISHED
 from burnish.core.trials import SplitResult, TrialRow
-from burnish.reports.coordinate_words import ended_words
+from burnish.core.words import counted, number
 from burnish.runs.directory import LOCK, events, look_into, trial_rows
 from burnish.runs.driving import SealedResult
 from burnish.runs.events import Event
@@ -65,16 +64,6 @@ class RunRecord:
     def ending(self) -> Event | None:
         """The event that told how it ended, if it did."""
         return None if self.driven else self._last_of_session()
-
-    @property
-    def reason(self) -> str:
-        """Why it ended, with the code that programs look at."""
-        if self.ending is None:
-            return ""
-        code, words = self.ending.data.get("code"), self.ending.data.get("reason")
-        if code == FINISHED.code and self.search_end:
-            return ended_words(self.search_end)
-        return f"{code}: {words}" if code and code != self.status else str(words)
 
     @property
     def search_end(self) -> str:
@@ -147,3 +136,19 @@ def loss_of(row: TrialRow | None, split: str) -> float | None:
     """A trial's loss on `train` or `holdout`, where it was measured."""
     result = result_of(row, split)
     return None if result is None else result.measurement.loss
+
+
+def sealed_words(sealed: SealedResult) -> str:
+    """The headline: what the sealed test said, and whether it says anything."""
+    before, after = number(sealed.baseline_score), number(sealed.best_score)
+    lost = f", {counted(sealed.missing, 'case')} missing" if sealed.missing else ""
+    gain = sealed.gain
+    if gain is None:
+        same = sealed.baseline_score == sealed.best_score
+        told = f"score {before}, baseline and best alike" if same else f"score {before} → {after}"
+        return f"{told}{lost}"
+    bounds = f"[{number(gain.low)}, {number(gain.high)}]"
+    told = f"score {before} → {after}   gain {number(gain.mean)} {bounds}{lost}"
+    if not gain.distinguishable:
+        return f"{told}, not distinguishable from noise"
+    return told if gain.mean > 0 else f"{told}, worse than the baseline"
