@@ -26,11 +26,11 @@ from burnish.projects.loading import (
     is_agent_file,
     stored_overrides,
 )
-from burnish.projects.optimizer_exports import BASELINE_ONLY
 from burnish.reports.report import write_report
 from burnish.runs.events import Listener
 from burnish.runs.header import Header
 from burnish.runs.index import find_run
+from burnish.runs.outputs import BASELINE_ONLY
 from burnish.runs.run import Run
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.strategies.coordinate.strategy import Coordinate

@@ -11,17 +11,20 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Protocol
 
+from burnish.core.errors import BurnishError
 from burnish.core.sections import Section
 from burnish.core.stopping import FINISHED
 from burnish.core.trials import Trial, TrialRow
 from burnish.core.words import number
 from burnish.runs.events import Listener
+from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
 from burnish.runs.plans import budget_limits, plain_plan
 from burnish.runs.progress import ProgressLines, ended_words
 from burnish.runs.record import RunRecord, loss_of
 from burnish.runs.report_sections import SPLITS, baseline_table, plain_report
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
+from burnish.runs.spec import StrategySettings, TargetSpec
 
 STRATEGIES = "burnish.strategies"
 TARGETS = "burnish.targets"
@@ -48,6 +51,21 @@ class StrategyPlugin:
     """The command that goes on with a run of it."""
     offers_fork: ClassVar[bool] = True
     """Whether the measured baseline comes with the command that searches from there."""
+
+    # -- how it is set up ------------------------------------------------------------------
+
+    Settings: ClassVar[type[StrategySettings]] = StrategySettings
+    """How it searches: one field is a key of a file, a flag, a variable, an HTTP setting."""
+    roles: ClassVar[tuple[RoleNeed, ...]] = ()
+    """The models that it asks."""
+
+    def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
+        """The strategy over a target; None, with what is wrong kept, where it cannot be."""
+        del parts
+        raise BurnishError(
+            f"the strategy '{self.name or building.spec.strategy.name}' is not installed",
+            remedy="install the package that it came with",
+        )
 
     # -- before a run ----------------------------------------------------------------------
 
@@ -139,7 +157,22 @@ class StrategyPlugin:
 
 
 class TargetPlugin:
-    """What a target brings beside the target itself, where it has a say in plans and files."""
+    """What a target brings: how it is described and built, and its say in plans and files."""
+
+    kind: ClassVar[str] = ""
+    Spec: ClassVar[type[TargetSpec]] = TargetSpec
+    """How it is described."""
+
+    def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
+        """The target, its cases and metrics; None, with what is wrong kept, where they cannot be.
+
+        `strategy` is the one that will search, as far as that matters to the target.
+        """
+        del strategy
+        raise BurnishError(
+            f"targets of the kind '{building.spec.target.kind}' are not installed",
+            remedy="install the package that they came with",
+        )
 
     def plan(self, setup: Setup, strategy: StrategyPlugin) -> Iterable[str]:
         """The lines of `--dry-run`."""

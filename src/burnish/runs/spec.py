@@ -86,7 +86,7 @@ class CaseSet(Settings):
 
 def _listed(value: object) -> object:
     """One file of cases stands for a list of one."""
-    return (value,) if isinstance(value, str | Mapping) else value
+    return [value] if isinstance(value, str | dict) else value  # pyright: ignore[reportUnknownVariableType]
 
 
 class DataSpec(Settings):
@@ -172,7 +172,7 @@ class ObjectiveSpec(Settings):
     """What evaluations are reduced to before they are compared."""
 
     weights: dict[str, AboveZero] = Field(default_factory=dict[str, float])
-    """Metrics by weight; the others are measured and do not count. All alike where none is named."""
+    """Metrics by weight, the others only measured; all weigh alike where none is named."""
     penalties: PenaltiesSpec = Field(default_factory=PenaltiesSpec)
     constraints: tuple[ConstraintSpec, ...] = ()
     tie_breakers: tuple[TieBreakerSpec, ...] = ()

@@ -3,9 +3,9 @@
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from burnish.core.candidates import Candidate
-from burnish.projects.overrides import Overrides
 from burnish.runs.exporting import Exported, Exporter, in_folders
 from burnish.runs.setup import Setup
 
@@ -58,16 +58,30 @@ class AfterBaseline:
         return self._exported
 
 
-def as_flagged(setup: Setup, flags: Overrides) -> Setup:
+class Wishes(Protocol):
+    """Who says what is to be left when a run has ended."""
+
+    @property
+    def baseline_only(self) -> bool | None:
+        """Measure the baseline, and stop."""
+        ...
+
+    @property
+    def keep_best_only(self) -> bool | None:
+        """Remove the candidates that are not the best."""
+        ...
+
+
+def with_outputs(setup: Setup, wishes: Wishes) -> Setup:
     """The setup of a run that keeps the best only, or that stops after its baseline."""
     exporter = setup.exporter or in_folders(setup.target)
-    if flags.baseline_only:
+    if wishes.baseline_only:
         after = AfterBaseline(exporter)
         # A look at the baseline must leave the sealed test sealed.
         unsealed = replace(setup.dataset, test=())
         stops = {BASELINE_ONLY: after.reached}
         return replace(setup, exporter=after, dataset=unsealed, stop_callbacks=stops)
-    if flags.keep_best_only:
+    if wishes.keep_best_only:
         best = BestOnly(exporter)
         return replace(setup, exporter=best, resources=(*setup.resources, best))
     return setup
