@@ -1,4 +1,4 @@
-"""What a run is built of: the parts that a target and a strategy bring, and what they build with."""
+"""What a run is built of: what a target and a strategy bring, and what they build with."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
