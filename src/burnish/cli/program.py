@@ -1,7 +1,5 @@
 """`burnish`: the commands in their groups, and how errors leave the program."""
 
-import os
-import sys
 from collections.abc import Sequence
 
 import typer
@@ -25,7 +23,6 @@ from burnish.cli import (
 from burnish.cli import eval as measuring
 from burnish.core.errors import BurnishError, Interrupted
 from burnish.system.abandoned import restore_abandoned
-from burnish.system.leaving import end_program
 from burnish.version import VERSION
 
 app = typer.Typer(
@@ -73,20 +70,11 @@ app.add_typer(roles.app, name="roles", rich_help_panel="Set up")
 app.command("doctor", rich_help_panel="Set up")(doctor.doctor)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line; a user's error is one message and an exit code, never a traceback."""
-    code = _run(argv)
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _silence_stdout()
-    end_program(code)
-
-
-def _run(argv: Sequence[str] | None) -> int:
+def run(arguments: Sequence[str]) -> int:
+    """Run a command; the exit code, after one message where a user made an error."""
     try:
         _put_back()
-        code: int | None = app(argv, prog_name="burnish", standalone_mode=False)
+        code: int | None = app(arguments, prog_name="burnish", standalone_mode=False)
     except typer.TyperException as error:
         return _refuse(error)
     except typer.Abort:
@@ -125,8 +113,3 @@ def _refuse(error: typer.TyperException) -> int:
     path = "burnish" if context is None else context.command_path
     code = 1 if context is None else getattr(context.command, "usage_exit", 1)
     return _complain(f"error: {told}\nsee `{path} --help`", code)
-
-
-def _silence_stdout() -> None:
-    """The reader has gone; python would complain again when it flushes stdout at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
