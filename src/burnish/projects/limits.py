@@ -1,14 +1,28 @@
 """The limits that a file, a flag or an environment variable may set, and their bounds."""
 
-from typing import Annotated
+from pydantic import BaseModel, ConfigDict
 
-from pydantic import BaseModel, ConfigDict, Field
+from burnish.core.bounds import (
+    AboveZero,
+    AtLeastOne,
+    NoneOrMore,
+    NotNegative,
+    Places,
+    Repeats,
+    Share,
+)
 
-AtLeastOne = Annotated[int, Field(ge=1)]
-AboveZero = Annotated[float, Field(gt=0)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Places = Annotated[int, Field(ge=1, le=10_000)]
-"""How many cases may run at once; each place costs memory."""
+__all__ = [
+    "AboveZero",
+    "AtLeastOne",
+    "Limits",
+    "NoneOrMore",
+    "NotNegative",
+    "Places",
+    "Repeats",
+    "Settings",
+    "Share",
+]
 
 
 class Settings(BaseModel):

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from burnish.effects.budget import Budget
-from burnish.projects.limits import AtLeastOne, Settings
+from burnish.projects.limits import AtLeastOne, NoneOrMore, Settings
 from burnish.strategies.reflective.settings import (
     MINIBATCH,
     FieldSelection,
@@ -31,7 +31,7 @@ class ReflectiveBlock(Settings):
     perfect_score: float = 1.0
     skip_perfect: bool = True
     merge: bool = False
-    max_merges: Annotated[int, Field(ge=0)] = 5
+    max_merges: NoneOrMore = 5
     merge_overlap: AtLeastOne = 5
     reuse: bool = True
     racing: bool = True

@@ -7,9 +7,9 @@ from pydantic import Field
 
 from burnish.core.objectives import Objective
 from burnish.core.protocols import Role
+from burnish.models.model_block import ModelBlock
 from burnish.projects.limits import Settings, Share
 from burnish.projects.loading import Given
-from burnish.projects.model_settings import ModelBlock
 from burnish.projects.settings import DEFAULT_CONCURRENCY, DEFAULT_SEED, ProjectFile
 from burnish.runs.evaluating import CasePolicy
 from burnish.runs.setup import Setup

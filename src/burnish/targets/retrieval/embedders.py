@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from burnish.core.effects import Effects
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.calling import ModelClient
+from burnish.models.providers import all_providers
 from burnish.models.references import ModelRef
 from burnish.models.troubles import ModelRefused
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 Vector: TypeAlias = Sequence[float]
 
 WITHOUT = "there is no embedding model: the search is by keywords only"
-_SPEAK_OPENAI = ("openai", "azure", "ollama")
 
 
 class Embedder(Protocol):
@@ -49,7 +49,7 @@ def embedder_for(client: ModelClient, *, dimensions: int | None = None) -> Embed
     from burnish.targets.retrieval.minilm import NAME, MiniLmEmbedder
 
     ref = client.ref
-    if ref.provider in _SPEAK_OPENAI:
+    if ref.row.has_embeddings:
         return EndpointEmbedder.of(client, dimensions=dimensions)
     if (ref.provider, ref.name) != ("local", NAME):
         raise ConfigError([_no_embeddings(ref)])
@@ -84,9 +84,9 @@ def as_unit_rows(vectors: Sequence[Vector]) -> "NDArray[np.float32]":
 
 
 def _no_embeddings(ref: ModelRef) -> Problem:
+    names = ", ".join(row.written for row in all_providers() if row.has_embeddings)
     return Problem(
         where=ref.label,
         message="burnish knows no embeddings of this provider",
-        remedy="take a model of an OpenAI-compatible endpoint (openai, azure_openai, ollama), "
-        "or local:minilm",
+        remedy=f"take a model of an OpenAI-compatible endpoint ({names}), or local:minilm",
     )
