@@ -27,13 +27,14 @@ from tests.strategies.coordinate_runs import ONE, Driven, always, driven, script
 
 pytestmark = pytest.mark.slow
 
-SMALL = replace(
-    tuning_world.AXES,
-    repeats=1,
-    max_cycles=2,
-    numeric_phase=PhaseLimits(max_trials=4, patience=3),
-    textual_phase=PhaseLimits(max_trials=3, patience=2),
-    demonstration_phase=PhaseLimits(max_trials=3, patience=2),
+SMALL = tuning_world.AXES.model_copy(
+    update={
+        "repeats": 1,
+        "max_cycles": 2,
+        "numeric_phase": PhaseLimits(max_trials=4, patience=3),
+        "textual_phase": PhaseLimits(max_trials=3, patience=2),
+        "demonstration_phase": PhaseLimits(max_trials=3, patience=2),
+    }
 )
 
 

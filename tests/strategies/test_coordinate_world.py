@@ -14,7 +14,9 @@ from tests.strategies.coordinate_runs import Driven, driven
 
 pytestmark = pytest.mark.slow
 
-QUICK = replace(tuning_world.AXES, repeats=1, numeric_phase=PhaseLimits(max_trials=25, patience=12))
+QUICK = tuning_world.AXES.model_copy(
+    update={"repeats": 1, "numeric_phase": PhaseLimits(max_trials=25, patience=12)}
+)
 
 
 @pytest.fixture(scope="module")

@@ -59,7 +59,7 @@ def _late(target: ScriptedTarget, speed: int) -> Agent:
     "settings",
     [
         THREE,
-        replace(THREE, parent_selection="pareto", merge=True),
+        THREE.model_copy(update={"parent_selection": "pareto", "merge": True}),
         CLASSIC.model_copy(update={"proposals_per_round": 3, "merge": True}),
     ],
 )

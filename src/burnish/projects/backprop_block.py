@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from burnish.strategies.backprop.packets import Severity
 from burnish.strategies.backprop.settings import BackpropSettings, GateName, GuardSettings, LossHint
 from burnish.strategies.backprop.wording import AGGREGATOR, BACKWARDER, PATCHER
-from burnish.system.settings import AtLeastOne, Settings, Share
+from burnish.system.settings import AtLeastOne, NoneOrMore, NotNegative, Settings, Share
 
 PROPOSER = "proposer"
 """Who fills the roles that nobody is named for."""
@@ -60,11 +60,11 @@ class BackpropBlock(Settings):
     targets: tuple[Text, ...] = ()
     """The surfaces that may be patched; all of them when none is named."""
     max_rounds: AtLeastOne = _USUAL.max_rounds
-    max_rounds_without_acceptance: Annotated[int, Field(ge=0)] = 0
+    max_rounds_without_acceptance: NoneOrMore = 0
     target_score: Share | None = None
     min_score_gain: float = _USUAL.min_score_gain
     gate: GateName = _USUAL.gate
-    accept_sigma: Annotated[float, Field(ge=0)] = _USUAL.accept_sigma
+    accept_sigma: NotNegative = _USUAL.accept_sigma
     guards: GuardsBlock = Field(default_factory=GuardsBlock)
     candidates_per_round: AtLeastOne = _USUAL.candidates_per_round
     cases_per_round: AtLeastOne | None = None

@@ -18,7 +18,8 @@ from burnish.core.gates.strict import Direction
 from burnish.core.objectives import Constraint, Objective, Operator, Penalties, TieBreaker
 from burnish.effects.budget import Budget
 from burnish.effects.retries import RetryPolicy
-from burnish.models.model_settings import ModelBlock, ModelsBlock
+from burnish.models.model_block import ModelBlock
+from burnish.models.model_settings import ModelsBlock
 from burnish.runs.evaluating import CasePolicy
 from burnish.system.settings import (
     AboveZero,
@@ -27,6 +28,7 @@ from burnish.system.settings import (
     Limits,
     NotNegative,
     Places,
+    Repeats,
     Settings,
     Share,
     Text,
@@ -59,7 +61,7 @@ class TargetSpec(Settings):
 class StrategySettings(Settings):
     """How a strategy searches. Each strategy derives its own model."""
 
-    repeats: Annotated[AtLeastOne, Door(flag="*", http=True)] = 1
+    repeats: Annotated[Repeats, Door(flag="*", http=True)] = 1
     """Runs of every case; they show the noise."""
 
 

@@ -17,14 +17,37 @@ from typing import Annotated, Any, TypeAlias, Union, cast, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
-AtLeastOne = Annotated[int, Field(ge=1)]
-AboveZero = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Text = Annotated[str, Field(min_length=1)]
-Places = Annotated[int, Field(ge=1, le=10_000)]
-"""How many cases may run at once; each place costs memory."""
+from burnish.core.bounds import (
+    AboveZero,
+    AtLeastOne,
+    NoneOrMore,
+    NotNegative,
+    Places,
+    Repeats,
+    Share,
+)
 
+__all__ = [
+    "AboveZero",
+    "AtLeastOne",
+    "Door",
+    "FieldPath",
+    "Limits",
+    "NoneOrMore",
+    "NotNegative",
+    "Places",
+    "Repeats",
+    "SettingField",
+    "Settings",
+    "Share",
+    "Text",
+    "closed_keys",
+    "field_docs",
+    "plain_type",
+    "setting_fields",
+]
+
+Text = Annotated[str, Field(min_length=1)]
 FieldPath: TypeAlias = tuple[str, ...]
 
 

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from burnish.core.objectives import Objective
 from burnish.core.protocols import Role
-from burnish.models.model_settings import ModelBlock
+from burnish.models.model_block import ModelBlock
 from burnish.projects.loading import Given
 from burnish.projects.settings import DEFAULT_CONCURRENCY, DEFAULT_SEED, ProjectFile
 from burnish.runs.evaluating import CasePolicy

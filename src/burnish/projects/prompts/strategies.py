@@ -8,7 +8,7 @@ from burnish.core.errors import Problem
 from burnish.core.protocols import Metric
 from burnish.effects.budget import Budget
 from burnish.models.calling import ModelClient
-from burnish.models.model_settings import ModelBlock
+from burnish.models.model_block import ModelBlock
 from burnish.models.references import ModelRef
 from burnish.projects.backprop_block import PROPOSER, ROLES
 from burnish.projects.backprop_checks import BackpropChecks

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from burnish.core.cases import Dataset
 from burnish.effects.budget import Budget
 from burnish.models.factory import Models
-from burnish.models.model_settings import ModelBlock
+from burnish.models.model_block import ModelBlock
 from burnish.models.prompts import in_force
 from burnish.models.references import ModelRef
 from burnish.projects.gathering import Gathering, Keys

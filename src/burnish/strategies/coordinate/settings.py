@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 from pydantic import AliasChoices, ConfigDict, Field, model_validator
 
 from burnish.runs.spec import StrategySettings
-from burnish.system.settings import AtLeastOne, Door, NotNegative, Settings, Share
+from burnish.system.settings import AtLeastOne, Door, NotNegative, Repeats, Settings, Share
 
 HoldoutPolicy: TypeAlias = Literal["on_train_improve", "every_trial", "skip"]
 _PHASES = {
@@ -40,7 +40,7 @@ class CoordinateSettings(StrategySettings):
     """Surfaces of text, one a trial, in turn."""
     demonstrations: Annotated[str, Door(file=False)] = ""
     """The surface of demonstrations, if any."""
-    repeats: Annotated[AtLeastOne, Door(flag="*", http=True)] = 3
+    repeats: Annotated[Repeats, Door(flag="*", http=True)] = 3
     """Runs of every case; they show the noise."""
     accept_sigma: Annotated[NotNegative, Door(flag="*", http=True)] = 1.0
     """How many times its noise a gain must be."""

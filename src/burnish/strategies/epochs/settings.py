@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from burnish.runs.spec import StrategySettings
-from burnish.system.settings import AtLeastOne, Door, NotNegative, Share
+from burnish.system.settings import AtLeastOne, Door, NotNegative, Repeats, Share
 
 MOST_CHARS = 20_000
 """For a text without a bound of its own."""
@@ -23,7 +23,7 @@ class EpochSettings(StrategySettings):
     """Propose better policy texts; without it the suite is only measured."""
     rollback: Annotated[bool, Door(flag="*", panel=_PANEL, environment=False)] = True
     """Take an update back that is no better, as long as it could be measured."""
-    repeats: Annotated[AtLeastOne, Door(flag="*", http=True)] = 2
+    repeats: Annotated[Repeats, Door(flag="*", http=True)] = 2
     """Runs of every task in an epoch; they show the noise."""
     accept_sigma: Annotated[NotNegative, Door(flag="*", http=True)] = 1.0
     """How many times its noise a gain must be."""
