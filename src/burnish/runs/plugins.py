@@ -11,6 +11,8 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Protocol
 
+from pydantic import JsonValue
+
 from burnish.core.errors import BurnishError
 from burnish.core.sections import Section
 from burnish.core.stopping import FINISHED
@@ -173,6 +175,11 @@ class TargetPlugin:
             f"targets of the kind '{building.spec.target.kind}' are not installed",
             remedy="install the package that they came with",
         )
+
+    def flag_value(self, name: str, value: JsonValue) -> JsonValue:
+        """What a flag means, where that takes more than the description can tell."""
+        del name
+        return value
 
     def plan(self, setup: Setup, strategy: StrategyPlugin) -> Iterable[str]:
         """The lines of `--dry-run`."""

@@ -96,23 +96,24 @@ class DataSpec(Settings):
 
     train: Annotated[
         tuple[CaseSet, ...],
-        Door(flag="train", panel="Cases", metavar="FILE", environment=False, http=True),
+        Door(flag="*", panel="Cases", metavar="FILE", paths=True, environment=False, http=True),
     ] = ()
     """Cases to learn from."""
     holdout: Annotated[
         tuple[CaseSet, ...],
         Door(
-            flag="val",
-            aliases=("--holdout",),
+            flag="*",
+            aliases=("--val",),
             panel="Cases",
             metavar="FILE",
+            paths=True,
             environment=False,
             http=True,
         ),
     ] = ()
     """Cases that decide."""
     test: Annotated[
-        tuple[CaseSet, ...], Door(flag="test", panel="Cases", metavar="FILE", http=True)
+        tuple[CaseSet, ...], Door(flag="*", panel="Cases", metavar="FILE", paths=True, http=True)
     ] = ()
     """Sealed cases, scored once, at the end."""
 
@@ -131,7 +132,8 @@ class MetricsSpec(Settings):
     blocks: tuple[JsonValue, ...] = ()
     """Metrics as agent files write them."""
     file: Annotated[
-        Text | None, Door(flag="metrics", panel="Cases", metavar="FILE", environment=False)
+        Text | None,
+        Door(flag="metrics", panel="Cases", metavar="FILE", paths=True, environment=False),
     ] = None
     """A file of metrics, where there is no other."""
     judge: ModelBlock | None = None

@@ -69,6 +69,8 @@ class Door:
     panel: str = "The search"
     """The group of `--help` that the flag stands in."""
     metavar: str = ""
+    paths: bool = False
+    """Whether its values are files, which the command line names from where it is given."""
     environment: bool = True
     """Whether a variable may set what a flag may."""
     http: bool = False
@@ -88,6 +90,8 @@ class SettingField:
     door: Door
     name: str
     """As flag, variable and HTTP setting spell it; empty where only `--set` reaches it."""
+    text: str = ""
+    """Its help, where no docstring of a field has it."""
 
     @property
     def flag(self) -> str:
@@ -108,7 +112,7 @@ class SettingField:
     @property
     def help(self) -> str:
         """The docstring under the field, in one line."""
-        return field_docs(self.owner).get(self.path[-1], "")
+        return self.text or field_docs(self.owner).get(self.path[-1], "")
 
     @property
     def is_switch(self) -> bool:
