@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from burnish.reports.trial_line import trial_line
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -15,7 +16,6 @@ from burnish.core.money import NOTHING, Spend, to_nano
 from burnish.effects.budget import Budget
 from burnish.reports.lines import LineView
 from burnish.reports.live import LiveView
-from burnish.reports.trial_line import trial_line
 from burnish.runs.events import Event
 from burnish.runs.record import RunRecord
 from burnish.strategies.coordinate.costs import expected

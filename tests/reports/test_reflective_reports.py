@@ -5,12 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from burnish.reports.coordinate_words import ended_words
 from rich.cells import cell_len
 from rich.console import Console
 
 from burnish.core.content import Json
 from burnish.effects.budget import Budget
-from burnish.reports.coordinate_words import ended_words
 from burnish.reports.lines import describe, trial_line
 from burnish.reports.live import LiveView
 from burnish.reports.report import render

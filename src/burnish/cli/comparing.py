@@ -5,10 +5,10 @@ import json
 import typer
 
 from burnish.cli.listing import facts, losses
-from burnish.reports.terminal import Columns
 from burnish.core.content import Json
 from burnish.core.words import counted, number, spending, visible
 from burnish.reports.compare import CaseDelta, compare_cases
+from burnish.reports.terminal import Columns
 from burnish.runs.index import find_run
 from burnish.runs.record import RunRecord, sealed_words
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import typer
 
-from burnish.reports.terminal import Columns
 from burnish.core.errors import BurnishError
 from burnish.models.embedded.files import (
     EMBEDDING,
@@ -21,6 +20,7 @@ from burnish.models.embedded.server import require_engine
 from burnish.models.factory import Models
 from burnish.models.references import PROVIDERS, ModelRef
 from burnish.models.troubles import ModelRefused
+from burnish.reports.terminal import Columns
 
 
 @dataclass(frozen=True, kw_only=True)
