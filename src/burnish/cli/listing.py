@@ -12,6 +12,7 @@ from burnish.core.money import Spend
 from burnish.core.words import money, number, shorten
 from burnish.reports.terminal import Columns
 from burnish.runs.index import known_runs
+from burnish.runs.plugins import strategy_plugin
 from burnish.runs.record import RunRecord, loss_of
 
 
@@ -37,7 +38,7 @@ def facts(run: RunRecord) -> dict[str, Json]:
         "started_at": run.header.started_at,
         "strategy": run.header.strategy,
         "status": run.status,
-        "reason": run.reason,
+        "reason": strategy_plugin(run.header.strategy).reason(run),
         "trials": run.trials,
         "accepted": run.accepted,
         "best": run.best_candidate.id if run.best_candidate else None,

@@ -18,6 +18,7 @@ from burnish.runs.directory import look_into
 from burnish.runs.header import Header
 from burnish.runs.index import find_run
 from burnish.runs.ledger import trial_lines
+from burnish.runs.plugins import strategy_plugin
 from burnish.runs.record import RunRecord
 
 
@@ -27,8 +28,8 @@ def print_run(name: str, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(facts(run), ensure_ascii=False, indent=2))
         return
-    reason = f": {run.reason}" if run.reason else ""
-    typer.echo(f"{run.header.id} · {run.status}{reason}")
+    reason = strategy_plugin(run.header.strategy).reason(run)
+    typer.echo(f"{run.header.id} · {run.status}{f': {reason}' if reason else ''}")
     lines = LineView(typer.echo, width=_width)
     for event in run.events:
         lines.event(event)

@@ -49,8 +49,8 @@ class StrategyPlugin:
     """Why a search or a phase of it ends: words for each code."""
     proposes: ClassVar[bool] = True
     """Whether it searches; else it only measures what is there."""
-    resumed_by: ClassVar[str] = "runs resume"
-    """The command that goes on with a run of it."""
+    resume_command: ClassVar[str] = ""
+    """The command that resumes its runs with `FILE --resume RUN`; `runs resume` where empty."""
     offers_fork: ClassVar[bool] = True
     """Whether the measured baseline comes with the command that searches from there."""
 

@@ -235,6 +235,20 @@ def baseline_table(run: RunRecord) -> Table | None:
     )
 
 
+def score_table(run: RunRecord) -> Table | None:
+    """The pass rate, the score and every metric on holdout: where scores are what is gained."""
+    result = result_of(run.baseline, "holdout")
+    if result is None:
+        return None
+    measured = result.measurement
+    rows = (
+        ("pass rate", number(measured.pass_rate)),
+        ("score", number(measured.score)),
+        *((metric, number(value)) for metric, value in sorted(measured.components.items())),
+    )
+    return Table(("", "holdout"), rows)
+
+
 def _loss_words(result: SplitResult) -> str:
     return f"{number(result.measurement.loss)} ±{number(result.measurement.std)}"
 

@@ -25,10 +25,10 @@ from burnish.projects.prompts.notes import agent_notes, judge_notes, reflective_
 from burnish.projects.prompts.originals import prompt_files
 from burnish.projects.prompts.roles import reflector_of
 from burnish.projects.settings import DEFAULT_SEED
-from burnish.reports.optimize_result_reading import OPTIMIZER
 from burnish.runs.evaluating import CasePolicy
 from burnish.runs.header import Project
 from burnish.runs.setup import Setup
+from burnish.strategies.reflective.result_files import OPTIMIZER
 from burnish.strategies.reflective.strategy import Reflective
 from burnish.strategies.reflective.wording import Reflection, ReflectRequest
 from burnish.system import YamlTree

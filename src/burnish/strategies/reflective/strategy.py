@@ -134,6 +134,12 @@ def least_metric_calls(dataset: Dataset, settings: ReflectiveSettings) -> int:
     return settings.repeats * (len(dataset.holdout) * (1 + runs) + looks)
 
 
+def budget_floor(dataset: Dataset, settings: ReflectiveSettings, *, test_repeats: int) -> int:
+    """The metric calls that it takes to finish one round, the sealed test set aside."""
+    sealed = 2 * len(dataset.test) * test_repeats
+    return least_metric_calls(dataset, settings) + sealed
+
+
 async def _baseline(run: Run, pool: Pool, holdout: Holdout) -> None:
     """Measure where the search starts."""
     start = run.target.baseline

@@ -1,4 +1,4 @@
-"""What optimising prompts came to: `result.json` and its rounds, `summary.txt`, `run.log`."""
+"""What optimising prompts came to, as AgentOptimizer says it: `result.json` and its summary."""
 
 import json
 from collections.abc import Iterator
@@ -130,7 +130,7 @@ class OptimizeResult(_Told):
     status: Status
     finish_reason: FinishReason = "completed"
     stop_reason: str | None = None
-    """What ended it, by the names of seed 001, or by the label of a stopper of one's own."""
+    """What ended it, by AgentOptimizer's names, or by the label of a stopper of one's own."""
     error_message: str = ""
 
     baseline_pass_rate: float | None = None
@@ -201,14 +201,21 @@ class OptimizeResult(_Told):
 
     def format_summary(self, *, output_dir: str | Path, update_source: bool) -> str:
         """For people: what `summary.txt` says."""
-        lines = _lines(self, Path(output_dir), update_source=update_source)
-        return "\n".join(lines) + "\n"
+        return summary(self, output_dir=Path(output_dir), update_source=update_source)
 
 
 def as_json(told: BaseModel) -> str:
     """A result or a round as its file spells it."""
     whole: Any = told.model_dump(mode="json", by_alias=True)
     return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+
+
+UNKNOWN = "unknown"
+
+
+def summary(result: OptimizeResult, *, output_dir: Path, update_source: bool) -> str:
+    """What a person reads first."""
+    return "\n".join(_lines(result, output_dir, update_source=update_source)) + "\n"
 
 
 def _lines(result: OptimizeResult, output_dir: Path, *, update_source: bool) -> Iterator[str]:
