@@ -6,15 +6,11 @@ import typer
 
 from burnish.core.cases import Split
 from burnish.core.money import Spend, total
-from burnish.core.protocols import Target
+from burnish.core.protocols import calls_functions
 from burnish.projects import LoadedProject
 from burnish.reports.words import counted, spending
 from burnish.runs.evaluating import CALL_LIMIT
 from burnish.runs.setup import Setup
-from burnish.targets.calling.functions import CallableTarget
-from burnish.targets.graph.nodes import FunctionNode
-from burnish.targets.graph.target import GraphTarget
-from burnish.targets.prompts.target import PromptsTarget
 
 
 def show_estimate(project: LoadedProject) -> None:
@@ -57,12 +53,4 @@ def time_limits(setup: Setup) -> list[str]:
     limit = setup.case_policy.time_limit
     if limit is not None:
         return [f"time_limit {limit:g} s a case"]
-    return [f"time_limit {CALL_LIMIT:g} s a call"] if _calls_function(setup.target) else []
-
-
-def _calls_function(target: Target) -> bool:
-    if isinstance(target, PromptsTarget):
-        return _calls_function(target.agent)
-    if isinstance(target, GraphTarget):
-        return any(isinstance(node, FunctionNode) for node in target.graph.nodes.values())
-    return isinstance(target, CallableTarget)
+    return [f"time_limit {CALL_LIMIT:g} s a call"] if calls_functions(setup.target) else []

@@ -112,6 +112,21 @@ def held(target: Target, candidate: Candidate) -> AbstractAsyncContextManager[ob
     return target.held(candidate) if isinstance(target, TakesTurns) else nullcontext()
 
 
+@runtime_checkable
+class CallsFunctions(Protocol):
+    """A target that may call functions of the user's program, each for a limited time."""
+
+    @property
+    def calls_functions(self) -> bool:
+        """Whether it does."""
+        ...
+
+
+def calls_functions(target: Target) -> bool:
+    """Whether a target calls functions of the user's program."""
+    return isinstance(target, CallsFunctions) and target.calls_functions
+
+
 class Metric(Protocol):
     """Scores an outcome that has an output; failures never reach it."""
 

@@ -54,6 +54,11 @@ class CallableTarget(CallingTarget):
         return cls(agent=found.function, name=reference, fingerprint=found.fingerprint, **more)
 
     @property
+    def calls_functions(self) -> bool:
+        """It is one."""
+        return True
+
+    @property
     def title(self) -> str:
         """What it is called."""
         return self.name or _name(self.agent)

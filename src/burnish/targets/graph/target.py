@@ -23,7 +23,7 @@ from burnish.targets.agent.editing import edit
 from burnish.targets.agent.target import AgentTarget
 from burnish.targets.graph.exporting import EditedGraph, export_graph, export_values
 from burnish.targets.graph.graphs import Graph
-from burnish.targets.graph.nodes import AgentNode
+from burnish.targets.graph.nodes import AgentNode, FunctionNode
 from burnish.targets.graph.positions import (
     NodeValues,
     by_node,
@@ -67,6 +67,11 @@ class GraphTarget:
         self._positions = {each.id: each for each in positions_of_graph(graph, schemas)}
         if unknown := [each.id for each in surfaces if each.id not in self._positions]:
             raise ConfigError([unknown_position(name, self._positions) for name in unknown])
+
+    @property
+    def calls_functions(self) -> bool:
+        """Whether a node is a function."""
+        return any(isinstance(node, FunctionNode) for node in self.graph.nodes.values())
 
     @property
     def description(self) -> Description:

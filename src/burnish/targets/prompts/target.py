@@ -14,7 +14,7 @@ from burnish.core.effects import Effects, Receipt
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.money import Spend
 from burnish.core.outcomes import Outcome, Trace
-from burnish.core.protocols import Description, Target
+from burnish.core.protocols import Description, Target, calls_functions
 from burnish.core.surfaces import TextSurface
 from burnish.system.state_folder import state_folder
 from burnish.targets.given import GivenPrompts, giving
@@ -114,6 +114,11 @@ class PromptsTarget:
     def leaf(self) -> bool:
         """As the agent's."""
         return self.agent.leaf
+
+    @property
+    def calls_functions(self) -> bool:
+        """As the agent's."""
+        return calls_functions(self.agent)
 
     def check(self, candidate: Candidate) -> Sequence[Problem]:
         """Whether every field has a text; the rest is a matter of bounds."""
