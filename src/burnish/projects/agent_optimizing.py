@@ -15,7 +15,6 @@ from burnish.projects.optimizer_parts import Parts, parts_of
 from burnish.projects.optimizer_plan import TuningPlan, plan_of
 from burnish.projects.optimizer_starter import starter
 from burnish.projects.overrides import Overrides
-from burnish.projects.prompts.bounds import too_small
 from burnish.projects.reflective_block import ending
 from burnish.projects.settings import DEFAULT_CONCURRENCY
 from burnish.runs.header import Project
@@ -24,7 +23,6 @@ from burnish.runs.setup import Setup
 from burnish.runs.strategy import Strategy
 from burnish.strategies.coordinate.settings import CoordinateSettings
 from burnish.strategies.coordinate.strategy import Coordinate
-from burnish.strategies.reflective.strategy import Reflective
 from burnish.targets.agent.loading import LoadedAgent, load_agent
 
 
@@ -106,6 +104,8 @@ def _budget(plan: TuningPlan, parts: Parts, findings: Findings) -> Budget:
     """The limits; a reflective search needs one, and enough to finish a round."""
     if not plan.reflects:
         return plan.budget
+    from burnish.projects.prompts.bounds import too_small
+
     budget, notes = ending(plan.budget)
     findings.notes += notes
     settings = plan.block.reflective.settings(repeats=plan.repeats)
@@ -119,6 +119,8 @@ def _budget(plan: TuningPlan, parts: Parts, findings: Findings) -> Budget:
 
 def _strategy(plan: TuningPlan, parts: Parts) -> Strategy:
     if parts.reflector is not None:
+        from burnish.strategies.reflective.strategy import Reflective
+
         texts = tuple(surface.id for surface in parts.axes.texts)
         settings = plan.block.reflective.settings(repeats=plan.repeats, fields=texts)
         return Reflective(reflector=parts.reflector, settings=settings)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.protocols import Metric
@@ -10,7 +10,6 @@ from burnish.models.factory import Models
 from burnish.models.roles import ModelRole
 from burnish.projects.agent_files import agent_metrics, user_of
 from burnish.projects.backprop_checks import BackpropChecks
-from burnish.projects.backprop_roles import Proposers, proposers_for
 from burnish.projects.evaluating import Wanted
 from burnish.projects.optimizer_axes import Axes, axes_of
 from burnish.projects.optimizer_block import AT
@@ -20,9 +19,12 @@ from burnish.projects.optimizer_findings import Findings
 from burnish.projects.optimizer_models import check_models, unpriced_models
 from burnish.projects.optimizer_plan import BACKPROP, TuningPlan
 from burnish.projects.optimizer_roles import Writers, reflector_for, writers_of
-from burnish.strategies.reflective.wording import Reflection, ReflectRequest
 from burnish.targets.agent.loading import LoadedAgent
 from burnish.targets.agent.target import AgentTarget
+
+if TYPE_CHECKING:
+    from burnish.projects.backprop_roles import Proposers
+    from burnish.strategies.reflective.wording import Reflection, ReflectRequest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +36,8 @@ class Parts:
     metrics: tuple[Metric, ...]
     target: AgentTarget | None
     writers: Writers | None
-    reflector: ModelRole[ReflectRequest, Reflection] | None = None
-    proposers: Proposers | None = None
+    reflector: "ModelRole[ReflectRequest, Reflection] | None" = None
+    proposers: "Proposers | None" = None
 
 
 def parts_of(agent: LoadedAgent, plan: TuningPlan, models: Models, findings: Findings) -> Parts:
@@ -52,6 +54,8 @@ def parts_of(agent: LoadedAgent, plan: TuningPlan, models: Models, findings: Fin
         reflector = reflector_for(agent, plan, models, findings)
         axes = replace(axes, numbers=(), demonstrations=None)
     elif plan.walks_back:
+        from burnish.projects.backprop_roles import proposers_for
+
         proposers = proposers_for(agent, plan, models, findings)
     else:
         writers = writers_of(agent, plan, models, findings) if axes.texts else None
@@ -80,8 +84,8 @@ def parts_of(agent: LoadedAgent, plan: TuningPlan, models: Models, findings: Fin
 
 def _asked(
     writers: Writers | None,
-    reflector: ModelRole[ReflectRequest, Reflection] | None,
-    proposers: Proposers | None,
+    reflector: "ModelRole[ReflectRequest, Reflection] | None",
+    proposers: "Proposers | None",
 ) -> list[ModelRole[Any, Any]]:
     """Whoever writes."""
     if writers is not None:

@@ -1,6 +1,7 @@
 """Who diagnoses, edits or rewrites texts in a search over an agent file."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from burnish.models.calling import ModelClient
 from burnish.models.factory import Models
@@ -20,8 +21,10 @@ from burnish.strategies.coordinate.wording import (
     applier,
     critic,
 )
-from burnish.strategies.reflective.wording import ROLE, Reflection, ReflectRequest, reflector
 from burnish.targets.agent.loading import LoadedAgent
+
+if TYPE_CHECKING:
+    from burnish.strategies.reflective.wording import Reflection, ReflectRequest
 
 TOO_SMALL = (
     "the textual phase is left out: the agent's own model is a local one, and texts need a "
@@ -57,8 +60,10 @@ def writers_of(
 
 def reflector_for(
     agent: LoadedAgent, plan: TuningPlan, models: Models, findings: Findings
-) -> ModelRole[ReflectRequest, Reflection] | None:
+) -> "ModelRole[ReflectRequest, Reflection] | None":
     """Who rewrites texts: whoever is named, the critic's model, or the agent's own."""
+    from burnish.strategies.reflective.wording import ROLE, reflector
+
     named = plan.reflector or plan.critic
     if named is None and agent.block.model.provider == "local":
         told = "the agent's own model is a local one, and rewriting texts takes a stronger one"

@@ -6,7 +6,7 @@ from pathlib import Path
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
 from burnish.evaluation.datasets.agent_cases import case_of
-from burnish.evaluation.datasets.case_files import CaseFile
+from burnish.evaluation.datasets.case_files import WRAPPED, CaseFile
 from burnish.evaluation.datasets.complaints import Complaints, mapped
 from burnish.system.config_words import nearest, shown
 from burnish.system.plain_data import TreePath
@@ -16,8 +16,6 @@ MOST_CASES = 1000
 CASES, CASES_FILE = "test_cases", "test_cases_file"
 _LISTS = (".yaml", ".yml", ".json")
 """The endings of files that may hold a list of test cases."""
-WRAPPED = "wrapped"
-"""The extra of a file whose list stands under `test_cases`."""
 
 
 def read_test_cases(path: Path, read_named: Callable[[Path], CaseFile]) -> CaseFile:

@@ -35,9 +35,11 @@ from burnish.targets.agent.surface_paths import (
     is_instructions,
     value_at,
 )
+from burnish.targets.agent.tool_blocks import HierarchicalTool, VectorstoreTool
 
 if TYPE_CHECKING:
     from burnish.targets.agent.running import AgentParts
+    from burnish.targets.agent.searching import SearchTools
 
 _KEPT = 16
 """Candidates whose agents are kept ready."""
@@ -58,15 +60,14 @@ class AgentTarget:
         surfaces: Sequence[Surface] = (),
         user: Role[TalkSoFar, NextRemark] | None = None,
     ) -> None:
-        from burnish.targets.agent.searching import SearchTools
         from burnish.targets.agent.toolbox import Toolbox
 
         self.agent = agent
         self._models = models
         self._surfaces = tuple(surfaces)
         self._user = user
-        self._search = SearchTools(agent, models)
-        self._sources = self._search.contents(agent.block.tools)
+        self._search = _search_tools(agent, models)
+        self._sources = self._search.contents(agent.block.tools) if self._search else {}
         self._toolbox: Toolbox = Toolbox(agent, self._search)
         self._ready: OrderedDict[str, AgentParts] = OrderedDict()
         self._making = asyncio.Lock()
@@ -83,7 +84,8 @@ class AgentTarget:
     @property
     def notes(self) -> list[str]:
         """What the user should know before the start."""
-        return [*self.agent.notes, *self._search.notes(self.agent.block.tools)]
+        searching = self._search.notes(self.agent.block.tools) if self._search else []
+        return [*self.agent.notes, *searching]
 
     @property
     def surfaces(self) -> Sequence[Surface]:
@@ -166,7 +168,8 @@ class AgentTarget:
         """Stop the servers of its tools, let go of their indexes."""
         self._ready.clear()
         await self._toolbox.close()
-        await self._search.close()
+        if self._search is not None:
+            await self._search.close()
 
     def _now(self, path: str) -> Value:
         if is_instructions(path):
@@ -205,6 +208,15 @@ class AgentTarget:
 
 def _usual(path: str) -> str:
     return INSTRUCTIONS[0] if is_instructions(path) else path
+
+
+def _search_tools(agent: LoadedAgent, models: Models) -> "SearchTools | None":
+    """What the agent searches with; retrieval loads only where a tool searches."""
+    if not any(isinstance(tool, VectorstoreTool | HierarchicalTool) for tool in agent.block.tools):
+        return None
+    from burnish.targets.agent.searching import SearchTools
+
+    return SearchTools(agent, models)
 
 
 def client_for(models: Models, block: AgentBlock) -> ModelClient:
