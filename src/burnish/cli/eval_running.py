@@ -9,6 +9,7 @@ import typer
 
 from burnish.cli.eval_asking import STDOUT, Asked, Options
 from burnish.cli.eval_showing import human_console, show_nothing, show_report
+from burnish.cli.options import EVAL_USAGE_EXIT
 from burnish.cli.progress import Progress, view
 from burnish.cli.running import resumable
 from burnish.core.errors import ConfigError, FileTrouble
@@ -30,7 +31,7 @@ def evaluate_agent(asked: Asked, *, prepare: Preparing = prepare_evaluation) -> 
     try:
         measurement, options = _prepared(asked, prepare)
     except FileTrouble as error:
-        error.exit_code = USAGE_EXIT  # nothing was written yet: it is a file of the user's
+        error.exit_code = EVAL_USAGE_EXIT  # nothing was written yet: it is a file of the user's
         raise
     measured = measure_and_show(measurement, options)
     if measured.ending.interrupted:
