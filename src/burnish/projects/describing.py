@@ -7,14 +7,15 @@ what the chosen strategy has no use for.
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from pydantic import JsonValue
 
-from burnish.core.errors import ConfigError, Problem, ResumeRefused
+from burnish.core.errors import BurnishError, ConfigError, Problem, ResumeRefused
 from burnish.models.keys import load_dotenv
 from burnish.projects.dialects import (
     Dialect,
@@ -27,7 +28,13 @@ from burnish.runs.building import Description
 from burnish.runs.draft import Draft, Strength, validated
 from burnish.runs.header import NAME as HEADER
 from burnish.runs.header import Header
-from burnish.runs.plugins import StrategyPlugin, TargetPlugin, strategy_plugin, target_plugin
+from burnish.runs.plugins import (
+    TARGETS,
+    StrategyPlugin,
+    TargetPlugin,
+    strategy_plugin,
+    target_plugin,
+)
 from burnish.runs.spec import RunSpec, spec_type
 from burnish.system.config_words import nearest
 from burnish.system.plain_data import TreePath
@@ -37,6 +44,7 @@ FlagValue: TypeAlias = JsonValue
 Flags: TypeAlias = Mapping[str, FlagValue]
 """What flags say, by the name of the field; None says nothing."""
 STRATEGY = "strategy"
+_STRATEGY = "BURNISH_STRATEGY"
 SET = "set"
 """Where flags keep what `--set path=value` says."""
 
@@ -47,6 +55,11 @@ class Doors:
 
     target: TargetPlugin
     strategy: StrategyPlugin
+
+    @classmethod
+    def of_any_run(cls) -> "Doors":
+        """What may be set of every run, whatever it is about."""
+        return cls(target=TargetPlugin(), strategy=StrategyPlugin())
 
     @property
     def model(self) -> type[RunSpec[Any, Any]]:
@@ -100,19 +113,59 @@ class Doors:
     def _useless(self, name: str) -> Problem:
         """A flag that the chosen target and strategy have no field for."""
         flag = f"--{name.replace('_', '-')}"
-        users = [
-            each
-            for each in strategy_names()
-            if name in Doors(target=self.target, strategy=strategy_plugin(each)).named()
-        ]
-        if users:
-            return Problem(
-                where=flag,
-                message=f"the strategy '{self.strategy.name}' has no use for it",
-                remedy=f"leave it out, or take --strategy {' or '.join(users)}",
+        owners = owners_of(flag)
+        about = f"'{self.strategy.name}' over '{self.target.kind}' has no use for it"
+        remedy = f"leave it out: it is for {' or '.join(owners)}" if owners else "leave it out"
+        return Problem(where=flag, message=about, remedy=remedy)
+
+
+def doors_of(paths: Iterable[Path], strategy: str | None = None) -> Doors | None:
+    """The doors of the first of these files that is one to describe a run with."""
+    for path in paths:
+        try:
+            document = Document.read(path)
+            dialect = dialect_of(document)
+            name = strategy or dialect.strategy_named(document) or os.environ.get(_STRATEGY)
+            named = str(name) if name in strategy_names() else dialect.strategy
+            return Doors(target=target_plugin(dialect.target), strategy=strategy_plugin(named))
+        except BurnishError:
+            continue  # what is wrong with it is said when it is described
+    return None
+
+
+def doors_of_run(folder: Path) -> Doors | None:
+    """The doors of a run that goes on; None where a program has described it."""
+    spec = cast("Mapping[str, Any]", Header.read(folder).project.spec)
+    if not spec:
+        return None
+    return Doors(
+        target=target_plugin(spec["target"]["kind"]),
+        strategy=strategy_plugin(spec["strategy"]["name"]),
+    )
+
+
+def all_doors() -> Iterator[Doors]:
+    """The doors of everything that is installed: every strategy, and every target."""
+    anything = Doors.of_any_run()
+    yield anything
+    for name in strategy_names():
+        yield replace(anything, strategy=strategy_plugin(name))
+    for point in entry_points(group=TARGETS):
+        yield replace(anything, target=target_plugin(point.name))
+
+
+def owners_of(flag: str) -> list[str]:
+    """The strategies and targets that have a flag, in words."""
+    owners: list[str] = []
+    for doors in all_doors():
+        if any(flag in field.flags for field in doors.named().values()):
+            is_strategy = bool(doors.strategy.name)
+            owners.append(
+                f"the strategy '{doors.strategy.name}'"
+                if is_strategy
+                else f"a target of the kind '{doors.target.kind}'"
             )
-        kind = self.target.kind or "this kind"
-        return Problem(where=flag, message=f"a target of the kind '{kind}' has no use for it")
+    return owners
 
 
 def role_fields(strategy: StrategyPlugin) -> Iterator[SettingField]:
@@ -221,12 +274,11 @@ def _strategy(
     document: Document, dialect: Dialect, flags: Flags, environ: Mapping[str, str]
 ) -> StrategyPlugin:
     """The strategy: as a flag, the file or the environment names it, else the usual one."""
-    variable = "BURNISH_STRATEGY"
     in_file = dialect.strategy_named(document)
     choices = (
         ("--strategy", flags.get(STRATEGY)),
         (str(document.place(STRATEGY)), in_file),
-        (f"${variable}", environ.get(variable)),
+        (f"${_STRATEGY}", environ.get(_STRATEGY)),
         ("", dialect.strategy),
     )
     where, name = next((where, value) for where, value in choices if value)
