@@ -10,13 +10,13 @@ from pydantic import BaseModel
 from source_reading import doc_of, fields_of, node_of, row
 from stop_reasons_page import REASONS
 
-from burnish.projects.limits import Settings
 from burnish.projects.settings import (
     DEFAULT_CONCURRENCY,
     DEFAULT_SEED,
     BudgetSettings,
     ProjectFile,
 )
+from burnish.system.settings import Settings
 from burnish.testing.toy_project import ClimbSettings, ToyFile, WorldSettings
 from burnish.testing.toy_strategy import Climb
 from burnish.testing.toy_world import World

@@ -13,7 +13,7 @@ from burnish.core.errors import BaselineUnmeasured, ProposerFailed
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.references import ModelRef
 from burnish.models.troubles import ModelUnavailable
-from burnish.reports.reading import RunRecord
+from burnish.runs.record import RunRecord
 from burnish.testing.servers import ScriptedServer
 from tests.cli.console import Burnish, Said
 from tests.cli.served_echo import hosted

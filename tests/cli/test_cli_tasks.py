@@ -8,7 +8,7 @@ import pytest
 from burnish.cli.running import Way
 from burnish.core.errors import ConfigError
 from burnish.models.chat import ChatReply, ChatRequest
-from burnish.reports.reading import RunRecord
+from burnish.runs.record import RunRecord
 from burnish.testing.backends import ScriptedBackend
 from tests.cli.console import Burnish, refused, tree
 from tests.projects.artifacts.task_world import (

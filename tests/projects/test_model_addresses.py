@@ -8,7 +8,7 @@ import pytest
 
 from burnish.core.errors import ConfigError
 from burnish.evaluation.configs.agent_metrics import AgentMetric
-from burnish.models.provider_block import ProviderBlock
+from burnish.models.model_block import ModelBlock
 from burnish.projects.adopting_files import file_changes
 from burnish.projects.adopting_writing import write_together
 from burnish.projects.evaluate_api import prepare_evaluation
@@ -73,7 +73,7 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def models_in(path: Path) -> Iterator[ProviderBlock | None]:
+def models_in(path: Path) -> Iterator[ModelBlock | None]:
     """Every model that the file describes."""
     block = load_agent(path).block
     assert block.evaluations is not None
@@ -84,7 +84,7 @@ def models_in(path: Path) -> Iterator[ProviderBlock | None]:
     yield from (getattr(optimizer, role) for role in ROLES)
 
 
-def _model_of(metric: AgentMetric) -> ProviderBlock | None:
+def _model_of(metric: AgentMetric) -> ModelBlock | None:
     return getattr(metric, "model", None)
 
 

@@ -10,9 +10,9 @@ from burnish.core.errors import Problem
 from burnish.core.money import Spend
 from burnish.core.objectives import Measurement
 from burnish.core.trials import SplitResult, Trial, TrialRow
-from burnish.reports.reading import RunRecord
 from burnish.runs.events import Event
 from burnish.runs.header import Header
+from burnish.runs.record import RunRecord
 
 START = Candidate(values={"text": "Hello."}, origin=Origin(kind="baseline"))
 

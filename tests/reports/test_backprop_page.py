@@ -4,15 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from burnish.reports.backprop_blame import crashes
+from burnish.reports.coordinate_words import ended_words
 
 from burnish.core.content import Json
 from burnish.models.chat import ChatRequest
 from burnish.projects import optimize
-from burnish.reports.backprop_blame import crashes
-from burnish.reports.coordinate_words import ended_words
 from burnish.reports.lines import describe
-from burnish.reports.reading import RunRecord
 from burnish.reports.report import render
+from burnish.runs.record import RunRecord
 from burnish.testing.backends import ScriptedBackend
 from tests.projects.graph.graph_world import BETTER, RULE, optimizer, prepared, respond, write_world
 from tests.reports.records import baseline, event, record, tried

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from burnish.reports.trial_line import trial_line
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -15,9 +16,8 @@ from burnish.core.money import NOTHING, Spend, to_nano
 from burnish.effects.budget import Budget
 from burnish.reports.lines import LineView
 from burnish.reports.live import LiveView
-from burnish.reports.reading import RunRecord
-from burnish.reports.trial_line import trial_line
 from burnish.runs.events import Event
+from burnish.runs.record import RunRecord
 from burnish.strategies.coordinate.costs import expected
 from burnish.strategies.coordinate.headroom import Headroom
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits

@@ -1,21 +1,20 @@
 """How a reflective search looks: its lines, the panel, the page of a trial, and the report."""
 
 import io
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from burnish.reports.coordinate_words import ended_words
 from rich.cells import cell_len
 from rich.console import Console
 
 from burnish.core.content import Json
 from burnish.effects.budget import Budget
-from burnish.reports.coordinate_words import ended_words
 from burnish.reports.lines import describe, trial_line
 from burnish.reports.live import LiveView
-from burnish.reports.reading import RunRecord
 from burnish.reports.report import render
 from burnish.reports.trial_page import trial_page
+from burnish.runs.record import RunRecord
 from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.testing.reflection_world import World, setup
 from tests.reports.records import event
@@ -98,7 +97,7 @@ def test_the_panel_says_which_trial_is_under_way_where_there_are_no_phases() -> 
 def record(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
     """A search with failures of the reflector, races, and more than one accept."""
     world = World(train=10, holdout=24, rules=5, noise=0.1, role_failure_rate=0.1, fields=2)
-    settings = replace(ReflectiveSettings(), proposals_per_round=2)
+    settings = ReflectiveSettings().model_copy(update={"proposals_per_round": 2})
     folder: Path = tmp_path_factory.mktemp("reflective") / "run"
     driven(setup(world, settings, budget=Budget(max_metric_calls=300)), folder)
     return RunRecord.read(folder)

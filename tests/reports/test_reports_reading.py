@@ -6,8 +6,8 @@ import pytest
 
 from burnish.core.money import Spend
 from burnish.reports.compare import compare_cases
-from burnish.reports.reading import RunRecord, loss_of, result_of
 from burnish.runs.events import Event
+from burnish.runs.record import RunRecord, loss_of, result_of
 from tests.reports.records import baseline, event, record, tried
 
 STARTED, RESUMED = event("run_started"), event("run_resumed")

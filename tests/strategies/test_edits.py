@@ -15,7 +15,7 @@ from burnish.core.outcomes import Outcome
 from burnish.core.scores import Score
 from burnish.core.trials import TrialRow
 from burnish.effects.budget import Budget
-from burnish.reports.reading import RunRecord
+from burnish.runs.record import RunRecord
 from burnish.runs.setup import Setup
 from burnish.strategies.edits.changes import file_change
 from burnish.strategies.edits.judging import disagreement, disagreements, remarks_on

@@ -12,10 +12,10 @@ from burnish.core.cases import Case
 from burnish.core.errors import BaselineUnmeasured, ProposerFailed, RoleFailed
 from burnish.core.surfaces import NumberSurface, TextSurface, Value
 from burnish.effects.budget import Budget
-from burnish.reports.reading import RunRecord
 from burnish.reports.report import render
 from burnish.runs.driving import drive
 from burnish.runs.opening import fork
+from burnish.runs.record import RunRecord
 from burnish.runs.setup import Setup
 from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits

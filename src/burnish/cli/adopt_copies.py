@@ -7,10 +7,10 @@ import typer
 from burnish.cli.naming import run_name
 from burnish.core.errors import ConfigError, FileTrouble, Problem
 from burnish.core.trials import TrialRow
+from burnish.core.words import counted
 from burnish.projects.adopting_values import chosen_trial
-from burnish.reports.reading import RunRecord
-from burnish.reports.words import counted
 from burnish.runs.exporting import CANDIDATES
+from burnish.runs.record import RunRecord
 from burnish.system import make_folder, read_bytes
 
 

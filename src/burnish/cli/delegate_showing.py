@@ -8,7 +8,7 @@ import typer
 
 from burnish.cli.naming import file_name
 from burnish.core.content import Json
-from burnish.reports.words import counted, shorten, spending
+from burnish.core.words import counted, shorten, spending
 from burnish.targets.delegation.endings import ending_words, next_step
 from burnish.targets.delegation.result import DelegationResult
 from burnish.targets.delegation.workflow import Workflow

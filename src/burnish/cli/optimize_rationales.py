@@ -6,7 +6,7 @@ from pathlib import Path
 
 from burnish.core.content import Json
 from burnish.core.trials import Proposal
-from burnish.reports.words import visible
+from burnish.core.words import visible
 from burnish.runs.directory import look_into, trial_rows
 from burnish.runs.events import Event, Tick
 

@@ -1,4 +1,4 @@
-"""Flags that several commands share. Their bounds are those of the file: see `projects.limits`."""
+"""Flags that several commands share. Their bounds are those of the file: see `system.settings`."""
 
 from pathlib import Path
 from typing import Annotated

@@ -9,9 +9,9 @@ from burnish.cli.naming import run_name
 from burnish.core.errors import BurnishError
 from burnish.projects.adopting import adopt, adopting, mend
 from burnish.projects.adopting_planning import plan_adoption
-from burnish.reports.reading import RunRecord
-from burnish.reports.round_files import RESULT, write_result_files
 from burnish.runs.header import Project
+from burnish.runs.record import RunRecord
+from burnish.strategies.reflective.result_files import RESULT, write_result_files
 
 
 def asks_for_update(project: Project) -> bool:

@@ -11,6 +11,7 @@ import typer
 
 from burnish.cli.naming import file_name
 from burnish.core.errors import BurnishError, Interrupted, SeedRefused
+from burnish.core.words import counted
 from burnish.projects.experiments.places import find_task
 from burnish.projects.refining.opening import (
     OpenRefinement,
@@ -21,7 +22,6 @@ from burnish.projects.refining.opening import (
 from burnish.projects.refining.settings import Pair, RefineSettings
 from burnish.projects.refining.showing import plan_json, plan_lines
 from burnish.reports.refine_page import outcome
-from burnish.reports.words import counted
 from burnish.runs.signals import Signals
 from burnish.strategies.refine.gradients import Gradient
 from burnish.strategies.refine.loop import MOST_ITERATIONS

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from burnish.compat.callbacks import Callbacks
 from burnish.projects.prompts.config import AnyOptimizerFile
-from burnish.reports.optimize_result import OptimizeResult
+from burnish.strategies.reflective.result import OptimizeResult
 from burnish.targets.prompts import TargetPrompt
 
 if TYPE_CHECKING:

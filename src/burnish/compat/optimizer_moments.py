@@ -11,7 +11,7 @@ from burnish.compat.optimizer_state import SearchState, case_scores, mean_of, sc
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError
 from burnish.core.trials import Proposal, Trial, TrialRow
-from burnish.reports.optimize_result_rounds import Spent, has_proposal, prompts_of, round_of
+from burnish.strategies.reflective.result_rounds import Spent, has_proposal, prompts_of, round_of
 
 Moment: TypeAlias = tuple[str, dict[str, Any]]
 """The method without its `on_`, and what it is given."""

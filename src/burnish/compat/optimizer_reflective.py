@@ -15,14 +15,14 @@ from burnish.compat.optimizer_showing import Reporter
 from burnish.compat.optimizer_state import SearchState, Voice
 from burnish.compat.optimizer_stopping import by_label
 from burnish.core.errors import BurnishError, ConfigError, Interrupted, Problem
-from burnish.reports.optimize_result import OptimizeResult
 from burnish.reports.report import write_report
-from burnish.reports.round_files import RoundFiles
 from burnish.runs.driving import drive
 from burnish.runs.header import NAME as HEADER
 from burnish.runs.opening import resume, start
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
+from burnish.strategies.reflective.result import OptimizeResult
+from burnish.strategies.reflective.result_files import RoundFiles
 from burnish.system.secret_shapes import MARKER
 
 

@@ -11,10 +11,10 @@ from rich.console import Console
 from burnish.compat.optimizer_state import read_row
 from burnish.core.content import Json
 from burnish.core.trials import Proposal
+from burnish.core.words import visible
 from burnish.effects.budget import Budget
 from burnish.reports.lines import WIDTH, LineView
 from burnish.reports.live import LiveView
-from burnish.reports.words import visible
 from burnish.runs.events import Event, Listener, Tick
 
 _PLAIN = str.maketrans(

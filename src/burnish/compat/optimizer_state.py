@@ -8,12 +8,12 @@ from pathlib import Path
 from burnish.core.codec import codec
 from burnish.core.evaluations import mean
 from burnish.core.trials import SplitResult, Trial, TrialRow
-from burnish.reports.optimize_result_reading import validated
-from burnish.reports.optimize_result_rounds import prompts_of
-from burnish.reports.reading import RunRecord
 from burnish.runs.directory import look_into
+from burnish.runs.record import RunRecord
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
+from burnish.strategies.reflective.result_files import validated
+from burnish.strategies.reflective.result_rounds import prompts_of
 
 
 @dataclass(kw_only=True)

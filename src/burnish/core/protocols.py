@@ -113,18 +113,37 @@ def held(target: Target, candidate: Candidate) -> AbstractAsyncContextManager[ob
 
 
 @runtime_checkable
-class CallsFunctions(Protocol):
-    """A target that may call functions of the user's program, each for a limited time."""
+class ForecastsCosts(Protocol):
+    """A target that knows more of what a case will cost than how many calls it takes."""
+
+    def forecast(self, case: Case) -> Spend:
+        """Calls, tokens and USD, by the length of prompts and references."""
+        ...
+
+
+@runtime_checkable
+class Summarized(Protocol):
+    """A target that says in a few words what it is."""
 
     @property
-    def calls_functions(self) -> bool:
+    def plan_summary(self) -> str:
+        """What is optimised, for a line of a plan."""
+        ...
+
+
+@runtime_checkable
+class CallsFunctions(Protocol):
+    """A target that may run a Python function of the user's."""
+
+    @property
+    def calls_function(self) -> bool:
         """Whether it does."""
         ...
 
 
-def calls_functions(target: Target) -> bool:
-    """Whether a target calls functions of the user's program."""
-    return isinstance(target, CallsFunctions) and target.calls_functions
+def calls_function(target: Target) -> bool:
+    """Whether a run of the target calls a function of the user's, which may block."""
+    return isinstance(target, CallsFunctions) and target.calls_function
 
 
 class Metric(Protocol):

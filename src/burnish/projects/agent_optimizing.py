@@ -10,7 +10,6 @@ from burnish.projects.adopting_originals import FILES, measured_files
 from burnish.projects.agent_exports import named_exports
 from burnish.projects.loading import AGENT, Given, LoadedProject, loaded_from
 from burnish.projects.optimizer_block import AT, OptimizerBlock, read_optimizer
-from burnish.projects.optimizer_exports import as_flagged
 from burnish.projects.optimizer_findings import Findings
 from burnish.projects.optimizer_parts import Parts, parts_of
 from burnish.projects.optimizer_plan import TuningPlan, plan_of
@@ -19,6 +18,7 @@ from burnish.projects.overrides import Overrides
 from burnish.projects.reflective_block import ending
 from burnish.projects.settings import DEFAULT_CONCURRENCY
 from burnish.runs.header import Project
+from burnish.runs.outputs import with_outputs
 from burnish.runs.setup import Setup
 from burnish.runs.strategy import Strategy
 from burnish.strategies.coordinate.settings import CoordinateSettings
@@ -66,7 +66,7 @@ def tuning_of(given: Given, models: Models) -> Setup:
         notes=(*findings.notes, *parts.target.notes),
         resources=(parts.target, models),
     )
-    return as_flagged(setup, given.flags)
+    return with_outputs(setup, given.flags)
 
 
 def _read(given: Given, models: Models) -> tuple[LoadedAgent, TuningPlan]:

@@ -10,11 +10,20 @@ from pydantic import BaseModel, Field
 
 from burnish.core.objectives import Constraint, Objective, Operator, Penalties
 from burnish.core.surfaces import Scalar
-from burnish.models.provider_block import ProviderBlock
+from burnish.models.model_block import ModelBlock
 from burnish.projects.backprop_block import BackpropBlock
-from burnish.projects.limits import AtLeastOne, Limits, Settings, Share
 from burnish.projects.reflective_block import ReflectiveBlock
 from burnish.system import YamlTree, validate_config
+from burnish.system.settings import (
+    AboveZero,
+    AtLeastOne,
+    Limits,
+    NoneOrMore,
+    NotNegative,
+    Repeats,
+    Settings,
+    Share,
+)
 from burnish.targets.agent.variables import expanded
 
 AT = ("evaluations", "optimizer")
@@ -22,7 +31,6 @@ AT = ("evaluations", "optimizer")
 MAX_CHARS = 8000
 """How long a text may become where its axis does not say."""
 
-NotNegative: TypeAlias = Annotated[float, Field(ge=0)]
 Named: TypeAlias = Annotated[str, Field(min_length=1)]
 
 
@@ -107,7 +115,7 @@ class ConstraintBlock(Settings):
 class OptimizerBlock(Settings):
     """How an agent file is tuned."""
 
-    loss: Annotated[dict[str, Annotated[float, Field(gt=0)]], Field(min_length=1)]
+    loss: Annotated[dict[str, AboveZero], Field(min_length=1)]
     """Metrics by weight; the others are measured and do not count."""
     penalties: PenaltiesBlock = Field(default_factory=PenaltiesBlock)
     constraints: list[ConstraintBlock] = Field(default_factory=list[ConstraintBlock])
@@ -116,27 +124,27 @@ class OptimizerBlock(Settings):
     sealed_cases_file: Named | None = None
     """Looked at once, at the end: baseline against best."""
     holdout_eval_policy: Literal["on_train_improve", "every_trial", "skip"] = "on_train_improve"
-    min_holdout_cases: Annotated[int, Field(ge=0)] = 5
-    repeats: AtLeastOne | None = None
+    min_holdout_cases: NoneOrMore = 5
+    repeats: Repeats | None = None
     accept_sigma: NotNegative | None = None
     max_errored_fraction: Share = 0.25
     min_confidence: Share = 0.4
     numeric_convergence_eps: NotNegative = 1e-3
     axes: AxesBlock = Field(default_factory=AxesBlock)
     budget: BudgetBlock = Field(default_factory=BudgetBlock)
-    critic: ProviderBlock | None = None
+    critic: ModelBlock | None = None
     """Who diagnoses; the agent's own model unless it is a local one."""
-    applier: ProviderBlock | None = None
+    applier: ModelBlock | None = None
     """Who edits; the critic's model unless named."""
-    reflector: ProviderBlock | None = None
+    reflector: ModelBlock | None = None
     """Who rewrites texts in a reflective search; the critic's model unless named."""
     reflective: ReflectiveBlock = Field(default_factory=ReflectiveBlock)
     """The settings of a reflective search."""
-    proposer: ProviderBlock | None = None
+    proposer: ModelBlock | None = None
     """Who fills the roles of back-propagation that nobody is named for; else the critic's model."""
-    backwarder: ProviderBlock | None = None
-    aggregator: ProviderBlock | None = None
-    patcher: ProviderBlock | None = None
+    backwarder: ModelBlock | None = None
+    aggregator: ModelBlock | None = None
+    patcher: ModelBlock | None = None
     backprop: BackpropBlock = Field(default_factory=BackpropBlock)
     """The settings of back-propagation."""
     strategy: Named | None = None

@@ -8,8 +8,8 @@ from pydantic import Field, JsonValue
 
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError
-from burnish.projects.limits import AtLeastOne, Limits, Places, Settings
 from burnish.system import validate_config
+from burnish.system.settings import AtLeastOne, Limits, NotNegative, Places, Repeats, Settings
 
 T = TypeVar("T")
 AGENT_FOLDER = "agent_folder"
@@ -38,8 +38,8 @@ class AgentOverrides(Settings):
     numeric_patience: AtLeastOne | None = None
     textual_max_trials: AtLeastOne | None = None
     textual_patience: AtLeastOne | None = None
-    repeats: AtLeastOne | None = None
-    accept_sigma: Annotated[float, Field(ge=0)] | None = None
+    repeats: Repeats | None = None
+    accept_sigma: NotNegative | None = None
     strategy: str | None = None
     critic: str | None = None
     """Models, as `provider:name`."""

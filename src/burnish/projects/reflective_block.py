@@ -6,7 +6,6 @@ from typing import Annotated
 from pydantic import Field
 
 from burnish.effects.budget import Budget
-from burnish.projects.limits import AtLeastOne, Settings
 from burnish.strategies.reflective.settings import (
     MINIBATCH,
     FieldSelection,
@@ -14,6 +13,7 @@ from burnish.strategies.reflective.settings import (
     ParentSelection,
     ReflectiveSettings,
 )
+from burnish.system.settings import AtLeastOne, NoneOrMore, Settings
 
 PATIENCE = 10
 """Trials in a row without an accept that end a search which nothing else would end."""
@@ -31,7 +31,7 @@ class ReflectiveBlock(Settings):
     perfect_score: float = 1.0
     skip_perfect: bool = True
     merge: bool = False
-    max_merges: Annotated[int, Field(ge=0)] = 5
+    max_merges: NoneOrMore = 5
     merge_overlap: AtLeastOne = 5
     reuse: bool = True
     racing: bool = True

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError
-from burnish.reports.words import cell, counted, money, number
+from burnish.core.words import cell, counted, money, number
 from burnish.strategies.refine.run_files import mapping, read_json, rows, text
 from burnish.strategies.refine.run_losses import run_signals
 from burnish.strategies.refine.seeds import Seed

@@ -7,13 +7,13 @@ from pydantic import Field
 
 from burnish.core.objectives import Objective
 from burnish.core.protocols import Role
-from burnish.projects.limits import Settings, Share
+from burnish.models.model_block import ModelBlock
 from burnish.projects.loading import Given
-from burnish.projects.model_settings import ModelBlock
 from burnish.projects.settings import DEFAULT_CONCURRENCY, DEFAULT_SEED, ProjectFile
 from burnish.runs.evaluating import CasePolicy
 from burnish.runs.setup import Setup
 from burnish.system import validate_config
+from burnish.system.settings import Settings, Share
 from burnish.testing import toy_world
 from burnish.testing.doubles import CallCounter
 from burnish.testing.toy_strategy import (

@@ -10,12 +10,12 @@ import pytest
 from burnish.core.errors import ConfigError
 from burnish.core.surfaces import TextSurface
 from burnish.projects import Overrides
-from burnish.projects.prompts.bounds import budget_floor, estimated_tokens, prompt_limits
+from burnish.projects.prompts.bounds import estimated_tokens, prompt_limits
 from burnish.projects.prompts.optimizer_files import prepare_search
 from burnish.projects.prompts.project_files import prepare_project
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.strategy import Coordinate
-from burnish.strategies.reflective.strategy import Reflective
+from burnish.strategies.reflective.strategy import Reflective, budget_floor
 from burnish.targets.prompts import PromptsTarget
 from tests.projects.prompts.prompt_world import (
     PROMPT,

@@ -12,7 +12,7 @@ from burnish.core.content import Json
 from burnish.core.demonstrations import Demonstration
 from burnish.core.effects import Call, Effects, Receipt
 from burnish.core.errors import ConfigError
-from burnish.core.protocols import calls_functions
+from burnish.core.protocols import calls_function
 from burnish.core.structures import NodeKind, Structured
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, TextSurface, Value
 from burnish.effects.passthrough import DirectEffects
@@ -373,9 +373,9 @@ class Kept(DirectEffects):
 
 def test_a_graph_says_whether_it_calls_functions(tmp_path: Path) -> None:
     only_agents = graph("g").agent("a", model="openai:m", instructions="You are a.")
-    assert calls_functions(target_of(small())[0])
-    assert not calls_functions(target_of(only_agents)[0])
-    assert not calls_functions(agent_target(write_agent(tmp_path))[0])
+    assert calls_function(target_of(small())[0])
+    assert not calls_function(target_of(only_agents)[0])
+    assert not calls_function(agent_target(write_agent(tmp_path))[0])
 
 
 def test_an_agent_is_a_graph_of_one_node(tmp_path: Path) -> None:

@@ -6,9 +6,8 @@ from burnish.compat.promptiter.anatomy import Anatomy
 from burnish.compat.promptiter.checking import protected_cases
 from burnish.compat.promptiter.eval_stack import Assets, Home
 from burnish.compat.promptiter.requests import RunRequest, SurfaceOptions
-from burnish.core.gates import Guards
 from burnish.strategies.backprop.packets import Severity
-from burnish.strategies.backprop.settings import BackpropSettings, LossHint
+from burnish.strategies.backprop.settings import BackpropSettings, GuardSettings, LossHint
 
 USUAL_WIDTH = 16
 
@@ -41,9 +40,9 @@ def settings_of(
     )
 
 
-def _guards(request: RunRequest, assets: Assets) -> Guards:
+def _guards(request: RunRequest, assets: Assets) -> GuardSettings:
     protected = protected_cases(request, assets).values()
-    return Guards(
+    return GuardSettings(
         protected=tuple(case for cases in protected for case in cases),
         no_new_failures=request.options.no_new_failures,
         floors=request.options.metric_floors,

@@ -6,8 +6,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, Scalar, value_key
 from burnish.projects.artifacts.paths_inside import inside
-from burnish.projects.limits import AtLeastOne, Settings
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
+from burnish.system.settings import AtLeastOne, Settings
 
 Inside: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(inside)]
 NumericSurface: TypeAlias = NumberSurface | ChoiceSurface

@@ -7,8 +7,8 @@ from pathlib import Path
 from burnish.core.content import Json
 from burnish.projects.adopting_originals import FILES
 from burnish.projects.artifacts.checking import primary_of
+from burnish.projects.artifacts.results import KEPT, TaskLog
 from burnish.projects.artifacts.task_file import TaskFile
-from burnish.reports.task_results import KEPT, TaskLog
 from burnish.runs.header import Header
 from burnish.system import read_bytes
 from burnish.targets.artifacts.target import ArtifactsTarget

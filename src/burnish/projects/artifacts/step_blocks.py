@@ -6,9 +6,9 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, Field, model_validator
 
 from burnish.evaluation.configs.agent_metrics import AgentMetric, metric_name
+from burnish.models.model_block import ModelBlock
 from burnish.projects.artifacts.paths_inside import inside
-from burnish.projects.limits import AboveZero, Settings
-from burnish.projects.model_settings import ModelBlock
+from burnish.system.settings import AboveZero, Settings
 from burnish.targets.artifacts.task import Runner, Scoring
 
 Text: TypeAlias = Annotated[str, Field(min_length=1)]

@@ -8,14 +8,15 @@ from pydantic import AfterValidator, Field, model_validator
 from burnish.core.gates.strict import Direction
 from burnish.core.objectives import Constraint, Operator, TieBreaker
 from burnish.effects.budget import Budget
+from burnish.models.model_block import ModelBlock
+from burnish.models.model_settings import ModelsBlock
 from burnish.projects.artifacts.numeric_axes import AxisBlock, CoordinateBlock
 from burnish.projects.artifacts.paths_inside import inside
 from burnish.projects.artifacts.step_blocks import HoldoutBlock, RunnerBlock, ScorerBlock
-from burnish.projects.limits import AboveZero, AtLeastOne, Places, Settings
-from burnish.projects.model_settings import ModelBlock, ModelsBlock
 from burnish.projects.overrides import Overrides
 from burnish.projects.settings import BudgetSettings
 from burnish.system.sandbox import Limits, Mode
+from burnish.system.settings import AboveZero, AtLeastOne, NotNegative, Places, Repeats, Settings
 
 MIB, KIB = 1024 * 1024, 1024
 MAX_ITERATIONS = 50
@@ -23,7 +24,6 @@ MAX_ITERATIONS = 50
 
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 Inside: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(inside)]
-NotNegative: TypeAlias = Annotated[float, Field(ge=0)]
 Suffix: TypeAlias = Annotated[str, Field(pattern=r"^\.[\w.+-]+$")]
 Variable: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
 
@@ -213,7 +213,7 @@ class TaskFile(Settings):
     limits: LimitsBlock = Field(default_factory=LimitsBlock)
     copy_git: bool = False
     """Whether commands find a copy of `.git` in their workspace."""
-    repeats: AtLeastOne | None = None
+    repeats: Repeats | None = None
     """Runs of every candidate; more than one shows the noise."""
     accept_sigma: NotNegative | None = None
     """Within so many times its noise a difference is a tie."""

@@ -18,11 +18,11 @@ from burnish.projects.artifacts.task_file import TaskFile
 from burnish.projects.gathering import Gathering
 from burnish.projects.loading import TASK as KIND
 from burnish.projects.loading import Given, LoadedProject, loaded_from
-from burnish.projects.optimizer_exports import as_flagged
 from burnish.projects.overrides import Overrides
 from burnish.projects.settings import DEFAULT_CONCURRENCY, DEFAULT_SEED
 from burnish.runs.header import Project
 from burnish.runs.opening import RESULTS
+from burnish.runs.outputs import with_outputs
 from burnish.runs.setup import Setup
 from burnish.system import validate_config
 from burnish.system.workspaces.paths import covers
@@ -51,7 +51,7 @@ def searching_of(given: Given, models: Models | None) -> Setup:
     """Everything the search is made of; everything that is wrong is said at once."""
     source = given.tree.path.name
     file = validate_config(given.tree.data, TaskFile, source=source, tree=given.tree)
-    return as_flagged(_Preparing(given, file, models).setup(), given.flags)
+    return with_outputs(_Preparing(given, file, models).setup(), given.flags)
 
 
 class _Preparing:

@@ -8,6 +8,7 @@ from typing import TypeVar
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.calling import ModelClient
 from burnish.models.factory import Models
+from burnish.models.model_block import ModelBlock
 from burnish.models.prompts import RolePrompt, in_force
 from burnish.models.references import ModelRef
 from burnish.models.roles import ModelRole
@@ -18,7 +19,6 @@ from burnish.projects.delegation.workflow_file import (
     LoopBlock,
 )
 from burnish.projects.gathering import Gathering, Keys
-from burnish.projects.model_settings import ModelBlock
 from burnish.projects.optimizer_roles import reached
 from burnish.targets.delegation.command_worker import CommandWorker
 from burnish.targets.delegation.critic import ROLE as CRITIC
@@ -125,7 +125,7 @@ class Crew:
         block = next(filter(None, map(self._block, names)), None)
         if block is None or block.reference().provider != told.provider:
             return told
-        return block.model_copy(update={"ref": told.label}).reference()
+        return block.model_copy(update={"name": told.name}).reference()
 
     def _block(self, name: str) -> ModelBlock | None:
         return getattr(self.loop.models, name)

@@ -1,7 +1,7 @@
 """What a command may say that is stronger than a workflow file."""
 
 from burnish.core.content import Json
-from burnish.projects.limits import AboveZero, AtLeastOne, Settings
+from burnish.system.settings import AboveZero, AtLeastOne, Settings
 
 
 class WorkflowOverrides(Settings):

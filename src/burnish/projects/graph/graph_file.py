@@ -4,13 +4,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
+from burnish.models.model_block import ModelBlock
 from burnish.projects.agent_blocks import Text
 from burnish.projects.backprop_block import BackpropBlock
 from burnish.projects.case_splits import SplitFile
-from burnish.projects.limits import AtLeastOne, Settings
-from burnish.projects.model_settings import ModelBlock
 from burnish.projects.prompts.project_file import CoordinateBlock
 from burnish.projects.reflective_block import ReflectiveBlock
+from burnish.system.settings import Repeats, Settings
 from burnish.targets.graph.blocks import GraphBlock
 
 
@@ -18,7 +18,7 @@ class GraphOptimizerBlock(BackpropBlock):
     """How a graph is made better; the settings of back-propagation stand right in it."""
 
     strategy: Literal["backprop", "reflective", "coordinate"] | None = None
-    repeats: AtLeastOne | None = None
+    repeats: Repeats | None = None
     """How often each case is run; `repeats` of the file unless said."""
     choices: dict[str, Annotated[list[Text], Field(min_length=1)]] = Field(
         default_factory=dict[str, list[str]]

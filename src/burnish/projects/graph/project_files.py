@@ -21,12 +21,12 @@ from burnish.projects.graph.reading import read_graph
 from burnish.projects.graph.strategies import GraphSearch
 from burnish.projects.graph.surfaces import GraphSurfaces, spelled_out, surfaces_for
 from burnish.projects.loading import GRAPH, Given, LoadedProject, loaded_from
-from burnish.projects.optimizer_exports import as_flagged
 from burnish.projects.overrides import Overrides
 from burnish.projects.prompts.notes import judge_notes
 from burnish.projects.prompts.strategies import Searching
 from burnish.projects.settings import DEFAULT_CONCURRENCY, DEFAULT_SEED
 from burnish.runs.header import Project
+from burnish.runs.outputs import with_outputs
 from burnish.runs.setup import Setup
 from burnish.system import validate_config
 from burnish.targets.agent.documents_checks import check_attachments, pinned
@@ -53,7 +53,7 @@ def prepare_graph(
 def improving_of(given: Given, models: Models | None) -> Setup:
     """Everything the search is made of; everything that is wrong is said at once."""
     file, graph = read_file(given)
-    return as_flagged(_Preparing(given, file, graph, models).setup(), given.flags)
+    return with_outputs(_Preparing(given, file, graph, models).setup(), given.flags)
 
 
 def read_file(given: Given) -> tuple[GraphFile, Graph]:

@@ -7,6 +7,7 @@ from burnish.core.errors import Problem
 from burnish.core.protocols import Metric
 from burnish.effects.budget import Budget
 from burnish.models.calling import ModelClient
+from burnish.models.model_block import ModelBlock
 from burnish.models.references import ModelRef
 from burnish.projects.agent_files import agent_judge
 from burnish.projects.backprop_block import PROPOSER, ROLES
@@ -17,7 +18,6 @@ from burnish.projects.gathering import Keys
 from burnish.projects.graph.graph_file import GraphFile, GraphOptimizerBlock
 from burnish.projects.graph.surfaces import GraphSurfaces
 from burnish.projects.loading import Given
-from burnish.projects.model_settings import ModelBlock
 from burnish.projects.overrides import flag_of
 from burnish.projects.prompts.bounds import too_small
 from burnish.projects.prompts.roles import reflector_of, writers_by
@@ -164,7 +164,9 @@ class GraphSearch:
             patience=flags.numeric_patience or usual.patience,
         )
         settings = block.settings(repeats=repeats, fields=self.surfaces.texts())
-        return replace(settings, numbers=self.surfaces.numbers(), numeric_phase=numeric)
+        return settings.model_copy(
+            update={"numbers": self.surfaces.numbers(), "numeric_phase": numeric}
+        )
 
     def _left_out(self, *, numbers: bool) -> list[str]:
         """What this strategy does not look at.

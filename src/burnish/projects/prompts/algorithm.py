@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
+from burnish.core.bounds import AboveZero, NoneOrMore
 from burnish.effects.budget import Budget
 from burnish.evaluation.configs.judge_shapes import JudgeModel
 from burnish.evaluation.configs.shapes import Positive, Shape, Share, block
@@ -28,7 +29,7 @@ STOPPERS = (
     "max_tracked_candidates",
 )
 
-Seconds = Annotated[float, Field(gt=0)]
+Seconds = AboveZero
 
 
 class ReflectionModel(JudgeModel):
@@ -74,7 +75,7 @@ class ReflectiveAlgorithm(Shape):
     perfect_score: float = 1.0
     skip_perfect_score: bool = True
     use_merge: bool = False
-    max_merge_invocations: Annotated[int, Field(ge=0)] = 5
+    max_merge_invocations: NoneOrMore = 5
     merge_val_overlap_floor: Positive = 5
     cache_evaluation: bool = False
     """Use what was measured of a candidate again. With racing it is so unless it is said here."""

@@ -8,7 +8,7 @@ from burnish.core.errors import Problem
 from burnish.effects.budget import Budget
 from burnish.projects.prompts.algorithm import ReflectiveAlgorithm
 from burnish.strategies.reflective.settings import ReflectiveSettings
-from burnish.strategies.reflective.strategy import least_metric_calls
+from burnish.strategies.reflective.strategy import budget_floor
 from burnish.targets.prompts.target import PromptsTarget
 
 _ASCII_PER_TOKEN = 4
@@ -55,12 +55,6 @@ def within_limits(target: PromptsTarget, algorithm: ReflectiveAlgorithm) -> Prom
     )
     made.notes = target.notes
     return made
-
-
-def budget_floor(dataset: Dataset, settings: ReflectiveSettings, *, test_repeats: int) -> int:
-    """The metric calls that it takes to finish one round, the sealed test set aside."""
-    sealed = 2 * len(dataset.test) * test_repeats
-    return least_metric_calls(dataset, settings) + sealed
 
 
 def too_small(

@@ -7,10 +7,11 @@ from typing import Annotated, Literal, TypeAlias, cast
 
 from pydantic import Field
 
+from burnish.core.bounds import Places
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError
 from burnish.evaluation.configs.eval_metrics import EvalConfig, MetricItem
-from burnish.evaluation.configs.shapes import Positive, Shape
+from burnish.evaluation.configs.shapes import Shape
 from burnish.projects.gathering import Gathering
 from burnish.projects.prompts.algorithm import (
     BUILT_IN,
@@ -34,7 +35,7 @@ class StopBlock(Shape):
 class OptimizeShared(Shape):
     """What the `optimize` section says whatever the algorithm."""
 
-    eval_case_parallelism: Positive = 4
+    eval_case_parallelism: Places = 4
     stop: StopBlock = Field(default_factory=StopBlock)
     sealed_dataset_path: Annotated[str, Field(min_length=1)] | None = None
     """Cases that are looked at once, at the end; from the folder of the file."""

@@ -8,12 +8,12 @@ from burnish.core.cases import Dataset
 from burnish.models.factory import Models
 from burnish.projects.gathering import Gathering
 from burnish.projects.loading import OPTIMIZER, Given, LoadedProject, loaded_from
-from burnish.projects.optimizer_exports import as_flagged
 from burnish.projects.overrides import Overrides
 from burnish.projects.prompts.agents import flagged_agent, flagged_paths, lacking, target_prompt
 from burnish.projects.prompts.config import OptimizerFile, parse_optimizer
 from burnish.projects.prompts.datasets import read_dataset
 from burnish.projects.prompts.plan import PromptsPlan, setup_of
+from burnish.runs.outputs import with_outputs
 from burnish.runs.setup import Setup
 from burnish.targets.calling import CallingTarget
 from burnish.targets.prompts.target import PromptsTarget
@@ -63,7 +63,7 @@ def searching_of(given: Given, models: Models) -> Setup:
         environment=given.environment,
         tree=given.tree,
     )
-    return as_flagged(setup_of(plan), given.flags)
+    return with_outputs(setup_of(plan), given.flags)
 
 
 def _agent(given: Given) -> CallingTarget | None:

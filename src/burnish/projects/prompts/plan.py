@@ -17,7 +17,6 @@ from burnish.models.references import ModelRef
 from burnish.models.roles import ModelRole
 from burnish.projects.called_parts import refuse_trajectories
 from burnish.projects.gathering import Gathering, Keys
-from burnish.projects.limits import Limits
 from burnish.projects.overrides import Overrides, flag_of
 from burnish.projects.prompts.algorithm import BUILT_IN, ReflectiveAlgorithm
 from burnish.projects.prompts.bounds import too_small, within_limits
@@ -26,13 +25,14 @@ from burnish.projects.prompts.notes import agent_notes, judge_notes, reflective_
 from burnish.projects.prompts.originals import prompt_files
 from burnish.projects.prompts.roles import reflector_of
 from burnish.projects.settings import DEFAULT_SEED
-from burnish.reports.optimize_result_reading import OPTIMIZER
 from burnish.runs.evaluating import CasePolicy
 from burnish.runs.header import Project
 from burnish.runs.setup import Setup
+from burnish.strategies.reflective.result_files import OPTIMIZER
 from burnish.strategies.reflective.strategy import Reflective
 from burnish.strategies.reflective.wording import Reflection, ReflectRequest
 from burnish.system import YamlTree
+from burnish.system.settings import Limits
 from burnish.targets.prompts.target import PromptsTarget
 
 ALGORITHM: Keys = ("optimize", "algorithm")

@@ -1,9 +1,10 @@
 """Project files of kind `prompts`: an agent that is called, and the prompts of it to rewrite."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from burnish.models.model_block import ModelBlock
 from burnish.projects.agent_blocks import (
     CalledBlock,
     CommandBlock,
@@ -13,10 +14,9 @@ from burnish.projects.agent_blocks import (
 )
 from burnish.projects.backprop_block import BackpropBlock
 from burnish.projects.case_splits import SplitFile
-from burnish.projects.limits import AtLeastOne, Settings, Share
-from burnish.projects.model_settings import ModelBlock
 from burnish.projects.reflective_block import ReflectiveBlock
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
+from burnish.system.settings import AtLeastOne, NotNegative, Settings, Share
 from burnish.targets.prompts.ways import Mode
 
 _USUAL = CoordinateSettings()
@@ -63,7 +63,7 @@ class TargetBlock(Settings):
 class CoordinateBlock(Settings):
     """The settings of coordinate descent over texts."""
 
-    accept_sigma: Annotated[float, Field(ge=0)] = _USUAL.accept_sigma
+    accept_sigma: NotNegative = _USUAL.accept_sigma
     min_confidence: Share = _USUAL.min_confidence
     max_cycles: AtLeastOne = _USUAL.max_cycles
     max_trials: AtLeastOne = _USUAL.textual_phase.max_trials

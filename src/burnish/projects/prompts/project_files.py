@@ -11,7 +11,6 @@ from burnish.projects.called_parts import CalledParts
 from burnish.projects.case_splits import splits_of
 from burnish.projects.gathering import Gathering
 from burnish.projects.loading import PROMPTS, Given, LoadedProject, loaded_from
-from burnish.projects.optimizer_exports import as_flagged
 from burnish.projects.overrides import Overrides
 from burnish.projects.prompts.agents import flagged_agent, flagged_paths, target_prompt
 from burnish.projects.prompts.bounds import prompt_limits
@@ -21,6 +20,7 @@ from burnish.projects.prompts.project_file import PromptsFile
 from burnish.projects.prompts.strategies import Searching, search_of
 from burnish.projects.settings import DEFAULT_CONCURRENCY, DEFAULT_SEED
 from burnish.runs.header import Project
+from burnish.runs.outputs import with_outputs
 from burnish.runs.setup import Setup
 from burnish.system import validate_config
 from burnish.targets.calling import CallingTarget
@@ -49,7 +49,7 @@ def searching_of(given: Given, models: Models | None) -> Setup:
     """Everything the search is made of; everything that is wrong is said at once."""
     source = given.tree.path.name
     file = validate_config(given.tree.data, PromptsFile, source=source, tree=given.tree)
-    return as_flagged(_Preparing(given, file, models).setup(), given.flags)
+    return with_outputs(_Preparing(given, file, models).setup(), given.flags)
 
 
 class _Preparing:

@@ -8,13 +8,13 @@ from burnish.core.errors import Problem
 from burnish.core.protocols import Metric
 from burnish.effects.budget import Budget
 from burnish.models.calling import ModelClient
+from burnish.models.model_block import ModelBlock
 from burnish.models.references import ModelRef
 from burnish.projects.backprop_block import PROPOSER, ROLES
 from burnish.projects.backprop_checks import BackpropChecks
 from burnish.projects.backprop_roles import proposers_of
 from burnish.projects.called_parts import CalledParts
 from burnish.projects.loading import Given
-from burnish.projects.model_settings import ModelBlock
 from burnish.projects.overrides import flag_of
 from burnish.projects.prompts.bounds import too_small
 from burnish.projects.prompts.notes import reflective_notes

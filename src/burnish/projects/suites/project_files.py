@@ -10,7 +10,6 @@ from burnish.core.objectives import Objective
 from burnish.models.factory import Models
 from burnish.projects.gathering import Gathering
 from burnish.projects.loading import FOUND, SUITE, Given, LoadedProject, loaded_from
-from burnish.projects.optimizer_exports import as_flagged
 from burnish.projects.overrides import Overrides
 from burnish.projects.settings import DEFAULT_SEED
 from burnish.projects.suites.keeping import KEPT, SuiteRecord
@@ -20,6 +19,7 @@ from burnish.projects.suites.suite_file import SuiteFile
 from burnish.projects.suites.tasks import SuiteTasks
 from burnish.runs.evaluating import CasePolicy
 from burnish.runs.header import Project
+from burnish.runs.outputs import with_outputs
 from burnish.runs.setup import Setup
 from burnish.system import validate_config
 from burnish.targets.delegation.loss_metric import NAME, DelegationLoss
@@ -52,7 +52,7 @@ def training_of(given: Given, models: Models | None) -> Setup:
     """Everything the training is made of; everything that is wrong is said at once."""
     tree = given.tree
     file = validate_config(tree.data, SuiteFile, source=tree.path.name, tree=tree)
-    return as_flagged(_Preparing(given, file, models).setup(), given.flags)
+    return with_outputs(_Preparing(given, file, models).setup(), given.flags)
 
 
 class _Preparing:

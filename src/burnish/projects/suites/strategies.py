@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from burnish.core.cases import Dataset
 from burnish.effects.budget import Budget
 from burnish.models.factory import Models
+from burnish.models.model_block import ModelBlock
 from burnish.models.prompts import in_force
 from burnish.models.references import ModelRef
 from burnish.projects.gathering import Gathering, Keys
 from burnish.projects.loading import Given
-from burnish.projects.model_settings import ModelBlock
 from burnish.projects.optimizer_roles import reached
 from burnish.projects.prompts.bounds import too_small
 from burnish.projects.prompts.roles import reflector_of, writers_by

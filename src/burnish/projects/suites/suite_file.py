@@ -5,18 +5,25 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
+from burnish.models.model_block import ModelBlock
 from burnish.projects.delegation.workflow_file import Text
-from burnish.projects.limits import AboveZero, AtLeastOne, Places, Settings
-from burnish.projects.model_settings import ModelBlock
 from burnish.projects.prompts.project_file import CoordinateBlock
 from burnish.projects.reflective_block import ReflectiveBlock
 from burnish.projects.settings import BudgetSettings
 from burnish.strategies.epochs.settings import EpochSettings
+from burnish.system.settings import (
+    AboveZero,
+    AtLeastOne,
+    NoneOrMore,
+    NotNegative,
+    Places,
+    Repeats,
+    Settings,
+)
 from burnish.targets.delegation.loss import WEIGHTS
 from burnish.targets.delegation.policy import NAMES
 
 _USUAL = EpochSettings()
-NotNegative = Annotated[float, Field(ge=0)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 
 
@@ -67,7 +74,7 @@ class SuiteOptimizerBlock(Settings):
     with_textgrad: bool | None = None
     """Without it the suite is only measured."""
     rollback: bool = _USUAL.rollback
-    repeats: AtLeastOne | None = None
+    repeats: Repeats | None = None
     """How often each task is run; more show the noise better."""
     accept_sigma: NotNegative | None = None
     proposer: ModelBlock | None = None
@@ -84,9 +91,7 @@ class SuiteFile(Settings):
 
     name: Text
     description: str = ""
-    baseline_artifacts: dict[str, Annotated[int, Field(ge=0)]] = Field(
-        default_factory=dict[str, int]
-    )
+    baseline_artifacts: dict[str, NoneOrMore] = Field(default_factory=dict[str, int])
     """By policy text, the version that the training starts from; else the one in force."""
     tasks: Annotated[list[TaskBlock], Field(min_length=1)]
     holdout: list[TaskBlock] = Field(default_factory=list[TaskBlock])

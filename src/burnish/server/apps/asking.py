@@ -7,11 +7,11 @@ from pydantic import ConfigDict, Field
 
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
-from burnish.projects.limits import AtLeastOne, Limits, Places, Settings
 from burnish.projects.overrides import Overrides
 from burnish.server.datasets import DatasetName, Datasets
 from burnish.server.errors import NotAllowed
 from burnish.system import validate_config
+from burnish.system.settings import AtLeastOne, Limits, NotNegative, Places, Repeats, Settings
 
 PROMPTITER = "promptiter"
 """The key of a request in PromptIter's terms."""
@@ -28,8 +28,8 @@ class RunSettings(Limits):
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     concurrency: Places | None = None
     strategy: Text | None = None
-    repeats: AtLeastOne | None = None
-    accept_sigma: Annotated[float, Field(ge=0)] | None = None
+    repeats: Repeats | None = None
+    accept_sigma: NotNegative | None = None
     max_cycles: AtLeastOne | None = None
     max_rounds: AtLeastOne | None = None
     numeric_max_trials: AtLeastOne | None = None
@@ -68,7 +68,7 @@ class EvaluationSettings(Settings):
     """A dataset of this service, by name."""
     metrics: list[Text] = Field(default_factory=list[str], max_length=100)
     """Only these, by name."""
-    repeats: AtLeastOne | None = None
+    repeats: Repeats | None = None
     concurrency: Places | None = None
     judge: Text | None = None
     """A model that the operator allowed."""

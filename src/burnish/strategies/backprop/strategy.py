@@ -12,7 +12,7 @@ was asked about. A round without losses or without patches pays for no validatio
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from burnish.core.cases import Split
@@ -21,7 +21,7 @@ from burnish.core.errors import Problem
 from burnish.core.protocols import Role, Target
 from burnish.core.structures import Structured
 from burnish.runs.run import Run
-from burnish.strategies.backprop.requirements import listed, out_of_range, require_known
+from burnish.strategies.backprop.requirements import listed, require_known
 from burnish.strategies.backprop.searching import Search
 from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.backprop.watching import Stage, Watcher
@@ -62,7 +62,7 @@ class Backprop:
     @property
     def fingerprint(self) -> str:
         """A hash of the settings that decide."""
-        settings = {k: v for k, v in asdict(self.settings).items() if k not in _FREE}
+        settings = {k: v for k, v in self.settings.model_dump().items() if k not in _FREE}
         return short_id([VERSION, settings])
 
     @property
@@ -85,7 +85,7 @@ class Backprop:
         ]
         if not known:
             problems.append(Problem(message="there is no surface to patch"))
-        return [*problems, *self._unknown_nodes(target), *out_of_range(self.settings)]
+        return [*problems, *self._unknown_nodes(target)]
 
     def _unknown_nodes(self, target: Target) -> list[Problem]:
         if not isinstance(target, Structured):

@@ -1,7 +1,7 @@
 """The strategy `coordinate`: phases in cycles, every accept kept, until a cycle brings nothing."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from burnish.core.content import Json, short_id
@@ -39,7 +39,7 @@ class Coordinate:
     @property
     def fingerprint(self) -> str:
         """A hash of the settings that decide. How many cycles there may be is a budget."""
-        settings = {k: v for k, v in asdict(self.settings).items() if k != "max_cycles"}
+        settings = {k: v for k, v in self.settings.model_dump().items() if k != "max_cycles"}
         return short_id([VERSION, settings])
 
     @property

@@ -8,7 +8,7 @@ The stages are told as events. What is kept is what the next edit starts from.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from burnish.core.candidates import Candidate
@@ -52,7 +52,7 @@ class Edits:
     def fingerprint(self) -> str:
         """A hash of the settings that decide; how many crashes there may be is a budget."""
         limits = ("max_failures", "stop_on_failure")
-        settings = {k: v for k, v in asdict(self.settings).items() if k not in limits}
+        settings = {k: v for k, v in self.settings.model_dump().items() if k not in limits}
         return short_id([VERSION, settings])
 
     @property

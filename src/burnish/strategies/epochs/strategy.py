@@ -1,7 +1,7 @@
 """The strategy `epochs`: measure the suite, change one text, keep the change if it is better."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from burnish.core.content import Json, short_id
@@ -39,7 +39,7 @@ class Epochs:
     @property
     def fingerprint(self) -> str:
         """A hash of the settings that decide. How many epochs there may be is a budget."""
-        settings = {k: v for k, v in asdict(self.settings).items() if k != "epochs"}
+        settings = {k: v for k, v in self.settings.model_dump().items() if k != "epochs"}
         return short_id([VERSION, settings])
 
     @property

@@ -15,7 +15,7 @@ not, and an edit that does nothing does no harm on the way.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from burnish.core.cases import Dataset, Split
@@ -53,7 +53,7 @@ class Reflective:
     @property
     def fingerprint(self) -> str:
         """A hash of the settings."""
-        return short_id([VERSION, asdict(self.settings)])
+        return short_id([VERSION, self.settings.model_dump()])
 
     @property
     def roles(self) -> Sequence[Role[Any, Any]]:
@@ -132,6 +132,12 @@ def least_metric_calls(dataset: Dataset, settings: ReflectiveSettings) -> int:
     raced = 1 if settings.parent_selection == "trail" else settings.proposals_per_round
     runs = raced * (2 if settings.racing else 1)
     return settings.repeats * (len(dataset.holdout) * (1 + runs) + looks)
+
+
+def budget_floor(dataset: Dataset, settings: ReflectiveSettings, *, test_repeats: int) -> int:
+    """The metric calls that it takes to finish one round, the sealed test set aside."""
+    sealed = 2 * len(dataset.test) * test_repeats
+    return least_metric_calls(dataset, settings) + sealed
 
 
 async def _baseline(run: Run, pool: Pool, holdout: Holdout) -> None:

@@ -23,6 +23,7 @@ from burnish.models.factory import Models
 from burnish.models.references import ModelSettings
 from burnish.models.troubles import ModelRefused
 from burnish.targets.agent.blocks import AgentBlock
+from burnish.targets.agent.costs import forecast
 from burnish.targets.agent.demonstrating import demonstrations_of
 from burnish.targets.agent.editing import edit
 from burnish.targets.agent.exporting import export_agent
@@ -148,6 +149,16 @@ class AgentTarget:
         if case.scenario is not None:
             turns = case.scenario.max_turns or DEFAULT_TURNS
         return self.client.estimate().times(turns)
+
+    def forecast(self, case: Case) -> Spend:
+        """The same with tokens and money."""
+        spend = self.estimate(case)
+        return forecast(self.agent, self.client, case, spend) if spend.calls else spend
+
+    @property
+    def plan_summary(self) -> str:
+        """Its name and its model."""
+        return f"{self.agent.block.name}, {self.client.ref.label}"
 
     def export(self, candidate: Candidate, home: Path) -> Mapping[str, bytes]:
         """The agent file with these values in it, so that it loads from `home`."""

@@ -47,16 +47,16 @@ class CallableTarget(CallingTarget):
         super().__post_init__()
         object.__setattr__(self, "manner", manner_of(self.agent, self.title))
 
+    @property
+    def calls_function(self) -> bool:
+        """It is one."""
+        return True
+
     @classmethod
     def load(cls, reference: str, folder: Path, **more: Any) -> "CallableTarget":
         """The agent that `module:function` names, with `folder` on the import path."""
         found = load_function(reference, folder, what="agent", remedy=_REMEDY)
         return cls(agent=found.function, name=reference, fingerprint=found.fingerprint, **more)
-
-    @property
-    def calls_functions(self) -> bool:
-        """It is one."""
-        return True
 
     @property
     def title(self) -> str:

@@ -14,7 +14,7 @@ from burnish.core.effects import Effects, Receipt
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.money import Spend
 from burnish.core.outcomes import Outcome, Trace
-from burnish.core.protocols import Description, Target, calls_functions
+from burnish.core.protocols import Description, Target, calls_function
 from burnish.core.surfaces import TextSurface
 from burnish.system.state_folder import state_folder
 from burnish.targets.given import GivenPrompts, giving
@@ -115,11 +115,6 @@ class PromptsTarget:
         """As the agent's."""
         return self.agent.leaf
 
-    @property
-    def calls_functions(self) -> bool:
-        """As the agent's."""
-        return calls_functions(self.agent)
-
     def check(self, candidate: Candidate) -> Sequence[Problem]:
         """Whether every field has a text; the rest is a matter of bounds."""
         return [
@@ -131,6 +126,17 @@ class PromptsTarget:
     def estimate(self, case: Case) -> Spend:
         """What the agent costs."""
         return self.agent.estimate(case)
+
+    @property
+    def calls_function(self) -> bool:
+        """Whether the agent is a function."""
+        return calls_function(self.agent)
+
+    @property
+    def plan_summary(self) -> str:
+        """What is called, and how it gets its prompts."""
+        agent = self.agent.description
+        return f"{agent.config.get('call') or agent.kind}, prompts in mode '{self.mode}'"
 
     def export(self, candidate: Candidate, home: Path) -> Mapping[str, bytes]:
         """One file a field."""

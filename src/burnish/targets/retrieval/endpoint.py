@@ -20,6 +20,7 @@ from burnish.effects.limits import Limits
 from burnish.effects.retries import RetryPolicy, retry
 from burnish.models.calling import RETRIES, ModelClient
 from burnish.models.prices import Prices
+from burnish.models.providers import all_providers
 from burnish.models.references import ModelRef
 from burnish.models.troubles import ModelRejected, ModelUnavailable
 from burnish.models.wire.places import place_of
@@ -29,7 +30,6 @@ from burnish.targets.retrieval.endpoint_posts import EmbeddingPosts
 from burnish.targets.retrieval.minilm import NAME as MINILM
 from burnish.targets.retrieval.minilm import MiniLmEmbedder
 
-_SPEAK_OPENAI = ("openai", "azure", "ollama")
 BATCH = 64
 """Texts in one request."""
 
@@ -152,7 +152,7 @@ def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
 def embedder_for(client: ModelClient, *, dimensions: int | None = None) -> Embedder:
     """The embedder that a reference names: `local:minilm`, or a model behind an endpoint."""
     ref = client.ref
-    if ref.provider in _SPEAK_OPENAI:
+    if ref.row.has_embeddings:
         return EndpointEmbedder.of(client, dimensions=dimensions)
     if (ref.provider, ref.name) != ("local", MINILM):
         raise ConfigError([_no_embeddings(ref)])
@@ -164,9 +164,9 @@ def embedder_for(client: ModelClient, *, dimensions: int | None = None) -> Embed
 
 
 def _no_embeddings(ref: ModelRef) -> Problem:
+    names = ", ".join(row.written for row in all_providers() if row.has_embeddings)
     return Problem(
         where=ref.label,
         message="burnish knows no embeddings of this provider",
-        remedy="take a model of an OpenAI-compatible endpoint (openai, azure_openai, ollama), "
-        "or local:minilm",
+        remedy=f"take a model of an OpenAI-compatible endpoint ({names}), or local:minilm",
     )

@@ -1,0 +1,243 @@
+"""Describing a run: a file, the environment and flags or HTTP settings, as one RunSpec.
+
+`Doors` are the fields that may be set beside a file for one kind of target and one strategy. Every
+door is a patch on the same fields: what a door may not set is refused with the reason, and so is
+what the chosen strategy has no use for.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+from pydantic import JsonValue
+
+from burnish.core.errors import ConfigError, Problem, ResumeRefused
+from burnish.models.keys import load_dotenv
+from burnish.projects.dialects import (
+    Dialect,
+    Document,
+    dialect_of,
+    role_names,
+    strategy_names,
+)
+from burnish.runs.building import Description
+from burnish.runs.draft import Draft, Strength, validated
+from burnish.runs.header import NAME as HEADER
+from burnish.runs.header import Header
+from burnish.runs.plugins import StrategyPlugin, TargetPlugin, strategy_plugin, target_plugin
+from burnish.runs.spec import RunSpec, spec_type
+from burnish.system.config_words import nearest
+from burnish.system.plain_data import TreePath
+from burnish.system.settings import Door, SettingField, plain_type, setting_fields
+
+FlagValue: TypeAlias = JsonValue
+Flags: TypeAlias = Mapping[str, FlagValue]
+"""What flags say, by the name of the field; None says nothing."""
+STRATEGY = "strategy"
+SET = "set"
+"""Where flags keep what `--set path=value` says."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doors:
+    """The fields of a run that doors beside a file may set."""
+
+    target: TargetPlugin
+    strategy: StrategyPlugin
+
+    @property
+    def model(self) -> type[RunSpec[Any, Any]]:
+        """The whole model of the run."""
+        return spec_type(self.target.Spec, self.strategy.Settings)
+
+    def fields(self) -> Iterator[SettingField]:
+        """Every field, the models of roles included."""
+        yield from setting_fields(self.model)
+        yield from role_fields(self.strategy)
+
+    def named(self) -> dict[str, SettingField]:
+        """The fields that have a flag, by the name of it."""
+        return {field.name: field for field in self.fields() if field.name}
+
+    def put_flags(self, draft: Draft, flags: Flags) -> None:
+        """Lay over the draft what flags say."""
+        fields, problems = self.named(), list[Problem]()
+        for name, value in flags.items():
+            if value is None or name == SET:
+                continue
+            field = fields.get(name)
+            if field is None:
+                problems.append(self._useless(name))
+                continue
+            for path, patch in _patches(field, self.target.flag_value(name, value)):
+                draft.put(path, patch, place=field.flag, strength=Strength.FLAG)
+        if problems:
+            raise ConfigError(problems)
+        self._put_assignments(draft, cast("Sequence[str]", flags.get(SET) or ()))
+
+    def put_environment(self, draft: Draft, environ: Mapping[str, str]) -> None:
+        """Lay under the file what the environment says."""
+        for field in self.named().values():
+            value = environ.get(field.variable)
+            if value and field.door.environment:
+                place = f"${field.variable}"
+                draft.put(field.path, value, place=place, strength=Strength.ENVIRONMENT)
+
+    def _put_assignments(self, draft: Draft, assignments: Sequence[str]) -> None:
+        """`--set budget.max_trials=5`: any field that the command line may set."""
+        fields = {".".join(field.path): field for field in self.fields()}
+        for assignment in assignments:
+            path, equals, text = assignment.partition("=")
+            field = fields.get(path.strip()) or fields.get(f"strategy.settings.{path.strip()}")
+            if not equals or field is None or not field.door.file:
+                raise ConfigError([_not_settable(assignment, path, equals, fields)])
+            place = f"--set {'.'.join(field.path)}"
+            draft.put(field.path, _parsed(text), place=place, strength=Strength.FLAG)
+
+    def _useless(self, name: str) -> Problem:
+        """A flag that the chosen target and strategy have no field for."""
+        flag = f"--{name.replace('_', '-')}"
+        users = [
+            each
+            for each in strategy_names()
+            if name in Doors(target=self.target, strategy=strategy_plugin(each)).named()
+        ]
+        if users:
+            return Problem(
+                where=flag,
+                message=f"the strategy '{self.strategy.name}' has no use for it",
+                remedy=f"leave it out, or take --strategy {' or '.join(users)}",
+            )
+        kind = self.target.kind or "this kind"
+        return Problem(where=flag, message=f"a target of the kind '{kind}' has no use for it")
+
+
+def role_fields(strategy: StrategyPlugin) -> Iterator[SettingField]:
+    """The models of roles as fields: `--reflector MODEL`."""
+    info = RunSpec.model_fields["roles"]
+    helps = {need.name: need for need in strategy.roles}
+    for name in role_names(strategy):
+        need = helps.get(name)
+        panel = need.panel if need is not None else "The search"
+        yield SettingField(
+            path=("roles", name),
+            owner=RunSpec,
+            info=info,
+            door=Door(flag=name, metavar="MODEL", panel=panel, http=True),
+            name=name,
+            text=need.help if need is not None else "",
+        )
+
+
+def _patches(field: SettingField, value: JsonValue) -> Iterator[tuple[TreePath, JsonValue]]:
+    """What a flag says as values of fields; a mapping adds to what the file has."""
+    inner = plain_type(field.info.annotation)
+    if isinstance(value, Mapping) and getattr(inner, "__origin__", None) is dict:
+        for key, item in value.items():
+            yield (*field.path, key), item
+    elif field.switches_off:
+        yield field.path, not value
+    else:
+        yield field.path, value
+
+
+def _parsed(text: str) -> JsonValue:
+    """JSON where it is JSON, else the text itself."""
+    try:
+        return cast("JsonValue", json.loads(text))
+    except ValueError:
+        return text
+
+
+def _not_settable(
+    assignment: str, path: str, equals: str, fields: Mapping[str, SettingField]
+) -> Problem:
+    if not equals:
+        return Problem(where="--set", message=f"'{assignment}' is not of the form path=value")
+    settable = [name for name, field in fields.items() if field.door.file]
+    likely = nearest(path.strip(), settable)
+    remedy = f"did you mean {likely!r}?" if likely else "see docs/reference/settings.md"
+    return Problem(where="--set", message=f"there is no setting '{path.strip()}'", remedy=remedy)
+
+
+def describe(
+    document: Document,
+    flags: Flags,
+    *,
+    environ: Mapping[str, str] | None = None,
+    dialect: Dialect | None = None,
+) -> Description:
+    """The run that a file describes, with flags over it and the environment under it."""
+    env = os.environ if environ is None else environ
+    chosen = dialect or dialect_of(document)
+    strategy = _strategy(document, chosen, flags, env)
+    doors = Doors(target=target_plugin(chosen.target), strategy=strategy)
+    draft = Draft(document.name)
+    draft.default("target.kind", chosen.target)
+    draft.default("strategy.name", strategy.name)
+    draft.default("strategy.settings", {})
+    draft.put(
+        "source",
+        {
+            "kind": chosen.kind,
+            "file": str(document.path.resolve()),
+            "folder": str(document.folder),
+        },
+        strength=Strength.DEFAULT,
+    )
+    chosen.translate(document, draft, strategy)
+    doors.put_environment(draft, env)
+    doors.put_flags(draft, flags)
+    data, places = draft.assembled()
+    return Description(spec=validated(data, doors.model, places), places=places)
+
+
+def described_again(folder: Path, flags: Flags) -> Description:
+    """The run as run.json describes it, with newer flags over it."""
+    header = Header.read(folder)
+    if not header.project.spec:
+        raise ResumeRefused(
+            f"run {header.id} was started from a Python program",
+            remedy=f"run that program again with the folder {folder} to go on",
+        )
+    data = cast("Mapping[str, Any]", header.project.spec)
+    load_dotenv(Path(data["source"]["folder"]), os.environ)
+    doors = Doors(
+        target=target_plugin(data["target"]["kind"]),
+        strategy=strategy_plugin(data["strategy"]["name"]),
+    )
+    draft = Draft(f"{folder.name}/{HEADER}")
+    for name, value in data.items():
+        draft.put(name, value, strength=Strength.FILE)
+    doors.put_flags(draft, flags)
+    values, places = draft.assembled()
+    return Description(spec=validated(values, doors.model, places), places=places)
+
+
+def _strategy(
+    document: Document, dialect: Dialect, flags: Flags, environ: Mapping[str, str]
+) -> StrategyPlugin:
+    """The strategy: as a flag, the file or the environment names it, else the usual one."""
+    variable = "BURNISH_STRATEGY"
+    in_file = dialect.strategy_named(document)
+    choices = (
+        ("--strategy", flags.get(STRATEGY)),
+        (str(document.place(STRATEGY)), in_file),
+        (f"${variable}", environ.get(variable)),
+        ("", dialect.strategy),
+    )
+    where, name = next((where, value) for where, value in choices if value)
+    if isinstance(name, str) and name in strategy_names():
+        return strategy_plugin(name)
+    names = strategy_names()
+    likely = nearest(str(name), names)
+    meant = f"did you mean '{likely}'? " if likely else ""
+    problem = Problem(
+        where=where,
+        message=f"no strategy '{name}'",
+        remedy=f"{meant}there are: {', '.join(sorted(names))}",
+    )
+    raise ConfigError([problem])

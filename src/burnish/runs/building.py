@@ -1,0 +1,93 @@
+"""From a description to a Setup: the target builds its part, the strategy its own."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from burnish.core.objectives import Objective
+from burnish.core.protocols import Metric
+from burnish.evaluation.judges.judged import judged_parts
+from burnish.models.calling import ModelClient
+from burnish.models.factory import Models
+from burnish.runs.draft import Places, Problems
+from burnish.runs.header import Project
+from burnish.runs.outputs import with_outputs
+from burnish.runs.parts import Building
+from burnish.runs.plugins import strategy_plugin, target_plugin
+from burnish.runs.setup import Setup
+from burnish.runs.spec import AnySpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """A description that was read and is sound, and where each of its values came from."""
+
+    spec: AnySpec
+    places: Places = field(default_factory=Places)
+
+
+def build(description: Description, *, models: Models | None = None) -> Setup:
+    """The run that is described; everything that is wrong is said at once.
+
+    `models` stand in for the real ones.
+    """
+    spec = description.spec
+    building = Building(
+        spec=spec,
+        problems=Problems(places=description.places),
+        models=models or spec.models.models(),
+    )
+    strategy = strategy_plugin(spec.strategy.name)
+    parts = target_plugin(spec.target.kind).build(building, strategy)
+    search = None if parts is None else strategy.build(building, parts)
+    building.problems.settle()
+    assert parts is not None
+    assert search is not None
+    settings, metrics = spec.strategy.settings, parts.metrics
+    return with_outputs(
+        Setup(
+            target=parts.target,
+            metrics=metrics,
+            objective=parts.objective or Objective(weights={m.name: 1.0 for m in metrics}),
+            dataset=parts.dataset,
+            strategy=search.strategy,
+            seed=spec.execution.seed,
+            budget=search.budget or spec.budget.budget(),
+            concurrency=spec.execution.concurrency,
+            case_policy=spec.execution.case_policy(),
+            test_repeats=settings.repeats,
+            exporter=parts.exporter,
+            project=Project(
+                kind=spec.source.kind,
+                file=spec.source.file,
+                config=parts.record,
+                spec=spec.to_json(),
+            ),
+            notes=(
+                *parts.notes,
+                *search.notes,
+                *judge_notes(metrics, repeats=settings.repeats, writer=search.client),
+            ),
+            resources=(*parts.resources, building.models),
+        ),
+        spec.output,
+    )
+
+
+def judge_notes(
+    metrics: Sequence[Metric], *, repeats: int, writer: ModelClient | None
+) -> Iterator[str]:
+    """What is to be said of models that judge."""
+    judged = [metric for each in metrics for metric in judged_parts(each)]
+    if judged and repeats == 1:
+        names = ", ".join(dict.fromkeys(metric.name for metric in judged))
+        about = f"each case is run once, and a model judges {names}"
+        yield f"{about}: verdicts vary, and one run cannot tell by how much"
+    same = {
+        metric.name: None
+        for metric in judged
+        for judge in metric.panel.judges
+        if writer is not None and judge.client.ref.label == writer.ref.label
+    }
+    if same and writer is not None:
+        about = f"{writer.ref.label} writes the prompts and judges {', '.join(same)}"
+        yield f"{about}: it may come to please itself"

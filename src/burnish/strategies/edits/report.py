@@ -1,0 +1,216 @@
+"""The words of the artifact loop: one primary number in its own unit, and what became of edits."""
+
+from collections.abc import Iterator, Mapping
+
+from burnish.core.content import Json
+from burnish.core.sections import Facts, Heading, Listing, Section, Table, Text
+from burnish.core.trials import TrialRow
+from burnish.core.words import cell, padded
+from burnish.runs.progress import ProgressLines, shorten_after
+from burnish.runs.record import RunRecord, result_of
+from burnish.runs.report_sections import (
+    SPLITS,
+    adoption,
+    changes_made,
+    cost_rows,
+    headline,
+    started_with,
+    status_words,
+)
+from burnish.runs.standing import BASELINE
+
+ENDS = {"nothing_new": "too many rounds without a candidate worth running"}
+"""Why a search ended."""
+_WORDS = ("keep", "discard", "crash")
+_NOTE = 24
+
+
+class EditLines(ProgressLines):
+    """Edits by the primary number, and keep, discard or crash."""
+
+    def baseline(self, data: Mapping[str, Json], width: int) -> list[str]:
+        """What was there."""
+        if not isinstance(data.get("primary"), dict):
+            return super().baseline(data, width)
+        return [f"{'what was there':<{_NOTE + 8}} {_primary_words(data)}".rstrip()]
+
+    def trial(self, data: Mapping[str, Json], width: int) -> str:
+        """One edit in one line; why it was decided so, as far as there is room."""
+        if not isinstance(data.get("primary"), dict):
+            return super().trial(data, width)
+        label = f"[{data.get('cycle')!s:>3}.{data.get('index')}]"
+        reason = str(data.get("reason") or "").split("\n")[0]
+        note = padded(str(data.get("note") or "—"), _NOTE)
+        head = f"{label} {note} {_primary_words(data):<28} {_word(data):<10}"
+        return shorten_after(head, reason, width).rstrip()
+
+
+def _primary_words(data: Mapping[str, Json]) -> str:
+    primary = data.get("primary")
+    values = primary if isinstance(primary, dict) else {}
+    shown = {side: _shown(values[side]) for side in SPLITS if side in values}
+    parts = [f"{values.get('name')} {shown['train']}"] if "train" in shown else []
+    return "  ".join([*parts, *([f"hold {shown['holdout']}"] if "holdout" in shown else [])])
+
+
+def _shown(value: Json) -> str:
+    return _plain(value if isinstance(value, int | float) else None)
+
+
+def _word(data: Mapping[str, Json]) -> str:
+    if data.get("accepted") is True:
+        return "keep ✓"
+    return "crash ✗" if str(data.get("code")).endswith("crash") else "discard ✗"
+
+
+def report(run: RunRecord, reason: str) -> Iterator[Section]:
+    """The sections of the report."""
+    yield from headline(run)
+    yield Heading("Result")
+    yield Facts(tuple(_summary(run, reason)))
+    yield from _numbers(run)
+    yield from _judges(run)
+    yield from changes_made(run)
+    yield from _trials(run)
+    yield from adoption(run)
+    yield Heading("Method")
+    yield Listing(tuple(_method(run)))
+
+
+def result_words(run: RunRecord) -> str:
+    """The primary number, at the start and of the best."""
+    values = [f"{change} ({name})" for name, change in _changes(run)]
+    return f"{_primary(run)} {', '.join(values)}"
+
+
+def _changes(run: RunRecord) -> Iterator[tuple[str, str]]:
+    """By split, the primary number at the start and of the best."""
+    primary, held = _primary(run), _is_held(run)
+    for split in SPLITS if held else SPLITS[:1]:
+        before, after = (_value(row, split, primary) for row in (run.baseline, run.best))
+        yield split if held else "a training score", f"{_plain(before)} → {_plain(after)}"
+
+
+def _summary(run: RunRecord, reason: str) -> Iterator[tuple[str, str]]:
+    yield "status", status_words(run, reason)
+    for name, change in _changes(run):
+        yield f"{cell(_primary(run), 60)} ({name})", change
+    counts = (f"{_count(run, word)} {word}" for word in _WORDS)
+    yield "edits", f"{run.trials}: {', '.join(counts)}"
+    yield from cost_rows(run)
+
+
+def _numbers(run: RunRecord) -> Iterator[Section]:
+    """Everything that was measured, of the start and of the best."""
+    splits = [split for split in SPLITS if result_of(run.baseline, split) is not None]
+    sides = [_values(row, split) for split in splits for row in (run.baseline, run.best)]
+    names = sorted({name for side in sides for name in side})
+    heads = (f"{split} {when}" for split in splits for when in ("before", "now"))
+    rows = ((cell(name, 60), *(_plain(side.get(name)) for side in sides)) for name in names)
+    yield Heading("Numbers")
+    yield Table(("number", *heads), tuple(rows))
+    constraints = _goal(run).get("constraints")
+    for constraint in constraints if isinstance(constraints, list) else []:
+        yield Text.of(f"Must hold: `{constraint}`.")
+
+
+def _judges(run: RunRecord) -> Iterator[Section]:
+    """Where several judges scored the result and did not agree."""
+    points = None if run.best is None else run.best.trial.details.get("disagreement")
+    if isinstance(points, list) and points:
+        yield Heading("Where the judges do not agree")
+        yield Listing(tuple(cell(str(each), 300) for each in points))
+
+
+def _trials(run: RunRecord) -> Iterator[Section]:
+    primary, splits = _primary(run), SPLITS if _is_held(run) else SPLITS[:1]
+    rows: list[tuple[str, ...]] = []
+    for row in run.rows:
+        trial, start = row.trial, row.trial.phase == BASELINE
+        what = "what was there" if start else trial.candidate.origin.note or "—"
+        reason = "; ".join(map(str, trial.problems)) or (
+            trial.decision.reason if trial.decision else ""
+        )
+        rows.append(
+            (
+                str(row.number),
+                "—" if start else str(trial.cycle),
+                cell(str(trial.details.get("rationale") or what).strip().split("\n")[0], 60),
+                _lines(row),
+                *(_plain(_value(row, split, primary)) for split in splits),
+                "—" if start else str(trial.details.get("decision")),
+                cell(reason, 160) or "—",
+            )
+        )
+    heads = ("#", "iteration", "what", "lines", cell(primary, 40), *splits[1:], "decision", "why")
+    yield Heading("Every edit")
+    yield Table(heads, tuple(rows))
+
+
+def _method(run: RunRecord) -> Iterator[str]:
+    yield started_with(run)
+    if _is_held(run):
+        yield (
+            "the editor saw what the task's runs gave; holdout decided, and the editor never\n"
+            "heard of it"
+        )
+    else:
+        yield (
+            "no holdout: the run that fed the editor also decided, so this is a training score;\n"
+            "expect less of it elsewhere, and add `holdout:` to the task to know"
+        )
+    if direction := _goal(run).get("direction"):
+        yield (
+            f"{direction} `{_primary(run)}`: constraints come first, then this\n"
+            "number, then tie-breakers; only what is clearly better is kept"
+        )
+    for event in run.events:
+        if event.kind == "warning":
+            yield cell(str(event.data.get("message")), 300)
+
+
+def _primary(run: RunRecord) -> str:
+    """What the run made better."""
+    return str(_goal(run).get("primary") or "score")
+
+
+def _is_held(run: RunRecord) -> bool:
+    """Whether a holdout decided."""
+    return bool(run.header.cases.get("holdout"))
+
+
+def _plain(value: float | None) -> str:
+    """A number in its own unit: 0.125, 1204, 3.2e-05."""
+    return "—" if value is None else f"{value:.4g}"
+
+
+def _goal(run: RunRecord) -> Mapping[str, Json]:
+    """What the run said it was after."""
+    stages = (event.data for event in run.events if event.kind == "stage")
+    return next((data for data in stages if data.get("stage") == "load_task"), dict[str, Json]())
+
+
+def _values(row: TrialRow | None, split: str) -> Mapping[str, float]:
+    result = result_of(row, split)
+    return {} if result is None else result.measurement.values
+
+
+def _value(row: TrialRow | None, split: str, name: str) -> float | None:
+    return _values(row, split).get(name)
+
+
+def _count(run: RunRecord, word: str) -> int:
+    return sum(row.trial.details.get("decision") == word for row in run.rows)
+
+
+def _lines(row: TrialRow) -> str:
+    listed = row.trial.details.get("changes")
+    items = listed if isinstance(listed, list) else []
+    changes = [each for each in items if isinstance(each, dict)]
+    if not changes:
+        return "—"
+    added, removed = (
+        sum(n for each in changes if isinstance(n := each.get(key), int))
+        for key in ("added", "removed")
+    )
+    return f"+{added} −{removed}"

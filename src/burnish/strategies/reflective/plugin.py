@@ -1,0 +1,76 @@
+"""Reflective search as a plug-in: its plan, its lines, its report, the files of AgentOptimizer."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
+
+from burnish.core.sections import Section
+from burnish.core.trials import Trial, TrialRow
+from burnish.core.words import number
+from burnish.runs.plugins import ResultFiles, StrategyPlugin
+from burnish.runs.progress import ProgressLines
+from burnish.runs.record import RunRecord
+from burnish.runs.report_sections import score_table
+from burnish.runs.run import Run
+from burnish.runs.setup import Setup
+from burnish.strategies.reflective.report import (
+    ENDS,
+    ReflectiveLines,
+    plan_lines,
+    report,
+)
+from burnish.strategies.reflective.strategy import Reflective
+
+_PROMPTS = "prompts"
+"""The kind of target whose runs AgentOptimizer writes files about."""
+
+
+class ReflectivePlugin(StrategyPlugin):
+    """The words of reflective search."""
+
+    name: ClassVar[str] = Reflective.name
+    ends: ClassVar[Mapping[str, str]] = ENDS
+    offers_fork: ClassVar[bool] = False
+
+    def plan(self, setup: Setup) -> Iterable[str]:
+        """What would run, and what it may cost."""
+        assert isinstance(setup.strategy, Reflective)
+        return plan_lines(setup, setup.strategy)
+
+    def progress(self) -> ProgressLines:
+        """Who turns the events of one run into lines."""
+        return ReflectiveLines(self.ends)
+
+    def result_files(self, run: Run) -> ResultFiles | None:
+        """The files of AgentOptimizer, where prompts are optimised."""
+        if run.target.description.kind != _PROMPTS:
+            return None
+        from burnish.strategies.reflective.result_files import RoundFiles
+
+        texts = {name: str(text) for name, text in run.target.baseline.values.items()}
+        redactor = run.directory.redactor
+        return RoundFiles(run.directory.folder, baseline=texts, redactor=redactor)
+
+    def baseline(self, run: RunRecord, *, quiet: bool) -> Sequence[Section]:
+        """What the prompts score on holdout: the search starts there."""
+        del quiet
+        table = score_table(run)
+        return () if table is None else (table,)
+
+    def report(self, run: RunRecord) -> Iterable[Section]:
+        """What report.md says."""
+        return report(run, self.reason(run))
+
+    def turn(self, trial: Trial) -> str:
+        """Rounds, once there is a minibatch."""
+        return "round" if "minibatch" in trial.details else "cycle"
+
+    def trial_lines(self, row: TrialRow) -> Iterable[str]:
+        """The few cases that were reflected on, and how parent and candidate did on them."""
+        details = row.trial.details
+        names = details.get("minibatch")
+        if isinstance(names, list) and names:
+            before, after = (
+                number(details.get(f"{side}_score")) for side in ("parent", "candidate")
+            )
+            scores = f"parent {before}, candidate {after}"
+            yield f"minibatch {', '.join(map(str, names))}: score of {scores}"

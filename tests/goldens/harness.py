@@ -1,0 +1,181 @@
+"""Golden files: what users see, frozen byte for byte.
+
+A golden is a folder of text files below tests/goldens/. A test makes the same files again, masks
+what differs from one machine, moment or version to the next (see `Masks`), and compares. A
+difference fails with a unified diff. Where the new output is meant, write it down with
+
+    pytest tests/goldens --renew-goldens
+
+(with `-k NAME` or a single test for some of them) and look at `git diff` before committing it.
+"""
+
+import difflib
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from burnish.version import VERSION
+from tests.cli.console import Said
+
+Watching = Callable[[Callable[[], None]], Said]
+"""Calls a function and gives what it wrote and how it ended."""
+HOME = Path(__file__).parent
+REPOSITORY = HOME.parents[1]
+RENEW = "pytest {test} --renew-goldens"
+
+_SHOWN_LINES = 400
+"""Of a diff; what is longer is read in the golden itself, after renewing it."""
+_PYTHON = re.compile(rf"(?<![\d.]){re.escape('.'.join(map(str, sys.version_info[:3])))}(?![\d.])")
+_BURNISH = re.compile(rf"(?<![\d.]){re.escape(VERSION)}(?![\d.])")
+_TIME_KEYS = "|".join(
+    (
+        r"at",
+        r"\w*_at",
+        r"timestamp",
+        r"\w*_?seconds",
+        r"\w*[sS]econds",
+        r"duration\w*",
+        r"\w*[dD]uration\w*",
+        r"elapsed\w*",
+        r"latency\w*",
+        r"\w*[tT]ime",
+        r"\w*_ms",
+    )
+)
+_HASH_NAME = re.compile(r"(?<=/)(?:[0-9a-f]{64}|[0-9a-f]{16})(?=/|\.|$)")
+_RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        # JSON: the values of keys that hold a time or a duration, alone or one for each split.
+        (rf'("(?!max_|min_)(?:{_TIME_KEYS})": ?)(?:-?\d[\d.e+-]*|\{{[^{{}}]*\}})', r"\1<SECONDS>"),
+        (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?", "<TIME>"),
+        (r"(?<!\d)\d{8}[-_T]\d{6}Z?(?:[-_][0-9a-f]{4,12}\b)?", "<STAMP>"),
+        (r"(?<!\d)\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d(?:_[0-9a-f]{8}\b)?", "<STAMP>"),
+        (r"(?<!\d)\d{4}-\d\d-\d\d(?!\d)", "<DATE>"),
+        # trajectory.csv: the duration is the last column of a row that begins with its time.
+        (r"(?m)(<TIME>,.*,)\d+\.\d{3}$", r"\1<SECONDS>"),
+        # Text: durations as words write them, with the blanks that align them.
+        (r" *(?<![\w.])(?:\d+h )?(?:\d+m )?\d+(?:\.\d+)?s(?!\w)", " <SECONDS>"),
+        (r"(seconds=)\d+\.\d+", r"\1<SECONDS>"),
+        (r"(127\.0\.0\.1|localhost):\d+", r"\1:<PORT>"),
+        (r"\bprocess \d+", "process <PID>"),
+        (r"\bpid \d+", "pid <PID>"),
+    )
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Masks:
+    """Replaces what depends on the machine, the moment or the version."""
+
+    folders: Mapping[str, str]
+    """Absolute paths by what stands for them, as `<HERE>`."""
+
+    def __call__(self, text: str) -> str:
+        """The text without what varies."""
+        for path, name in sorted(self.folders.items(), key=lambda each: -len(each[0])):
+            text = text.replace(path, name)
+        for pattern, replacement in _RULES:
+            text = pattern.sub(replacement, text)
+        return _PYTHON.sub("<PYTHON>", _BURNISH.sub("<VERSION>", text))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goldens:
+    """Compares what a test made with what is frozen, or freezes it."""
+
+    masks: Masks
+    renewing: bool
+    test: str
+    """The test's id, to say how its goldens are renewed."""
+
+    def check(self, area: str, made: Mapping[str, str]) -> None:
+        """Hold these files against the folder of an area: the same names, the same bytes."""
+        folder = HOME / area
+        files = {self.masks(name): _ended(self.masks(text)) for name, text in made.items()}
+        if self.renewing:
+            _write(folder, files)
+            return
+        frozen = _read(folder)
+        lines = [
+            line
+            for name in sorted({*frozen, *files})
+            for line in _difference(f"{area}/{name}", frozen.get(name), files.get(name))
+        ]
+        if lines:
+            raise AssertionError(self._message(area, lines))
+
+    def _message(self, area: str, lines: list[str]) -> str:
+        more = [f"… {len(lines) - _SHOWN_LINES} more lines"] if len(lines) > _SHOWN_LINES else []
+        diff = "\n".join((*lines[:_SHOWN_LINES], *more))
+        renew = RENEW.format(test=self.test)
+        return f"{area} is not what is frozen:\n{diff}\n\nIf that is meant: {renew}"
+
+
+def shown(said: Said) -> str:
+    """What a command wrote, and its exit code."""
+    err = f"--- stderr ---\n{said.err}" if said.err else ""
+    return f"{said.out}{err}--- exit code {said.code} ---\n"
+
+
+def listing(folder: Path, before: Iterable[str] = ()) -> str:
+    """The files below a folder, one a line, without those that were there before.
+
+    What SQLite keeps beside a database is there or not as it likes. Names that are hashes stand
+    for each other.
+    """
+    names = {
+        f"{path.relative_to(folder)}{f' -> {path.readlink()}' if path.is_symlink() else ''}"
+        for path in folder.rglob("*")
+        if (path.is_file() or path.is_symlink()) and "__pycache__" not in path.parts
+    }
+    new = (n for n in names - {*before} if not n.endswith(("-shm", "-wal")))
+    return "".join(f"{line}\n" for line in sorted({_HASH_NAME.sub("<HASH>", n) for n in new}))
+
+
+def texts(folder: Path, *, below: Path, without: Iterable[str] = ()) -> dict[str, str]:
+    """The text files below a folder by their names; `without` are patterns of whole paths.
+
+    A program gets another ending, so that no tool takes a golden for code of ours.
+    """
+    kept: dict[str, str] = {}
+    for path in sorted(below.rglob("*")):
+        name = path.relative_to(folder)
+        if path.is_symlink() or not path.is_file() or any(name.match(each) for each in without):
+            continue
+        kept[f"{name}.txt" if name.suffix == ".py" else str(name)] = path.read_text("utf-8")
+    return kept
+
+
+def _difference(name: str, old: str | None, new: str | None) -> Iterable[str]:
+    if old is None:
+        yield f"+++ {name}: nobody froze this file"
+    if new is None:
+        yield f"--- {name}: this file is not made any more"
+    if old is not None and new is not None and old != new:
+        yield from difflib.unified_diff(
+            old.splitlines(), new.splitlines(), f"{name} (frozen)", f"{name} (made)", lineterm=""
+        )
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith("\n") or not text else f"{text}\n"
+
+
+def _read(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes().decode()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode())
