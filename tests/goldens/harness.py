@@ -10,13 +10,15 @@ difference fails with a unified diff. Where the new output is meant, write it do
 """
 
 import difflib
+import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from burnish.core.content import Json
 from burnish.version import VERSION
 from tests.cli.console import Said
 
@@ -45,6 +47,13 @@ _TIME_KEYS = "|".join(
         r"\w*_ms",
     )
 )
+_LEFT_OUT = (
+    *("*.db", "*.lock", ".lock", "journal.count"),
+    *("states/*", "states/blobs/*"),
+)
+_NESTED = re.compile(r"run/delegations/|/iter_\d+/run/")
+"""Delegations inside of other runs: one by itself is frozen already."""
+_HASH = re.compile(r"[0-9a-f]{16}|[0-9a-f]{64}")
 _HASH_NAME = re.compile(r"(?<=/)(?:[0-9a-f]{64}|[0-9a-f]{16})(?=/|\.|$)")
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
@@ -53,13 +62,13 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (rf'("(?!max_|min_)(?:{_TIME_KEYS})": ?)(?:-?\d[\d.e+-]*|\{{[^{{}}]*\}})', r"\1<SECONDS>"),
         (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?", "<TIME>"),
         (r"(?<!\d)\d{8}[-_T]\d{6}Z?(?:[-_][0-9a-f]{4,12}\b)?", "<STAMP>"),
-        (r"(?<!\d)\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d(?:_[0-9a-f]{8}\b)?", "<STAMP>"),
+        (r"(?<!\d)\d{4}-\d\d-\d\d[T_]\d\d-\d\d-\d\d(?:_[0-9a-f]{8}\b)?", "<STAMP>"),
         (r"(?<!\d)\d{4}-\d\d-\d\d(?!\d)", "<DATE>"),
         # trajectory.csv: the duration is the last column of a row that begins with its time.
         (r"(?m)(<TIME>,.*,)\d+\.\d{3}$", r"\1<SECONDS>"),
         # Text: durations as words write them, with the blanks that align them.
         (r" *(?<![\w.])(?:\d+h )?(?:\d+m )?\d+(?:\.\d+)?s(?!\w)", " <SECONDS>"),
-        (r"(seconds=)\d+\.\d+", r"\1<SECONDS>"),
+        (r'((?:seconds|time)="?)\d+\.\d+', r"\1<SECONDS>"),
         (r"(127\.0\.0\.1|localhost):\d+", r"\1:<PORT>"),
         (r"\bprocess \d+", "process <PID>"),
         (r"\bpid \d+", "pid <PID>"),
@@ -121,33 +130,60 @@ def shown(said: Said) -> str:
     return f"{said.out}{err}--- exit code {said.code} ---\n"
 
 
-def listing(folder: Path, before: Iterable[str] = ()) -> str:
-    """The files below a folder, one a line, without those that were there before.
+def left_behind(folder: Path, before: Container[str]) -> dict[str, str]:
+    """What a command left in a folder: a list of all files, and what is in the text files.
 
-    What SQLite keeps beside a database is there or not as it likes. Names that are hashes stand
-    for each other.
+    Of run.json, the hashes are left out, and all of journals, locks and delegations inside of
+    other runs. A program gets another ending, so that no tool takes it for code of ours.
     """
-    names = {
-        f"{path.relative_to(folder)}{f' -> {path.readlink()}' if path.is_symlink() else ''}"
-        for path in folder.rglob("*")
-        if (path.is_file() or path.is_symlink()) and "__pycache__" not in path.parts
-    }
-    new = (n for n in names - {*before} if not n.endswith(("-shm", "-wal")))
-    return "".join(f"{line}\n" for line in sorted({_HASH_NAME.sub("<HASH>", n) for n in new}))
-
-
-def texts(folder: Path, *, below: Path, without: Iterable[str] = ()) -> dict[str, str]:
-    """The text files below a folder by their names; `without` are patterns of whole paths.
-
-    A program gets another ending, so that no tool takes a golden for code of ours.
-    """
-    kept: dict[str, str] = {}
-    for path in sorted(below.rglob("*")):
+    new = [path for path in _files(folder) if str(path.relative_to(folder)) not in before]
+    made = {"files.txt": _listing(folder, new)}
+    for path in new:
         name = path.relative_to(folder)
-        if path.is_symlink() or not path.is_file() or any(name.match(each) for each in without):
-            continue
-        kept[f"{name}.txt" if name.suffix == ".py" else str(name)] = path.read_text("utf-8")
-    return kept
+        if path.name == "run.json":
+            made[f"{name}.txt"] = "".join(f"{line}\n" for line in _flat(json.loads(_text(path))))
+        elif not path.is_symlink() and not _is_left_out(name):
+            made[f"{name}.txt" if name.suffix == ".py" else str(name)] = _text(path)
+    return made
+
+
+def _files(folder: Path) -> list[Path]:
+    """All files; what SQLite keeps beside a database is there or not as it likes."""
+    return [
+        path
+        for path in sorted(folder.rglob("*"))
+        if (path.is_file() or path.is_symlink())
+        and "__pycache__" not in path.parts
+        and not path.name.endswith(("-shm", "-wal"))
+    ]
+
+
+def _listing(folder: Path, files: Iterable[Path]) -> str:
+    """One a line, a link with what it leads to; names that are hashes stand for each other."""
+    lines = {
+        _HASH_NAME.sub("<HASH>", str(path.relative_to(folder)))
+        + (f" -> {path.readlink()}" if path.is_symlink() else "")
+        for path in files
+    }
+    return "".join(f"{line}\n" for line in sorted(lines))
+
+
+def _is_left_out(name: Path) -> bool:
+    return any(name.match(pattern) for pattern in _LEFT_OUT) or bool(_NESTED.search(str(name)))
+
+
+def _flat(value: Json, path: str = "") -> Iterator[str]:
+    """`a.b: 1` for every value; a hash is only there or not."""
+    if isinstance(value, Mapping) and value:
+        for key, below in value.items():
+            yield from _flat(below, f"{path}.{key}" if path else key)
+    else:
+        is_hash = isinstance(value, str) and _HASH.fullmatch(value)
+        yield f"{path}: {'<HASH>' if is_hash else json.dumps(value, ensure_ascii=False)}"
+
+
+def _text(path: Path) -> str:
+    return path.read_bytes().decode()
 
 
 def _difference(name: str, old: str | None, new: str | None) -> Iterable[str]:

@@ -89,7 +89,7 @@ def _dropping(path: str) -> Change:
 
 def _below(data: Any, way: Sequence[str]) -> Any:
     for step in way:
-        data = data[int(step)] if isinstance(data, list) else data.setdefault(step, {})
+        data = data[int(step)] if step.isdigit() else data.setdefault(step, {})
     return data
 
 
@@ -104,8 +104,8 @@ def _dumped(path: Path, data: dict[str, Any], changes: Sequence[Change]) -> Path
 
 
 def _parsed(path: Path) -> dict[str, Any]:
-    data: Any = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
-    return data
+    yaml: Any = YAML(typ="safe")
+    return yaml.load(path.read_text(encoding="utf-8"))
 
 
 def _prompts(folder: Path, changes: Sequence[Change]) -> Path:

@@ -35,8 +35,8 @@ class Pair:
     plan: Act
     """`--dry-run`."""
     run: Act
-    folder: str = "run"
-    """The run's folder in the world."""
+    is_run: bool = True
+    """Whether it leaves a run in `run` that `burnish runs` knows; a delegation does not."""
 
 
 def _optimizing(file: Path, prepare: Callable[[], Preparing], **overrides: Any) -> Pair:
@@ -325,7 +325,7 @@ def delegation(folder: Path) -> Pair:
     return Pair(
         plan=lambda: place.delegate(output_dir=Path("seed"), dry_run=True, quiet=False),
         run=lambda: place.delegate(output_dir=Path("seed"), quiet=False),
-        folder="seed",
+        is_run=False,
     )
 
 
@@ -337,7 +337,7 @@ def delegation_refine(folder: Path) -> Pair:
     return Pair(
         plan=lambda: place.refine(settings=settings, dry_run=True, quiet=False),
         run=lambda: place.refine(settings=settings, quiet=False),
-        folder="seed",
+        is_run=False,
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.console import Burnish
-from tests.goldens.harness import Goldens, shown
+from tests.goldens.harness import HOME, Goldens, shown
 from tests.goldens.mistakes import KINDS
 from tests.projects.prompts.prompt_world import KEY
 
@@ -31,6 +31,10 @@ def test_errors(
             page = shown(burnish(*command)).replace(str(folder), "<HERE>")
         pages.append(f"=== {title} ===\n{page}")
     goldens.check(f"errors/{name}", {"errors.txt": "\n".join(pages)})
+
+
+def test_nothing_else_is_frozen() -> None:
+    assert {folder.name for folder in (HOME / "errors").iterdir()} == {*KINDS}
 
 
 def _forget_agents(here: pytest.MonkeyPatch, folder: Path) -> None:

@@ -4,17 +4,16 @@ import io
 from pathlib import Path
 
 import pytest
-from burnish.reports.coordinate_words import ended_words
 from rich.cells import cell_len
 from rich.console import Console
 
 from burnish.core.content import Json
 from burnish.effects.budget import Budget
-from burnish.reports.lines import describe, trial_line
 from burnish.reports.live import LiveView
 from burnish.reports.report import render
 from burnish.reports.trial_page import trial_page
 from burnish.runs.record import RunRecord
+from burnish.strategies.reflective.plugin import ReflectivePlugin
 from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.testing.reflection_world import World, setup
 from tests.reports.records import event
@@ -69,20 +68,22 @@ ROW: dict[str, Json] = {
     ],
 )
 def test_each_kind_of_round_has_its_line(row: dict[str, Json], line: str) -> None:
-    whole = trial_line({**ROW, **row}, 100)
+    progress = ReflectivePlugin().progress()
+    whole = progress.trial({**ROW, **row}, 100)
     assert " ".join(whole.split()) == line
     for width in (100, 80, 60):
-        assert cell_len(trial_line({**ROW, **row}, width)) <= width
+        assert cell_len(progress.trial({**ROW, **row}, width)) <= width
 
 
 def test_a_baseline_without_train_says_nothing_of_train() -> None:
-    told = describe(event("trial_recorded", phase="baseline", holdout=0.5, holdout_cases=20), 100)
+    first = event("trial_recorded", phase="baseline", holdout=0.5, holdout_cases=20)
+    told = ReflectivePlugin().progress().lines(first, 100)
     assert told == ["baseline          hold 0.500   one case of holdout is worth 0.050"]
 
 
 @pytest.mark.parametrize("code", ["nothing_new", "reflector_failed", "no_failures"])
 def test_why_a_search_ended_has_words(code: str) -> None:
-    assert len(ended_words(code)) > len(code) + 10
+    assert len(ReflectivePlugin().ended_words(code)) > len(code) + 10
 
 
 def test_the_panel_says_which_trial_is_under_way_where_there_are_no_phases() -> None:

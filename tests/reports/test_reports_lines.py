@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from burnish.core.content import Json
-from burnish.reports.lines import LineView, describe, trial_line
+from burnish.reports.lines import LineView
 from burnish.runs.events import Event
+from burnish.runs.progress import trial_line
 from tests.reports.records import event
 
 TRIAL: dict[str, Json] = {
@@ -142,4 +143,4 @@ def test_the_baseline_and_a_warning() -> None:
 
 
 def test_what_says_nothing_to_people_is_silent() -> None:
-    assert describe(event("advanced", trial=1), 80) == []
+    assert told(event("advanced", trial=1), width=80) == []

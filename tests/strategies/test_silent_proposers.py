@@ -15,6 +15,7 @@ from burnish.effects.budget import Budget
 from burnish.reports.report import render
 from burnish.runs.driving import drive
 from burnish.runs.opening import fork
+from burnish.runs.plugins import strategy_plugin
 from burnish.runs.record import RunRecord
 from burnish.runs.setup import Setup
 from burnish.strategies.backprop.settings import BackpropSettings
@@ -228,6 +229,6 @@ def test_a_baseline_that_is_missing_fails_the_run_and_says_why(tmp_path: Path, n
     assert "--retry-missing" in why.value.remedy
     record = RunRecord.read(tmp_path / "run")
     assert (record.status, len(record.rows)) == ("failed", 1)
-    assert why.value.message in record.reason
+    assert why.value.message in strategy_plugin(record.header.strategy).reason(record)
     with pytest.raises(BaselineUnmeasured):
         driven(UNMEASURED[name](), tmp_path / "run")

@@ -4,15 +4,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from burnish.cli import options
+from burnish.cli.exits import CodedCommand
 
 _MEASURE, _REPORTS = "What is measured", "Reports"
 
 
-class EvalCommand(TyperCommand):
-    """A command whose exit code for a command line that makes no sense is its own."""
+class EvalCommand(CodedCommand):
+    """Its 1 says that a case fails."""
 
     usage_exit = options.EVAL_USAGE_EXIT
 

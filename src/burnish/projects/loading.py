@@ -11,12 +11,15 @@ from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from pydantic import BaseModel
 
 from burnish.core.errors import ConfigError, Problem, ResumeRefused
+from burnish.models.factory import Models
 from burnish.models.keys import load_dotenv
+from burnish.projects.describing import describe, described_again
+from burnish.projects.dialects import Dialect, Document
 from burnish.projects.overrides import (
     AGENT_FOLDER,
     AgentOverrides,
@@ -27,6 +30,7 @@ from burnish.projects.overrides import (
     TaskOverrides,
     flag_of,
 )
+from burnish.runs.building import build
 from burnish.runs.header import NAME as HEADER
 from burnish.runs.header import Header, Project
 from burnish.runs.opening import RESULTS
@@ -127,15 +131,24 @@ class LoadedProject:
 
 
 def load_project(
-    path: Path, flags: Overrides, *, environ: Mapping[str, str] | None = None
+    path: Path,
+    flags: Overrides,
+    *,
+    environ: Mapping[str, str] | None = None,
+    models: Models | None = None,
 ) -> LoadedProject:
     """Read a project file; everything that is wrong with it is said at once."""
     given = Given.read(path, flags, environ=environ)
     loaders = _loaders()
     kind = _kind(given.tree, path, loaders)
+    loader = loaders[kind].load()
+    if isinstance(loader, type):
+        document = Document(path=path, tree=given.tree)
+        dialect = cast("type[Dialect]", loader)()
+        described = describe(document, flags.by_door(), environ=environ, dialect=dialect)
+        return LoadedProject(setup=build(described, models=models), root=given.folder / RESULTS)
     _refuse_misplaced(flags, kind)
-    loader: Loader = loaders[kind].load()
-    return loaded_from(given, kind, loader(given))
+    return loaded_from(given, kind, cast("Loader", loader)(given))
 
 
 def loaded_from(given: Given, kind: str, setup: Setup) -> LoadedProject:
@@ -159,6 +172,10 @@ def reload_project(folder: Path, flags: Overrides) -> LoadedProject:
             f"run {header.id} is a measurement",
             remedy=f"go on with it: `burnish eval {header.project.file} --resume {header.id}`",
         )
+    if header.project.spec:
+        described = described_again(folder, flags.by_door())
+        home = Path(described.spec.source.folder)
+        return LoadedProject(setup=build(described), root=home / RESULTS)
     path = Path(header.project.file)
     if not path.exists():
         raise ResumeRefused(

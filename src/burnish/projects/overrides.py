@@ -144,6 +144,14 @@ class Overrides(
         """The values that are set."""
         return self.model_dump(exclude_none=True)
 
+    def by_door(self) -> dict[str, Json]:
+        """The same by the names that the doors of a description have."""
+        names = {"sealed_cases": "test", "train_cases": "train", "holdout_cases": "holdout",
+                 "prompt_files": "prompt", "metric_file": "metrics", "policy_db": "db",
+                 "baseline_only": "print_baseline", "no_rollback": "rollback"}  # fmt: skip
+        said = self.to_json()
+        return {names.get(key, key): value for key, value in said.items() if key != AGENT_FOLDER}
+
     def over(self, earlier: "Overrides") -> "Overrides":
         """These, and what an earlier command said where these are silent."""
         return Overrides.from_json({**earlier.to_json(), **self.to_json()})

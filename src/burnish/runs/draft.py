@@ -8,7 +8,6 @@ came through.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from pathlib import Path
 from typing import TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel, JsonValue, ValidationError
@@ -211,6 +210,22 @@ class Problems:
             self.found.append(Problem(message=error.message, remedy=error.remedy))
         return otherwise
 
+    def in_block(self, at: str, block: BaseModel, make: Callable[[], R]) -> R | None:
+        """What a block makes; its problems may say which of its settings they are about."""
+        try:
+            return make()
+        except ConfigError as error:
+            for problem in error.problems:
+                keys = tuple(problem.where.split("."))
+                inside = keys[0] in type(block).model_fields
+                whole = (*_path(at), *keys)
+                self.found.append(
+                    replace(problem, where=self.where(whole))
+                    if inside
+                    else self._placed(problem, at)
+                )
+        return None
+
     def add(self, at: str | TreePath, message: str, remedy: str = "") -> None:
         """Keep a problem of the value at a path of the description."""
         self.found.append(Problem(where=self.where(at), message=message, remedy=remedy))
@@ -232,8 +247,3 @@ class Problems:
 
 def _path(at: str | TreePath) -> TreePath:
     return tuple(cast("list[str | int]", at.split("."))) if isinstance(at, str) else at
-
-
-def in_folder(folder: str | Path, name: str) -> Path:
-    """A file that a description names, from the folder it was read in."""
-    return Path(folder) / name

@@ -98,6 +98,8 @@ class Building:
     spec: AnySpec
     problems: Problems
     models: Models
+    _named: dict[str, str] = field(default_factory=dict[str, str], init=False)
+    """For each role, the name in the description under which its model stands."""
 
     @property
     def folder(self) -> Path:
@@ -123,6 +125,7 @@ class Building:
         for name in (need.name, *need.instead):
             block = self.spec.roles.get(name)
             if block is not None:
+                self._named[need.name] = name
                 return self.problems.attempt(f"roles.{name}", block.reference, None)
         return None
 
@@ -133,7 +136,7 @@ class Building:
             prompt = in_force(role, self.folder)
             return reached(self.models, ref, prompt), prompt
 
-        return self.problems.attempt(f"roles.{role}", made, None)
+        return self.problems.attempt(f"roles.{self._named.get(role, role)}", made, None)
 
 
 def reached(models: Models, ref: ModelRef, prompt: RolePrompt) -> ModelClient:

@@ -62,8 +62,10 @@ class Door:
     """Where a field may be set beside a file, as metadata of its annotation."""
 
     flag: str = ""
-    """`--NAME` on the command line, and `BURNISH_NAME` in the environment; the field's own name,
-    or the prefix of a nested block, where this is `*`. Empty: only `--set` reaches it."""
+    """`--NAME` on the command line, and `BURNISH_NAME` in the environment; `*` is the field's own
+    name. Empty: only `--set` reaches it."""
+    prefix: str = ""
+    """What the names of the fields in a block begin with."""
     aliases: tuple[str, ...] = ()
     """Further spellings of the flag."""
     panel: str = "The search"
@@ -134,8 +136,8 @@ def _fields(model: type[BaseModel], at: FieldPath, *, prefix: str) -> Iterator[S
     for name, info in model.model_fields.items():
         door = next((each for each in info.metadata if isinstance(each, Door)), Door())
         inner = plain_type(info.annotation)
-        if isinstance(inner, type) and issubclass(inner, Settings):
-            block = "" if door.flag in ("", "*") else f"{door.flag}_"
+        if isinstance(inner, type) and issubclass(inner, Settings) and not door.flag:
+            block = f"{door.prefix}_" if door.prefix else ""
             yield from _fields(inner, (*at, name), prefix=f"{prefix}{block}")
             continue
         spelled = name if door.flag == "*" else door.flag

@@ -22,7 +22,7 @@ def read_dataset(
     """
     paths = {Split.TRAIN: train, Split.HOLDOUT: holdout, Split.TEST: test}
     cases: dict[Split, tuple[Case, ...]] = dict.fromkeys(Split, ())
-    problems = list(_same_files({split: path for split, path in paths.items() if path}))
+    problems = list(same_files({split: path for split, path in paths.items() if path}))
     for split, path in paths.items():
         try:
             cases[split] = () if path is None else read_some_cases(path)
@@ -55,7 +55,7 @@ def unfit_cases(dataset: Dataset, *, scenarios: bool) -> Iterator[Problem]:
                 yield no_player(case)
 
 
-def _same_files(paths: Mapping[Split, Path]) -> Iterator[Problem]:
+def same_files(paths: Mapping[Split, Path]) -> Iterator[Problem]:
     """One file twice, links followed: its cases would be in two splits."""
     homes: dict[str, Split] = {}
     for split, path in paths.items():

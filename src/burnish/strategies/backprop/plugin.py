@@ -5,13 +5,17 @@ from typing import ClassVar
 
 from burnish.core.sections import Section
 from burnish.core.trials import Trial
+from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
 from burnish.runs.plugins import StrategyPlugin
 from burnish.runs.progress import ProgressLines
 from burnish.runs.record import RunRecord
 from burnish.runs.report_sections import score_table
 from burnish.runs.setup import Setup
+from burnish.runs.spec import StrategySettings
+from burnish.strategies.backprop.building import ROLES, build
 from burnish.strategies.backprop.plan import BackpropLines, plan_lines, search_limits
 from burnish.strategies.backprop.report import ENDS, report
+from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.backprop.strategy import Backprop
 
 
@@ -19,8 +23,14 @@ class BackpropPlugin(StrategyPlugin):
     """The words of back-propagation."""
 
     name: ClassVar[str] = Backprop.name
+    Settings: ClassVar[type[StrategySettings]] = BackpropSettings
+    roles: ClassVar[tuple[RoleNeed, ...]] = ROLES
     ends: ClassVar[Mapping[str, str]] = ENDS
     offers_fork: ClassVar[bool] = False
+
+    def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
+        """The search over a target."""
+        return build(building, parts)
 
     def plan(self, setup: Setup) -> Iterable[str]:
         """What would run, and what it may cost."""

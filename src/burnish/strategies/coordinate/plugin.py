@@ -10,6 +10,7 @@ from burnish.core.content import Json
 from burnish.core.sections import Section, Text
 from burnish.core.words import padded, visible
 from burnish.runs.events import Event
+from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
 from burnish.runs.plugins import StrategyPlugin
 from burnish.runs.progress import (
     INDENT,
@@ -22,9 +23,12 @@ from burnish.runs.progress import (
 )
 from burnish.runs.record import RunRecord
 from burnish.runs.setup import Setup
+from burnish.runs.spec import StrategySettings
+from burnish.strategies.coordinate.building import APPLIER, CRITIC, build
 from burnish.strategies.coordinate.headroom import HEADROOM, dead_words, headroom_lines
 from burnish.strategies.coordinate.plan import plan_lines, search_limits
 from burnish.strategies.coordinate.report import ENDS, report
+from burnish.strategies.coordinate.settings import CoordinateSettings
 from burnish.strategies.coordinate.strategy import Coordinate
 
 _LABEL = 9
@@ -42,7 +46,13 @@ class CoordinatePlugin(StrategyPlugin):
     """The words of coordinate descent."""
 
     name: ClassVar[str] = Coordinate.name
+    Settings: ClassVar[type[StrategySettings]] = CoordinateSettings
+    roles: ClassVar[tuple[RoleNeed, ...]] = (CRITIC, APPLIER)
     ends: ClassVar[Mapping[str, str]] = ENDS
+
+    def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
+        """The search over a target."""
+        return build(building, parts)
 
     def plan(self, setup: Setup) -> Iterable[str]:
         """What would run, and what it may cost."""

@@ -55,9 +55,9 @@ class CoordinateSettings(StrategySettings):
     """A diagnosis that the critic is less sure of leads to no edit."""
     max_cycles: Annotated[AtLeastOne, Door(flag="*", panel="Limits", http=True)] = 4
     """Rounds through all phases of a search."""
-    numeric_phase: Annotated[PhaseLimits, Door(flag="numeric")] = _phase("numeric_phase")
-    textual_phase: Annotated[PhaseLimits, Door(flag="textual")] = _phase("textual_phase")
-    demonstration_phase: Annotated[PhaseLimits, Door(flag="demonstration")] = _phase(
+    numeric_phase: Annotated[PhaseLimits, Door(prefix="numeric")] = _phase("numeric_phase")
+    textual_phase: Annotated[PhaseLimits, Door(prefix="textual")] = _phase("textual_phase")
+    demonstration_phase: Annotated[PhaseLimits, Door(prefix="demonstration")] = _phase(
         "demonstration_phase"
     )
     numeric_convergence_eps: NotNegative = 1e-3

@@ -6,18 +6,22 @@ from typing import ClassVar
 from burnish.core.sections import Section
 from burnish.core.trials import Trial, TrialRow
 from burnish.core.words import number
+from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
 from burnish.runs.plugins import ResultFiles, StrategyPlugin
 from burnish.runs.progress import ProgressLines
 from burnish.runs.record import RunRecord
 from burnish.runs.report_sections import score_table
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
+from burnish.runs.spec import StrategySettings
+from burnish.strategies.reflective.building import REFLECTOR, build
 from burnish.strategies.reflective.report import (
     ENDS,
     ReflectiveLines,
     plan_lines,
     report,
 )
+from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.strategies.reflective.strategy import Reflective
 
 _PROMPTS = "prompts"
@@ -28,8 +32,14 @@ class ReflectivePlugin(StrategyPlugin):
     """The words of reflective search."""
 
     name: ClassVar[str] = Reflective.name
+    Settings: ClassVar[type[StrategySettings]] = ReflectiveSettings
+    roles: ClassVar[tuple[RoleNeed, ...]] = (REFLECTOR,)
     ends: ClassVar[Mapping[str, str]] = ENDS
     offers_fork: ClassVar[bool] = False
+
+    def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
+        """The search over a target."""
+        return build(building, parts)
 
     def plan(self, setup: Setup) -> Iterable[str]:
         """What would run, and what it may cost."""

@@ -1,0 +1,154 @@
+"""Cases, metrics and the simulated user of a description: the parts that targets have in common."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from burnish.core.cases import Case, Dataset, Split
+from burnish.core.errors import BurnishError, ConfigError, PriceUnknown, Problem
+from burnish.core.protocols import Metric
+from burnish.evaluation.configs.layering import make_agent_metrics
+from burnish.evaluation.configs.making import MetricMaking
+from burnish.evaluation.configs.reading import MetricsRead, read_metric_file
+from burnish.evaluation.datasets.formats import read_some_cases
+from burnish.evaluation.judges.judged import check_judges
+from burnish.evaluation.simulation import ROLE as USER_SIMULATOR
+from burnish.evaluation.simulation import user_simulator
+from burnish.models.prompts import in_force
+from burnish.models.references import ModelRef
+from burnish.projects.agent_blocks import User
+from burnish.projects.black_box import trajectory_problems
+from burnish.projects.prompts.datasets import same_files, unfit_cases
+from burnish.runs.parts import Building
+from burnish.runs.spec import CaseSet
+from burnish.strategies.backprop.building import near
+from burnish.targets.calling.target import no_player
+
+_SHOWN = 3
+"""Cases that are named where many are amiss: they mostly are in the same way."""
+_SPLITS = {Split.TRAIN: "train", Split.HOLDOUT: "holdout", Split.TEST: "test"}
+_FLAGS = {Split.TRAIN: "--train", Split.HOLDOUT: "--holdout"}
+
+
+def read_splits(building: Building) -> Dataset | None:
+    """The cases that the description names; None, with what is wrong kept, where some lack."""
+    problems, data = building.problems, building.spec.data
+    sets = {split: getattr(data, name) for split, name in _SPLITS.items()}
+    for split, flag in _FLAGS.items():
+        if not sets[split]:
+            key = _SPLITS[split]
+            remedy = f"name a file of cases: {key}: {key}.jsonl, or {flag} FILE"
+            problems.add(f"data.{key}", f"there are no cases for {key}", remedy)
+    if not (sets[Split.TRAIN] and sets[Split.HOLDOUT]):
+        return None
+    scenarios = building.spec.metrics.user_simulator is not None
+    return problems.as_raised(lambda: _dataset(building, sets, scenarios=scenarios), None)
+
+
+def _dataset(
+    building: Building, sets: dict[Split, tuple[CaseSet, ...]], *, scenarios: bool
+) -> Dataset:
+    """The cases of these files, in any format; everything that is wrong is said at once."""
+    homes = {split: building.path(each[0].file) for split, each in sets.items() if len(each) == 1}
+    problems = list(same_files(homes))
+    cases: dict[Split, tuple[Case, ...]] = {}
+    for split, files in sets.items():
+        try:
+            cases[split] = _cases(building, files, problems)
+        except ConfigError as error:
+            cases[split] = ()
+            problems += error.problems
+        except BurnishError as error:
+            cases[split] = ()
+            problem = Problem(where=split.value, message=error.message, remedy=error.remedy)
+            problems.append(problem)
+    dataset = Dataset(
+        train=cases[Split.TRAIN], holdout=cases[Split.HOLDOUT], test=cases[Split.TEST]
+    )
+    problems = problems or list(unfit_cases(dataset, scenarios=scenarios))
+    if problems:
+        more = len(problems) - _SHOWN
+        rest = [Problem(message=f"{more} more problems of this kind")] if more > 0 else []
+        raise ConfigError([*problems[:_SHOWN], *rest])
+    return dataset
+
+
+def _cases(
+    building: Building, files: tuple[CaseSet, ...], problems: list[Problem]
+) -> tuple[Case, ...]:
+    """The cases of some files, in the order in which they are named."""
+    cases: list[Case] = []
+    for each in files:
+        path = building.path(each.file)
+        there = {case.id: case for case in read_some_cases(path)}
+        names = each.cases or tuple(there)
+        problems += [
+            Problem(where=str(path), message=f"no case '{name}'", remedy=near(name, list(there)))
+            for name in names
+            if name not in there
+        ]
+        cases += [there[name] for name in names if name in there]
+    return tuple(cases)
+
+
+def simulated_user(building: Building, cases: Sequence[Case]) -> User | None:
+    """Who plays the user, where a case is a scenario."""
+    scenarios = [case for case in cases if case.scenario is not None and case.recorded is None]
+    block = building.spec.metrics.user_simulator
+    if block is None:
+        building.problems.found += [no_player(case) for case in scenarios[:1]]
+        return None
+    if not scenarios:
+        return None
+
+    def made() -> User:
+        return _player(building, block.reference())
+
+    return building.problems.attempt("metrics.user_simulator", made, None)
+
+
+def _player(building: Building, ref: ModelRef) -> User:
+    prompt = in_force(USER_SIMULATOR, building.folder)
+    client = building.models.client(ref, prompt.settings)
+    client.check()
+    if building.spec.budget.max_usd is not None and not client.priced:
+        raise PriceUnknown(f"max_usd is set, but the price of {ref.label} is not known")
+    return user_simulator(client, prompt)
+
+
+def read_metrics(
+    building: Building, cases: Sequence[Case], *, replies_only: bool
+) -> tuple[Metric, ...]:
+    """The metrics of the description; `replies_only` refuses those that look at tools.
+
+    With no metric at all there is nothing to measure.
+    """
+    problems, spec = building.problems, building.spec.metrics
+    read = MetricsRead(blocks=list(spec.blocks))
+    if spec.file is not None:
+        file = building.path(spec.file)
+        if spec.blocks:
+            problems.add("metrics.file", "give metrics or metrics_file, not both")
+        read = problems.attempt("metrics.file", lambda: read_metric_file(file), read)
+    if replies_only:
+        problems.attempt("metrics.blocks", lambda: refuse_trajectories(read), None)
+    before = len(problems.found)
+    made = problems.attempt("metrics.blocks", lambda: _made(building, read, cases), ())
+    for metric in made:
+        problems.attempt("metrics.blocks", partial(check_judges, [metric]), None)
+    if not made and not read.blocks and len(problems.found) == before:
+        remedy = "add one: metrics: [{type: standard, metric: equality}]"
+        problems.add("metrics.blocks", "there are no metrics", remedy)
+    return made
+
+
+def _made(building: Building, read: MetricsRead, cases: Sequence[Case]) -> tuple[Metric, ...]:
+    judge = building.spec.metrics.judge
+    ref = read.judge if judge is None else judge.reference()
+    making = MetricMaking(models=building.models, folder=building.folder, judge=ref)
+    return make_agent_metrics(read.blocks, cases, making)
+
+
+def refuse_trajectories(read: MetricsRead) -> None:
+    """Refuse metrics that would look for tools nobody can know of."""
+    if problems := trajectory_problems(read.blocks):
+        raise ConfigError(problems)
