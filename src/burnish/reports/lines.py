@@ -34,5 +34,6 @@ class LineView:
     def _begin(self, strategy: str) -> None:
         # A run that goes on keeps what its lines remember.
         if strategy != self._strategy:
-            self._strategy, self.plugin = strategy, strategy_plugin(strategy)
+            self._strategy = strategy
+            self.plugin = strategy_plugin(strategy)
             self.progress = self.plugin.progress()
