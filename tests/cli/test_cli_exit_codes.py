@@ -108,6 +108,13 @@ def test_a_model_on_the_command_line_has_the_commands_code(
     assert words in said.err
 
 
+@pytest.mark.parametrize("flag", ["--repeats", "--aa"])
+def test_eval_bounds_how_often(burnish: Burnish, flag: str) -> None:
+    said = burnish("eval", "agent.yaml", flag, "1000000000")
+    assert said.code == 3
+    assert f"{flag}: must be at most 1,000" in said.err
+
+
 def _refused(
     burnish: Burnish, folder: Path, command: tuple[str, ...], code: int, cause: str
 ) -> None:
