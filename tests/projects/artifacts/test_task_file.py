@@ -160,7 +160,7 @@ def test_an_editor_is_a_model_or_a_program() -> None:
     assert "keep one of them" in refusal(editor="openai:m")
     named = parsed(mutation={}, editor="openai:other").editing_model
     assert named is not None
-    assert named.ref == "openai:other"
+    assert named.reference().label == "openai:other"
 
 
 def test_tie_breakers_say_lower_or_higher() -> None:
