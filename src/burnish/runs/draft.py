@@ -71,18 +71,19 @@ class Places:
 
     def where(self, path: TreePath) -> str:
         """The place of a value, or of the nearest one around it."""
-        return str(self._nearest(path)).strip()
+        return str(self.place(path)).strip()
 
     def line(self, path: TreePath) -> int:
         """For putting problems in the order of the file."""
-        place = self._nearest(path)
+        place = self.place(path)
         return place.line if isinstance(place, FilePlace) else 0
 
     def is_flag(self, path: TreePath) -> bool:
         """Whether a flag has set the value: then that is what to change."""
         return str(self.known.get(path, "")).startswith("--")
 
-    def _nearest(self, path: TreePath) -> Where:
+    def place(self, path: TreePath) -> Where:
+        """The place of a value, or inside that of the nearest one around it."""
         for length in range(len(path), 0, -1):
             place = self.known.get(path[:length])
             if place is not None:
