@@ -239,6 +239,7 @@ def describe(
             "kind": chosen.kind,
             "file": str(document.path.resolve()),
             "folder": str(document.folder),
+            "digest": document.digest,
         },
         strength=Strength.DEFAULT,
     )

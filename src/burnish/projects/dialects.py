@@ -6,6 +6,7 @@ under a strategy's name goes to that strategy's own model, and so does the name 
 """
 
 import difflib
+import hashlib
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,6 +54,12 @@ class Document:
         """What relative paths are relative to."""
         path = self.path.resolve()
         return path if path.is_dir() else path.parent
+
+    @property
+    def digest(self) -> str:
+        """A hash of the file; empty where flags say everything."""
+        text = self.tree.text
+        return hashlib.sha256(text.encode()).hexdigest()[:16] if text else ""
 
     @property
     def name(self) -> str:
