@@ -70,6 +70,8 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r" *(?<![\w.])(?:\d+h )?(?:\d+m )?\d+(?:\.\d+)?s(?!\w)", " <SECONDS>"),
         (r'((?:seconds|time)="?)\d+\.\d+', r"\1<SECONDS>"),
         (r"(127\.0\.0\.1|localhost):\d+", r"\1:<PORT>"),
+        (r'("host": ?")[^"]+', r"\1<HOST>"),
+        (r'("bytes": ?)\d+', r"\1<SIZE>"),
         (r"\bprocess \d+", "process <PID>"),
         (r"\bpid \d+", "pid <PID>"),
     )
