@@ -241,11 +241,21 @@ def describe(
         },
         strength=Strength.DEFAULT,
     )
-    chosen.translate(document, draft, strategy)
+    problems: list[Problem] = []
+    try:
+        chosen.translate(document, draft, strategy)
+    except ConfigError as error:
+        problems += error.problems
     doors.put_environment(draft, env)
     doors.put_flags(draft, flags)
     data, places = draft.assembled()
-    return Description(spec=validated(data, doors.model, places), places=places)
+    try:
+        spec = validated(data, doors.model, places)
+    except ConfigError as error:
+        raise ConfigError([*problems, *error.problems]) from None
+    if problems:
+        raise ConfigError(problems)
+    return Description(spec=spec, places=places)
 
 
 def described_again(folder: Path, flags: Flags) -> Description:

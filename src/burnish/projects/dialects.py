@@ -18,8 +18,9 @@ from pydantic import JsonValue
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.keys import load_dotenv
-from burnish.runs.draft import Draft, FilePlace, Places, Strength, validated
+from burnish.runs.draft import Draft, FilePlace, Strength, validated
 from burnish.runs.plugins import STRATEGIES, StrategyPlugin, strategy_plugin
+from burnish.runs.spec import StrategySpec
 from burnish.system import YamlTree, read_tree
 from burnish.system.config_words import nearest
 from burnish.system.known_keys import Place
@@ -96,7 +97,9 @@ class Dialect:
     strategy: ClassVar[str]
     """How it is searched where nobody says."""
     keys: ClassVar[Mapping[str, str]] = {}
-    """The keys of such a file, and the fields of the description that they set."""
+    """The keys of such a file, and the fields of the description that they set. `budget.max_usd` is
+    a key in a block; the field `strategy.edits.max_files` is a setting of that strategy, and is
+    checked but not used where another one searches."""
     known_by: ClassVar[str] = ""
     """By what such a file is known that does not say its kind, in words."""
 
@@ -123,11 +126,29 @@ class Translation:
         self.draft = draft
         self.strategy = strategy
         self.problems: list[Problem] = []
+        self._unused: dict[str, Draft] = {}
+        """The settings of strategies that are not chosen."""
 
     def put(self, field: str | TreePath, path: TreePath) -> None:
         """Lay the value at a place of the file over a field."""
-        place = self.document.place(*path)
-        self.draft.put(field, self.document.at(path), place=place, strength=Strength.FILE)
+        place, value = self.document.place(*path), self.document.at(path)
+        draft, steps = self._home(field)
+        draft.put(steps, value, place=place, strength=Strength.FILE)
+
+    def mark(self, field: str | TreePath, path: TreePath) -> None:
+        """Say where in the file a field would stand."""
+        draft, steps = self._home(field)
+        draft.mark(steps, self.document.place(*path))
+
+    def _home(self, field: str | TreePath) -> tuple[Draft, TreePath]:
+        """Where a field belongs: `strategy.NAME.…` are settings of the strategy with that name."""
+        steps: TreePath = tuple(field.split(".")) if isinstance(field, str) else field
+        if steps[:1] != ("strategy",) or steps[1] in StrategySpec.model_fields:
+            return self.draft, steps
+        name = str(steps[1])
+        if name == self.strategy.name:
+            return self.draft, ("strategy", "settings", *steps[2:])
+        return self._unused.setdefault(name, Draft(self.document.name)), steps[2:]
 
     def block(
         self,
@@ -148,19 +169,46 @@ class Translation:
         if not isinstance(value, dict):
             self.problems.append(self._not_a_mapping(path))
             return
+        for role in role_names(self.strategy):
+            self.mark(("roles", role), (*path, role))
+        inner = self._table(path, keys)
         for key in value:
-            if key in keys:
-                if keys[key]:
-                    self.put(keys[key], (*path, key))
-            elif key in strategy_names():
+            if key in keys or key in inner:
+                continue
+            if key in strategy_names():
                 self._strategy_block(key, (*path, key))
             elif key in settings:
                 self.put(("strategy", "settings", key), (*path, key))
-            elif key in self.role_names():
+            elif key in role_names(self.strategy) or key in self.role_names():
                 self.put(("roles", key), (*path, key))
             else:
-                others = (*keys, *known, *settings, *strategy_names(), *self.role_names())
+                others = (*inner, *known, *settings, *strategy_names(), *self.role_names())
                 self._unknown((*path, key), others)
+
+    def _table(self, path: TreePath, keys: Mapping[str, str]) -> tuple[str, ...]:
+        """Lay what a table names over its fields, block by block; the keys that it names here."""
+        blocks: dict[str, dict[str, str]] = {}
+        for key, field in keys.items():
+            name, _, rest = key.partition(".")
+            block = blocks.setdefault(name, {})
+            if rest:
+                block[rest] = field
+            elif field:
+                self.mark(field, (*path, name))
+                self.put(field, (*path, name))
+        for name, block in blocks.items():
+            self._inner_block((*path, name), block)
+        return tuple(blocks)
+
+    def _inner_block(self, path: TreePath, keys: Mapping[str, str]) -> None:
+        if not keys:
+            return
+        names, value = self._table(path, keys), self.document.at(path)
+        if value is not None and not isinstance(value, dict):
+            self.problems.append(self._not_a_mapping(path))
+        for key in self.document.block(path):
+            if key not in names:
+                self._unknown((*path, key), names)
 
     def role_names(self) -> tuple[str, ...]:
         """The roles that any strategy asks."""
@@ -170,6 +218,12 @@ class Translation:
 
     def settle(self) -> None:
         """Raise everything that was found."""
+        for name, draft in self._unused.items():
+            data, places = draft.assembled()
+            try:
+                validated(data, strategy_plugin(name).Settings, places)
+            except ConfigError as error:
+                self.problems += error.problems
         if self.problems:
             raise ConfigError(self.problems)
 
@@ -179,16 +233,11 @@ class Translation:
             self.put("strategy.settings", path)
             return
         value = self.document.at(path)
-        if value is None:
-            return
-        if not isinstance(value, dict):
+        if value is not None and not isinstance(value, dict):
             self.problems.append(self._not_a_mapping(path))
-            return
-        places = Places(source=self.document.name, known={(): self.document.place(*path)})
-        try:
-            validated(value, strategy_plugin(name).Settings, places)
-        except ConfigError as error:
-            self.problems += error.problems
+        self.mark(("strategy", name), path)
+        for key in self.document.block(path):
+            self.put(("strategy", name, key), (*path, key))
 
     def _unknown(self, path: TreePath, known: Sequence[str]) -> None:
         key, names = str(path[-1]), tuple(dict.fromkeys(known))
