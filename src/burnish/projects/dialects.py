@@ -14,7 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import ClassVar, cast
 
-from pydantic import JsonValue
+from pydantic import BaseModel, JsonValue
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.keys import load_dotenv
@@ -24,6 +24,7 @@ from burnish.system import YamlTree, read_tree
 from burnish.system.config_words import nearest
 from burnish.system.known_keys import Place
 from burnish.system.plain_data import TreePath
+from burnish.system.settings import closed_keys
 
 GROUP = "burnish.projects"
 
@@ -95,6 +96,8 @@ class Dialect:
     """The kind of target that such a file is about."""
     strategy: ClassVar[str]
     """How it is searched where nobody says."""
+    strategy_at: ClassVar[TreePath] = ("strategy",)
+    """Where such a file names its strategy."""
     keys: ClassVar[Mapping[str, str]] = {}
     """The keys of such a file, and the fields of the description that they set."""
     known_by: ClassVar[str] = ""
@@ -106,7 +109,7 @@ class Dialect:
 
     def strategy_named(self, document: Document) -> JsonValue:
         """The strategy that the file names, if any."""
-        return document.data.get("strategy")
+        return document.at(self.strategy_at)
 
     def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
         """Say in the draft what the file says."""
@@ -136,12 +139,15 @@ class Translation:
         *,
         settings: Collection[str] = (),
         known: Sequence[str] = (),
+        names: bool = True,
     ) -> None:
         """Lay a mapping of the file over the fields that its keys stand for.
 
         An empty field is for keys that are read elsewhere. `settings` are further keys that belong
-        to the chosen strategy's settings, right in the block; `known` are keys to name beside.
+        to the chosen strategy's settings, right in the block: those of another strategy have no
+        effect. `known` are keys to name beside; `names` are those of strategies and roles.
         """
+        self._homes(path, keys, settings, names=names)
         value = self.document.at(path)
         if value is None and path:
             return
@@ -152,15 +158,27 @@ class Translation:
             if key in keys:
                 if keys[key]:
                     self.put(keys[key], (*path, key))
-            elif key in strategy_names():
+            elif names and key in strategy_names():
                 self._strategy_block(key, (*path, key))
             elif key in settings:
                 self.put(("strategy", "settings", key), (*path, key))
-            elif key in self.role_names():
+            elif names and (key in role_names(self.strategy) or key in self.role_names()):
                 self.put(("roles", key), (*path, key))
-            else:
-                others = (*keys, *known, *settings, *strategy_names(), *self.role_names())
-                self._unknown((*path, key), others)
+            elif not (settings and _is_setting(key)):
+                named = (*strategy_names(), *self.role_names()) if names else ()
+                self._unknown((*path, key), (*keys, *known, *settings, *named))
+
+    def _homes(
+        self, path: TreePath, keys: Mapping[str, str], settings: Collection[str], *, names: bool
+    ) -> None:
+        """Where each value would stand, so that errors can say it of one that is missing."""
+        fields: dict[str, TreePath] = {
+            **{key: tuple(field.split(".")) for key, field in keys.items() if field},
+            **{key: ("strategy", "settings", key) for key in settings},
+            **{key: ("roles", key) for key in (role_names(self.strategy) if names else ())},
+        }
+        for key, field in fields.items():
+            self.draft.home(field, self.document.place(*path, key))
 
     def role_names(self) -> tuple[str, ...]:
         """The roles that any strategy asks."""
@@ -275,3 +293,14 @@ def _loaded(point: EntryPoint) -> Dialect:
 def known_keys(model: type[object]) -> tuple[str, ...]:
     """The keys that a block of settings knows."""
     return Place.of(model).keys
+
+
+def setting_keys(model: type[BaseModel]) -> tuple[str, ...]:
+    """The keys of a strategy's settings that a file may set."""
+    closed = {str(path[0]) for path in closed_keys(dict.fromkeys(known_keys(model)), model)}
+    return tuple(key for key in known_keys(model) if key not in closed)
+
+
+def _is_setting(key: str) -> bool:
+    """Whether a key is a setting of any strategy."""
+    return any(key in setting_keys(strategy_plugin(each).Settings) for each in strategy_names())

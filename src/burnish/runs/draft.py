@@ -107,14 +107,19 @@ class Draft:
     def __init__(self, source: str) -> None:
         self.source = source
         self._entries: list[Entry] = []
+        self._homes: dict[TreePath, Where] = {}
 
     def put(
         self, path: str | TreePath, value: JsonValue, *, place: Where = "", strength: Strength
     ) -> None:
         """Say something; None says nothing."""
         if value is not None:
-            whole = tuple(path.split(".")) if isinstance(path, str) else path
+            whole = _path(path)
             self._entries.append(Entry(path=whole, value=value, strength=strength, place=place))
+
+    def home(self, path: str | TreePath, place: Where) -> None:
+        """Where a value would stand: what is said of one that is missing names that place."""
+        self._homes[_path(path)] = place
 
     def default(self, path: str, value: JsonValue) -> None:
         """What holds where no door says anything."""
@@ -130,7 +135,7 @@ class Draft:
     def assembled(self) -> tuple[dict[str, JsonValue], Places]:
         """All values as one tree, the strongest where several doors speak, and their places."""
         data: dict[str, JsonValue] = {}
-        known: dict[TreePath, Where] = {}
+        known = dict(self._homes)
         for entry in sorted(self._entries, key=lambda each: each.strength):
             _lay(data, entry.path, entry.value)
             known |= dict(_places(entry))
@@ -179,7 +184,8 @@ def validated(data: Mapping[str, JsonValue], model: type[M], places: Places) -> 
         faults = faults_in(error, dict(data), model)
     # Raised out here, since pydantic's error would bring the input along, secrets included.
     faults.sort(key=lambda fault: places.line(fault.path))
-    raise ConfigError([problem_of(fault, places.where(fault.path)) for fault in faults])
+    problems = [problem_of(fault, places.where(fault.path)) for fault in faults]
+    raise ConfigError(list(dict.fromkeys(problems)))
 
 
 @dataclass(kw_only=True)
