@@ -296,7 +296,7 @@ def _strategy(
     in_file = dialect.strategy_named(document)
     choices = (
         ("--strategy", flags.get(STRATEGY)),
-        (str(document.place(STRATEGY)), in_file),
+        (str(document.place(*dialect.strategy_at)), in_file),
         (f"${_STRATEGY}", environ.get(_STRATEGY)),
         ("", dialect.strategy),
     )

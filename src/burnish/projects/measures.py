@@ -20,7 +20,7 @@ from burnish.projects.black_box import trajectory_problems
 from burnish.projects.prompts.datasets import same_files, unfit_cases
 from burnish.runs.parts import Building
 from burnish.runs.spec import CaseSet
-from burnish.strategies.backprop.building import near
+from burnish.system.config_words import near
 from burnish.targets.calling.target import no_player
 
 _SHOWN = 3

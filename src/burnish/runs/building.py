@@ -41,8 +41,12 @@ def build(description: Description, *, models: Models | None = None) -> Setup:
         models=models or spec.models.models(),
     )
     strategy = strategy_plugin(spec.strategy.name)
-    parts = target_plugin(spec.target.kind).build(building, strategy)
+    target = target_plugin(spec.target.kind)
+    parts = target.build(building, strategy)
     search = None if parts is None else strategy.build(building, parts)
+    reviewed = (
+        () if parts is None or search is None else tuple(target.review(building, parts, search))
+    )
     building.problems.settle()
     assert parts is not None
     assert search is not None
@@ -69,6 +73,7 @@ def build(description: Description, *, models: Models | None = None) -> Setup:
             notes=(
                 *parts.notes,
                 *search.notes,
+                *reviewed,
                 *judge_notes(metrics, repeats=settings.repeats, writer=search.client),
             ),
             resources=(*parts.resources, building.models),

@@ -203,7 +203,8 @@ def validated(data: Mapping[str, JsonValue], model: type[M], places: Places) -> 
         faults = faults_in(error, dict(data), model)
     # Raised out here, since pydantic's error would bring the input along, secrets included.
     faults.sort(key=lambda fault: places.line(fault.path))
-    raise ConfigError([problem_of(fault, places.where(fault.path)) for fault in faults])
+    problems = [problem_of(fault, places.where(fault.path)) for fault in faults]
+    raise ConfigError(list(dict.fromkeys(problems)))
 
 
 @dataclass(kw_only=True)

@@ -1,6 +1,6 @@
 """Back-propagation from a description: what it names is there, and its three roles are asked."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from burnish.core.structures import Structured
@@ -15,7 +15,7 @@ from burnish.strategies.backprop.wording import (
     backwarder,
     patcher,
 )
-from burnish.system.config_words import nearest
+from burnish.system.config_words import near
 
 PROPOSER = "proposer"
 """Who fills the roles that nobody is named for."""
@@ -32,7 +32,6 @@ ROLES = (
     RoleNeed(name=AGGREGATOR, help="Who merges what was said.", instead=_INSTEAD, panel=_PANEL),
     RoleNeed(name=PATCHER, help="Who writes patches.", instead=_INSTEAD, panel=_PANEL),
 )
-_LISTED = 12
 
 
 def build(building: Building, parts: TargetParts) -> StrategyParts | None:
@@ -100,17 +99,3 @@ class _Check:
             if name not in known:
                 path = ("strategy", "settings", *at)
                 self._problems.add(path, f"there is no {what} '{name}'", near(name, known))
-
-
-def near(name: str, known: Sequence[str]) -> str:
-    """What was probably meant, else all there is, as far as it can be listed."""
-    meant = next(iter(_ending(name, known)), None) or nearest(name, known)
-    if meant is not None:
-        return f"did you mean '{meant}'?"
-    shown = ", ".join(known[:_LISTED]) or "none"
-    return f"there are: {shown}{', …' if len(known) > _LISTED else ''}"
-
-
-def _ending(name: str, known: Iterable[str]) -> Iterable[str]:
-    """Most often the graph's name is left out."""
-    return (each for each in known if each.endswith(f"/{name}"))
