@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 from pydantic import JsonValue
 
@@ -163,17 +163,31 @@ def _not_settable(
     return Problem(where="--set", message=f"there is no setting '{path.strip()}'", remedy=remedy)
 
 
+class Request(Protocol):
+    """What is laid over a file for one run, in words of its own; flags are stronger."""
+
+    @property
+    def strategy(self) -> str:
+        """The strategy that it is about."""
+        ...
+
+    def put(self, draft: Draft, document: Document) -> None:
+        """Lay over the draft of a file what it says."""
+        ...
+
+
 def describe(
     document: Document,
     flags: Flags,
     *,
     environ: Mapping[str, str] | None = None,
     dialect: Dialect | None = None,
+    request: Request | None = None,
 ) -> Description:
     """The run that a file describes, with flags over it and the environment under it."""
     env = os.environ if environ is None else environ
     chosen = dialect or dialect_of(document)
-    strategy = _strategy(document, chosen, flags, env)
+    strategy = _strategy(document, chosen, flags, env, request)
     doors = Doors(target=target_plugin(chosen.target), strategy=strategy)
     draft = Draft(document.name)
     draft.default("target.kind", chosen.target)
@@ -189,14 +203,16 @@ def describe(
         strength=Strength.DEFAULT,
     )
     chosen.translate(document, draft, strategy)
+    if request is not None:
+        request.put(draft, document)
     doors.put_environment(draft, env)
     doors.put_flags(draft, flags)
     data, places = draft.assembled()
     return Description(spec=validated(data, doors.model, places), places=places)
 
 
-def described_again(folder: Path, flags: Flags) -> Description:
-    """The run as run.json describes it, with newer flags over it."""
+def described_again(folder: Path, flags: Flags, *, file: Path | None = None) -> Description:
+    """The run as run.json describes it, with newer flags over it; `file` is where it lies now."""
     header = Header.read(folder)
     if not header.project.spec:
         raise ResumeRefused(
@@ -212,20 +228,28 @@ def described_again(folder: Path, flags: Flags) -> Description:
     draft = Draft(f"{folder.name}/{HEADER}")
     for name, value in data.items():
         draft.put(name, value, strength=Strength.FILE)
+    if file is not None:
+        moved = {"file": str(file.resolve()), "folder": str(file.resolve().parent)}
+        draft.put("source", {**moved}, strength=Strength.REQUEST)
     doors.put_flags(draft, flags)
     values, places = draft.assembled()
     return Description(spec=validated(values, doors.model, places), places=places)
 
 
 def _strategy(
-    document: Document, dialect: Dialect, flags: Flags, environ: Mapping[str, str]
+    document: Document,
+    dialect: Dialect,
+    flags: Flags,
+    environ: Mapping[str, str],
+    request: Request | None,
 ) -> StrategyPlugin:
-    """The strategy: as a flag, the file or the environment names it, else the usual one."""
+    """As a flag, a request, the file or the environment names it, else the usual one."""
     variable = "BURNISH_STRATEGY"
     in_file = dialect.strategy_named(document)
     choices = (
         ("--strategy", flags.get(STRATEGY)),
-        (str(document.place(STRATEGY)), in_file),
+        ("--request", None if request is None else request.strategy),
+        (str(document.place(*dialect.strategy_key)), in_file),
         (f"${variable}", environ.get(variable)),
         ("", dialect.strategy),
     )

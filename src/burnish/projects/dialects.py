@@ -95,6 +95,8 @@ class Dialect:
     """The kind of target that such a file is about."""
     strategy: ClassVar[str]
     """How it is searched where nobody says."""
+    strategy_key: ClassVar[TreePath] = ("strategy",)
+    """Where such a file names its strategy."""
     keys: ClassVar[Mapping[str, str]] = {}
     """The keys of such a file, and the fields of the description that they set."""
     known_by: ClassVar[str] = ""
@@ -106,7 +108,7 @@ class Dialect:
 
     def strategy_named(self, document: Document) -> JsonValue:
         """The strategy that the file names, if any."""
-        return document.data.get("strategy")
+        return document.at(self.strategy_key)
 
     def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
         """Say in the draft what the file says."""
@@ -184,9 +186,17 @@ class Translation:
         if not isinstance(value, dict):
             self.problems.append(self._not_a_mapping(path))
             return
-        places = Places(source=self.document.name, known={(): self.document.place(*path)})
+        self.check_settings(strategy_plugin(name), path, value)
+
+    def check_settings(
+        self, strategy: StrategyPlugin, path: TreePath, settings: Mapping[str, JsonValue]
+    ) -> None:
+        """Settings of a strategy that is not chosen: they have no effect, and must be sound."""
+        place = self.document.place(*path)
+        known = {(key,): place.below((key,)) for key in settings}
         try:
-            validated(value, strategy_plugin(name).Settings, places)
+            places = Places(source=self.document.name, known=known)
+            validated(settings, strategy.Settings, places)
         except ConfigError as error:
             self.problems += error.problems
 

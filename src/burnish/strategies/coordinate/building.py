@@ -21,7 +21,8 @@ APPLIER = RoleNeed(
 
 def build(building: Building, parts: TargetParts) -> StrategyParts | None:
     """The search over a target; None, with what is wrong kept, where it cannot be."""
-    numbers, texts, demonstrations = parts.numbers(), parts.texts(), parts.demonstrations()
+    numbers, texts = parts.numbers(), parts.texts()
+    demonstrations = parts.demonstrations() if parts.cases_demonstrate else ()
     settings: CoordinateSettings = building.spec.strategy.settings
     notes: list[str] = []
     refs = (building.named(CRITIC), building.named(APPLIER))
@@ -76,6 +77,8 @@ def _check(building: Building, parts: TargetParts, settings: CoordinateSettings)
 
 
 def _notes(parts: TargetParts, settings: CoordinateSettings) -> Iterator[str]:
+    if not parts.cases_demonstrate and parts.demonstrations():
+        yield f"left as they are by this strategy: {', '.join(parts.demonstrations())}"
     if settings.repeats == 1 and not any(name in parts.noisy for name in settings.numbers):
         yield (
             "repeats is 1: a candidate shows no noise of its own, so the bar is "
