@@ -19,7 +19,7 @@ from pydantic import BaseModel, JsonValue
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.keys import load_dotenv
-from burnish.runs.draft import Draft, FilePlace, Strength, validated
+from burnish.runs.draft import Draft, FilePlace, Places, Strength, validated
 from burnish.runs.plugins import STRATEGIES, StrategyPlugin, strategy_plugin
 from burnish.runs.spec import StrategySpec
 from burnish.system import YamlTree, read_tree
@@ -256,6 +256,18 @@ class Translation:
         self.mark(("strategy", name), path)
         for key in self.document.block(path):
             self.put(("strategy", name, key), (*path, key))
+
+    def check_settings(
+        self, strategy: StrategyPlugin, path: TreePath, settings: Mapping[str, JsonValue]
+    ) -> None:
+        """Settings of a strategy that is not chosen: they have no effect, and must be sound."""
+        place = self.document.place(*path)
+        known = {(key,): place.below((key,)) for key in settings}
+        try:
+            places = Places(source=self.document.name, known=known)
+            validated(settings, strategy.Settings, places)
+        except ConfigError as error:
+            self.problems += error.problems
 
     def _unknown(self, path: TreePath, known: Sequence[str]) -> None:
         key, names = str(path[-1]), tuple(dict.fromkeys(known))

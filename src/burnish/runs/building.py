@@ -29,17 +29,22 @@ class Description:
     places: Places = field(default_factory=Places)
 
 
+def building_of(description: Description, *, models: Models | None = None) -> Building:
+    """A description about to be built; `models` stand in for the real ones."""
+    return Building(
+        spec=description.spec,
+        problems=Problems(places=description.places),
+        models=models or description.spec.models.models(),
+    )
+
+
 def build(description: Description, *, models: Models | None = None) -> Setup:
     """The run that is described; everything that is wrong is said at once.
 
     `models` stand in for the real ones.
     """
     spec = description.spec
-    building = Building(
-        spec=spec,
-        problems=Problems(places=description.places),
-        models=models or spec.models.models(),
-    )
+    building = building_of(description, models=models)
     strategy = strategy_plugin(spec.strategy.name)
     target = target_plugin(spec.target.kind)
     parts = target.build(building, strategy)

@@ -214,7 +214,7 @@ class Problems:
     places: Places
     found: list[Problem] = field(default_factory=list[Problem])
 
-    def attempt(self, at: str | TreePath, make: Callable[[], R], otherwise: R) -> R:
+    def attempt(self, at: str | TreePath | FilePlace, make: Callable[[], R], otherwise: R) -> R:
         """What `make` gives; where it cannot, the problem is kept and `otherwise` given."""
         try:
             return make()
@@ -255,16 +255,16 @@ class Problems:
         """Keep a problem of the value at a path of the description."""
         self.found.append(Problem(where=self.where(at), message=message, remedy=remedy))
 
-    def where(self, at: str | TreePath) -> str:
-        """The place of a value in the user's own words."""
-        return self.places.where(_path(at))
+    def where(self, at: str | TreePath | FilePlace) -> str:
+        """The place of a value in the user's own words, also of one that no field stands for."""
+        return str(at) if isinstance(at, FilePlace) else self.places.where(_path(at))
 
     def settle(self) -> None:
         """Raise everything that was found."""
         if self.found:
             raise ConfigError(list(dict.fromkeys(self.found)))
 
-    def _placed(self, problem: Problem, at: str | TreePath) -> Problem:
+    def _placed(self, problem: Problem, at: str | TreePath | FilePlace) -> Problem:
         """With the place of the value before its own, which may be in another file."""
         here = self.where(at)
         return replace(problem, where=f"{here}: {problem.where}" if problem.where else here)

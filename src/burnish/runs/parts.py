@@ -56,6 +56,11 @@ class TargetParts:
     """Surfaces whose values make answers vary."""
     left_out: tuple[str, ...] = ()
     """Surfaces that are there and that nothing may tune."""
+    short_names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What settings may call surfaces and nodes, and their whole ids."""
+    cases_demonstrate: bool = True
+    """Whether a case of train can stand as a demonstration: not where a surface belongs to a part
+    of the target, which sees neither the question nor the answer of the whole."""
     exporter: Exporter | None = None
     record: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """What run.json keeps for those who adopt the result: originals and their hashes."""

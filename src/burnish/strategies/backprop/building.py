@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from burnish.core.structures import Structured
+from burnish.models.references import ModelRef
 from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
 from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.backprop.strategy import Backprop
@@ -36,14 +37,11 @@ ROLES = (
 
 def build(building: Building, parts: TargetParts) -> StrategyParts | None:
     """The search over a target; None, with what is wrong kept, where it cannot be."""
-    settings: BackpropSettings = building.spec.strategy.settings
+    settings = whole_names(building.spec.strategy.settings, parts)
     _check(building, parts, settings)
-    named = {need.name: building.named(need) for need in ROLES[1:]}
-    if any(ref is None for ref in named.values()):
-        shared = building.writer(ROLES[0], parts)
-        named = {name: ref or shared for name, ref in named.items()}
     asked = {
-        name: None if ref is None else building.asked(name, ref) for name, ref in named.items()
+        name: None if ref is None else building.asked(name, ref)
+        for name, ref in role_models(building, parts).items()
     }
     walking, merging, patching = (asked[name] for name in (BACKWARDER, AGGREGATOR, PATCHER))
     if walking is None or merging is None or patching is None:
@@ -56,6 +54,29 @@ def build(building: Building, parts: TargetParts) -> StrategyParts | None:
             settings=settings,
         ),
         client=patching[0],
+    )
+
+
+def role_models(building: Building, parts: TargetParts) -> dict[str, ModelRef | None]:
+    """Who fills each role: whoever is named for it, else the proposer, else the target's own."""
+    named = {need.name: building.named(need) for need in ROLES[1:]}
+    if all(ref is not None for ref in named.values()):
+        return named
+    shared = building.writer(ROLES[0], parts)
+    return {name: ref or shared for name, ref in named.items()}
+
+
+def whole_names(settings: BackpropSettings, parts: TargetParts) -> BackpropSettings:
+    """The settings with whole ids of surfaces and nodes; only what may be tuned is patched."""
+    names, targets = parts.short_names, settings.targets
+    if not targets and parts.left_out:
+        targets = tuple(s.id for s in parts.target.surfaces if s.id not in parts.left_out)
+    goals = settings.loss_targets.items()
+    return settings.model_copy(
+        update={
+            "targets": tuple(names.get(name, name) for name in targets),
+            "loss_targets": {metric: names.get(node, node) for metric, node in goals},
+        }
     )
 
 

@@ -22,7 +22,8 @@ APPLIER = RoleNeed(
 
 def build(building: Building, parts: TargetParts) -> StrategyParts | None:
     """The search over a target; None, with what is wrong kept, where it cannot be."""
-    numbers, texts, demonstrations = parts.numbers(), parts.texts(), parts.demonstrations()
+    numbers, texts = parts.numbers(), parts.texts()
+    demonstrations = parts.demonstrations() if parts.cases_demonstrate else ()
     settings: CoordinateSettings = building.spec.strategy.settings
     notes: list[str] = []
     refs = (building.named(CRITIC), building.named(APPLIER))
@@ -94,6 +95,8 @@ def _notes(parts: TargetParts, settings: CoordinateSettings) -> Iterator[str]:
             "holdout_eval_policy: skip — NOTHING GUARDS AGAINST OVERFITTING: candidates are "
             "accepted on the cases they were made from, and the result is a training score"
         )
+    if not parts.cases_demonstrate and parts.demonstrations():
+        yield f"left as they are by this strategy: {', '.join(parts.demonstrations())}"
     if settings.repeats == 1 and not any(name in parts.noisy for name in settings.numbers):
         yield (
             "repeats is 1: a candidate shows no noise of its own, so the bar is "
