@@ -262,7 +262,7 @@ class Translation:
     ) -> None:
         """Settings of a strategy that is not chosen: they have no effect, and must be sound."""
         place = self.document.place(*path)
-        known = {(key,): place.below((key,)) for key in settings}
+        known: dict[TreePath, FilePlace | str] = {(key,): place.below((key,)) for key in settings}
         try:
             places = Places(source=self.document.name, known=known)
             validated(settings, strategy.Settings, places)

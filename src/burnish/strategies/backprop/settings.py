@@ -41,9 +41,11 @@ def _at_once(value: Any) -> Any:
     """`{enabled, at_once}` and a plain true or false as the number that they mean."""
     if isinstance(value, bool):
         return PARALLELISM if value else 1
-    data = cast("dict[str, Any] | None", value if isinstance(value, dict) else None)
-    if data is None or set(data) - {"enabled", "at_once"}:
+    if not isinstance(value, dict):
         return value
+    data = cast("dict[str, Any]", value)
+    if set(data) - {"enabled", "at_once"}:
+        return data
     return data.get("at_once", PARALLELISM) if data.get("enabled", True) else 1
 
 
