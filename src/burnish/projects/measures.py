@@ -97,7 +97,13 @@ def simulated_user(building: Building, cases: Sequence[Case]) -> User | None:
     if block is None:
         building.problems.found += [no_player(case) for case in scenarios[:1]]
         return None
-    if not scenarios:
+    return named_user(building) if scenarios else None
+
+
+def named_user(building: Building) -> User | None:
+    """Who plays the user, where the description names somebody."""
+    block = building.spec.metrics.user_simulator
+    if block is None:
         return None
 
     def made() -> User:
