@@ -1,17 +1,16 @@
 """From a description to a Setup: the target builds its part, the strategy its own."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from burnish.core.objectives import Objective
-from burnish.core.protocols import Metric
 from burnish.evaluation.judges.judged import judged_parts
 from burnish.models.calling import ModelClient
 from burnish.models.factory import Models
 from burnish.runs.draft import Places, Problems
 from burnish.runs.header import Project
 from burnish.runs.outputs import with_outputs
-from burnish.runs.parts import Building
+from burnish.runs.parts import Building, TargetParts
 from burnish.runs.plugins import strategy_plugin, target_plugin
 from burnish.runs.setup import Setup
 from burnish.runs.spec import AnySpec
@@ -65,7 +64,7 @@ def build(description: Description, *, models: Models | None = None) -> Setup:
             notes=(
                 *parts.notes,
                 *search.notes,
-                *judge_notes(metrics, repeats=settings.repeats, writer=search.client),
+                *judge_notes(parts, repeats=settings.repeats, writer=search.client),
             ),
             resources=(*parts.resources, building.models),
         ),
@@ -73,11 +72,9 @@ def build(description: Description, *, models: Models | None = None) -> Setup:
     )
 
 
-def judge_notes(
-    metrics: Sequence[Metric], *, repeats: int, writer: ModelClient | None
-) -> Iterator[str]:
+def judge_notes(parts: TargetParts, *, repeats: int, writer: ModelClient | None) -> Iterator[str]:
     """What is to be said of models that judge."""
-    judged = [metric for each in metrics for metric in judged_parts(each)]
+    judged = [metric for each in parts.metrics for metric in judged_parts(each)]
     if judged and repeats == 1:
         names = ", ".join(dict.fromkeys(metric.name for metric in judged))
         about = f"each case is run once, and a model judges {names}"
@@ -89,5 +86,5 @@ def judge_notes(
         if writer is not None and judge.client.ref.label == writer.ref.label
     }
     if same and writer is not None:
-        about = f"{writer.ref.label} writes the prompts and judges {', '.join(same)}"
+        about = f"{writer.ref.label} writes {parts.written} and judges {', '.join(same)}"
         yield f"{about}: it may come to please itself"

@@ -43,12 +43,20 @@ class TargetParts:
     metrics: tuple[Metric, ...]
     objective: Objective | None = None
     """Every metric alike where it is not given."""
+    primary: str = "score"
+    """The one number that counts, for strategies that compare one number in its own unit."""
+    purpose: str = ""
+    """What the target is for, in the user's words."""
+    written: str = "the prompts"
+    """What a strategy's model writes, in words."""
     own_model: ModelRef | None = None
     """Who writes texts where the description names nobody."""
     no_model: str = "there is nobody to write texts"
     """Why there is no such model."""
     noisy: tuple[str, ...] = ()
     """Surfaces whose values make answers vary."""
+    steady: bool = False
+    """Whether a candidate is expected to score alike each time, so that one run shows enough."""
     left_out: tuple[str, ...] = ()
     """Surfaces that are there and that nothing may tune."""
     exporter: Exporter | None = None
