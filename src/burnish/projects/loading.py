@@ -71,11 +71,6 @@ _TOLD: Mapping[str, Set[str]] = {
     - _NUMERIC,
     OPTIMIZER: {*AgentOverrides.model_fields, *PromptOverrides.model_fields}
     - {*_NUMERIC, *_COORDINATE, "critic", "applier", "metric_file"},
-    TASK: {
-        *TaskOverrides.model_fields,
-        *_NUMERIC,
-        *("accept_sigma", "baseline_only", "keep_best_only", "max_cycles", "repeats", "strategy"),
-    },
     SUITE: {*AgentOverrides.model_fields, *SuiteOverrides.model_fields, "proposer"}
     - {*_NUMERIC, "sealed_cases"},
 }

@@ -1,12 +1,11 @@
 """From a description to a Setup: the target builds its part, the strategy its own."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
 from burnish.core.objectives import Objective
-from burnish.core.protocols import Metric
 from burnish.evaluation.judges.judged import judged_parts
 from burnish.models.calling import ModelClient
 from burnish.models.factory import Models
@@ -14,7 +13,7 @@ from burnish.runs.draft import Places, Problems
 from burnish.runs.header import Project
 from burnish.runs.literals import without_literals
 from burnish.runs.outputs import with_outputs
-from burnish.runs.parts import Building
+from burnish.runs.parts import Building, TargetParts
 from burnish.runs.plugins import strategy_plugin, target_plugin
 from burnish.runs.setup import Setup
 from burnish.runs.spec import AnySpec
@@ -79,7 +78,7 @@ def build(description: Description, *, models: Models | None = None) -> Setup:
                 *parts.notes,
                 *search.notes,
                 *reviewed,
-                *judge_notes(metrics, repeats=settings.repeats, writer=search.client),
+                *judge_notes(parts, repeats=settings.repeats, writer=search.client),
             ),
             resources=(*parts.resources, building.models),
         ),
@@ -93,11 +92,9 @@ def kept_spec(description: Description) -> dict[str, JsonValue]:
     return without_literals(description.spec.to_json(), description.places, redactor)
 
 
-def judge_notes(
-    metrics: Sequence[Metric], *, repeats: int, writer: ModelClient | None
-) -> Iterator[str]:
+def judge_notes(parts: TargetParts, *, repeats: int, writer: ModelClient | None) -> Iterator[str]:
     """What is to be said of models that judge."""
-    judged = [metric for each in metrics for metric in judged_parts(each)]
+    judged = [metric for each in parts.metrics for metric in judged_parts(each)]
     if judged and repeats == 1:
         names = ", ".join(dict.fromkeys(metric.name for metric in judged))
         about = f"each case is run once, and a model judges {names}"
@@ -109,5 +106,5 @@ def judge_notes(
         if writer is not None and judge.client.ref.label == writer.ref.label
     }
     if same and writer is not None:
-        about = f"{writer.ref.label} writes the prompts and judges {', '.join(same)}"
+        about = f"{writer.ref.label} writes {parts.written} and judges {', '.join(same)}"
         yield f"{about}: it may come to please itself"

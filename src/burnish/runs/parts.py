@@ -44,6 +44,12 @@ class TargetParts:
     metrics: tuple[Metric, ...]
     objective: Objective | None = None
     """Every metric alike where it is not given."""
+    primary: str = "score"
+    """The one number that counts, for strategies that compare one number in its own unit."""
+    purpose: str = ""
+    """What the target is for, in the user's words."""
+    written: str = "the prompts"
+    """What a strategy's model writes, in words."""
     own_model: ModelRef | None = None
     """Who writes texts where the description names nobody."""
     own_model_at: str = "target"
@@ -54,6 +60,8 @@ class TargetParts:
     """By surface, where it stands in the description."""
     noisy: tuple[str, ...] = ()
     """Surfaces whose values make answers vary."""
+    steady: bool = False
+    """Whether a candidate is expected to score alike each time, so that one run shows enough."""
     left_out: tuple[str, ...] = ()
     """Surfaces that are there and that nothing may tune."""
     short_names: Mapping[str, str] = field(default_factory=dict[str, str])

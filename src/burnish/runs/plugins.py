@@ -16,6 +16,7 @@ from pydantic import JsonValue
 from burnish.core.errors import BurnishError
 from burnish.core.sections import Section
 from burnish.core.stopping import FINISHED
+from burnish.core.surfaces import Surface, TextSurface
 from burnish.core.trials import Trial, TrialRow
 from burnish.core.words import number
 from burnish.runs.events import Listener
@@ -53,6 +54,10 @@ class StrategyPlugin:
     """The command that resumes its runs with `FILE --resume RUN`; `runs resume` where empty."""
     offers_fork: ClassVar[bool] = True
     """Whether the measured baseline comes with the command that searches from there."""
+    compares_scores: ClassVar[bool] = True
+    """Whether it compares scores from 0 to 1; else numbers in their own unit are fine."""
+    changes: ClassVar[tuple[type[Surface], ...]] = (TextSurface,)
+    """The kinds of surfaces that it changes."""
 
     # -- how it is set up ------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ def build(building: Building, parts: TargetParts) -> StrategyParts | None:
             "numbers": numbers,
             "texts": texts,
             "demonstrations": demonstrations[0] if demonstrations else "",
+            "holdout_policy": settings.holdout_policy if parts.dataset.holdout else "skip",
         }
     )
     _check(building, parts, chosen)
@@ -97,7 +98,8 @@ def _notes(parts: TargetParts, settings: CoordinateSettings) -> Iterator[str]:
         )
     if not parts.cases_demonstrate and parts.demonstrations():
         yield f"left as they are by this strategy: {', '.join(parts.demonstrations())}"
-    if settings.repeats == 1 and not any(name in parts.noisy for name in settings.numbers):
+    noisy = any(name in parts.noisy for name in settings.numbers)
+    if settings.repeats == 1 and not noisy and not parts.steady:
         yield (
             "repeats is 1: a candidate shows no noise of its own, so the bar is "
             f"{settings.accept_sigma:g} × the incumbent's, which is 0 as well; take 2 or more "

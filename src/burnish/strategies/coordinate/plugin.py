@@ -8,6 +8,7 @@ from rich.cells import cell_len
 
 from burnish.core.content import Json
 from burnish.core.sections import Section, Text
+from burnish.core.surfaces import ChoiceSurface, DemosSurface, NumberSurface, Surface, TextSurface
 from burnish.core.words import padded, visible
 from burnish.runs.events import Event
 from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
@@ -49,6 +50,12 @@ class CoordinatePlugin(StrategyPlugin):
     Settings: ClassVar[type[StrategySettings]] = CoordinateSettings
     roles: ClassVar[tuple[RoleNeed, ...]] = (CRITIC, APPLIER)
     ends: ClassVar[Mapping[str, str]] = ENDS
+    changes: ClassVar[tuple[type[Surface], ...]] = (
+        TextSurface,
+        NumberSurface,
+        ChoiceSurface,
+        DemosSurface,
+    )
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
         """The search over a target."""

@@ -9,7 +9,7 @@ The stages are told as events. What is kept is what the next edit starts from.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from burnish.core.candidates import Candidate
 from burnish.core.cases import Split
@@ -51,9 +51,7 @@ class Edits:
     @property
     def fingerprint(self) -> str:
         """A hash of the settings that decide; how many crashes there may be is a budget."""
-        limits = ("max_failures", "stop_on_failure")
-        settings = {k: v for k, v in self.settings.model_dump().items() if k not in limits}
-        return short_id([VERSION, settings])
+        return short_id([VERSION, cast("Json", self.settings.deciding())])
 
     @property
     def roles(self) -> Sequence[Role[Any, Any]]:
@@ -178,7 +176,7 @@ class _Loop:
     def over(self) -> str:
         """Why the loop is over, though no limit of the run is reached."""
         settings = self._settings
-        if settings.stop_on_failure and self._failures:
+        if settings.on_failure == "stop" and self._failures:
             return "failure"
         if settings.max_failures is not None and self._failures >= settings.max_failures:
             return "max_failures"
