@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from burnish.core.objectives import Objective
-from burnish.core.protocols import Metric
+from burnish.core.protocols import Metric, Target
 from burnish.evaluation.judges.judged import judged_parts
 from burnish.models.calling import ModelClient
 from burnish.models.factory import Models
 from burnish.runs.draft import Places, Problems
 from burnish.runs.header import Project
 from burnish.runs.outputs import with_outputs
-from burnish.runs.parts import Building
+from burnish.runs.parts import Building, TargetParts
 from burnish.runs.plugins import strategy_plugin, target_plugin
 from burnish.runs.setup import Setup
 from burnish.runs.spec import AnySpec
@@ -23,18 +23,24 @@ class Description:
 
     spec: AnySpec
     places: Places = field(default_factory=Places)
+    notes: tuple[str, ...] = ()
+    """What the reader of a file has to tell the user."""
 
 
-def build(description: Description, *, models: Models | None = None) -> Setup:
+def build(
+    description: Description, *, models: Models | None = None, live: Target | None = None
+) -> Setup:
     """The run that is described; everything that is wrong is said at once.
 
-    `models` stand in for the real ones.
+    `models` stand in for the real ones. `live` is the target itself, where a program has it: then
+    only that program can set the run up again.
     """
     spec = description.spec
     building = Building(
         spec=spec,
         problems=Problems(places=description.places),
         models=models or spec.models.models(),
+        live=live,
     )
     strategy = strategy_plugin(spec.strategy.name)
     parts = target_plugin(spec.target.kind).build(building, strategy)
@@ -56,20 +62,29 @@ def build(description: Description, *, models: Models | None = None) -> Setup:
             case_policy=spec.execution.case_policy(),
             test_repeats=settings.repeats,
             exporter=parts.exporter,
-            project=Project(
-                kind=spec.source.kind,
-                file=spec.source.file,
-                config=parts.record,
-                spec=spec.to_json(),
-            ),
+            project=_project(building, parts),
             notes=(
                 *parts.notes,
                 *search.notes,
                 *judge_notes(metrics, repeats=settings.repeats, writer=search.client),
+                *description.notes,
             ),
             resources=(*parts.resources, building.models),
         ),
         spec.output,
+    )
+
+
+def _project(building: Building, parts: TargetParts) -> Project:
+    """What run.json says of where the run came from."""
+    if building.live is not None:
+        return Project(config=parts.record)
+    spec = building.spec
+    return Project(
+        kind=spec.source.kind,
+        file=spec.source.file,
+        config=parts.record,
+        spec=spec.to_json(),
     )
 
 

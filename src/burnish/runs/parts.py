@@ -98,6 +98,8 @@ class Building:
     spec: AnySpec
     problems: Problems
     models: Models
+    live: Target | None = None
+    """The target itself, where a program has it; the description says the rest."""
     _named: dict[str, str] = field(default_factory=dict[str, str], init=False)
     """For each role, the name in the description under which its model stands."""
 

@@ -51,6 +51,8 @@ class Source(Settings):
     """By its whole path; empty where no file was read."""
     folder: str = ""
     """What relative paths in the description are relative to."""
+    document: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    """What the file says in its own words, where a run writes files that repeat it."""
 
 
 class TargetSpec(Settings):
