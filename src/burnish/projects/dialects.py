@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import ClassVar, TypeAlias, cast
 
 from pydantic import BaseModel, JsonValue
 
@@ -29,6 +29,8 @@ from burnish.system.plain_data import TreePath
 from burnish.system.settings import closed_keys
 
 GROUP = "burnish.projects"
+Flags: TypeAlias = Mapping[str, JsonValue]
+"""What flags say, by the name of the field; None says nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +122,10 @@ class Dialect:
     def strategy_named(self, document: Document) -> JsonValue:
         """The strategy that the file names, if any."""
         return document.at(self.strategy_at)
+
+    def with_flags(self, document: Document, flags: Flags) -> tuple[Document, Flags]:
+        """File and flags, where a flag changes how such a file is read; else as they are."""
+        return document, flags
 
     def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
         """Say in the draft what the file says."""

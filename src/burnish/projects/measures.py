@@ -36,7 +36,8 @@ def read_splits(building: Building) -> Dataset | None:
     for split, flag in _FLAGS.items():
         if not sets[split]:
             key = _SPLITS[split]
-            remedy = f"name a file of cases: {key}: {key}.jsonl, or {flag} FILE"
+            ways = problems.ways(f"data.{key}", key=f"{key}: {key}.jsonl", flag=f"{flag} FILE")
+            remedy = f"name a file of cases: {ways}"
             problems.add(f"data.{key}", f"there are no cases for {key}", remedy)
     if not (sets[Split.TRAIN] and sets[Split.HOLDOUT]):
         return None
