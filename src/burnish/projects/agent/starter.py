@@ -7,10 +7,9 @@ from pathlib import PurePosixPath
 from burnish.core.content import Json, canonical
 from burnish.evaluation.configs.agent_metrics import metric_name
 from burnish.models.factory import Models
-from burnish.projects.optimizer_axes import axes_of
-from burnish.projects.optimizer_block import AxesBlock, NumericAxis, TextAxis
-from burnish.projects.optimizer_fields import refusal
-from burnish.projects.optimizer_findings import Findings
+from burnish.projects.agent.axes import AxesBlock, NumericAxis, TextAxis, axes_of
+from burnish.projects.agent.fields import refusal
+from burnish.runs.draft import Places, Problems
 from burnish.targets.agent.loading import LoadedAgent
 from burnish.targets.agent.target import client_for
 from burnish.targets.agent.tool_blocks import HierarchicalTool, McpTool, VectorstoreTool
@@ -120,9 +119,9 @@ def _sound(
     numeric: list[NumericAxis] | None = None,
     textual: list[TextAxis] | None = None,
 ) -> bool:
-    findings = Findings(tree=agent.tree)
-    axes_of(agent, AxesBlock(numeric=numeric or [], textual=textual or []), findings)
-    return not findings.problems
+    problems = Problems(places=Places())
+    axes_of(agent, AxesBlock(numeric=numeric or [], textual=textual or []), problems)
+    return not problems.found
 
 
 def _flow(data: Json) -> str:
