@@ -28,6 +28,7 @@ from burnish.runs.building import Description
 from burnish.runs.draft import Draft, Strength, validated
 from burnish.runs.header import NAME as HEADER
 from burnish.runs.header import Header
+from burnish.runs.literals import with_literals
 from burnish.runs.plugins import (
     TARGETS,
     StrategyPlugin,
@@ -238,14 +239,25 @@ def describe(
             "kind": chosen.kind,
             "file": str(document.path.resolve()),
             "folder": str(document.folder),
+            "digest": document.digest,
         },
         strength=Strength.DEFAULT,
     )
-    chosen.translate(document, draft, strategy)
+    problems: list[Problem] = []
+    try:
+        chosen.translate(document, draft, strategy)
+    except ConfigError as error:
+        problems += error.problems
     doors.put_environment(draft, env)
     doors.put_flags(draft, flags)
     data, places = draft.assembled()
-    return Description(spec=validated(data, doors.model, places), places=places)
+    try:
+        spec = validated(data, doors.model, places)
+    except ConfigError as error:
+        raise ConfigError([*problems, *error.problems]) from None
+    if problems:
+        raise ConfigError(problems)
+    return Description(spec=spec, places=places)
 
 
 def described_again(folder: Path, flags: Flags) -> Description:
@@ -256,13 +268,20 @@ def described_again(folder: Path, flags: Flags) -> Description:
             f"run {header.id} was started from a Python program",
             remedy=f"run that program again with the folder {folder} to go on",
         )
-    data = cast("Mapping[str, Any]", header.project.spec)
+    return from_kept(header.project.spec, flags, source=f"{folder.name}/{HEADER}")
+
+
+def from_kept(
+    kept: Mapping[str, JsonValue], flags: Flags, *, source: str = "the description"
+) -> Description:
+    """A description that was kept, with flags over it."""
+    data = cast("dict[str, Any]", with_literals(dict(kept)))
     load_dotenv(Path(data["source"]["folder"]), os.environ)
     doors = Doors(
         target=target_plugin(data["target"]["kind"]),
         strategy=strategy_plugin(data["strategy"]["name"]),
     )
-    draft = Draft(f"{folder.name}/{HEADER}")
+    draft = Draft(source)
     for name, value in data.items():
         draft.put(name, value, strength=Strength.FILE)
     doors.put_flags(draft, flags)

@@ -6,6 +6,7 @@ under a strategy's name goes to that strategy's own model, and so does the name 
 """
 
 import difflib
+import hashlib
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +19,9 @@ from pydantic import BaseModel, JsonValue
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.keys import load_dotenv
-from burnish.runs.draft import Draft, FilePlace, Places, Strength, validated
+from burnish.runs.draft import Draft, FilePlace, Strength, validated
 from burnish.runs.plugins import STRATEGIES, StrategyPlugin, strategy_plugin
+from burnish.runs.spec import StrategySpec
 from burnish.system import YamlTree, read_tree
 from burnish.system.config_words import nearest
 from burnish.system.known_keys import Place
@@ -54,6 +56,12 @@ class Document:
         """What relative paths are relative to."""
         path = self.path.resolve()
         return path if path.is_dir() else path.parent
+
+    @property
+    def digest(self) -> str:
+        """A hash of the file; empty where flags say everything."""
+        text = self.tree.text
+        return hashlib.sha256(text.encode()).hexdigest()[:16] if text else ""
 
     @property
     def name(self) -> str:
@@ -99,7 +107,9 @@ class Dialect:
     strategy_at: ClassVar[TreePath] = ("strategy",)
     """Where such a file names its strategy."""
     keys: ClassVar[Mapping[str, str]] = {}
-    """The keys of such a file, and the fields of the description that they set."""
+    """The keys of such a file, and the fields of the description that they set. `budget.max_usd` is
+    a key in a block; the field `strategy.edits.max_files` is a setting of that strategy, and is
+    checked but not used where another one searches."""
     known_by: ClassVar[str] = ""
     """By what such a file is known that does not say its kind, in words."""
 
@@ -126,11 +136,29 @@ class Translation:
         self.draft = draft
         self.strategy = strategy
         self.problems: list[Problem] = []
+        self._unused: dict[str, Draft] = {}
+        """The settings of strategies that are not chosen."""
 
     def put(self, field: str | TreePath, path: TreePath) -> None:
         """Lay the value at a place of the file over a field."""
-        place = self.document.place(*path)
-        self.draft.put(field, self.document.at(path), place=place, strength=Strength.FILE)
+        place, value = self.document.place(*path), self.document.at(path)
+        draft, steps = self._home(field)
+        draft.put(steps, value, place=place, strength=Strength.FILE)
+
+    def mark(self, field: str | TreePath, path: TreePath) -> None:
+        """Say where in the file a field would stand."""
+        draft, steps = self._home(field)
+        draft.mark(steps, self.document.place(*path))
+
+    def _home(self, field: str | TreePath) -> tuple[Draft, TreePath]:
+        """Where a field belongs: `strategy.NAME.…` are settings of the strategy with that name."""
+        steps: TreePath = tuple(field.split(".")) if isinstance(field, str) else field
+        if steps[:1] != ("strategy",) or steps[1] in StrategySpec.model_fields:
+            return self.draft, steps
+        name = str(steps[1])
+        if name == self.strategy.name:
+            return self.draft, ("strategy", "settings", *steps[2:])
+        return self._unused.setdefault(name, Draft(self.document.name)), steps[2:]
 
     def block(
         self,
@@ -147,18 +175,18 @@ class Translation:
         to the chosen strategy's settings, right in the block: those of another strategy have no
         effect. `known` are keys to name beside; `names` are those of strategies and roles.
         """
-        self._homes(path, keys, settings, names=names)
+        self._mark_all(path, settings, names=names)
         value = self.document.at(path)
         if value is None and path:
             return
         if not isinstance(value, dict):
             self.problems.append(self._not_a_mapping(path))
             return
+        inner = self._table(path, keys)
         for key in value:
-            if key in keys:
-                if keys[key]:
-                    self.put(keys[key], (*path, key))
-            elif names and key in strategy_names():
+            if key in inner:
+                continue
+            if names and key in strategy_names():
                 self._strategy_block(key, (*path, key))
             elif key in settings:
                 self.put(("strategy", "settings", key), (*path, key))
@@ -166,19 +194,39 @@ class Translation:
                 self.put(("roles", key), (*path, key))
             elif not (settings and _is_setting(key)):
                 named = (*strategy_names(), *self.role_names()) if names else ()
-                self._unknown((*path, key), (*keys, *known, *settings, *named))
+                self._unknown((*path, key), (*inner, *known, *settings, *named))
 
-    def _homes(
-        self, path: TreePath, keys: Mapping[str, str], settings: Collection[str], *, names: bool
-    ) -> None:
-        """Where each value would stand, so that errors can say it of one that is missing."""
-        fields: dict[str, TreePath] = {
-            **{key: tuple(field.split(".")) for key, field in keys.items() if field},
-            **{key: ("strategy", "settings", key) for key in settings},
-            **{key: ("roles", key) for key in (role_names(self.strategy) if names else ())},
-        }
-        for key, field in fields.items():
-            self.draft.home(field, self.document.place(*path, key))
+    def _mark_all(self, path: TreePath, settings: Collection[str], *, names: bool) -> None:
+        """Where settings and roles would stand, so that errors can say it of what is missing."""
+        for key in settings:
+            self.mark(("strategy", "settings", key), (*path, key))
+        for role in role_names(self.strategy) if names else ():
+            self.mark(("roles", role), (*path, role))
+
+    def _table(self, path: TreePath, keys: Mapping[str, str]) -> tuple[str, ...]:
+        """Lay what a table names over its fields, block by block; the keys that it names here."""
+        blocks: dict[str, dict[str, str]] = {}
+        for key, field in keys.items():
+            name, _, rest = key.partition(".")
+            block = blocks.setdefault(name, {})
+            if rest:
+                block[rest] = field
+            elif field:
+                self.mark(field, (*path, name))
+                self.put(field, (*path, name))
+        for name, block in blocks.items():
+            self._inner_block((*path, name), block)
+        return tuple(blocks)
+
+    def _inner_block(self, path: TreePath, keys: Mapping[str, str]) -> None:
+        if not keys:
+            return
+        names, value = self._table(path, keys), self.document.at(path)
+        if value is not None and not isinstance(value, dict):
+            self.problems.append(self._not_a_mapping(path))
+        for key in self.document.block(path):
+            if key not in names:
+                self._unknown((*path, key), names)
 
     def role_names(self) -> tuple[str, ...]:
         """The roles that any strategy asks."""
@@ -188,6 +236,12 @@ class Translation:
 
     def settle(self) -> None:
         """Raise everything that was found."""
+        for name, draft in self._unused.items():
+            data, places = draft.assembled()
+            try:
+                validated(data, strategy_plugin(name).Settings, places)
+            except ConfigError as error:
+                self.problems += error.problems
         if self.problems:
             raise ConfigError(self.problems)
 
@@ -197,16 +251,11 @@ class Translation:
             self.put("strategy.settings", path)
             return
         value = self.document.at(path)
-        if value is None:
-            return
-        if not isinstance(value, dict):
+        if value is not None and not isinstance(value, dict):
             self.problems.append(self._not_a_mapping(path))
-            return
-        places = Places(source=self.document.name, known={(): self.document.place(*path)})
-        try:
-            validated(value, strategy_plugin(name).Settings, places)
-        except ConfigError as error:
-            self.problems += error.problems
+        self.mark(("strategy", name), path)
+        for key in self.document.block(path):
+            self.put(("strategy", name, key), (*path, key))
 
     def _unknown(self, path: TreePath, known: Sequence[str]) -> None:
         key, names = str(path[-1]), tuple(dict.fromkeys(known))

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from burnish.core.errors import ConfigError, Problem, ResumeRefused
 from burnish.models.factory import Models
 from burnish.models.keys import load_dotenv
-from burnish.projects.describing import describe, described_again
+from burnish.projects.describing import Flags, describe, described_again
 from burnish.projects.dialects import Dialect, Document
 from burnish.projects.overrides import (
     AGENT_FOLDER,
@@ -132,12 +132,13 @@ class LoadedProject:
 
 def load_project(
     path: Path,
-    flags: Overrides,
+    flags: Overrides | Flags,
     *,
     environ: Mapping[str, str] | None = None,
     models: Models | None = None,
 ) -> LoadedProject:
     """Read a project file; everything that is wrong with it is said at once."""
+    flags = flags if isinstance(flags, Overrides) else Overrides.from_doors(flags)
     given = Given.read(path, flags, environ=environ)
     loaders = _loaders()
     kind = _kind(given.tree, path, loaders)

@@ -16,7 +16,7 @@ class LineView:
     ) -> None:
         self._write = write
         self._width = width
-        self._strategy = ""
+        self._strategy: str = ""
         self.plugin = StrategyPlugin()
         """What is known of the run's strategy; it is told with the first event."""
         self.progress = self.plugin.progress()

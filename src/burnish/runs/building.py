@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from pydantic import JsonValue
+
 from burnish.core.objectives import Objective
 from burnish.core.protocols import Metric
 from burnish.evaluation.judges.judged import judged_parts
@@ -10,11 +12,13 @@ from burnish.models.calling import ModelClient
 from burnish.models.factory import Models
 from burnish.runs.draft import Places, Problems
 from burnish.runs.header import Project
+from burnish.runs.literals import without_literals
 from burnish.runs.outputs import with_outputs
 from burnish.runs.parts import Building
 from burnish.runs.plugins import strategy_plugin, target_plugin
 from burnish.runs.setup import Setup
 from burnish.runs.spec import AnySpec
+from burnish.system import Redactor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +68,7 @@ def build(description: Description, *, models: Models | None = None) -> Setup:
                 kind=spec.source.kind,
                 file=spec.source.file,
                 config=parts.record,
-                spec=spec.to_json(),
+                spec=kept_spec(description),
             ),
             notes=(
                 *parts.notes,
@@ -76,6 +80,12 @@ def build(description: Description, *, models: Models | None = None) -> Setup:
         ),
         spec.output,
     )
+
+
+def kept_spec(description: Description) -> dict[str, JsonValue]:
+    """The description as run.json and the store of the service keep it."""
+    redactor = Redactor.from_environment()
+    return without_literals(description.spec.to_json(), description.places, redactor)
 
 
 def judge_notes(

@@ -71,19 +71,20 @@ class Places:
 
     def where(self, path: TreePath) -> str:
         """The place of a value, or of the nearest one around it."""
-        return str(self._nearest(path)).strip()
+        return str(self.place(path)).strip()
 
     def line(self, path: TreePath) -> int:
         """For putting problems in the order of the file."""
-        place = self._nearest(path)
+        place = self.place(path)
         return place.line if isinstance(place, FilePlace) else 0
 
     def is_flag(self, path: TreePath) -> bool:
         """Whether a flag has set the value: then that is what to change."""
         return str(self.known.get(path, "")).startswith("--")
 
-    def _nearest(self, path: TreePath) -> Where:
-        for length in range(len(path), 0, -1):
+    def place(self, path: TreePath) -> Where:
+        """The place of a value, or inside that of the nearest one around it."""
+        for length in range(len(path), -1, -1):
             place = self.known.get(path[:length])
             if place is not None:
                 rest = path[length:]
@@ -97,6 +98,7 @@ class Entry:
 
     path: TreePath
     value: JsonValue
+    """None takes away what weaker doors give."""
     strength: Strength
     place: Where
 
@@ -107,23 +109,27 @@ class Draft:
     def __init__(self, source: str) -> None:
         self.source = source
         self._entries: list[Entry] = []
-        self._homes: dict[TreePath, Where] = {}
+        self._marks: dict[TreePath, Where] = {}
 
     def put(
         self, path: str | TreePath, value: JsonValue, *, place: Where = "", strength: Strength
     ) -> None:
         """Say something; None says nothing."""
         if value is not None:
-            whole = _path(path)
-            self._entries.append(Entry(path=whole, value=value, strength=strength, place=place))
-
-    def home(self, path: str | TreePath, place: Where) -> None:
-        """Where a value would stand: what is said of one that is missing names that place."""
-        self._homes[_path(path)] = place
+            entry = Entry(path=_path(path), value=value, strength=strength, place=place)
+            self._entries.append(entry)
 
     def default(self, path: str, value: JsonValue) -> None:
         """What holds where no door says anything."""
         self.put(path, value, strength=Strength.DEFAULT)
+
+    def silence(self, path: str, *, strength: Strength) -> None:
+        """Say that nothing holds at a path, whatever weaker doors give."""
+        self._entries.append(Entry(path=_path(path), value=None, strength=strength, place=""))
+
+    def mark(self, path: str | TreePath, place: Where) -> None:
+        """Where a value would stand: the place to name should it be missing."""
+        self._marks[_path(path)] = place
 
     def value(self, path: str) -> JsonValue:
         """What holds at a path by now; None where nobody has said anything."""
@@ -135,8 +141,11 @@ class Draft:
     def assembled(self) -> tuple[dict[str, JsonValue], Places]:
         """All values as one tree, the strongest where several doors speak, and their places."""
         data: dict[str, JsonValue] = {}
-        known = dict(self._homes)
+        known = dict(self._marks)
         for entry in sorted(self._entries, key=lambda each: each.strength):
+            if entry.value is None:
+                _take_away(data, entry.path)
+                continue
             _lay(data, entry.path, entry.value)
             known |= dict(_places(entry))
         return data, Places(source=self.source, known=known)
@@ -156,6 +165,16 @@ def _lay(data: dict[str, JsonValue], path: TreePath, value: JsonValue) -> None:
             _lay(before, (key,), item)
     else:
         data[last] = dict(value) if isinstance(value, dict) else value
+
+
+def _take_away(data: dict[str, JsonValue], path: TreePath) -> None:
+    *above, last = map(str, path)
+    for key in above:
+        inner = data.get(key)
+        if not isinstance(inner, dict):
+            return
+        data = inner
+    data.pop(last, None)
 
 
 def _places(entry: Entry) -> Iterator[tuple[TreePath, Where]]:

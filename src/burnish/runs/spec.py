@@ -51,6 +51,8 @@ class Source(Settings):
     """By its whole path; empty where no file was read."""
     folder: str = ""
     """What relative paths in the description are relative to."""
+    digest: str = ""
+    """A hash of the file as it was read: a run that goes on says whether it has changed since."""
 
 
 class TargetSpec(Settings):
