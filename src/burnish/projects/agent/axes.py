@@ -22,7 +22,7 @@ from burnish.core.surfaces import (
     placeholders_in,
     value_key,
 )
-from burnish.projects.agent.fields import refusal, tool_at
+from burnish.projects.agent.fields import elsewhere, refusal, tool_at
 from burnish.runs.draft import Problems
 from burnish.system.plain_data import TreePath
 from burnish.system.settings import AtLeastOne, Settings, Text
@@ -183,8 +183,10 @@ class _Making:
             return False
         self._seen.add(meant)
         try:
-            value_at(self._agent.block, path)
-            why = refusal(self._agent.block, path, self._hybrid)
+            why = elsewhere(path)
+            if not why:
+                value_at(self._agent.block, path)
+                why = refusal(self._agent.block, path, self._hybrid)
         except ConfigError as error:
             for problem in error.problems:
                 message = f"'{path}': {problem.message}"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from burnish.core.cases import Case, Dataset, Split
-from burnish.core.errors import ConfigError, Problem
+from burnish.core.errors import ConfigError
 from burnish.projects.measures import read_case_set
 from burnish.runs.draft import Problems
 from burnish.runs.parts import Building
@@ -19,15 +19,13 @@ def read_dataset(building: Building, agent: LoadedAgent, notes: list[str]) -> Da
     """The cases of each split, their files in view; what is wrong with them is kept."""
     problems, data = building.problems, building.spec.data
     with_holdout = building.spec.strategy.settings.uses_holdout
+    before = len(problems.found)
     if with_holdout:
         _require_files(building)
-    before = len(problems.found)
     if data.train or with_holdout:
         train = _read(building, agent, "data.train", data.train)
     else:
-        notes.append(
-            "train_cases_file is not given: the test cases of the agent are learned from"
-        )
+        notes.append("train_cases_file is not given: the test cases of the agent are learned from")
         train = problems.as_raised(lambda: _with_files(agent.cases, agent), ())
     unread = len(problems.found) > before
     dataset = Dataset(
@@ -59,7 +57,9 @@ def _require_files(building: Building) -> None:
         message = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not given: "
         message += "one set is learned from, the other decides, and both are needed"
         without = f"; or {settings.without_holdout}" if settings.without_holdout else ""
-        building.problems.add("data", message, f"`burnish data split` makes two files of one{without}")
+        building.problems.add(
+            "data", message, f"`burnish data split` makes two files of one{without}"
+        )
 
 
 def _read(

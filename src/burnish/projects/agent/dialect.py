@@ -60,8 +60,8 @@ class AgentFile(Dialect):
         """The agent as it stands, and what its optimizer block says with variables expanded."""
         agent = agent_keys(document.data)
         draft.put("target.document", agent, place=document.place(), strength=Strength.FILE)
-        draft.home("data", document.place(*_BLOCK))
-        draft.home("target", document.place(*_BLOCK, "axes"))
+        draft.mark("data", document.place(*_BLOCK))
+        draft.mark("target", document.place(*_BLOCK, "axes"))
         data = expanded(document.tree.data, where=document.name)
         document = replace(document, tree=replace(document.tree, data=data))
         translation = Translation(document, draft, strategy)
@@ -83,7 +83,7 @@ def agent_keys(data: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 def _translate_block(translation: Translation, keys: Mapping[str, str]) -> None:
     strategy = translation.strategy
-    limits, phases = _limits(strategy)
+    limits, phases = limit_keys(strategy)
     translation.block(_BUDGET, {"global": ""}, settings=phases, names=False)
     whole = {name: f"budget.{name}" for name in BudgetSpec.model_fields}
     translation.block(_WHOLE, whole, settings=limits, names=False)
@@ -92,7 +92,7 @@ def _translate_block(translation: Translation, keys: Mapping[str, str]) -> None:
     translation.problems += [*_loss(translation.document), *_written_twice(translation)]
 
 
-def _limits(strategy: StrategyPlugin) -> tuple[list[str], list[str]]:
+def limit_keys(strategy: StrategyPlugin) -> tuple[list[str], list[str]]:
     """The settings of a strategy that are limits: single ones, and blocks of them."""
     paths = [
         field.path for field in setting_fields(strategy.Settings) if field.door.panel == _LIMITS

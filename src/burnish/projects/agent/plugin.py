@@ -1,7 +1,6 @@
 """An agent file as a target: its description, and what is built of it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -22,7 +21,6 @@ from burnish.evaluation.simulation import ROLE as USER_SIMULATOR
 from burnish.evaluation.simulation import user_simulator
 from burnish.models.factory import Models
 from burnish.models.prompts import in_force
-from burnish.models.references import ModelRef
 from burnish.projects.adopting_originals import FILES, measured_files
 from burnish.projects.agent.axes import Axes, AxesBlock, axes_of
 from burnish.projects.agent.cases import read_dataset
@@ -30,8 +28,7 @@ from burnish.projects.agent.checks import MODEL, check_model, check_objective, c
 from burnish.projects.agent.dialect import agent_keys
 from burnish.projects.agent.exports import named_exports
 from burnish.projects.agent.fields import NOISY
-from burnish.projects.agent_blocks import User
-from burnish.projects.measures import read_metrics
+from burnish.projects.measures import User, read_metrics
 from burnish.runs.parts import Building, StrategyParts, TargetParts
 from burnish.runs.plugins import StrategyPlugin, TargetPlugin
 from burnish.runs.spec import TargetSpec
@@ -110,7 +107,7 @@ class AgentPlugin(TargetPlugin):
             dataset=dataset,
             metrics=metrics,
             objective=building.spec.objective.objective({metric.name: 1.0 for metric in metrics}),
-            own_model=None if local else own_model(agent),
+            own_model=None if local else agent.own_model,
             own_model_at=MODEL,
             no_model="the agent's own model is a local one, and writing texts takes a stronger one",
             places=axes.places,
@@ -134,12 +131,6 @@ def agent_of(file: str, spec: AgentSpec) -> LoadedAgent:
     path = Path(file)
     tree = _tree(path, spec.document.written())
     return sound_agent(path, tree, spec.document, with_cases=False)
-
-
-def own_model(agent: LoadedAgent) -> ModelRef:
-    """Who judges and writes where nobody is named: the agent's model, at its most even-tempered."""
-    ref = agent.block.model.reference()
-    return replace(ref, settings=replace(ref.settings, temperature=None, max_tokens=None))
 
 
 def _tree(path: Path, document: Mapping[str, JsonValue]) -> YamlTree:
@@ -181,7 +172,7 @@ def _metrics(building: Building, agent: LoadedAgent, cases: Sequence[Case]) -> t
         blocks=evaluations.metrics if evaluations else (),
         judge=evaluations.model.reference()
         if evaluations and evaluations.model
-        else own_model(agent),
+        else agent.own_model,
     )
     made = read_metrics(building, cases, own=own, own_at=f"{_DOCUMENT}.evaluations.metrics")
     uses_tools = any(turn.expected_tools is not None for case in cases for turn in case.turns)
@@ -199,5 +190,5 @@ def _user(building: Building, agent: LoadedAgent) -> User:
     """Who plays the user in scenarios."""
     block = building.spec.metrics.user_simulator or agent.block.user_simulator
     prompt = in_force(USER_SIMULATOR, agent.folder)
-    ref = block.reference() if block else own_model(agent)
+    ref = block.reference() if block else agent.own_model
     return user_simulator(building.models.client(ref, prompt.settings), prompt)
