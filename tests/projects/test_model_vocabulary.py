@@ -8,6 +8,7 @@ import pytest
 from burnish.projects.artifacts.task_file import TaskFile
 from burnish.projects.graph.graph_file import GraphFile
 from burnish.projects.optimizer_block import OptimizerBlock
+from burnish.projects.suites.suite_file import SuiteFile
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from burnish.core.errors import ConfigError
@@ -23,7 +24,6 @@ from burnish.projects.agent_blocks import CommandAgentFile, HttpAgentFile, Pytho
 from burnish.projects.delegation.workflow_file import WorkflowFile
 from burnish.projects.prompts.config import OptimizerFile
 from burnish.projects.prompts.project_file import PromptsFile
-from burnish.projects.suites.suite_file import SuiteFile
 from burnish.targets.agent.blocks import AgentBlock, AgentModel
 from burnish.targets.agent.loading import load_agent
 from burnish.targets.graph.blocks import GraphBlock

@@ -65,6 +65,8 @@ class StrategyPlugin:
     """How it searches: one field is a key of a file, a flag, a variable, an HTTP setting."""
     roles: ClassVar[tuple[RoleNeed, ...]] = ()
     """The models that it asks."""
+    needs_holdout: ClassVar[bool] = False
+    """Whether it can only decide on cases that it never learned from."""
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
         """The strategy over a target; None, with what is wrong kept, where it cannot be."""
