@@ -18,7 +18,7 @@ from pydantic import JsonValue
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.keys import load_dotenv
-from burnish.runs.draft import Draft, FilePlace, Places, Strength, validated
+from burnish.runs.draft import Draft, FilePlace, Places, Strength, Where, validated
 from burnish.runs.plugins import STRATEGIES, StrategyPlugin, strategy_plugin
 from burnish.system import YamlTree, read_tree
 from burnish.system.config_words import nearest
@@ -138,12 +138,15 @@ class Translation:
         *,
         settings: Collection[str] = (),
         known: Sequence[str] = (),
+        searches: bool = True,
     ) -> None:
         """Lay a mapping of the file over the fields that its keys stand for.
 
         An empty field is for keys that are read elsewhere. `settings` are further keys that belong
         to the chosen strategy's settings, right in the block; `known` are keys to name beside.
+        Strategies and roles stand here by name only where the block says how it `searches`.
         """
+        self._homes(path, keys, role_names(self.strategy) if searches else ())
         value = self.document.at(path)
         if value is None and path:
             return
@@ -154,15 +157,22 @@ class Translation:
             if key in keys:
                 if keys[key]:
                     self.put(keys[key], (*path, key))
-            elif key in strategy_names():
+            elif searches and key in strategy_names():
                 self._strategy_block(key, (*path, key))
             elif key in settings:
                 self.put(("strategy", "settings", key), (*path, key))
-            elif key in self.role_names():
+            elif searches and key in self.role_names():
                 self.put(("roles", key), (*path, key))
             else:
-                others = (*keys, *known, *settings, *strategy_names(), *self.role_names())
-                self._unknown((*path, key), others)
+                others = (*strategy_names(), *self.role_names()) if searches else ()
+                self._unknown((*path, key), (*keys, *known, *settings, *others))
+
+    def _homes(self, path: TreePath, keys: Mapping[str, str], roles: Sequence[str]) -> None:
+        """Where fields that the file does not set would stand in it."""
+        fields = {**{name: f"roles.{name}" for name in roles}, **keys}
+        for key, field in fields.items():
+            if field:
+                self.draft.home(field, self.document.place(*path, key))
 
     def role_names(self) -> tuple[str, ...]:
         """The roles that any strategy asks."""
@@ -193,7 +203,7 @@ class Translation:
     ) -> None:
         """Settings of a strategy that is not chosen: they have no effect, and must be sound."""
         place = self.document.place(*path)
-        known = {(key,): place.below((key,)) for key in settings}
+        known: dict[TreePath, Where] = {(key,): place.below((key,)) for key in settings}
         try:
             places = Places(source=self.document.name, known=known)
             validated(settings, strategy.Settings, places)

@@ -107,18 +107,23 @@ class Draft:
     def __init__(self, source: str) -> None:
         self.source = source
         self._entries: list[Entry] = []
+        self._homes: dict[TreePath, Where] = {}
 
     def put(
         self, path: str | TreePath, value: JsonValue, *, place: Where = "", strength: Strength
     ) -> None:
         """Say something; None says nothing."""
         if value is not None:
-            whole = tuple(path.split(".")) if isinstance(path, str) else path
-            self._entries.append(Entry(path=whole, value=value, strength=strength, place=place))
+            entry = Entry(path=_path(path), value=value, strength=strength, place=place)
+            self._entries.append(entry)
 
     def default(self, path: str, value: JsonValue) -> None:
         """What holds where no door says anything."""
         self.put(path, value, strength=Strength.DEFAULT)
+
+    def home(self, path: str | TreePath, place: Where) -> None:
+        """Where a value would stand that nobody has set: what to name where it is missing."""
+        self._homes[_path(path)] = place
 
     def value(self, path: str) -> JsonValue:
         """What holds at a path by now; None where nobody has said anything."""
@@ -130,7 +135,7 @@ class Draft:
     def assembled(self) -> tuple[dict[str, JsonValue], Places]:
         """All values as one tree, the strongest where several doors speak, and their places."""
         data: dict[str, JsonValue] = {}
-        known: dict[TreePath, Where] = {}
+        known = dict(self._homes)
         for entry in sorted(self._entries, key=lambda each: each.strength):
             _lay(data, entry.path, entry.value)
             known |= dict(_places(entry))
