@@ -1,6 +1,6 @@
 """The file kinds of burnish: for each, which of its keys sets which field of the description."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from burnish.core.errors import ConfigError, Problem
@@ -75,14 +75,14 @@ class GraphFile(Dialect):
     def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
         """Say in the draft what the file says; the graph itself is read by its target."""
         translation = Translation(document, draft, strategy)
-        translation.block((), {"kind": "", **self.keys})
+        translation.block((), {"kind": "", **self.keys}, names=False)
         own_settings(translation, ("optimizer",), self.block, strategy_plugin(self.strategy))
         if translation.problems:
             translation.problems += _graph_problems(document)
         translation.settle()
 
 
-def _graph_problems(document: Document) -> list[Problem]:
+def _graph_problems(document: Document) -> Sequence[Problem]:
     """What is wrong with the graph of a file that is not sound otherwise either."""
     from burnish.projects.graph.reading import read_graph  # where nothing is wrong, it waits
 

@@ -71,8 +71,13 @@ class StrategyPlugin:
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
         """The strategy over a target; None, with what is wrong kept, where it cannot be."""
         del parts
+        if self.name:
+            kind = building.spec.target.kind
+            message = f"the strategy '{self.name}' has no use for a target of the kind '{kind}'"
+            building.problems.add("strategy.name", message, "take another strategy")
+            return None
         raise BurnishError(
-            f"the strategy '{self.name or building.spec.strategy.name}' is not installed",
+            f"the strategy '{building.spec.strategy.name}' is not installed",
             remedy="install the package that it came with",
         )
 
