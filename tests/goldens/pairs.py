@@ -6,7 +6,7 @@ themselves is repeated here.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +35,31 @@ class Pair:
     plan: Act
     """`--dry-run`."""
     run: Act
-    is_run: bool = True
-    """Whether it leaves a run in `run` that `burnish runs` knows; a delegation does not."""
+    later: Mapping[str, Act] = field(default_factory=dict[str, Act])
+    """What can be done when the run is over, by name; nothing after a delegation."""
 
 
 def _optimizing(file: Path, prepare: Callable[[], Preparing], **overrides: Any) -> Pair:
-    """`burnish optimize FILE -o run`, planned and done with models of their own."""
-    asked = Asked(file=file, overrides=overrides, way=Way(output_dir=Path("run")), progress="lines")
+    """`burnish optimize FILE -o run`, planned and done with models of their own.
+
+    Then `--resume run`, `--fork run -o fork` and `--print-baseline -o baseline`.
+    """
+
+    def act(way: Way, *, dry_run: bool = False, **more: Any) -> Act:
+        asked = Asked(
+            file=file, overrides=overrides | more, way=way, dry_run=dry_run, progress="lines"
+        )
+        return lambda: optimize_project(asked, prepare=prepare())
+
+    new = Way(output_dir=Path("run"))
     return Pair(
-        plan=lambda: optimize_project(replace(asked, dry_run=True), prepare=prepare()),
-        run=lambda: optimize_project(asked, prepare=prepare()),
+        plan=act(new, dry_run=True),
+        run=act(new),
+        later={
+            "resume": act(Way(resume="run")),
+            "fork": act(Way(fork="run", output_dir=Path("fork"))),
+            "baseline": act(Way(output_dir=Path("baseline")), baseline_only=True),
+        },
     )
 
 
@@ -325,7 +340,6 @@ def delegation(folder: Path) -> Pair:
     return Pair(
         plan=lambda: place.delegate(output_dir=Path("seed"), dry_run=True, quiet=False),
         run=lambda: place.delegate(output_dir=Path("seed"), quiet=False),
-        is_run=False,
     )
 
 
@@ -337,7 +351,6 @@ def delegation_refine(folder: Path) -> Pair:
     return Pair(
         plan=lambda: place.refine(settings=settings, dry_run=True, quiet=False),
         run=lambda: place.refine(settings=settings, quiet=False),
-        is_run=False,
     )
 
 

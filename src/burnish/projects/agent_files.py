@@ -11,6 +11,7 @@ from burnish.core.protocols import Metric, Role
 from burnish.evaluation.configs.layering import make_agent_metrics
 from burnish.evaluation.configs.making import MetricMaking
 from burnish.evaluation.configs.reading import MetricsRead
+from burnish.evaluation.judges.judged import check_judges
 from burnish.evaluation.metrics.expected_tools import ExpectedTools
 from burnish.evaluation.simulation import ROLE as USER_SIMULATOR
 from burnish.evaluation.simulation import NextRemark, TalkSoFar, user_simulator
@@ -40,6 +41,7 @@ def prepare_agent(path: Path, wanted: Wanted, *, models: Models | None = None) -
     metrics = agent_metrics(agent, cases, used, wanted=wanted)
     target = AgentTarget(agent, used, user=user_of(agent, cases, used))
     target.client.check()
+    check_judges(metrics)
     measure = Measure(repeats=wanted.repeats or 1)
     setup = Setup(
         target=target,

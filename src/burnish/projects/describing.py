@@ -7,14 +7,15 @@ what the chosen strategy has no use for.
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 from pydantic import JsonValue
 
-from burnish.core.errors import ConfigError, Problem, ResumeRefused
+from burnish.core.errors import BurnishError, ConfigError, Problem, ResumeRefused
 from burnish.models.keys import load_dotenv
 from burnish.projects.dialects import (
     Dialect,
@@ -27,7 +28,14 @@ from burnish.runs.building import Description
 from burnish.runs.draft import Draft, Strength, validated
 from burnish.runs.header import NAME as HEADER
 from burnish.runs.header import Header
-from burnish.runs.plugins import StrategyPlugin, TargetPlugin, strategy_plugin, target_plugin
+from burnish.runs.literals import with_literals
+from burnish.runs.plugins import (
+    TARGETS,
+    StrategyPlugin,
+    TargetPlugin,
+    strategy_plugin,
+    target_plugin,
+)
 from burnish.runs.spec import RunSpec, spec_type
 from burnish.system.config_words import nearest
 from burnish.system.plain_data import TreePath
@@ -37,6 +45,7 @@ FlagValue: TypeAlias = JsonValue
 Flags: TypeAlias = Mapping[str, FlagValue]
 """What flags say, by the name of the field; None says nothing."""
 STRATEGY = "strategy"
+_STRATEGY = "BURNISH_STRATEGY"
 SET = "set"
 """Where flags keep what `--set path=value` says."""
 
@@ -47,6 +56,11 @@ class Doors:
 
     target: TargetPlugin
     strategy: StrategyPlugin
+
+    @classmethod
+    def of_any_run(cls) -> "Doors":
+        """What may be set of every run, whatever it is about."""
+        return cls(target=TargetPlugin(), strategy=StrategyPlugin())
 
     @property
     def model(self) -> type[RunSpec[Any, Any]]:
@@ -100,19 +114,59 @@ class Doors:
     def _useless(self, name: str) -> Problem:
         """A flag that the chosen target and strategy have no field for."""
         flag = f"--{name.replace('_', '-')}"
-        users = [
-            each
-            for each in strategy_names()
-            if name in Doors(target=self.target, strategy=strategy_plugin(each)).named()
-        ]
-        if users:
-            return Problem(
-                where=flag,
-                message=f"the strategy '{self.strategy.name}' has no use for it",
-                remedy=f"leave it out, or take --strategy {' or '.join(users)}",
+        owners = owners_of(flag)
+        about = f"'{self.strategy.name}' over '{self.target.kind}' has no use for it"
+        remedy = f"leave it out: it is for {' or '.join(owners)}" if owners else "leave it out"
+        return Problem(where=flag, message=about, remedy=remedy)
+
+
+def doors_of(paths: Iterable[Path], strategy: str | None = None) -> Doors | None:
+    """The doors of the first of these files that is one to describe a run with."""
+    for path in paths:
+        try:
+            document = Document.read(path)
+            dialect = dialect_of(document)
+            name = strategy or dialect.strategy_named(document) or os.environ.get(_STRATEGY)
+            named = str(name) if name in strategy_names() else dialect.strategy
+            return Doors(target=target_plugin(dialect.target), strategy=strategy_plugin(named))
+        except BurnishError:
+            continue  # what is wrong with it is said when it is described
+    return None
+
+
+def doors_of_run(folder: Path) -> Doors | None:
+    """The doors of a run that goes on; None where a program has described it."""
+    spec = cast("Mapping[str, Any]", Header.read(folder).project.spec)
+    if not spec:
+        return None
+    return Doors(
+        target=target_plugin(spec["target"]["kind"]),
+        strategy=strategy_plugin(spec["strategy"]["name"]),
+    )
+
+
+def all_doors() -> Iterator[Doors]:
+    """The doors of everything that is installed: every strategy, and every target."""
+    anything = Doors.of_any_run()
+    yield anything
+    for name in strategy_names():
+        yield replace(anything, strategy=strategy_plugin(name))
+    for point in entry_points(group=TARGETS):
+        yield replace(anything, target=target_plugin(point.name))
+
+
+def owners_of(flag: str) -> list[str]:
+    """The strategies and targets that have a flag, in words."""
+    owners: list[str] = []
+    for doors in all_doors():
+        if any(flag in field.flags for field in doors.named().values()):
+            is_strategy = bool(doors.strategy.name)
+            owners.append(
+                f"the strategy '{doors.strategy.name}'"
+                if is_strategy
+                else f"a target of the kind '{doors.target.kind}'"
             )
-        kind = self.target.kind or "this kind"
-        return Problem(where=flag, message=f"a target of the kind '{kind}' has no use for it")
+    return owners
 
 
 def role_fields(strategy: StrategyPlugin) -> Iterator[SettingField]:
@@ -163,17 +217,31 @@ def _not_settable(
     return Problem(where="--set", message=f"there is no setting '{path.strip()}'", remedy=remedy)
 
 
+class Request(Protocol):
+    """What is laid over a file for one run, in words of its own; flags are stronger."""
+
+    @property
+    def strategy(self) -> str:
+        """The strategy that it is about."""
+        ...
+
+    def put(self, draft: Draft, document: Document) -> None:
+        """Lay over the draft of a file what it says."""
+        ...
+
+
 def describe(
     document: Document,
     flags: Flags,
     *,
     environ: Mapping[str, str] | None = None,
     dialect: Dialect | None = None,
+    request: Request | None = None,
 ) -> Description:
     """The run that a file describes, with flags over it and the environment under it."""
     env = os.environ if environ is None else environ
     chosen = dialect or dialect_of(document)
-    strategy = _strategy(document, chosen, flags, env)
+    strategy = _strategy(document, chosen, flags, env, request)
     doors = Doors(target=target_plugin(chosen.target), strategy=strategy)
     draft = Draft(document.name)
     draft.default("target.kind", chosen.target)
@@ -185,12 +253,15 @@ def describe(
             "kind": chosen.kind,
             "file": str(document.path.resolve()),
             "folder": str(document.folder),
+            "digest": document.digest,
         },
         strength=Strength.DEFAULT,
     )
     problems: list[Problem] = []
     try:
         chosen.translate(document, draft, strategy)
+        if request is not None:
+            request.put(draft, document)
     except ConfigError as error:
         problems += error.problems
     doors.put_environment(draft, env)
@@ -205,38 +276,56 @@ def describe(
     return Description(spec=spec, places=places)
 
 
-def described_again(folder: Path, flags: Flags) -> Description:
-    """The run as run.json describes it, with newer flags over it."""
+def described_again(folder: Path, flags: Flags, *, file: Path | None = None) -> Description:
+    """The run as run.json describes it, with newer flags over it; `file` is where it lies now."""
     header = Header.read(folder)
     if not header.project.spec:
         raise ResumeRefused(
             f"run {header.id} was started from a Python program",
             remedy=f"run that program again with the folder {folder} to go on",
         )
-    data = cast("Mapping[str, Any]", header.project.spec)
+    return from_kept(header.project.spec, flags, source=f"{folder.name}/{HEADER}", file=file)
+
+
+def from_kept(
+    kept: Mapping[str, JsonValue],
+    flags: Flags,
+    *,
+    source: str = "the description",
+    file: Path | None = None,
+) -> Description:
+    """A description that was kept, with flags over it; `file` is where it lies now."""
+    data = cast("dict[str, Any]", with_literals(dict(kept)))
     load_dotenv(Path(data["source"]["folder"]), os.environ)
     doors = Doors(
         target=target_plugin(data["target"]["kind"]),
         strategy=strategy_plugin(data["strategy"]["name"]),
     )
-    draft = Draft(f"{folder.name}/{HEADER}")
+    draft = Draft(source)
     for name, value in data.items():
         draft.put(name, value, strength=Strength.FILE)
+    if file is not None:
+        moved = {"file": str(file.resolve()), "folder": str(file.resolve().parent)}
+        draft.put("source", {**moved}, strength=Strength.REQUEST)
     doors.put_flags(draft, flags)
     values, places = draft.assembled()
     return Description(spec=validated(values, doors.model, places), places=places)
 
 
 def _strategy(
-    document: Document, dialect: Dialect, flags: Flags, environ: Mapping[str, str]
+    document: Document,
+    dialect: Dialect,
+    flags: Flags,
+    environ: Mapping[str, str],
+    request: Request | None,
 ) -> StrategyPlugin:
-    """The strategy: as a flag, the file or the environment names it, else the usual one."""
-    variable = "BURNISH_STRATEGY"
+    """As a flag, a request, the file or the environment names it, else the usual one."""
     in_file = dialect.strategy_named(document)
     choices = (
         ("--strategy", flags.get(STRATEGY)),
-        (str(document.place(STRATEGY)), in_file),
-        (f"${variable}", environ.get(variable)),
+        ("--request", None if request is None else request.strategy),
+        (str(document.place(*dialect.strategy_at)), in_file),
+        (f"${_STRATEGY}", environ.get(_STRATEGY)),
         ("", dialect.strategy),
     )
     where, name = next((where, value) for where, value in choices if value)

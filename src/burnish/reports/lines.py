@@ -16,7 +16,7 @@ class LineView:
     ) -> None:
         self._write = write
         self._width = width
-        self._strategy = ""
+        self._strategy: str = ""
         self.plugin = StrategyPlugin()
         """What is known of the run's strategy; it is told with the first event."""
         self.progress = self.plugin.progress()
@@ -34,5 +34,6 @@ class LineView:
     def _begin(self, strategy: str) -> None:
         # A run that goes on keeps what its lines remember.
         if strategy != self._strategy:
-            self._strategy, self.plugin = strategy, strategy_plugin(strategy)
+            self._strategy = strategy
+            self.plugin = strategy_plugin(strategy)
             self.progress = self.plugin.progress()

@@ -3,17 +3,21 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from pydantic import JsonValue
+
 from burnish.core.objectives import Objective
 from burnish.evaluation.judges.judged import judged_parts
 from burnish.models.calling import ModelClient
 from burnish.models.factory import Models
 from burnish.runs.draft import Places, Problems
 from burnish.runs.header import Project
+from burnish.runs.literals import without_literals
 from burnish.runs.outputs import with_outputs
 from burnish.runs.parts import Building, TargetParts
 from burnish.runs.plugins import strategy_plugin, target_plugin
 from burnish.runs.setup import Setup
 from burnish.runs.spec import AnySpec
+from burnish.system import Redactor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,20 +28,29 @@ class Description:
     places: Places = field(default_factory=Places)
 
 
+def building_of(description: Description, *, models: Models | None = None) -> Building:
+    """A description about to be built; `models` stand in for the real ones."""
+    return Building(
+        spec=description.spec,
+        problems=Problems(places=description.places),
+        models=models or description.spec.models.models(),
+    )
+
+
 def build(description: Description, *, models: Models | None = None) -> Setup:
     """The run that is described; everything that is wrong is said at once.
 
     `models` stand in for the real ones.
     """
     spec = description.spec
-    building = Building(
-        spec=spec,
-        problems=Problems(places=description.places),
-        models=models or spec.models.models(),
-    )
+    building = building_of(description, models=models)
     strategy = strategy_plugin(spec.strategy.name)
-    parts = target_plugin(spec.target.kind).build(building, strategy)
+    target = target_plugin(spec.target.kind)
+    parts = target.build(building, strategy)
     search = None if parts is None else strategy.build(building, parts)
+    reviewed = (
+        () if parts is None or search is None else tuple(target.review(building, parts, search))
+    )
     building.problems.settle()
     assert parts is not None
     assert search is not None
@@ -59,17 +72,24 @@ def build(description: Description, *, models: Models | None = None) -> Setup:
                 kind=spec.source.kind,
                 file=spec.source.file,
                 config=parts.record,
-                spec=spec.to_json(),
+                spec=kept_spec(description),
             ),
             notes=(
                 *parts.notes,
                 *search.notes,
+                *reviewed,
                 *judge_notes(parts, repeats=settings.repeats, writer=search.client),
             ),
             resources=(*parts.resources, building.models),
         ),
         spec.output,
     )
+
+
+def kept_spec(description: Description) -> dict[str, JsonValue]:
+    """The description as run.json and the store of the service keep it."""
+    redactor = Redactor.from_environment()
+    return without_literals(description.spec.to_json(), description.places, redactor)
 
 
 def judge_notes(parts: TargetParts, *, repeats: int, writer: ModelClient | None) -> Iterator[str]:

@@ -181,6 +181,13 @@ class TargetPlugin:
             remedy="install the package that they came with",
         )
 
+    def review(
+        self, building: Building, parts: TargetParts, search: StrategyParts
+    ) -> Iterable[str]:
+        """What is to be said of the whole before the start; what is wrong with it is kept."""
+        del building, parts, search
+        return ()
+
     def flag_value(self, name: str, value: JsonValue) -> JsonValue:
         """What a flag means, where that takes more than the description can tell."""
         del name

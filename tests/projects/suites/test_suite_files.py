@@ -1,6 +1,7 @@
 """Suite files: what they say, and everything that is wrong with them."""
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -111,6 +112,17 @@ def test_a_task_needs_somebody_to_do_it(place: Place) -> None:
     models = setup.target.tasks["a"].workflow.models
     assert models == {"manager": "openai:m", "worker": "openai:m", "critic": "openai:m"}
     assert any("it grades its own work" in note for note in setup.notes)
+
+
+def test_the_model_of_a_task_may_be_a_block(place: Place) -> None:
+    block = "{provider: openai, name: m, base_url: 'http://127.0.0.1:9/v1'}"
+    place.suite.write_text(f"name: w\ntasks: [{{name: a, task: x, model: {block}}}]")
+    setup = place.prepare().setup
+    assert isinstance(setup.target, DelegationTarget)
+    task = setup.target.tasks["a"]
+    assert task.workflow.models["manager"] == "openai:m"
+    kept = cast("dict[str, Any]", task.kept["overrides"])
+    assert kept["manager"]["base_url"] == "http://127.0.0.1:9/v1"
 
 
 def test_two_registries_are_one_too_many(place: Place) -> None:

@@ -45,9 +45,9 @@ class TaskBlock(Settings):
     task: Text
     workflow: Text | None = None
     """A workflow file, from the folder of the suite; that of the suite unless said."""
-    model: Text | None = None
-    """The manager's, as `provider:name`."""
-    worker_model: Text | None = None
+    model: Text | ModelBlock | None = None
+    """The manager's: `provider:name`, or a block."""
+    worker_model: Text | ModelBlock | None = None
     budget: EnvelopeBlock = Field(default_factory=EnvelopeBlock)
     weights: dict[str, NotNegative] = Field(default_factory=dict[str, float])
     """By part of the loss; the others weigh as always."""

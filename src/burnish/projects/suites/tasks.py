@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from burnish.core.content import Json, canonical
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.factory import Models
+from burnish.models.model_block import ModelBlock
 from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
 from burnish.projects.delegation.overrides import WorkflowOverrides
 from burnish.projects.gathering import Gathering, Keys
@@ -91,6 +93,10 @@ def _is_program(loaded: LoadedWorkflow) -> bool:
 
 def _overrides(block: TaskBlock, *, plain: bool) -> WorkflowOverrides:
     worker = block.worker_model or (block.model if plain else None)
-    named: Mapping[str, str | None] = {"manager": block.model, "worker": worker}
-    models = {role: reference_of(told) or told for role, told in named.items() if told}
+    named: Mapping[str, str | ModelBlock | None] = {"manager": block.model, "worker": worker}
+    models: dict[str, Any] = {role: _model(told) for role, told in named.items() if told}
     return WorkflowOverrides(**models, **block.budget.model_dump(exclude_none=True))
+
+
+def _model(named: str | ModelBlock) -> str | ModelBlock:
+    return named if isinstance(named, ModelBlock) else reference_of(named) or named

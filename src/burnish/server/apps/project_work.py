@@ -1,7 +1,7 @@
 """A run of a project file, or a measurement of one, as work for the manager."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -33,6 +33,11 @@ class ProjectWork:
     def strategy(self) -> str:
         """The strategy's name."""
         return self.setup.strategy.name
+
+    @property
+    def spec(self) -> Mapping[str, Json]:
+        """The description that the run is built from."""
+        return self.setup.project.spec
 
     def so_far(self) -> Json:
         """Nothing: the run's folder tells."""

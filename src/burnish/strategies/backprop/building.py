@@ -1,9 +1,10 @@
 """Back-propagation from a description: what it names is there, and its three roles are asked."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from burnish.core.structures import Structured
+from burnish.models.references import ModelRef
 from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
 from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.backprop.strategy import Backprop
@@ -15,7 +16,7 @@ from burnish.strategies.backprop.wording import (
     backwarder,
     patcher,
 )
-from burnish.system.config_words import nearest
+from burnish.system.config_words import near
 
 PROPOSER = "proposer"
 """Who fills the roles that nobody is named for."""
@@ -32,19 +33,15 @@ ROLES = (
     RoleNeed(name=AGGREGATOR, help="Who merges what was said.", instead=_INSTEAD, panel=_PANEL),
     RoleNeed(name=PATCHER, help="Who writes patches.", instead=_INSTEAD, panel=_PANEL),
 )
-_LISTED = 12
 
 
 def build(building: Building, parts: TargetParts) -> StrategyParts | None:
     """The search over a target; None, with what is wrong kept, where it cannot be."""
-    settings: BackpropSettings = building.spec.strategy.settings
+    settings = whole_names(building.spec.strategy.settings, parts)
     _check(building, parts, settings)
-    named = {need.name: building.named(need) for need in ROLES[1:]}
-    if any(ref is None for ref in named.values()):
-        shared = building.writer(ROLES[0], parts)
-        named = {name: ref or shared for name, ref in named.items()}
     asked = {
-        name: None if ref is None else building.asked(name, ref) for name, ref in named.items()
+        name: None if ref is None else building.asked(name, ref)
+        for name, ref in role_models(building, parts).items()
     }
     walking, merging, patching = (asked[name] for name in (BACKWARDER, AGGREGATOR, PATCHER))
     if walking is None or merging is None or patching is None:
@@ -57,6 +54,29 @@ def build(building: Building, parts: TargetParts) -> StrategyParts | None:
             settings=settings,
         ),
         client=patching[0],
+    )
+
+
+def role_models(building: Building, parts: TargetParts) -> dict[str, ModelRef | None]:
+    """Who fills each role: whoever is named for it, else the proposer, else the target's own."""
+    named = {need.name: building.named(need) for need in ROLES[1:]}
+    if all(ref is not None for ref in named.values()):
+        return named
+    shared = building.writer(ROLES[0], parts)
+    return {name: ref or shared for name, ref in named.items()}
+
+
+def whole_names(settings: BackpropSettings, parts: TargetParts) -> BackpropSettings:
+    """The settings with whole ids of surfaces and nodes; only what may be tuned is patched."""
+    names, targets = parts.short_names, settings.targets
+    if not targets and parts.left_out:
+        targets = tuple(s.id for s in parts.target.surfaces if s.id not in parts.left_out)
+    goals = settings.loss_targets.items()
+    return settings.model_copy(
+        update={
+            "targets": tuple(names.get(name, name) for name in targets),
+            "loss_targets": {metric: names.get(node, node) for metric, node in goals},
+        }
     )
 
 
@@ -100,17 +120,3 @@ class _Check:
             if name not in known:
                 path = ("strategy", "settings", *at)
                 self._problems.add(path, f"there is no {what} '{name}'", near(name, known))
-
-
-def near(name: str, known: Sequence[str]) -> str:
-    """What was probably meant, else all there is, as far as it can be listed."""
-    meant = next(iter(_ending(name, known)), None) or nearest(name, known)
-    if meant is not None:
-        return f"did you mean '{meant}'?"
-    shown = ", ".join(known[:_LISTED]) or "none"
-    return f"there are: {shown}{', …' if len(known) > _LISTED else ''}"
-
-
-def _ending(name: str, known: Iterable[str]) -> Iterable[str]:
-    """Most often the graph's name is left out."""
-    return (each for each in known if each.endswith(f"/{name}"))

@@ -9,8 +9,8 @@ from burnish.core.evaluations import CaseResult, Evaluation
 from burnish.core.protocols import Role
 from burnish.core.surfaces import TextSurface
 from burnish.core.trials import Proposal
+from burnish.runs.asking import transcript
 from burnish.runs.run import Run
-from burnish.strategies.coordinate.wording import trace_told
 from burnish.strategies.epochs.settings import MOST_CHARS, step_words
 from burnish.strategies.epochs.wording import TextGrad, TextGradRequest
 
@@ -115,7 +115,7 @@ class Proposing:
         worst: dict[str, CaseResult] = {}
         for result in sorted(known, key=_score):
             worst.setdefault(result.case, result)
-        told = (trace_told(result, cases[case]) for case, result in worst.items())
+        told = (transcript(result, cases[case]) for case, result in worst.items())
         shown = [said for said in told if self.run.secrets.leaked(said) is None]
         return "\n\n".join(shown[:MOST_RUNS]) or "(none)"
 

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from burnish.core.cases import Split
 from burnish.core.content import Json
+from burnish.core.protocols import HoldsPrompts
 from burnish.core.sections import Facts, Heading, Listing, Section, Table, Text
 from burnish.core.surfaces import TextSurface
 from burnish.core.trials import Trial, TrialRow
@@ -60,6 +61,8 @@ ENDS = {
 
 def plan_lines(setup: Setup, strategy: Reflective) -> Iterator[str]:
     """The lines of `--dry-run`."""
+    if isinstance(setup.target, HoldsPrompts):
+        yield f"agent     {setup.target.prompts_summary}"
     yield from agent_line(setup)
     label = role_label(strategy.reflector)
     racing = "racing" if strategy.settings.racing else "classic"
