@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from burnish.core.errors import Problem
-from burnish.projects.dialects import Dialect, Document, Translation
+from burnish.core.errors import ConfigError, Problem
+from burnish.projects.dialects import Dialect, Document, Translation, known_keys
 from burnish.runs.draft import Draft, Strength
-from burnish.runs.plugins import StrategyPlugin
+from burnish.runs.plugins import StrategyPlugin, strategy_plugin
 from burnish.runs.spec import BudgetSpec
+from burnish.system.plain_data import TreePath
 
 _COMMON = {
     "name": "",
@@ -45,6 +46,58 @@ class PromptsFile(Dialect):
         "max_prompt_tokens": "target.max_prompt_tokens",
         "max_prompt_chars": "target.max_prompt_chars",
     }
+
+
+class GraphFile(Dialect):
+    """`kind: graph`: a graph of agents, and in `optimizer` how it is made better.
+
+    The settings of the usual strategy stand right in that block, those of others under their name.
+    """
+
+    kind: ClassVar[str] = "graph"
+    target: ClassVar[str] = "graph"
+    strategy: ClassVar[str] = "backprop"
+    strategy_at: ClassVar[TreePath] = ("optimizer", "strategy")
+    keys: ClassVar[Mapping[str, str]] = {
+        **{key: field for key, field in _COMMON.items() if key != "strategy"},
+        **dict.fromkeys(("description", "entry", "nodes", "edges", "global_instructions"), ""),
+        **dict.fromkeys(("max_visits", "output", "graph", "python_path", "optimizer"), ""),
+    }
+    block: ClassVar[Mapping[str, str]] = {
+        "strategy": "strategy.name",
+        "repeats": "strategy.settings.repeats",
+        "targets": "target.targets",
+        "choices": "target.choices",
+        "ranges": "target.ranges",
+    }
+    """The keys of the block `optimizer` that are no settings."""
+
+    def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
+        """Say in the draft what the file says; the graph itself is read by its target."""
+        translation = Translation(document, draft, strategy)
+        translation.block((), {"kind": "", **self.keys})
+        own, at = strategy_plugin(self.strategy), ("optimizer",)
+        settings = [key for key in known_keys(own.Settings) if key not in self.block]
+        if strategy.name == own.name:
+            translation.block(at, self.block, settings=settings)
+        else:
+            translation.block(at, {**self.block, **dict.fromkeys(settings, "")})
+            idle = {k: v for k, v in document.block(at).items() if k in settings}
+            translation.check_settings(own, at, idle)
+        if translation.problems:
+            translation.problems += _graph_problems(document)
+        translation.settle()
+
+
+def _graph_problems(document: Document) -> list[Problem]:
+    """What is wrong with the graph of a file that is not sound otherwise either."""
+    from burnish.projects.graph.reading import read_graph  # where nothing is wrong, it waits
+
+    try:
+        read_graph(document.path, document.tree)
+    except ConfigError as error:
+        return list(error.problems)
+    return []
 
 
 class TaskFile(Dialect):

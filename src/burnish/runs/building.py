@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from burnish.core.objectives import Objective
+from burnish.core.protocols import Target
 from burnish.evaluation.judges.judged import judged_parts
 from burnish.models.calling import ModelClient
 from burnish.models.factory import Models
@@ -26,24 +27,32 @@ class Description:
 
     spec: AnySpec
     places: Places = field(default_factory=Places)
+    notes: tuple[str, ...] = ()
+    """What the reader of a file has to tell the user."""
 
 
-def building_of(description: Description, *, models: Models | None = None) -> Building:
+def building_of(
+    description: Description, *, models: Models | None = None, live: Target | None = None
+) -> Building:
     """A description about to be built; `models` stand in for the real ones."""
     return Building(
         spec=description.spec,
         problems=Problems(places=description.places),
         models=models or description.spec.models.models(),
+        live=live,
     )
 
 
-def build(description: Description, *, models: Models | None = None) -> Setup:
+def build(
+    description: Description, *, models: Models | None = None, live: Target | None = None
+) -> Setup:
     """The run that is described; everything that is wrong is said at once.
 
-    `models` stand in for the real ones.
+    `models` stand in for the real ones. `live` is the target itself, where a program has it: then
+    only that program can set the run up again.
     """
     spec = description.spec
-    building = building_of(description, models=models)
+    building = building_of(description, models=models, live=live)
     strategy = strategy_plugin(spec.strategy.name)
     target = target_plugin(spec.target.kind)
     parts = target.build(building, strategy)
@@ -68,21 +77,27 @@ def build(description: Description, *, models: Models | None = None) -> Setup:
             case_policy=spec.execution.case_policy(),
             test_repeats=settings.repeats,
             exporter=parts.exporter,
-            project=Project(
-                kind=spec.source.kind,
-                file=spec.source.file,
-                config=parts.record,
-                spec=kept_spec(description),
-            ),
+            project=_project(description, building, parts),
             notes=(
                 *parts.notes,
                 *search.notes,
                 *reviewed,
                 *judge_notes(parts, repeats=settings.repeats, writer=search.client),
+                *description.notes,
             ),
             resources=(*parts.resources, building.models),
         ),
         spec.output,
+    )
+
+
+def _project(description: Description, building: Building, parts: TargetParts) -> Project:
+    """What run.json says of where the run came from."""
+    if building.live is not None:
+        return Project(config=parts.record)
+    source = description.spec.source
+    return Project(
+        kind=source.kind, file=source.file, config=parts.record, spec=kept_spec(description)
     )
 
 

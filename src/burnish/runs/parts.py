@@ -116,6 +116,8 @@ class Building:
     spec: AnySpec
     problems: Problems
     models: Models
+    live: Target | None = None
+    """The target itself, where a program has it; the description says the rest."""
     _models_at: dict[str, str] = field(default_factory=dict[str, str], init=False)
     """For each role, where its model stands in the description."""
 
