@@ -256,9 +256,8 @@ def test_flags_of_other_kinds_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
     agent = tmp_path / "agent.yaml"
     agent.write_text(json.dumps({"name": "a", "model": {}, "instructions": {}}), encoding="utf-8")
     with pytest.raises(ConfigError) as error:
-        load_project(agent, Overrides.from_flags(editor="openai:m", in_place=True), environ={})
-    assert "--editor: a project of kind 'agent'" in str(error.value)
-    assert "--in-place: a project of kind 'agent'" in str(error.value)
+        load_project(agent, Overrides.from_flags(editor="openai:m"), environ={})
+    assert "--editor: 'coordinate' over 'agent' has no use for it" in str(error.value)
 
 
 def test_only_coordinate_knows_cycles(tmp_path: Path) -> None:
