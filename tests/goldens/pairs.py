@@ -14,6 +14,7 @@ from burnish.cli.optimize_asking import Asked
 from burnish.cli.optimize_running import Preparing, optimize_project
 from burnish.cli.running import Way
 from burnish.models.chat import ChatRequest
+from burnish.models.factory import Models
 from burnish.testing.backends import ScriptedBackend
 from burnish.testing.delegation_world import Said, Turn
 from burnish.testing.suite_world import FAULT, RULE, suite_world
@@ -39,7 +40,13 @@ class Pair:
     """What can be done when the run is over, by name; nothing after a delegation."""
 
 
-def _optimizing(file: Path, prepare: Callable[[], Preparing], **overrides: Any) -> Pair:
+def _optimizing(
+    file: Path,
+    prepare: Callable[[], Preparing],
+    *,
+    models: Callable[[], Models | None] = lambda: None,
+    **overrides: Any,
+) -> Pair:
     """`burnish optimize FILE -o run`, planned and done with models of their own.
 
     Then `--resume run`, `--fork run -o fork` and `--print-baseline -o baseline`.
@@ -49,7 +56,7 @@ def _optimizing(file: Path, prepare: Callable[[], Preparing], **overrides: Any) 
         asked = Asked(
             file=file, overrides=overrides | more, way=way, dry_run=dry_run, progress="lines"
         )
-        return lambda: optimize_project(asked, prepare=prepare())
+        return lambda: optimize_project(asked, prepare=prepare(), models=models())
 
     new = Way(output_dir=Path("run"))
     return Pair(
@@ -243,6 +250,7 @@ def _task(file: Path, *texts: str, **overrides: Any) -> Pair:
                 path, task_world.adding(*texts), **flags.to_json()
             )
         ),
+        models=lambda: task_world.scripted(task_world.adding(*texts)),
         **overrides,
     )
 
