@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, Protocol, cast
 
 from pydantic import JsonValue
 
@@ -20,6 +20,7 @@ from burnish.models.keys import load_dotenv
 from burnish.projects.dialects import (
     Dialect,
     Document,
+    Flags,
     dialect_of,
     role_names,
     strategy_names,
@@ -41,9 +42,6 @@ from burnish.system.config_words import nearest
 from burnish.system.plain_data import TreePath
 from burnish.system.settings import Door, SettingField, plain_type, setting_fields
 
-FlagValue: TypeAlias = JsonValue
-Flags: TypeAlias = Mapping[str, FlagValue]
-"""What flags say, by the name of the field; None says nothing."""
 STRATEGY = "strategy"
 _STRATEGY = "BURNISH_STRATEGY"
 SET = "set"
@@ -88,6 +86,8 @@ class Doors:
                 continue
             for path, patch in _patches(field, self.target.flag_value(name, value)):
                 draft.put(path, patch, place=field.flag, strength=Strength.FLAG)
+            for other in field.door.replaces:
+                draft.silence(".".join((*field.path[:-1], other)), strength=Strength.FLAG)
         if problems:
             raise ConfigError(problems)
         self._put_assignments(draft, cast("Sequence[str]", flags.get(SET) or ()))
@@ -217,17 +217,32 @@ def _not_settable(
     return Problem(where="--set", message=f"there is no setting '{path.strip()}'", remedy=remedy)
 
 
+class Request(Protocol):
+    """What is laid over a file for one run, in words of its own; flags are stronger."""
+
+    @property
+    def strategy(self) -> str:
+        """The strategy that it is about."""
+        ...
+
+    def put(self, draft: Draft, document: Document) -> None:
+        """Lay over the draft of a file what it says."""
+        ...
+
+
 def describe(
     document: Document,
     flags: Flags,
     *,
     environ: Mapping[str, str] | None = None,
     dialect: Dialect | None = None,
+    request: Request | None = None,
 ) -> Description:
     """The run that a file describes, with flags over it and the environment under it."""
     env = os.environ if environ is None else environ
     chosen = dialect or dialect_of(document)
-    strategy = _strategy(document, chosen, flags, env)
+    document, flags = chosen.with_flags(document, flags)
+    strategy = _strategy(document, chosen, flags, env, request)
     doors = Doors(target=target_plugin(chosen.target), strategy=strategy)
     draft = Draft(document.name)
     draft.default("target.kind", chosen.target)
@@ -246,6 +261,8 @@ def describe(
     problems: list[Problem] = []
     try:
         chosen.translate(document, draft, strategy)
+        if request is not None:
+            request.put(draft, document)
     except ConfigError as error:
         problems += error.problems
     doors.put_environment(draft, env)
@@ -257,24 +274,28 @@ def describe(
         raise ConfigError([*problems, *error.problems]) from None
     if problems:
         raise ConfigError(problems)
-    return Description(spec=spec, places=places)
+    return Description(spec=spec, places=places, notes=draft.notes(places))
 
 
-def described_again(folder: Path, flags: Flags) -> Description:
-    """The run as run.json describes it, with newer flags over it."""
+def described_again(folder: Path, flags: Flags, *, file: Path | None = None) -> Description:
+    """The run as run.json describes it, with newer flags over it; `file` is where it lies now."""
     header = Header.read(folder)
     if not header.project.spec:
         raise ResumeRefused(
             f"run {header.id} was started from a Python program",
             remedy=f"run that program again with the folder {folder} to go on",
         )
-    return from_kept(header.project.spec, flags, source=f"{folder.name}/{HEADER}")
+    return from_kept(header.project.spec, flags, source=f"{folder.name}/{HEADER}", file=file)
 
 
 def from_kept(
-    kept: Mapping[str, JsonValue], flags: Flags, *, source: str = "the description"
+    kept: Mapping[str, JsonValue],
+    flags: Flags,
+    *,
+    source: str = "the description",
+    file: Path | None = None,
 ) -> Description:
-    """A description that was kept, with flags over it."""
+    """A description that was kept, with flags over it; `file` is where it lies now."""
     data = cast("dict[str, Any]", with_literals(dict(kept)))
     load_dotenv(Path(data["source"]["folder"]), os.environ)
     doors = Doors(
@@ -284,18 +305,26 @@ def from_kept(
     draft = Draft(source)
     for name, value in data.items():
         draft.put(name, value, strength=Strength.FILE)
+    if file is not None:
+        moved = {"file": str(file.resolve()), "folder": str(file.resolve().parent)}
+        draft.put("source", {**moved}, strength=Strength.REQUEST)
     doors.put_flags(draft, flags)
     values, places = draft.assembled()
     return Description(spec=validated(values, doors.model, places), places=places)
 
 
 def _strategy(
-    document: Document, dialect: Dialect, flags: Flags, environ: Mapping[str, str]
+    document: Document,
+    dialect: Dialect,
+    flags: Flags,
+    environ: Mapping[str, str],
+    request: Request | None,
 ) -> StrategyPlugin:
-    """The strategy: as a flag, the file or the environment names it, else the usual one."""
+    """As a flag, a request, the file or the environment names it, else the usual one."""
     in_file = dialect.strategy_named(document)
     choices = (
         ("--strategy", flags.get(STRATEGY)),
+        ("--request", None if request is None else request.strategy),
         (str(document.place(*dialect.strategy_at)), in_file),
         (f"${_STRATEGY}", environ.get(_STRATEGY)),
         ("", dialect.strategy),

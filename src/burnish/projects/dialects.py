@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import ClassVar, TypeAlias, cast
 
 from pydantic import BaseModel, JsonValue
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.keys import load_dotenv
-from burnish.runs.draft import Draft, FilePlace, Strength, validated
+from burnish.runs.draft import Draft, FilePlace, Places, Strength, validated
 from burnish.runs.plugins import STRATEGIES, StrategyPlugin, strategy_plugin
 from burnish.runs.spec import StrategySpec
 from burnish.system import YamlTree, read_tree
@@ -29,6 +29,8 @@ from burnish.system.plain_data import TreePath
 from burnish.system.settings import closed_keys
 
 GROUP = "burnish.projects"
+Flags: TypeAlias = Mapping[str, JsonValue]
+"""What flags say, by the name of the field; None says nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +122,10 @@ class Dialect:
     def strategy_named(self, document: Document) -> JsonValue:
         """The strategy that the file names, if any."""
         return document.at(self.strategy_at)
+
+    def with_flags(self, document: Document, flags: Flags) -> tuple[Document, Flags]:
+        """File and flags, where a flag changes how such a file is read; else as they are."""
+        return document, flags
 
     def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
         """Say in the draft what the file says."""
@@ -257,6 +263,18 @@ class Translation:
         self.mark(("strategy", name), path)
         for key in self.document.block(path):
             self.put(("strategy", name, key), (*path, key))
+
+    def check_settings(
+        self, strategy: StrategyPlugin, path: TreePath, settings: Mapping[str, JsonValue]
+    ) -> None:
+        """Settings of a strategy that is not chosen: they have no effect, and must be sound."""
+        place = self.document.place(*path)
+        known: dict[TreePath, FilePlace | str] = {(key,): place.below((key,)) for key in settings}
+        try:
+            places = Places(source=self.document.name, known=known)
+            validated(settings, strategy.Settings, places)
+        except ConfigError as error:
+            self.problems += error.problems
 
     def _unknown(self, path: TreePath, known: Sequence[str]) -> None:
         key, names = str(path[-1]), tuple(dict.fromkeys(known))

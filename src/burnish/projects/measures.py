@@ -35,7 +35,8 @@ def read_splits(building: Building) -> Dataset | None:
     for split, flag in _FLAGS.items():
         if not sets[split]:
             key = _SPLITS[split]
-            remedy = f"name a file of cases: {key}: {key}.jsonl, or {flag} FILE"
+            ways = problems.ways(f"data.{key}", key=f"{key}: {key}.jsonl", flag=f"{flag} FILE")
+            remedy = f"name a file of cases: {ways}"
             problems.add(f"data.{key}", f"there are no cases for {key}", remedy)
     if not (sets[Split.TRAIN] and sets[Split.HOLDOUT]):
         return None
@@ -97,7 +98,13 @@ def simulated_user(building: Building, cases: Sequence[Case]) -> User | None:
 
         building.problems.found += [no_player(case) for case in scenarios[:1]]
         return None
-    if not scenarios:
+    return named_user(building) if scenarios else None
+
+
+def named_user(building: Building) -> User | None:
+    """Who plays the user, where the description names somebody."""
+    block = building.spec.metrics.user_simulator
+    if block is None:
         return None
 
     def made() -> User:
@@ -120,22 +127,21 @@ def read_metrics(
     cases: Sequence[Case],
     *,
     replies_only: bool = False,
+    names: Sequence[str] = (),
     own: MetricsRead | None = None,
     own_at: str = "metrics.blocks",
 ) -> tuple[Metric, ...]:
-    """The metrics of the description; `replies_only` refuses those that look at tools.
+    """The metrics of the description, or some of them by name.
 
-    `own` are those of the target's own file, which stand at `own_at`: they count where the
-    description has none. With no metric at all there is nothing to measure.
+    `replies_only` refuses those that look at tools. `own` are those of the target's own file, which
+    stand at `own_at`: they count where the description has none. With no metric at all there is
+    nothing to measure.
     """
     problems, spec = building.problems, building.spec.metrics
-    at = "metrics.blocks" if spec.blocks else own_at
-    read = MetricsRead(blocks=list(spec.blocks)) if own is None or spec.blocks else own
-    if spec.file is not None:
-        at, file = "metrics.file", building.path(spec.file)
-        if spec.blocks:
-            problems.add("metrics.file", "give metrics or metrics_file, not both")
-        read = problems.attempt("metrics.file", lambda: read_metric_file(file), read)
+    if own is not None and spec.file is None and not spec.blocks:
+        at, read = own_at, problems.attempt(own_at, lambda: own.only(names), own)
+    else:
+        at, read = "metrics.blocks", metric_blocks(building, names)
     if replies_only:
         problems.attempt(at, lambda: refuse_trajectories(read), None)
     before = len(problems.found)
@@ -147,6 +153,18 @@ def read_metrics(
         remedy = "add one: metrics: [{type: standard, metric: equality}]"
         problems.add("metrics.blocks", "there are no metrics", remedy)
     return made
+
+
+def metric_blocks(building: Building, names: Sequence[str] = ()) -> MetricsRead:
+    """The metrics as they are written: in the description, or in the file that it names."""
+    problems, spec = building.problems, building.spec.metrics
+    read = MetricsRead(blocks=list(spec.blocks))
+    if spec.file is not None:
+        file = building.path(spec.file)
+        if spec.blocks:
+            problems.add("metrics.file", "give metrics or metrics_file, not both")
+        read = problems.attempt("metrics.file", lambda: read_metric_file(file), read)
+    return problems.attempt("metrics.blocks", lambda: read.only(names), read)
 
 
 def _made(

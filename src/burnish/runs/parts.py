@@ -44,6 +44,12 @@ class TargetParts:
     metrics: tuple[Metric, ...]
     objective: Objective | None = None
     """Every metric alike where it is not given."""
+    primary: str = "score"
+    """The one number that counts, for strategies that compare one number in its own unit."""
+    purpose: str = ""
+    """What the target is for, in the user's words."""
+    written: str = "the prompts"
+    """What a strategy's model writes, in words."""
     own_model: ModelRef | None = None
     """Who writes texts where the description names nobody."""
     own_model_at: str = "target"
@@ -54,8 +60,15 @@ class TargetParts:
     """By surface, where it stands in the description."""
     noisy: tuple[str, ...] = ()
     """Surfaces whose values make answers vary."""
+    steady: bool = False
+    """Whether a candidate is expected to score alike each time, so that one run shows enough."""
     left_out: tuple[str, ...] = ()
     """Surfaces that are there and that nothing may tune."""
+    short_names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What settings may call surfaces and nodes, and their whole ids."""
+    cases_demonstrate: bool = True
+    """Whether a case of train can stand as a demonstration: not where a surface belongs to a part
+    of the target, which sees neither the question nor the answer of the whole."""
     exporter: Exporter | None = None
     record: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """What run.json keeps for those who adopt the result: originals and their hashes."""
@@ -103,6 +116,8 @@ class Building:
     spec: AnySpec
     problems: Problems
     models: Models
+    live: Target | None = None
+    """The target itself, where a program has it; the description says the rest."""
     _models_at: dict[str, str] = field(default_factory=dict[str, str], init=False)
     """For each role, where its model stands in the description."""
 

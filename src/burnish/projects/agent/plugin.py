@@ -90,6 +90,7 @@ class AgentPlugin(TargetPlugin):
             return None
         if spec.axes is None and strategy.proposes:
             raise _not_tuned(agent, building.models)
+        _refuse_outputs(building)
         notes = list(_notes(spec))
         axes = Axes() if spec.axes is None else axes_of(agent, spec.axes, problems)
         dataset = read_dataset(building, agent, notes)
@@ -157,6 +158,15 @@ def _not_tuned(agent: LoadedAgent, models: Models) -> ConfigError:
 def _notes(spec: AgentSpec) -> Iterator[str]:
     if spec.min_delta is not None:
         yield "min_delta has no effect: the bar is the noise that was measured (accept_sigma)"
+
+
+def _refuse_outputs(building: Building) -> None:
+    """A tuned agent is put into its file when a person has seen what changes."""
+    for name in ("in_place", "update_source"):
+        if getattr(building.spec.output, name):
+            message = "an agent file is not written by a run"
+            remedy = "leave it out, and use `burnish adopt` when the run is over"
+            building.problems.add(f"output.{name}", message, remedy)
 
 
 def _metrics(building: Building, agent: LoadedAgent, cases: Sequence[Case]) -> tuple[Metric, ...]:

@@ -22,7 +22,8 @@ APPLIER = RoleNeed(
 
 def build(building: Building, parts: TargetParts) -> StrategyParts | None:
     """The search over a target; None, with what is wrong kept, where it cannot be."""
-    numbers, texts, demonstrations = parts.numbers(), parts.texts(), parts.demonstrations()
+    numbers, texts = parts.numbers(), parts.texts()
+    demonstrations = parts.demonstrations() if parts.cases_demonstrate else ()
     settings: CoordinateSettings = building.spec.strategy.settings
     notes: list[str] = []
     refs = (building.named(CRITIC), building.named(APPLIER))
@@ -42,6 +43,7 @@ def build(building: Building, parts: TargetParts) -> StrategyParts | None:
             "numbers": numbers,
             "texts": texts,
             "demonstrations": demonstrations[0] if demonstrations else "",
+            "holdout_policy": settings.holdout_policy if parts.dataset.holdout else "skip",
         }
     )
     _check(building, parts, chosen)
@@ -94,7 +96,10 @@ def _notes(parts: TargetParts, settings: CoordinateSettings) -> Iterator[str]:
             "holdout_eval_policy: skip — NOTHING GUARDS AGAINST OVERFITTING: candidates are "
             "accepted on the cases they were made from, and the result is a training score"
         )
-    if settings.repeats == 1 and not any(name in parts.noisy for name in settings.numbers):
+    if not parts.cases_demonstrate and parts.demonstrations():
+        yield f"left as they are by this strategy: {', '.join(parts.demonstrations())}"
+    noisy = any(name in parts.noisy for name in settings.numbers)
+    if settings.repeats == 1 and not noisy and not parts.steady:
         yield (
             "repeats is 1: a candidate shows no noise of its own, so the bar is "
             f"{settings.accept_sigma:g} × the incumbent's, which is 0 as well; take 2 or more "
