@@ -163,11 +163,6 @@ class RequestFile:
         """PromptIter's."""
         return Backprop.name
 
-    @property
-    def strategy(self) -> str:
-        """The strategy that requests are about."""
-        return Backprop.name
-
     @classmethod
     def read(cls, path: Path) -> "RequestFile":
         """The request of a file; refused where it asks for what only the engine can do."""
