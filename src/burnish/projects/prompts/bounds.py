@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from burnish.core.cases import Dataset
 from burnish.core.errors import Problem
 from burnish.effects.budget import Budget
-from burnish.projects.prompts.algorithm import ReflectiveAlgorithm
 from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.strategies.reflective.strategy import budget_floor
-from burnish.targets.prompts.target import PromptsTarget
 
 _ASCII_PER_TOKEN = 4
 """Characters of plain text that make about one token; others are taken for a token each."""
@@ -36,25 +34,6 @@ def prompt_limits(
         if said:
             limits[name] = min(said)
     return limits
-
-
-def within_limits(target: PromptsTarget, algorithm: ReflectiveAlgorithm) -> PromptsTarget:
-    """The target with the caps of an algorithm; the same one where it has none."""
-    values = {name: str(text) for name, text in target.baseline.values.items()}
-    limits = prompt_limits(
-        values, max_chars=algorithm.max_prompt_chars, max_tokens=algorithm.max_prompt_tokens
-    )
-    if not limits:
-        return target
-    made = PromptsTarget(
-        agent=target.agent,
-        prompts=target.prompts,
-        values=values,
-        mode=target.mode,
-        max_chars=limits,
-    )
-    made.notes = target.notes
-    return made
 
 
 def too_small(

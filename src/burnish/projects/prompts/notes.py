@@ -7,7 +7,6 @@ from burnish.core.protocols import Metric
 from burnish.evaluation.judges.judged import judged_parts
 from burnish.models.calling import ModelClient
 from burnish.projects.called_parts import price_notes
-from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.targets.calling import CallingTarget
 from burnish.targets.calling.notes import notes_for
 from burnish.targets.prompts.target import PromptsTarget
@@ -27,12 +26,6 @@ def agent_notes(target: PromptsTarget, dataset: Dataset, *, settable: bool) -> I
         if len(str(text).strip()) < SHORT:
             told = f"the prompt '{name}' has {len(str(text).strip())} characters"
             yield f"{told}: there is little in it that could be worded otherwise"
-
-
-def reflective_notes(target: PromptsTarget, settings: ReflectiveSettings) -> Iterator[str]:
-    """What is to be said of the settings of a reflective search."""
-    if settings.merge and len(target.surfaces) < 2:
-        yield "merging has no effect: it takes the texts of two prompts, and there is only one"
 
 
 def judge_notes(
