@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from burnish.testing.servers import ScriptedServer
 from tests.cli.console import Burnish
+from tests.cli.served_echo import hosted
 
 AGENT = """\
 name: clerk
@@ -113,6 +115,23 @@ def test_eval_bounds_how_often(burnish: Burnish, flag: str) -> None:
     said = burnish("eval", "agent.yaml", flag, "1000000000")
     assert said.code == 3
     assert f"{flag}: must be at most 1,000" in said.err
+
+
+@pytest.mark.parametrize(
+    ("prices", "code"),
+    [("", 3), (", prices: {input_per_million: 1000, output_per_million: 2000}", 0)],
+    ids=["unpriced", "priced"],
+)
+def test_a_limit_in_dollars_wants_a_price_for_an_endpoint_of_ones_own(
+    burnish: Burnish, tmp_path: Path, prices: str, code: int
+) -> None:
+    with hosted(ScriptedServer(answers=["yes"])) as address:
+        model = f"{{provider: openai, name: ours, base_url: '{address}'{prices}}}"
+        text = AGENT.replace("MODEL", model).replace('"no"', '"yes"')
+        (tmp_path / "agent.yaml").write_text(text, encoding="utf-8")
+        said = burnish("eval", "agent.yaml", "--max-usd", "1", "-q")
+    assert said.code == code, said
+    assert "$0.05" in said.out if prices else "price" in said.err, said
 
 
 def _refused(

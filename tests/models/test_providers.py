@@ -167,7 +167,7 @@ def test_a_package_that_is_wrong_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, words: str
 ) -> None:
     name = f"wrong{abs(hash(words))}"
-    monkeypatch.syspath_prepend(str(package(tmp_path, module, name)))
+    monkeypatch.setattr(sys, "path", [str(package(tmp_path, module, name)), *sys.path])
     providers._plug_ins.cache_clear()  # pyright: ignore[reportPrivateUsage]
     try:
         with pytest.raises(ConfigError) as error:

@@ -12,12 +12,14 @@ from burnish.cli.optimize_asking import USUAL_FILE, Asked
 from burnish.cli.optimize_rationales import Rationales
 from burnish.cli.running import Way, run_project
 from burnish.core.errors import ConfigError, Problem
+from burnish.models.factory import Models
 from burnish.projects import LoadedProject, Overrides, load_project
 from burnish.projects.loading import (
     GRAPH,
     OPTIMIZER,
     PROMPTS,
     is_agent_file,
+    reload_project,
     stored_overrides,
 )
 from burnish.reports.report import write_report
@@ -35,17 +37,22 @@ from burnish.system.settings import Limits
 Preparing: TypeAlias = Callable[[Path, Overrides], LoadedProject]
 
 
-def optimize_project(asked: Asked, *, prepare: Preparing = load_project) -> None:
-    """Do what is asked; ends with exit code 2 when a run was interrupted."""
+def optimize_project(
+    asked: Asked, *, prepare: Preparing = load_project, models: Models | None = None
+) -> None:
+    """Do what is asked; ends with exit code 2 when a run was interrupted.
+
+    `models` stand in for the real ones, where a run goes on or a request is laid over a file.
+    """
     asked.check()
     if asked.report_only is not None:
         typer.echo(f"report   {write_report(find_run(asked.report_only))}")
     elif asked.suggest_axes:
         typer.echo(_starter(_file(asked)), nl=False)
     elif asked.dry_run:
-        _show(_prepared(asked, prepare))
+        _show(_prepared(asked, prepare, models))
     else:
-        _run(_prepared(asked, prepare), asked)
+        _run(_prepared(asked, prepare, models), asked)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,16 +71,22 @@ class Watched(Way):
         return run
 
 
-def _prepared(asked: Asked, prepare: Preparing) -> LoadedProject:
+def _prepared(asked: Asked, prepare: Preparing, models: Models | None) -> LoadedProject:
     """The project; a run that goes on keeps what it was started with where nothing is said now."""
     if asked.way.resume is not None:
         folder = find_run(asked.way.resume)
-        file = asked.file or Path(Header.read(folder).project.file)
+        project = Header.read(folder).project
+        if project.spec:
+            return reload_project(folder, asked.flags, file=asked.file, models=models)
+        file = asked.file or Path(project.file)
         return prepare(file, asked.flags.over(stored_overrides(folder)))
     if asked.request is not None:
-        from burnish.cli.optimize_requests import with_request
+        from burnish.compat.promptiter.patches import RequestFile
 
-        asked = with_request(asked, _file(asked))
+        request = RequestFile.read(asked.request)
+        for warning in request.warnings:
+            typer.echo(f"! {asked.request.name}: {warning}", err=True)
+        return load_project(_file(asked), asked.flags, models=models, request=request)
     if asked.way.fork is not None:
         return prepare(*_forked(asked, find_run(asked.way.fork)))
     return prepare(_file(asked), asked.flags)
@@ -151,7 +164,6 @@ def _print(lines: Iterable[str]) -> None:
 
 
 def _starter(path: Path) -> str:
-    from burnish.models.factory import Models
     from burnish.projects.optimizer_starter import starter
     from burnish.targets.agent.loading import load_agent
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from pydantic import JsonValue
 
@@ -29,6 +29,7 @@ from burnish.runs.building import Description
 from burnish.runs.draft import Draft, Strength, validated
 from burnish.runs.header import NAME as HEADER
 from burnish.runs.header import Header
+from burnish.runs.literals import with_literals
 from burnish.runs.plugins import (
     TARGETS,
     StrategyPlugin,
@@ -216,18 +217,32 @@ def _not_settable(
     return Problem(where="--set", message=f"there is no setting '{path.strip()}'", remedy=remedy)
 
 
+class Request(Protocol):
+    """What is laid over a file for one run, in words of its own; flags are stronger."""
+
+    @property
+    def strategy(self) -> str:
+        """The strategy that it is about."""
+        ...
+
+    def put(self, draft: Draft, document: Document) -> None:
+        """Lay over the draft of a file what it says."""
+        ...
+
+
 def describe(
     document: Document,
     flags: Flags,
     *,
     environ: Mapping[str, str] | None = None,
     dialect: Dialect | None = None,
+    request: Request | None = None,
 ) -> Description:
     """The run that a file describes, with flags over it and the environment under it."""
     env = os.environ if environ is None else environ
     chosen = dialect or dialect_of(document)
     document, flags = chosen.with_flags(document, flags)
-    strategy = _strategy(document, chosen, flags, env)
+    strategy = _strategy(document, chosen, flags, env, request)
     doors = Doors(target=target_plugin(chosen.target), strategy=strategy)
     draft = Draft(document.name)
     draft.default("target.kind", chosen.target)
@@ -239,12 +254,15 @@ def describe(
             "kind": chosen.kind,
             "file": str(document.path.resolve()),
             "folder": str(document.folder),
+            "digest": document.digest,
         },
         strength=Strength.DEFAULT,
     )
     problems: list[Problem] = []
     try:
         chosen.translate(document, draft, strategy)
+        if request is not None:
+            request.put(draft, document)
     except ConfigError as error:
         problems += error.problems
     doors.put_environment(draft, env)
@@ -259,36 +277,55 @@ def describe(
     return Description(spec=spec, places=places, notes=draft.notes(places))
 
 
-def described_again(folder: Path, flags: Flags) -> Description:
-    """The run as run.json describes it, with newer flags over it."""
+def described_again(folder: Path, flags: Flags, *, file: Path | None = None) -> Description:
+    """The run as run.json describes it, with newer flags over it; `file` is where it lies now."""
     header = Header.read(folder)
     if not header.project.spec:
         raise ResumeRefused(
             f"run {header.id} was started from a Python program",
             remedy=f"run that program again with the folder {folder} to go on",
         )
-    data = cast("Mapping[str, Any]", header.project.spec)
+    return from_kept(header.project.spec, flags, source=f"{folder.name}/{HEADER}", file=file)
+
+
+def from_kept(
+    kept: Mapping[str, JsonValue],
+    flags: Flags,
+    *,
+    source: str = "the description",
+    file: Path | None = None,
+) -> Description:
+    """A description that was kept, with flags over it; `file` is where it lies now."""
+    data = cast("dict[str, Any]", with_literals(dict(kept)))
     load_dotenv(Path(data["source"]["folder"]), os.environ)
     doors = Doors(
         target=target_plugin(data["target"]["kind"]),
         strategy=strategy_plugin(data["strategy"]["name"]),
     )
-    draft = Draft(f"{folder.name}/{HEADER}")
+    draft = Draft(source)
     for name, value in data.items():
         draft.put(name, value, strength=Strength.FILE)
+    if file is not None:
+        moved = {"file": str(file.resolve()), "folder": str(file.resolve().parent)}
+        draft.put("source", {**moved}, strength=Strength.REQUEST)
     doors.put_flags(draft, flags)
     values, places = draft.assembled()
     return Description(spec=validated(values, doors.model, places), places=places)
 
 
 def _strategy(
-    document: Document, dialect: Dialect, flags: Flags, environ: Mapping[str, str]
+    document: Document,
+    dialect: Dialect,
+    flags: Flags,
+    environ: Mapping[str, str],
+    request: Request | None,
 ) -> StrategyPlugin:
-    """The strategy: as a flag, the file or the environment names it, else the usual one."""
+    """As a flag, a request, the file or the environment names it, else the usual one."""
     in_file = dialect.strategy_named(document)
     choices = (
         ("--strategy", flags.get(STRATEGY)),
-        (str(document.place(STRATEGY)), in_file),
+        ("--request", None if request is None else request.strategy),
+        (str(document.place(*dialect.strategy_at)), in_file),
         (f"${_STRATEGY}", environ.get(_STRATEGY)),
         ("", dialect.strategy),
     )

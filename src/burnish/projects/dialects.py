@@ -6,6 +6,7 @@ under a strategy's name goes to that strategy's own model, and so does the name 
 """
 
 import difflib
+import hashlib
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,17 +15,18 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import ClassVar, TypeAlias, cast
 
-from pydantic import JsonValue
+from pydantic import BaseModel, JsonValue
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.keys import load_dotenv
-from burnish.runs.draft import Draft, FilePlace, Strength, validated
+from burnish.runs.draft import Draft, FilePlace, Places, Strength, validated
 from burnish.runs.plugins import STRATEGIES, StrategyPlugin, strategy_plugin
 from burnish.runs.spec import StrategySpec
 from burnish.system import YamlTree, read_tree
 from burnish.system.config_words import nearest
 from burnish.system.known_keys import Place
 from burnish.system.plain_data import TreePath
+from burnish.system.settings import closed_keys
 
 GROUP = "burnish.projects"
 Flags: TypeAlias = Mapping[str, JsonValue]
@@ -56,6 +58,12 @@ class Document:
         """What relative paths are relative to."""
         path = self.path.resolve()
         return path if path.is_dir() else path.parent
+
+    @property
+    def digest(self) -> str:
+        """A hash of the file; empty where flags say everything."""
+        text = self.tree.text
+        return hashlib.sha256(text.encode()).hexdigest()[:16] if text else ""
 
     @property
     def name(self) -> str:
@@ -98,6 +106,8 @@ class Dialect:
     """The kind of target that such a file is about."""
     strategy: ClassVar[str]
     """How it is searched where nobody says."""
+    strategy_at: ClassVar[TreePath] = ("strategy",)
+    """Where such a file names its strategy."""
     keys: ClassVar[Mapping[str, str]] = {}
     """The keys of such a file, and the fields of the description that they set. `budget.max_usd` is
     a key in a block; the field `strategy.edits.max_files` is a setting of that strategy, and is
@@ -111,7 +121,7 @@ class Dialect:
 
     def strategy_named(self, document: Document) -> JsonValue:
         """The strategy that the file names, if any."""
-        return document.data.get("strategy")
+        return document.at(self.strategy_at)
 
     def with_flags(self, document: Document, flags: Flags) -> tuple[Document, Flags]:
         """File and flags, where a flag changes how such a file is read; else as they are."""
@@ -163,33 +173,41 @@ class Translation:
         *,
         settings: Collection[str] = (),
         known: Sequence[str] = (),
+        names: bool = True,
     ) -> None:
         """Lay a mapping of the file over the fields that its keys stand for.
 
         An empty field is for keys that are read elsewhere. `settings` are further keys that belong
-        to the chosen strategy's settings, right in the block; `known` are keys to name beside.
+        to the chosen strategy's settings, right in the block: those of another strategy have no
+        effect. `known` are keys to name beside; `names` are those of strategies and roles.
         """
+        self._mark_all(path, settings, names=names)
         value = self.document.at(path)
         if value is None and path:
             return
         if not isinstance(value, dict):
             self.problems.append(self._not_a_mapping(path))
             return
-        for role in role_names(self.strategy):
-            self.mark(("roles", role), (*path, role))
         inner = self._table(path, keys)
         for key in value:
-            if key in keys or key in inner:
+            if key in inner:
                 continue
-            if key in strategy_names():
+            if names and key in strategy_names():
                 self._strategy_block(key, (*path, key))
             elif key in settings:
                 self.put(("strategy", "settings", key), (*path, key))
-            elif key in role_names(self.strategy) or key in self.role_names():
+            elif names and (key in role_names(self.strategy) or key in self.role_names()):
                 self.put(("roles", key), (*path, key))
-            else:
-                others = (*inner, *known, *settings, *strategy_names(), *self.role_names())
-                self._unknown((*path, key), others)
+            elif not (settings and _is_setting(key)):
+                named = (*strategy_names(), *self.role_names()) if names else ()
+                self._unknown((*path, key), (*inner, *known, *settings, *named))
+
+    def _mark_all(self, path: TreePath, settings: Collection[str], *, names: bool) -> None:
+        """Where settings and roles would stand, so that errors can say it of what is missing."""
+        for key in settings:
+            self.mark(("strategy", "settings", key), (*path, key))
+        for role in role_names(self.strategy) if names else ():
+            self.mark(("roles", role), (*path, role))
 
     def _table(self, path: TreePath, keys: Mapping[str, str]) -> tuple[str, ...]:
         """Lay what a table names over its fields, block by block; the keys that it names here."""
@@ -244,6 +262,18 @@ class Translation:
         self.mark(("strategy", name), path)
         for key in self.document.block(path):
             self.put(("strategy", name, key), (*path, key))
+
+    def check_settings(
+        self, strategy: StrategyPlugin, path: TreePath, settings: Mapping[str, JsonValue]
+    ) -> None:
+        """Settings of a strategy that is not chosen: they have no effect, and must be sound."""
+        place = self.document.place(*path)
+        known: dict[TreePath, FilePlace | str] = {(key,): place.below((key,)) for key in settings}
+        try:
+            places = Places(source=self.document.name, known=known)
+            validated(settings, strategy.Settings, places)
+        except ConfigError as error:
+            self.problems += error.problems
 
     def _unknown(self, path: TreePath, known: Sequence[str]) -> None:
         key, names = str(path[-1]), tuple(dict.fromkeys(known))
@@ -330,3 +360,14 @@ def _loaded(point: EntryPoint) -> Dialect:
 def known_keys(model: type[object]) -> tuple[str, ...]:
     """The keys that a block of settings knows."""
     return Place.of(model).keys
+
+
+def setting_keys(model: type[BaseModel]) -> tuple[str, ...]:
+    """The keys of a strategy's settings that a file may set."""
+    closed = {str(path[0]) for path in closed_keys(dict.fromkeys(known_keys(model)), model)}
+    return tuple(key for key in known_keys(model) if key not in closed)
+
+
+def _is_setting(key: str) -> bool:
+    """Whether a key is a setting of any strategy."""
+    return any(key in setting_keys(strategy_plugin(each).Settings) for each in strategy_names())

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from burnish.core.errors import ConfigError, Problem, ResumeRefused
 from burnish.models.factory import Models
 from burnish.models.keys import load_dotenv
-from burnish.projects.describing import describe, described_again
+from burnish.projects.describing import Flags, Request, describe, described_again
 from burnish.projects.dialects import Dialect, Document
 from burnish.projects.overrides import (
     AGENT_FOLDER,
@@ -61,11 +61,6 @@ _TOLD: Mapping[str, Set[str]] = {
         *AgentOverrides.model_fields,
         *BackpropOverrides.model_fields,
         *("train_cases", "holdout_cases", "metric_file", "update_source"),
-    },
-    TASK: {
-        *TaskOverrides.model_fields,
-        *_NUMERIC,
-        *("accept_sigma", "baseline_only", "keep_best_only", "max_cycles", "repeats", "strategy"),
     },
     SUITE: {*AgentOverrides.model_fields, *SuiteOverrides.model_fields, "proposer"}
     - {*_NUMERIC, "sealed_cases"},
@@ -123,12 +118,17 @@ class LoadedProject:
 
 def load_project(
     path: Path,
-    flags: Overrides,
+    flags: Overrides | Flags,
     *,
     environ: Mapping[str, str] | None = None,
     models: Models | None = None,
+    request: Request | None = None,
 ) -> LoadedProject:
-    """Read a project file; everything that is wrong with it is said at once."""
+    """Read a project file; everything that is wrong with it is said at once.
+
+    A `request` is laid over the file, and `models` stand in for the real ones.
+    """
+    flags = flags if isinstance(flags, Overrides) else Overrides.from_doors(flags)
     given = Given.read(path, flags, environ=environ)
     loaders = _loaders()
     kind = _kind(given.tree, path, loaders)
@@ -136,7 +136,9 @@ def load_project(
     if isinstance(loader, type):
         document = Document(path=path, tree=given.tree)
         dialect = cast("type[Dialect]", loader)()
-        described = describe(document, flags.by_door(), environ=environ, dialect=dialect)
+        described = describe(
+            document, flags.by_door(), environ=environ, dialect=dialect, request=request
+        )
         return LoadedProject(setup=build(described, models=models), root=given.folder / RESULTS)
     _refuse_misplaced(flags, kind)
     return loaded_from(given, kind, cast("Loader", loader)(given))
@@ -150,8 +152,13 @@ def loaded_from(given: Given, kind: str, setup: Setup) -> LoadedProject:
     return LoadedProject(setup=replace(setup, project=project), root=given.folder / RESULTS)
 
 
-def reload_project(folder: Path, flags: Overrides) -> LoadedProject:
-    """Set a run's project up again, as its header says, with newer flags on top."""
+def reload_project(
+    folder: Path, flags: Overrides, *, file: Path | None = None, models: Models | None = None
+) -> LoadedProject:
+    """Set a run's project up again, as its header says, with newer flags on top.
+
+    `file` is where the project file lies now, where it was moved.
+    """
     header = Header.read(folder)
     if header.project.kind == "python":
         raise ResumeRefused(
@@ -164,9 +171,9 @@ def reload_project(folder: Path, flags: Overrides) -> LoadedProject:
             remedy=f"go on with it: `burnish eval {header.project.file} --resume {header.id}`",
         )
     if header.project.spec:
-        described = described_again(folder, flags.by_door())
+        described = described_again(folder, flags.by_door(), file=file)
         home = Path(described.spec.source.folder)
-        return LoadedProject(setup=build(described), root=home / RESULTS)
+        return LoadedProject(setup=build(described, models=models), root=home / RESULTS)
     path = Path(header.project.file)
     if not path.exists():
         raise ResumeRefused(

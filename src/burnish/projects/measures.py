@@ -20,7 +20,7 @@ from burnish.projects.black_box import trajectory_problems
 from burnish.projects.prompts.datasets import same_files, unfit_cases
 from burnish.runs.parts import Building
 from burnish.runs.spec import CaseSet
-from burnish.strategies.backprop.building import near
+from burnish.system.config_words import near
 from burnish.targets.calling.target import no_player
 
 _SHOWN = 3
@@ -98,7 +98,13 @@ def simulated_user(building: Building, cases: Sequence[Case]) -> User | None:
     if block is None:
         building.problems.found += [no_player(case) for case in scenarios[:1]]
         return None
-    if not scenarios:
+    return named_user(building) if scenarios else None
+
+
+def named_user(building: Building) -> User | None:
+    """Who plays the user, where the description names somebody."""
+    block = building.spec.metrics.user_simulator
+    if block is None:
         return None
 
     def made() -> User:
@@ -117,19 +123,14 @@ def _player(building: Building, ref: ModelRef) -> User:
 
 
 def read_metrics(
-    building: Building, cases: Sequence[Case], *, replies_only: bool
+    building: Building, cases: Sequence[Case], *, replies_only: bool, names: Sequence[str] = ()
 ) -> tuple[Metric, ...]:
-    """The metrics of the description; `replies_only` refuses those that look at tools.
+    """The metrics of the description, or some of them by name.
 
-    With no metric at all there is nothing to measure.
+    `replies_only` refuses those that look at tools. With no metric at all there is nothing to
+    measure.
     """
-    problems, spec = building.problems, building.spec.metrics
-    read = MetricsRead(blocks=list(spec.blocks))
-    if spec.file is not None:
-        file = building.path(spec.file)
-        if spec.blocks:
-            problems.add("metrics.file", "give metrics or metrics_file, not both")
-        read = problems.attempt("metrics.file", lambda: read_metric_file(file), read)
+    problems, read = building.problems, metric_blocks(building, names)
     if replies_only:
         problems.attempt("metrics.blocks", lambda: refuse_trajectories(read), None)
     before = len(problems.found)
@@ -140,6 +141,18 @@ def read_metrics(
         remedy = "add one: metrics: [{type: standard, metric: equality}]"
         problems.add("metrics.blocks", "there are no metrics", remedy)
     return made
+
+
+def metric_blocks(building: Building, names: Sequence[str] = ()) -> MetricsRead:
+    """The metrics as they are written: in the description, or in the file that it names."""
+    problems, spec = building.problems, building.spec.metrics
+    read = MetricsRead(blocks=list(spec.blocks))
+    if spec.file is not None:
+        file = building.path(spec.file)
+        if spec.blocks:
+            problems.add("metrics.file", "give metrics or metrics_file, not both")
+        read = problems.attempt("metrics.file", lambda: read_metric_file(file), read)
+    return problems.attempt("metrics.blocks", lambda: read.only(names), read)
 
 
 def _made(building: Building, read: MetricsRead, cases: Sequence[Case]) -> tuple[Metric, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, TypeAlias, TypeVar, cast
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError
@@ -23,11 +23,20 @@ _FLAGS = {
     "holdout_cases": "--val",
     "prompt_files": "--prompt",
     "metric_file": "--metrics",
-    "asked": "--request",
     "policy_db": "--db",
     "experiment": "--target",
 }
 """The flags that have another name than what they set."""
+_DOORS = {
+    "sealed_cases": "test",
+    "train_cases": "train",
+    "holdout_cases": "holdout",
+    "prompt_files": "prompt",
+    "metric_file": "metrics",
+    "policy_db": "db",
+    "baseline_only": "print_baseline",
+    "no_rollback": "rollback",
+}
 
 
 class AgentOverrides(Settings):
@@ -73,8 +82,6 @@ class BackpropOverrides(Settings):
     proposer: str | None = None
     """A model, as `provider:name`."""
     max_rounds: AtLeastOne | None = None
-    asked: dict[str, JsonValue] | None = None
-    """What a request says in the place of a graph file; the command line reads it."""
 
 
 class TaskOverrides(Settings):
@@ -117,7 +124,7 @@ class Overrides(
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> "Overrides":
         """`BURNISH_MAX_TRIALS=10` and so on: weaker than the file, stronger than defaults."""
-        unsaid = (*PromptOverrides.model_fields, "in_place", "asked", "no_rollback")
+        unsaid = (*PromptOverrides.model_fields, "in_place", "no_rollback")
         # The registry has its own way to be found, whatever runs with it.
         unsaid += ("policy_db", "experiment", "policy_versions")
         names = [name for name in cls.model_fields if name not in unsaid]
@@ -146,11 +153,14 @@ class Overrides(
 
     def by_door(self) -> dict[str, Json]:
         """The same by the names that the doors of a description have."""
-        names = {"sealed_cases": "test", "train_cases": "train", "holdout_cases": "holdout",
-                 "prompt_files": "prompt", "metric_file": "metrics", "policy_db": "db",
-                 "baseline_only": "print_baseline", "no_rollback": "rollback"}  # fmt: skip
         said = self.to_json()
-        return {names.get(key, key): value for key, value in said.items() if key != AGENT_FOLDER}
+        return {_DOORS.get(key, key): value for key, value in said.items() if key != AGENT_FOLDER}
+
+    @classmethod
+    def from_doors(cls, flags: Mapping[str, Json]) -> "Overrides":
+        """From the names that the doors have."""
+        names = {door: name for name, door in _DOORS.items()}
+        return cls.from_flags(**{names.get(key, key): value for key, value in flags.items()})  # pyright: ignore[reportArgumentType]
 
     def over(self, earlier: "Overrides") -> "Overrides":
         """These, and what an earlier command said where these are silent."""

@@ -1,20 +1,24 @@
 """From a description to a Setup: the target builds its part, the strategy its own."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from pydantic import JsonValue
+
 from burnish.core.objectives import Objective
-from burnish.core.protocols import Metric, Target
+from burnish.core.protocols import Target
 from burnish.evaluation.judges.judged import judged_parts
 from burnish.models.calling import ModelClient
 from burnish.models.factory import Models
 from burnish.runs.draft import Places, Problems
 from burnish.runs.header import Project
+from burnish.runs.literals import without_literals
 from burnish.runs.outputs import with_outputs
 from burnish.runs.parts import Building, TargetParts
 from burnish.runs.plugins import strategy_plugin, target_plugin
 from burnish.runs.setup import Setup
 from burnish.runs.spec import AnySpec
+from burnish.system import Redactor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +31,18 @@ class Description:
     """What the reader of a file has to tell the user."""
 
 
+def building_of(
+    description: Description, *, models: Models | None = None, live: Target | None = None
+) -> Building:
+    """A description about to be built; `models` stand in for the real ones."""
+    return Building(
+        spec=description.spec,
+        problems=Problems(places=description.places),
+        models=models or description.spec.models.models(),
+        live=live,
+    )
+
+
 def build(
     description: Description, *, models: Models | None = None, live: Target | None = None
 ) -> Setup:
@@ -36,15 +52,14 @@ def build(
     only that program can set the run up again.
     """
     spec = description.spec
-    building = Building(
-        spec=spec,
-        problems=Problems(places=description.places),
-        models=models or spec.models.models(),
-        live=live,
-    )
+    building = building_of(description, models=models, live=live)
     strategy = strategy_plugin(spec.strategy.name)
-    parts = target_plugin(spec.target.kind).build(building, strategy)
+    target = target_plugin(spec.target.kind)
+    parts = target.build(building, strategy)
     search = None if parts is None else strategy.build(building, parts)
+    reviewed = (
+        () if parts is None or search is None else tuple(target.review(building, parts, search))
+    )
     building.problems.settle()
     assert parts is not None
     assert search is not None
@@ -62,11 +77,12 @@ def build(
             case_policy=spec.execution.case_policy(),
             test_repeats=settings.repeats,
             exporter=parts.exporter,
-            project=_project(building, parts),
+            project=_project(description, building, parts),
             notes=(
                 *parts.notes,
                 *search.notes,
-                *judge_notes(metrics, repeats=settings.repeats, writer=search.client),
+                *reviewed,
+                *judge_notes(parts, repeats=settings.repeats, writer=search.client),
                 *description.notes,
             ),
             resources=(*parts.resources, building.models),
@@ -75,24 +91,25 @@ def build(
     )
 
 
-def _project(building: Building, parts: TargetParts) -> Project:
+def _project(description: Description, building: Building, parts: TargetParts) -> Project:
     """What run.json says of where the run came from."""
     if building.live is not None:
         return Project(config=parts.record)
-    spec = building.spec
+    source = description.spec.source
     return Project(
-        kind=spec.source.kind,
-        file=spec.source.file,
-        config=parts.record,
-        spec=spec.to_json(),
+        kind=source.kind, file=source.file, config=parts.record, spec=kept_spec(description)
     )
 
 
-def judge_notes(
-    metrics: Sequence[Metric], *, repeats: int, writer: ModelClient | None
-) -> Iterator[str]:
+def kept_spec(description: Description) -> dict[str, JsonValue]:
+    """The description as run.json and the store of the service keep it."""
+    redactor = Redactor.from_environment()
+    return without_literals(description.spec.to_json(), description.places, redactor)
+
+
+def judge_notes(parts: TargetParts, *, repeats: int, writer: ModelClient | None) -> Iterator[str]:
     """What is to be said of models that judge."""
-    judged = [metric for each in metrics for metric in judged_parts(each)]
+    judged = [metric for each in parts.metrics for metric in judged_parts(each)]
     if judged and repeats == 1:
         names = ", ".join(dict.fromkeys(metric.name for metric in judged))
         about = f"each case is run once, and a model judges {names}"
@@ -104,5 +121,5 @@ def judge_notes(
         if writer is not None and judge.client.ref.label == writer.ref.label
     }
     if same and writer is not None:
-        about = f"{writer.ref.label} writes the prompts and judges {', '.join(same)}"
+        about = f"{writer.ref.label} writes {parts.written} and judges {', '.join(same)}"
         yield f"{about}: it may come to please itself"

@@ -71,18 +71,19 @@ class Places:
 
     def where(self, path: TreePath) -> str:
         """The place of a value, or of the nearest one around it."""
-        return str(self._nearest(path)).strip()
+        return str(self.place(path)).strip()
 
     def line(self, path: TreePath) -> int:
         """For putting problems in the order of the file."""
-        place = self._nearest(path)
+        place = self.place(path)
         return place.line if isinstance(place, FilePlace) else 0
 
     def is_flag(self, path: TreePath) -> bool:
         """Whether a flag has set the value: then that is what to change."""
         return str(self.known.get(path, "")).startswith("--")
 
-    def _nearest(self, path: TreePath) -> Where:
+    def place(self, path: TreePath) -> Where:
+        """The place of a value, or inside that of the nearest one around it."""
         for length in range(len(path), -1, -1):
             place = self.known.get(path[:length])
             if place is not None:
@@ -211,7 +212,8 @@ def validated(data: Mapping[str, JsonValue], model: type[M], places: Places) -> 
         faults = faults_in(error, dict(data), model)
     # Raised out here, since pydantic's error would bring the input along, secrets included.
     faults.sort(key=lambda fault: places.line(fault.path))
-    raise ConfigError([problem_of(fault, places.where(fault.path)) for fault in faults])
+    problems = [problem_of(fault, places.where(fault.path)) for fault in faults]
+    raise ConfigError(list(dict.fromkeys(problems)))
 
 
 @dataclass(kw_only=True)
@@ -221,7 +223,7 @@ class Problems:
     places: Places
     found: list[Problem] = field(default_factory=list[Problem])
 
-    def attempt(self, at: str | TreePath, make: Callable[[], R], otherwise: R) -> R:
+    def attempt(self, at: str | TreePath | FilePlace, make: Callable[[], R], otherwise: R) -> R:
         """What `make` gives; where it cannot, the problem is kept and `otherwise` given."""
         try:
             return make()
@@ -262,9 +264,9 @@ class Problems:
         """Keep a problem of the value at a path of the description."""
         self.found.append(Problem(where=self.where(at), message=message, remedy=remedy))
 
-    def where(self, at: str | TreePath) -> str:
-        """The place of a value in the user's own words."""
-        return self.places.where(_path(at))
+    def where(self, at: str | TreePath | FilePlace) -> str:
+        """The place of a value in the user's own words, also of one that no field stands for."""
+        return str(at) if isinstance(at, FilePlace) else self.places.where(_path(at))
 
     def ways(self, at: str | TreePath, *, key: str, flag: str) -> str:
         """How a missing value may be set: by a key of the file where it has one, or by a flag."""
@@ -275,7 +277,7 @@ class Problems:
         if self.found:
             raise ConfigError(list(dict.fromkeys(self.found)))
 
-    def _placed(self, problem: Problem, at: str | TreePath) -> Problem:
+    def _placed(self, problem: Problem, at: str | TreePath | FilePlace) -> Problem:
         """With the place of the value before its own, which may be in another file."""
         here = self.where(at)
         return replace(problem, where=f"{here}: {problem.where}" if problem.where else here)

@@ -16,6 +16,7 @@ from pydantic import JsonValue
 from burnish.core.errors import BurnishError
 from burnish.core.sections import Section
 from burnish.core.stopping import FINISHED
+from burnish.core.surfaces import Surface, TextSurface
 from burnish.core.trials import Trial, TrialRow
 from burnish.core.words import number
 from burnish.runs.events import Listener
@@ -53,6 +54,10 @@ class StrategyPlugin:
     """The command that resumes its runs with `FILE --resume RUN`; `runs resume` where empty."""
     offers_fork: ClassVar[bool] = True
     """Whether the measured baseline comes with the command that searches from there."""
+    compares_scores: ClassVar[bool] = True
+    """Whether it compares scores from 0 to 1; else numbers in their own unit are fine."""
+    changes: ClassVar[tuple[type[Surface], ...]] = (TextSurface,)
+    """The kinds of surfaces that it changes."""
 
     # -- how it is set up ------------------------------------------------------------------
 
@@ -115,10 +120,10 @@ class StrategyPlugin:
         """Why a run ended, with the code that programs look at."""
         if run.ending is None:
             return ""
-        code, words = run.ending.data.get("code"), run.ending.data.get("reason")
+        code, words = run.ending.code, run.ending.reason
         if code == FINISHED.code and run.search_end:
             return self.ended_words(run.search_end)
-        return f"{code}: {words}" if code and code != run.status else str(words)
+        return f"{code}: {words}" if code and code != run.status else words
 
     def ended_words(self, code: str) -> str:
         """`patience: too long without an accept`."""
@@ -175,6 +180,13 @@ class TargetPlugin:
             f"targets of the kind '{building.spec.target.kind}' are not installed",
             remedy="install the package that they came with",
         )
+
+    def review(
+        self, building: Building, parts: TargetParts, search: StrategyParts
+    ) -> Iterable[str]:
+        """What is to be said of the whole before the start; what is wrong with it is kept."""
+        del building, parts, search
+        return ()
 
     def flag_value(self, name: str, value: JsonValue) -> JsonValue:
         """What a flag means, where that takes more than the description can tell."""

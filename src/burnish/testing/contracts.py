@@ -108,14 +108,13 @@ async def check_strategy(make: Callable[[], Setup], folder: Path, *, cut_at: int
 def check_provider(row: Provider) -> None:
     """An installed provider is found by each of its names, in references and in blocks of files,
     keeps its key to its own hosts, and has prices for the models that it lists."""
-    own = (
-        {} if row.address or row.protocol == "embedded" else {"base_url": f"https://{row.hosts[0]}"}
-    )
+    is_complete = row.address or row.protocol == "embedded"
+    address = "" if is_complete else f"https://{row.hosts[0]}"
     for name in row.names:
         assert ModelRef.parse(f"{name}:m").provider == row.name, f"'{name}:m' is somebody else's"
-        block = ModelBlock.model_validate({"provider": name, "name": "m", **own})
+        block = ModelBlock.model_validate({"provider": name, "name": "m", "base_url": address})
         assert block.reference().provider == row.name, f"'{name}' in a file is somebody else"
-    ref = ModelRef(provider=row.name, name="m", **own)
+    ref = ModelRef(provider=row.name, name="m", base_url=address)
     if row.key_variables:
         environ = {row.key_variables[0]: "key"}
         assert key_for(ref, environ) == "key", "its usual variable is not looked at"

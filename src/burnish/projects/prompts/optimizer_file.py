@@ -20,6 +20,7 @@ from burnish.projects.prompts.optimizer_config import (
 )
 from burnish.runs.draft import Draft, FilePlace, Strength
 from burnish.runs.plugins import StrategyPlugin
+from burnish.system import Redactor
 
 _EVALUATE = {"num_runs": "strategy.settings.repeats"}
 _OPTIMIZE = {
@@ -109,7 +110,8 @@ class _Translation:
         config, algorithm = self._config, self._config.optimize.algorithm
         for path, flag in _FLAGS.items():
             self._draft.mark(path, flag)
-        self._draft.default("source.document", as_json(config))
+        document = Redactor.from_environment().json(as_json(config))
+        self._draft.default("source.document", document)
         self._draft.default("execution.concurrency", config.optimize.eval_case_parallelism)
         self._draft.default("strategy.settings", _usual_settings(algorithm))
         self._block(config.evaluate, _EVALUATE, "evaluate")

@@ -7,9 +7,9 @@ from pydantic import Field, JsonValue, model_validator
 
 from burnish.models.model_block import ModelBlock
 from burnish.projects.delegation.workflow_file import Text
-from burnish.projects.prompts.project_file import CoordinateBlock
 from burnish.projects.reflective_block import ReflectiveBlock
 from burnish.projects.settings import BudgetSettings
+from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
 from burnish.strategies.epochs.settings import EpochSettings
 from burnish.system.settings import (
     AboveZero,
@@ -19,12 +19,36 @@ from burnish.system.settings import (
     Places,
     Repeats,
     Settings,
+    Share,
 )
 from burnish.targets.delegation.loss import WEIGHTS
 from burnish.targets.delegation.policy import NAMES
 
 _USUAL = EpochSettings()
+_COORDINATE = CoordinateSettings()
 Rate = Annotated[float, Field(gt=0, le=1)]
+
+
+class CoordinateBlock(Settings):
+    """The settings of coordinate descent over texts."""
+
+    accept_sigma: NotNegative = _COORDINATE.accept_sigma
+    min_confidence: Share = _COORDINATE.min_confidence
+    max_cycles: AtLeastOne = _COORDINATE.max_cycles
+    max_trials: AtLeastOne = _COORDINATE.textual_phase.max_trials
+    """Of each cycle."""
+    patience: AtLeastOne = _COORDINATE.textual_phase.patience
+
+    def settings(self, *, repeats: int, fields: tuple[str, ...]) -> CoordinateSettings:
+        """How the search goes about it."""
+        return CoordinateSettings(
+            texts=fields,
+            repeats=repeats,
+            accept_sigma=self.accept_sigma,
+            min_confidence=self.min_confidence,
+            max_cycles=self.max_cycles,
+            textual_phase=PhaseLimits(max_trials=self.max_trials, patience=self.patience),
+        )
 
 
 class EnvelopeBlock(Settings):

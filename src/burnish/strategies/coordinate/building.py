@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from importlib.util import find_spec
 
+from burnish.core.cases import Case
 from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
 from burnish.strategies.coordinate.settings import CoordinateSettings
 from burnish.strategies.coordinate.strategy import Coordinate
@@ -21,7 +22,8 @@ APPLIER = RoleNeed(
 
 def build(building: Building, parts: TargetParts) -> StrategyParts | None:
     """The search over a target; None, with what is wrong kept, where it cannot be."""
-    numbers, texts, demonstrations = parts.numbers(), parts.texts(), parts.demonstrations()
+    numbers, texts = parts.numbers(), parts.texts()
+    demonstrations = parts.demonstrations() if parts.cases_demonstrate else ()
     settings: CoordinateSettings = building.spec.strategy.settings
     notes: list[str] = []
     refs = (building.named(CRITIC), building.named(APPLIER))
@@ -41,6 +43,7 @@ def build(building: Building, parts: TargetParts) -> StrategyParts | None:
             "numbers": numbers,
             "texts": texts,
             "demonstrations": demonstrations[0] if demonstrations else "",
+            "holdout_policy": settings.holdout_policy if parts.dataset.holdout else "skip",
         }
     )
     _check(building, parts, chosen)
@@ -67,6 +70,14 @@ def _check(building: Building, parts: TargetParts, settings: CoordinateSettings)
     if (settings.numbers or settings.demonstrations) and find_spec("optuna") is None:
         message = "searching over numbers and demonstrations needs optuna"
         problems.add("target", message, "pip install 'burnish[numeric]'")
+    if (
+        settings.demonstrations
+        and parts.dataset.train
+        and not any(map(_showable, parts.dataset.train))
+    ):
+        at = parts.places.get(settings.demonstrations, ("target",))
+        message = "no case of train can be shown: it takes one turn, and no files"
+        problems.add(at, message, "add such cases, or remove the axis")
     noisy = [name for name in settings.numbers if name in parts.noisy]
     if settings.repeats == 1 and noisy:
         message = (
@@ -75,8 +86,20 @@ def _check(building: Building, parts: TargetParts, settings: CoordinateSettings)
         problems.add("strategy.settings.repeats", message, "set it to 2 or more")
 
 
+def _showable(case: Case) -> bool:
+    return len(case.turns) == 1 and not case.turns[0].attachments
+
+
 def _notes(parts: TargetParts, settings: CoordinateSettings) -> Iterator[str]:
-    if settings.repeats == 1 and not any(name in parts.noisy for name in settings.numbers):
+    if not settings.uses_holdout:
+        yield (
+            "holdout_eval_policy: skip — NOTHING GUARDS AGAINST OVERFITTING: candidates are "
+            "accepted on the cases they were made from, and the result is a training score"
+        )
+    if not parts.cases_demonstrate and parts.demonstrations():
+        yield f"left as they are by this strategy: {', '.join(parts.demonstrations())}"
+    noisy = any(name in parts.noisy for name in settings.numbers)
+    if settings.repeats == 1 and not noisy and not parts.steady:
         yield (
             "repeats is 1: a candidate shows no noise of its own, so the bar is "
             f"{settings.accept_sigma:g} × the incumbent's, which is 0 as well; take 2 or more "
