@@ -10,6 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from burnish.core.errors import ConfigError
 from burnish.effects.budget import Budget
+from burnish.evaluation.configs.eval_metrics import MetricItem
 from burnish.projects.describing import describe
 from burnish.projects.dialects import Document
 from burnish.projects.prompts.optimizer_config import (
@@ -140,7 +141,7 @@ def test_reflective_races_unless_it_is_told_otherwise(tmp_path: Path) -> None:
 def test_a_flag_names_the_algorithm_and_brings_its_defaults(tmp_path: Path) -> None:
     spec = described(tmp_path, strategy="reflective")
     assert (spec.strategy.name, settings_of(spec).racing) == ("reflective", True)
-    assert spec.source.document["optimize"]["algorithm"]["name"] == "reflective"
+    assert algorithm(cast("Any", spec.source.document))["name"] == "reflective"
     racing = set_algorithm(name="reflective")
     assert not settings_of(described(tmp_path, racing, strategy="gepa_reflective")).racing
     with pytest.raises(ConfigError, match="there are: gepa_reflective, reflective"):
@@ -296,6 +297,7 @@ def test_the_older_criteria_work(tmp_path: Path) -> None:
 
     assert metric_thresholds(read(tmp_path, older)) == {METRIC: 0.5}
     (block,) = described(tmp_path, older).metrics.blocks
+    assert isinstance(block, MetricItem)
     assert (block.metric_name, block.threshold) == (METRIC, 0.5)
 
 
