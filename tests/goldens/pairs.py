@@ -14,6 +14,7 @@ from burnish.cli.optimize_asking import Asked
 from burnish.cli.optimize_running import Preparing, optimize_project
 from burnish.cli.running import Way
 from burnish.models.chat import ChatRequest
+from burnish.models.factory import Models
 from burnish.testing.backends import ScriptedBackend
 from burnish.testing.delegation_world import Said, Turn
 from burnish.testing.suite_world import FAULT, RULE, suite_world
@@ -39,7 +40,12 @@ class Pair:
     """What can be done when the run is over, by name; nothing after a delegation."""
 
 
-def _optimizing(file: Path, prepare: Callable[[], Preparing], **overrides: Any) -> Pair:
+def _optimizing(
+    file: Path,
+    prepare: Callable[[], Preparing],
+    models: Callable[[], Models] = lambda: Models(),
+    **overrides: Any,
+) -> Pair:
     """`burnish optimize FILE -o run`, planned and done with models of their own.
 
     Then `--resume run`, `--fork run -o fork` and `--print-baseline -o baseline`.
@@ -49,7 +55,7 @@ def _optimizing(file: Path, prepare: Callable[[], Preparing], **overrides: Any) 
         asked = Asked(
             file=file, overrides=overrides | more, way=way, dry_run=dry_run, progress="lines"
         )
-        return lambda: optimize_project(asked, prepare=prepare())
+        return lambda: optimize_project(asked, prepare=prepare(), models=models())
 
     new = Way(output_dir=Path("run"))
     return Pair(
@@ -146,12 +152,22 @@ def _with_a_tool(request: ChatRequest, draw: int) -> str:
 # -- prompts of any agent --------------------------------------------------------------------
 
 
+def _over_prompts(file: Path, backend: Callable[[], ScriptedBackend], **flags: Any) -> Pair:
+    """With a scripted model behind every role."""
+    return _optimizing(
+        file,
+        lambda: prompt_world.preparing(backend()),
+        lambda: prompt_world.models(backend()),
+        **flags,
+    )
+
+
 def optimizer_json(folder: Path) -> Pair:
     """`optimizer.json` with flags, as AgentOptimizer has it."""
     file = prompt_world.write_world(folder)
-    return _optimizing(
+    return _over_prompts(
         file,
-        lambda: prompt_world.preparing(prompt_world.reflector(_WORSE, prompt_world.BETTER)),
+        lambda: prompt_world.reflector(_WORSE, prompt_world.BETTER),
         **prompt_world.flags(folder),
     )
 
@@ -181,7 +197,7 @@ def _prompts(folder: Path, strategy: str, **more: Any) -> Path:
 def prompts_reflective(folder: Path) -> Pair:
     """The same search from a project file."""
     file = _prompts(folder, "reflective", reflector="openai:m", budget={"max_trials": 2})
-    return _optimizing(file, lambda: prompt_world.preparing(prompt_world.reflector()))
+    return _over_prompts(file, prompt_world.reflector)
 
 
 def prompts_coordinate(folder: Path) -> Pair:
@@ -193,7 +209,7 @@ def prompts_coordinate(folder: Path) -> Pair:
         repeats=1,
         coordinate={"max_cycles": 1, "max_trials": 2, "patience": 1},
     )
-    return _optimizing(file, lambda: prompt_world.preparing(prompt_world.reflector()))
+    return _over_prompts(file, prompt_world.reflector)
 
 
 def prompts_backprop(folder: Path) -> Pair:
@@ -205,10 +221,10 @@ def prompts_backprop(folder: Path) -> Pair:
         "patcher": {"value": better, "reason": "nobody told it how"},
     }
     file = _prompts(folder, "backprop", proposer="openai:m", backprop={"max_rounds": 1})
-    return _optimizing(
+    return _over_prompts(
         file,
-        lambda: prompt_world.preparing(
-            ScriptedBackend(respond=lambda request, _: json.dumps(replies[request.schema_name]))
+        lambda: ScriptedBackend(
+            respond=lambda request, _: json.dumps(replies[request.schema_name])
         ),
     )
 

@@ -68,9 +68,13 @@ class StrategyPlugin:
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
         """The strategy over a target; None, with what is wrong kept, where it cannot be."""
-        del parts
+        if self.name:
+            kind = parts.target.description.kind
+            message = f"the strategy '{self.name}' cannot search over '{kind}'"
+            building.problems.add("strategy.name", message, "take another one")
+            return None
         raise BurnishError(
-            f"the strategy '{self.name or building.spec.strategy.name}' is not installed",
+            f"the strategy '{building.spec.strategy.name}' is not installed",
             remedy="install the package that it came with",
         )
 

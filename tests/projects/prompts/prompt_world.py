@@ -156,7 +156,8 @@ def optimize(backend: ScriptedBackend, **asked: Any) -> None:
     overrides = {k: v for k, v in asked.items() if k not in told}
     told.setdefault("way", Way(output_dir=Path("run")))
     told.setdefault("quiet", True)
-    optimize_project(Asked(overrides=overrides, **told), prepare=preparing(backend))
+    request = Asked(overrides=overrides, **told)
+    optimize_project(request, prepare=preparing(backend), models=models(backend))
 
 
 def contents(folder: Path) -> Sequence[bytes]:
