@@ -10,16 +10,15 @@ from burnish.models.prompts import in_force
 from burnish.models.references import ModelRef
 from burnish.projects.gathering import Gathering, Keys
 from burnish.projects.loading import Given
-from burnish.projects.optimizer_roles import reached
-from burnish.projects.prompts.bounds import too_small
-from burnish.projects.prompts.roles import reflector_of, writers_by
-from burnish.projects.reflective_block import ending
+from burnish.projects.suites.roles import reflector_of, writers_by
 from burnish.projects.suites.suite_file import SuiteFile
+from burnish.runs.parts import reached
 from burnish.runs.strategy import Strategy
 from burnish.strategies.coordinate.strategy import Coordinate
 from burnish.strategies.epochs.settings import EpochSettings
 from burnish.strategies.epochs.strategy import Epochs
 from burnish.strategies.epochs.wording import ROLE, textgrad
+from burnish.strategies.reflective.building import ending, too_small
 from burnish.strategies.reflective.strategy import Reflective
 from burnish.targets.delegation.manager import ModelManager
 from burnish.targets.delegation.target import DelegationTarget
@@ -106,7 +105,7 @@ class SuiteSearch:
         names = tuple(surface.id for surface in self.target.surfaces)
         settings = block.reflective.settings(repeats=repeats, fields=names)
         budget, notes = ending(self._budget())
-        small = too_small(budget, self.dataset, settings, test_repeats=repeats)
+        small = too_small(budget, self.dataset, settings)
         if small is not None and not self.given.flags.baseline_only:
             where = self.wrong.place(("budget", "max_metric_calls"))
             self.wrong.problems.append(replace(small, where=where))

@@ -7,10 +7,16 @@ from pydantic import Field, JsonValue, model_validator
 
 from burnish.models.model_block import ModelBlock
 from burnish.projects.delegation.workflow_file import Text
-from burnish.projects.reflective_block import ReflectiveBlock
 from burnish.projects.settings import BudgetSettings
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
 from burnish.strategies.epochs.settings import EpochSettings
+from burnish.strategies.reflective.settings import (
+    MINIBATCH,
+    FieldSelection,
+    FrontierType,
+    ParentSelection,
+    ReflectiveSettings,
+)
 from burnish.system.settings import (
     AboveZero,
     AtLeastOne,
@@ -27,6 +33,28 @@ from burnish.targets.delegation.policy import NAMES
 _USUAL = EpochSettings()
 _COORDINATE = CoordinateSettings()
 Rate = Annotated[float, Field(gt=0, le=1)]
+
+
+class ReflectiveBlock(Settings):
+    """The settings of reflective search."""
+
+    parent_selection: ParentSelection = "trail"
+    field_selection: FieldSelection = "round_robin"
+    frontier: FrontierType = "instance"
+    minibatch: AtLeastOne = MINIBATCH
+    history_top_k: Annotated[int, Field(ge=0, le=5)] = 2
+    perfect_score: float = 1.0
+    skip_perfect: bool = True
+    merge: bool = False
+    max_merges: NoneOrMore = 5
+    merge_overlap: AtLeastOne = 5
+    reuse: bool = True
+    racing: bool = True
+    proposals_per_round: AtLeastOne = 1
+
+    def settings(self, *, repeats: int, fields: tuple[str, ...] = ()) -> ReflectiveSettings:
+        """How the search goes about it."""
+        return ReflectiveSettings(fields=fields, repeats=repeats, **self.model_dump())
 
 
 class CoordinateBlock(Settings):
