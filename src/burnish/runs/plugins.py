@@ -71,13 +71,8 @@ class StrategyPlugin:
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
         """The strategy over a target; None, with what is wrong kept, where it cannot be."""
         if self.name:
-            message = f"it cannot search a target of the kind '{building.spec.target.kind}'"
-            building.problems.add("strategy.name", message, "take another strategy")
-            return None
-        del parts
-        if self.name:
-            kind = building.spec.target.kind
-            message = f"the strategy '{self.name}' has no use for a target of the kind '{kind}'"
+            kind = parts.target.description.kind
+            message = f"the strategy '{self.name}' cannot search over '{kind}'"
             building.problems.add("strategy.name", message, "take another strategy")
             return None
         raise BurnishError(
