@@ -20,6 +20,7 @@ class BackpropPlugin(StrategyPlugin):
 
     name: ClassVar[str] = Backprop.name
     ends: ClassVar[Mapping[str, str]] = ENDS
+    rationales: ClassVar[Mapping[str, Sequence[str]]] = {"patcher": ("reason",)}
     offers_fork: ClassVar[bool] = False
 
     def plan(self, setup: Setup) -> Iterable[str]:

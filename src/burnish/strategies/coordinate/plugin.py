@@ -43,6 +43,10 @@ class CoordinatePlugin(StrategyPlugin):
 
     name: ClassVar[str] = Coordinate.name
     ends: ClassVar[Mapping[str, str]] = ENDS
+    rationales: ClassVar[Mapping[str, Sequence[str]]] = {
+        "critic": ("failing_pattern", "root_cause_hypothesis", "suggested_change_direction"),
+        "applier": ("rationale", "diff_summary"),
+    }
 
     def plan(self, setup: Setup) -> Iterable[str]:
         """What would run, and what it may cost."""

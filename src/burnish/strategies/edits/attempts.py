@@ -45,7 +45,7 @@ class Attempt:
 
     @property
     def word(self) -> str:
-        """What became of it, in the seed's words."""
+        """What became of it: keep, discard or crash."""
         if self.decision is not None and self.decision.accepted:
             return KEEP
         crashed = self.decision is not None and self.decision.code in (CRASH, HOLDOUT + CRASH)

@@ -1,6 +1,6 @@
 """The artifact loop as a plug-in: its plan, its lines, its report."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from burnish.core.sections import Section
@@ -19,6 +19,7 @@ class EditsPlugin(StrategyPlugin):
 
     name: ClassVar[str] = Edits.name
     ends: ClassVar[Mapping[str, str]] = ENDS
+    rationales: ClassVar[Mapping[str, Sequence[str]]] = {"editor": ("rationale",)}
 
     def plan_title(self, setup: Setup) -> str:
         """The loop, and who edits."""

@@ -31,6 +31,7 @@ class ReflectivePlugin(StrategyPlugin):
 
     name: ClassVar[str] = Reflective.name
     ends: ClassVar[Mapping[str, str]] = ENDS
+    rationales: ClassVar[Mapping[str, Sequence[str]]] = {"reflector": ("diagnosis",)}
     offers_fork: ClassVar[bool] = False
 
     def plan(self, setup: Setup) -> Iterable[str]:
