@@ -12,6 +12,7 @@ from burnish.runs.report_sections import score_table
 from burnish.runs.setup import Setup
 from burnish.strategies.backprop.plan import BackpropLines, plan_lines, search_limits
 from burnish.strategies.backprop.report import ENDS, report
+from burnish.strategies.backprop.rounds import PHASE
 from burnish.strategies.backprop.strategy import Backprop
 
 
@@ -51,7 +52,7 @@ class BackpropPlugin(StrategyPlugin):
 
     def turn(self, trial: Trial) -> str:
         """Rounds, once there is one."""
-        return "round" if "round" in trial.details else "cycle"
+        return "round" if trial.phase == PHASE else "cycle"
 
 
 def _strategy(setup: Setup) -> Backprop:
