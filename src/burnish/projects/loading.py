@@ -58,11 +58,6 @@ _PROPOSING = {"proposer", "max_rounds"}
 _COORDINATE = {"accept_sigma", "max_cycles", "textual_max_trials", "textual_patience"}
 _TOLD: Mapping[str, Set[str]] = {
     AGENT: {*AgentOverrides.model_fields, *_PROPOSING},
-    GRAPH: {
-        *AgentOverrides.model_fields,
-        *BackpropOverrides.model_fields,
-        *("train_cases", "holdout_cases", "metric_file", "update_source"),
-    },
     PROMPTS: {
         *AgentOverrides.model_fields,
         *PromptOverrides.model_fields,
