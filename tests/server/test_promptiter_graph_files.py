@@ -246,6 +246,11 @@ def begun(folder: Path) -> dict[str, Any]:
         return dict(next(each for each in events(reader) if each.kind == "run_started").data)
 
 
+def playing(server: ScriptedServer) -> dict[str, Any]:
+    """Somebody who plays the user."""
+    return model("player", server)
+
+
 SCENARIO = {
     "evalId": "caller",
     "conversationScenario": {"startingPrompt": "Is it open?", "conversationPlan": "Ask once."},
@@ -256,7 +261,7 @@ SCENARIO = {
 async def test_the_simulated_user_of_the_file(
     player: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    more = {"user_simulator": lambda server: model("player", server)} if player else {}
+    more: dict[str, Any] = {"user_simulator": playing} if player else {}
     world = served(tmp_path, monkeypatch, metrics=JUDGED, judge=judge(), **more)
     async with world as (client, server):
         whole = {"evalSetId": "exam", "evalCases": [SCENARIO]}
