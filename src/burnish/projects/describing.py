@@ -318,7 +318,7 @@ def from_kept(
         draft.put("source", {**moved}, strength=Strength.REQUEST)
     doors.put_flags(draft, flags)
     values, places = draft.assembled()
-    return Description(spec=validated(values, doors.model, places), places=places)
+    return Description(spec=validated(values, doors.model, places, kept=True), places=places)
 
 
 def _strategy(

@@ -133,16 +133,15 @@ def read_metrics(
 ) -> tuple[Metric, ...]:
     """The metrics of the description, or some of them by name.
 
-    `own` are those of the target's own file, which stand at `own_at`: they count where the
-    description has none. `replies_only` refuses those that look at tools. With no metric at all
-    there is nothing to measure.
+    `replies_only` refuses those that look at tools. `own` are those of the target's own file, which
+    stand at `own_at`: they count where the description has none. With no metric at all there is
+    nothing to measure.
     """
     problems, spec = building.problems, building.spec.metrics
-    described = spec.blocks or spec.file is not None
-    at = "metrics.file" if spec.file is not None else "metrics.blocks" if described else own_at
-    read = metric_blocks(building, names)
-    if own is not None and not described:
-        read = problems.attempt(own_at, lambda: own.only(names), own)
+    if own is not None and spec.file is None and not spec.blocks:
+        at, read = own_at, problems.attempt(own_at, lambda: own.only(names), own)
+    else:
+        at, read = "metrics.blocks", metric_blocks(building, names)
     if replies_only:
         problems.attempt(at, lambda: refuse_trajectories(read), None)
     before = len(problems.found)

