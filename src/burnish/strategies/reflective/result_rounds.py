@@ -298,7 +298,7 @@ class Fate:
 
 
 def stop_reason(code: str) -> str:
-    """The seed's name of a reason to stop."""
+    """AgentOptimizer's name of a reason to stop."""
     if code.startswith(UNLABELLED):
         return COMPLETED
     return STOP_REASONS.get(code, code)
