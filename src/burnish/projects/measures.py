@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.errors import BurnishError, ConfigError, PriceUnknown, Problem
@@ -19,6 +20,7 @@ from burnish.projects.agent_blocks import User
 from burnish.projects.black_box import trajectory_problems
 from burnish.projects.prompts.datasets import same_files, unfit_cases
 from burnish.runs.parts import Building
+from burnish.runs.plugins import StrategyPlugin
 from burnish.runs.spec import CaseSet
 from burnish.system.config_words import near
 from burnish.targets.calling.target import no_player
@@ -29,8 +31,13 @@ _SPLITS = {Split.TRAIN: "train", Split.HOLDOUT: "holdout", Split.TEST: "test"}
 _FLAGS = {Split.TRAIN: "--train", Split.HOLDOUT: "--holdout"}
 
 
-def read_splits(building: Building) -> Dataset | None:
-    """The cases that the description names; None, with what is wrong kept, where some lack."""
+def read_splits(building: Building, strategy: StrategyPlugin) -> Dataset | None:
+    """The cases that the description names; None, with what is wrong kept, where some lack.
+
+    A strategy that only measures needs no holdout: it gets the cases to measure.
+    """
+    if not strategy.proposes:
+        return Dataset(train=measured_cases(building))
     problems, data = building.problems, building.spec.data
     sets = {split: getattr(data, name) for split, name in _SPLITS.items()}
     for split, flag in _FLAGS.items():
@@ -42,6 +49,27 @@ def read_splits(building: Building) -> Dataset | None:
         return None
     scenarios = building.spec.metrics.user_simulator is not None
     return problems.as_raised(lambda: _dataset(building, sets, scenarios=scenarios), None)
+
+
+def measured_cases(building: Building, key: str = "train") -> tuple[Case, ...]:
+    """What a measurement is over: the cases that are named for it, else those of train.
+
+    `key` is where such a file has cases of its own. They are not read where others are named.
+    """
+    if building.cases is not None:
+        return building.cases
+    problems, data = building.problems, building.spec.data
+    named = next((name for name in ("cases", "train") if getattr(data, name)), None)
+    if named is None:
+        remedy = f"name a file of cases: {key}: {key}.jsonl, or --cases FILE"
+        problems.add(f"data.{key}", "there are no cases", remedy)
+        return ()
+    amiss: list[Problem] = []
+    cases = problems.attempt(
+        f"data.{named}", lambda: _cases(building, getattr(data, named), amiss), ()
+    )
+    problems.found += amiss
+    return cases
 
 
 def _dataset(
@@ -122,18 +150,18 @@ def _player(building: Building, ref: ModelRef) -> User:
 
 
 def read_metrics(
-    building: Building, cases: Sequence[Case], *, replies_only: bool, names: Sequence[str] = ()
+    building: Building, cases: Sequence[Case], *, replies_only: bool, folder: Path | None = None
 ) -> tuple[Metric, ...]:
-    """The metrics of the description, or some of them by name.
+    """The metrics of the description.
 
-    `replies_only` refuses those that look at tools. With no metric at all there is nothing to
-    measure.
+    `replies_only` refuses those that look at tools, and `folder` is where graders lie if not
+    beside the file. With no metric at all there is nothing to measure.
     """
-    problems, read = building.problems, metric_blocks(building, names)
+    problems, read = building.problems, metric_blocks(building)
     if replies_only:
         problems.attempt("metrics.blocks", lambda: refuse_trajectories(read), None)
     before = len(problems.found)
-    made = problems.attempt("metrics.blocks", lambda: _made(building, read, cases), ())
+    made = problems.attempt("metrics.blocks", lambda: _made(building, read, cases, folder), ())
     for metric in made:
         problems.attempt("metrics.blocks", partial(check_judges, [metric]), None)
     if not made and not read.blocks and len(problems.found) == before:
@@ -142,8 +170,11 @@ def read_metrics(
     return made
 
 
-def metric_blocks(building: Building, names: Sequence[str] = ()) -> MetricsRead:
-    """The metrics as they are written: in the description, or in the file that it names."""
+def metric_blocks(building: Building) -> MetricsRead:
+    """The metrics as they are written: in the description, or in the file that it names.
+
+    Some of them, where the description names those that count.
+    """
     problems, spec = building.problems, building.spec.metrics
     read = MetricsRead(blocks=list(spec.blocks))
     if spec.file is not None:
@@ -151,13 +182,15 @@ def metric_blocks(building: Building, names: Sequence[str] = ()) -> MetricsRead:
         if spec.blocks:
             problems.add("metrics.file", "give metrics or metrics_file, not both")
         read = problems.attempt("metrics.file", lambda: read_metric_file(file), read)
-    return problems.attempt("metrics.blocks", lambda: read.only(names), read)
+    return problems.attempt("metrics.names", lambda: read.only(spec.names), read)
 
 
-def _made(building: Building, read: MetricsRead, cases: Sequence[Case]) -> tuple[Metric, ...]:
+def _made(
+    building: Building, read: MetricsRead, cases: Sequence[Case], folder: Path | None
+) -> tuple[Metric, ...]:
     judge = building.spec.metrics.judge
     ref = read.judge if judge is None else judge.reference()
-    making = MetricMaking(models=building.models, folder=building.folder, judge=ref)
+    making = MetricMaking(models=building.models, folder=folder or building.folder, judge=ref)
     return make_agent_metrics(read.blocks, cases, making)
 
 

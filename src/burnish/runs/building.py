@@ -1,10 +1,11 @@
 """From a description to a Setup: the target builds its part, the strategy its own."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
+from burnish.core.cases import Case
 from burnish.core.objectives import Objective
 from burnish.evaluation.judges.judged import judged_parts
 from burnish.models.calling import ModelClient
@@ -37,13 +38,18 @@ def building_of(description: Description, *, models: Models | None = None) -> Bu
     )
 
 
-def build(description: Description, *, models: Models | None = None) -> Setup:
+def build(
+    description: Description,
+    *,
+    models: Models | None = None,
+    cases: tuple[Case, ...] | None = None,
+) -> Setup:
     """The run that is described; everything that is wrong is said at once.
 
-    `models` stand in for the real ones.
+    `models` stand in for the real ones, and `cases` for those that would be measured.
     """
     spec = description.spec
-    building = building_of(description, models=models)
+    building = replace(building_of(description, models=models), cases=cases)
     strategy = strategy_plugin(spec.strategy.name)
     target = target_plugin(spec.target.kind)
     parts = target.build(building, strategy)
@@ -67,18 +73,22 @@ def build(description: Description, *, models: Models | None = None) -> Setup:
             concurrency=spec.execution.concurrency,
             case_policy=spec.execution.case_policy(),
             test_repeats=settings.repeats,
-            exporter=parts.exporter,
+            exporter=parts.exporter if strategy.proposes else None,
             project=Project(
                 kind=spec.source.kind,
                 file=spec.source.file,
-                config=parts.record,
+                config=parts.record if strategy.proposes else {},
                 spec=kept_spec(description),
             ),
             notes=(
                 *parts.notes,
                 *search.notes,
                 *reviewed,
-                *judge_notes(parts, repeats=settings.repeats, writer=search.client),
+                *(
+                    judge_notes(parts, repeats=settings.repeats, writer=search.client)
+                    if strategy.proposes
+                    else ()
+                ),
             ),
             resources=(*parts.resources, building.models),
         ),

@@ -116,6 +116,8 @@ class Building:
     spec: AnySpec
     problems: Problems
     models: Models
+    cases: tuple[Case, ...] | None = None
+    """What a program measures in place of the cases that the description names."""
     _models_at: dict[str, str] = field(default_factory=dict[str, str], init=False)
     """For each role, where its model stands in the description."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from types import UnionType
-from typing import Annotated, Any, TypeAlias, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeAlias, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
@@ -77,6 +77,10 @@ class Door:
     """Whether a variable may set what a flag may."""
     http: bool = False
     """Whether a client of the service may set it. Closed unless it is opened here."""
+    http_name: str = ""
+    """What clients of the service call it, where that is not the name of the flag."""
+    runs: Literal["all", "searches", "measurements"] = "all"
+    """The runs that the doors are for: those that search, those that only measure, or both."""
     file: bool = True
     """Whether a file may set it; what only a program decides has no door at all."""
 

@@ -111,9 +111,8 @@ class PromptsPlugin(TargetPlugin):
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
         """The agent with its prompts, cases and metrics."""
-        del strategy
         spec: PromptsSpec = building.spec.target
-        dataset = read_splits(building)
+        dataset = read_splits(building, strategy)
         cases = tuple(_cases(dataset))
         agent = _agent(building, spec, simulated_user(building, cases))
         prompts = building.problems.attempt(
