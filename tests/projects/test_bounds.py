@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from burnish.projects.optimizer_block import OptimizerBlock
 from pydantic import BaseModel
 
 from burnish.compat.promptiter.requests import BurnishOptions, RunRequest
 from burnish.core.bounds import MOST, MOST_PLACES, MOST_REPEATS
 from burnish.core.errors import ConfigError
 from burnish.projects.delegation.overrides import WorkflowOverrides
-from burnish.projects.optimizer_block import OptimizerBlock
 from burnish.projects.overrides import Overrides
 from burnish.projects.settings import BudgetSettings, ProjectFile
 from burnish.server.apps.asking import EvaluationSettings, RunSettings

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from burnish.projects.optimizer_block import read_optimizer
 
 from burnish.core.errors import ConfigError
 from burnish.evaluation.configs.agent_metrics import AgentMetric
@@ -14,7 +15,6 @@ from burnish.projects.adopting_writing import write_together
 from burnish.projects.evaluate_api import prepare_evaluation
 from burnish.projects.evaluating import Wanted
 from burnish.projects.measuring_here import measured
-from burnish.projects.optimizer_block import read_optimizer
 from burnish.system import read_tree
 from burnish.targets.agent.loading import load_agent
 from burnish.testing.servers import ScriptedServer

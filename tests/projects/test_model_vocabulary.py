@@ -5,6 +5,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from burnish.projects.artifacts.task_file import TaskFile
+from burnish.projects.graph.graph_file import GraphFile
+from burnish.projects.optimizer_block import OptimizerBlock
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from burnish.core.errors import ConfigError
@@ -17,10 +20,7 @@ from burnish.models.references import ModelRef, ModelSettings
 from burnish.projects.adopting_files import file_changes
 from burnish.projects.adopting_writing import write_together
 from burnish.projects.agent_blocks import CommandAgentFile, HttpAgentFile, PythonAgentFile
-from burnish.projects.artifacts.task_file import TaskFile
 from burnish.projects.delegation.workflow_file import WorkflowFile
-from burnish.projects.graph.graph_file import GraphFile
-from burnish.projects.optimizer_block import OptimizerBlock
 from burnish.projects.prompts.config import OptimizerFile
 from burnish.projects.prompts.project_file import PromptsFile
 from burnish.projects.suites.suite_file import SuiteFile

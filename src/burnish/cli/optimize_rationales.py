@@ -4,11 +4,10 @@ import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from burnish.core.content import Json
 from burnish.core.trials import Proposal
 from burnish.core.words import visible
 from burnish.runs.directory import look_into, trial_rows
-from burnish.runs.events import Event, Tick
+from burnish.runs.events import Event, SessionBegun, Tick, TrialRecorded
 
 _WIDTH = 100
 _INDENT = "         "
@@ -31,10 +30,10 @@ class Rationales:
 
     def event(self, event: Event) -> None:
         """Tell what was said in a trial that was just recorded."""
-        if event.kind in {"run_started", "run_resumed"}:
-            self._folder = Path(str(event.data.get("folder")))
-        elif event.kind == "trial_recorded" and self._folder is not None:
-            for proposal in _proposals(self._folder, event.data.get("trial")):
+        if begun := event.read(SessionBegun):
+            self._folder = Path(begun.folder)
+        elif (trial := event.read(TrialRecorded)) and self._folder is not None:
+            for proposal in _proposals(self._folder, trial.trial):
                 for line in _lines(proposal):
                     self._write(line)
 
@@ -42,7 +41,7 @@ class Rationales:
         """Cases have no reasons."""
 
 
-def _proposals(folder: Path, number: Json) -> Iterator[Proposal]:
+def _proposals(folder: Path, number: int) -> Iterator[Proposal]:
     with look_into(folder) as journal:
         row = next((row for row in trial_rows(journal) if row.number == number), None)
     yield from row.trial.proposals if row is not None else ()

@@ -9,6 +9,7 @@ from burnish.core.codec import codec
 from burnish.core.evaluations import mean
 from burnish.core.trials import SplitResult, Trial, TrialRow
 from burnish.runs.directory import look_into
+from burnish.runs.events import Warned
 from burnish.runs.record import RunRecord
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
@@ -75,7 +76,7 @@ class Voice:
     def warn(self, key: str, message: str) -> None:
         """A warning under a key that stays the same."""
         if self.run is not None:
-            self.run.announce("warning", f"compat:{key}", {"message": message})
+            self.run.tell(Warned(message=message), f"compat:{key}")
 
 
 def read_row(folder: Path, number: int) -> TrialRow:

@@ -149,7 +149,7 @@ def _graph_problems(document: Document) -> list[Problem]:
     try:
         read_graph(document.path, document.tree)
     except ConfigError as error:
-        return error.problems
+        return list(error.problems)
     return []
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, cast
 from pydantic import JsonValue
 
 from burnish.core.cases import Case
-from burnish.core.errors import BurnishError, ConfigError, Problem
+from burnish.core.errors import BurnishError
 from burnish.core.evaluations import Evaluation
 from burnish.core.sections import Section
 from burnish.evaluation.layers import Layered

@@ -1,30 +1,30 @@
 """Cases, metrics and the simulated user of a description: the parts that targets have in common."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.errors import BurnishError, ConfigError, PriceUnknown, Problem
-from burnish.core.protocols import Metric
+from burnish.core.protocols import Metric, Role
 from burnish.evaluation.configs.layering import make_agent_metrics
 from burnish.evaluation.configs.making import MetricMaking
 from burnish.evaluation.configs.reading import MetricsRead, read_metric_file
 from burnish.evaluation.datasets.formats import read_some_cases
 from burnish.evaluation.judges.judged import check_judges
 from burnish.evaluation.simulation import ROLE as USER_SIMULATOR
-from burnish.evaluation.simulation import user_simulator
+from burnish.evaluation.simulation import NextRemark, TalkSoFar, user_simulator
 from burnish.models.prompts import in_force
 from burnish.models.references import ModelRef
-from burnish.projects.agent_blocks import User
-from burnish.projects.black_box import trajectory_problems
-from burnish.projects.prompts.datasets import same_files, unfit_cases
 from burnish.runs.parts import Building
 from burnish.runs.plugins import StrategyPlugin
 from burnish.runs.spec import CaseSet
 from burnish.system.config_words import near
-from burnish.targets.calling.target import no_player
 
+User: TypeAlias = Role[TalkSoFar, NextRemark]
+"""Who plays the user in scenarios."""
 _SHOWN = 3
 """Cases that are named where many are amiss: they mostly are in the same way."""
 _SPLITS = {Split.TRAIN: "train", Split.HOLDOUT: "holdout", Split.TEST: "test"}
@@ -43,7 +43,8 @@ def read_splits(building: Building, strategy: StrategyPlugin) -> Dataset | None:
     for split, flag in _FLAGS.items():
         if not sets[split]:
             key = _SPLITS[split]
-            remedy = f"name a file of cases: {key}: {key}.jsonl, or {flag} FILE"
+            ways = problems.ways(f"data.{key}", key=f"{key}: {key}.jsonl", flag=f"{flag} FILE")
+            remedy = f"name a file of cases: {ways}"
             problems.add(f"data.{key}", f"there are no cases for {key}", remedy)
     if not (sets[Split.TRAIN] and sets[Split.HOLDOUT]):
         return None
@@ -64,24 +65,30 @@ def measured_cases(building: Building, key: str = "train") -> tuple[Case, ...]:
         remedy = f"name a file of cases: {key}: {key}.jsonl, or --cases FILE"
         problems.add(f"data.{key}", "there are no cases", remedy)
         return ()
-    amiss: list[Problem] = []
-    cases = problems.attempt(
-        f"data.{named}", lambda: _cases(building, getattr(data, named), amiss), ()
-    )
-    problems.found += amiss
-    return cases
+    return read_case_sets(building, f"data.{named}", getattr(data, named))
+
+
+def read_case_sets(building: Building, at: str, sets: Sequence[CaseSet]) -> tuple[Case, ...]:
+    """The cases of some files, in the order in which they are named; what is wrong is kept."""
+
+    def read() -> tuple[Case, ...]:
+        return tuple(case for each in sets for case in read_case_set(building, each))
+
+    return building.problems.attempt(at, read, ())
 
 
 def _dataset(
     building: Building, sets: dict[Split, tuple[CaseSet, ...]], *, scenarios: bool
 ) -> Dataset:
     """The cases of these files, in any format; everything that is wrong is said at once."""
+    from burnish.projects.prompts.datasets import same_files, unfit_cases
+
     homes = {split: building.path(each[0].file) for split, each in sets.items() if len(each) == 1}
     problems = list(same_files(homes))
     cases: dict[Split, tuple[Case, ...]] = {}
     for split, files in sets.items():
         try:
-            cases[split] = _cases(building, files, problems)
+            cases[split] = tuple(case for each in files for case in read_case_set(building, each))
         except ConfigError as error:
             cases[split] = ()
             problems += error.problems
@@ -100,22 +107,19 @@ def _dataset(
     return dataset
 
 
-def _cases(
-    building: Building, files: tuple[CaseSet, ...], problems: list[Problem]
-) -> tuple[Case, ...]:
-    """The cases of some files, in the order in which they are named."""
-    cases: list[Case] = []
-    for each in files:
-        path = building.path(each.file)
-        there = {case.id: case for case in read_some_cases(path)}
-        names = each.cases or tuple(there)
-        problems += [
-            Problem(where=str(path), message=f"no case '{name}'", remedy=near(name, list(there)))
-            for name in names
-            if name not in there
-        ]
-        cases += [there[name] for name in names if name in there]
-    return tuple(cases)
+def read_case_set(building: Building, cases: CaseSet) -> tuple[Case, ...]:
+    """The cases of a file, or those of them that are named, in that order."""
+    path = building.path(cases.file)
+    by_name = {case.id: case for case in read_some_cases(path)}
+    names = cases.cases or tuple(by_name)
+    problems = [
+        Problem(where=str(path), message=f"no case '{name}'", remedy=near(name, list(by_name)))
+        for name in names
+        if name not in by_name
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return tuple(by_name[name] for name in names)
 
 
 def simulated_user(building: Building, cases: Sequence[Case]) -> User | None:
@@ -123,6 +127,8 @@ def simulated_user(building: Building, cases: Sequence[Case]) -> User | None:
     scenarios = [case for case in cases if case.scenario is not None and case.recorded is None]
     block = building.spec.metrics.user_simulator
     if block is None:
+        from burnish.targets.calling.target import no_player
+
         building.problems.found += [no_player(case) for case in scenarios[:1]]
         return None
     return named_user(building) if scenarios else None
@@ -150,33 +156,45 @@ def _player(building: Building, ref: ModelRef) -> User:
 
 
 def read_metrics(
-    building: Building, cases: Sequence[Case], *, replies_only: bool, folder: Path | None = None
+    building: Building,
+    cases: Sequence[Case],
+    *,
+    replies_only: bool = False,
+    folder: Path | None = None,
+    own: MetricsRead | None = None,
+    own_at: str = "metrics.blocks",
 ) -> tuple[Metric, ...]:
     """The metrics of the description.
 
-    `replies_only` refuses those that look at tools, and `folder` is where graders lie if not
-    beside the file. With no metric at all there is nothing to measure.
+    `own` are those of the target's own file, which stand at `own_at`: they count where the
+    description has none. `replies_only` refuses those that look at tools, and `folder` is where
+    graders lie if not beside the file. With no metric at all there is nothing to measure.
     """
-    problems, read = building.problems, metric_blocks(building)
+    problems, spec = building.problems, building.spec.metrics
+    described = spec.blocks or spec.file is not None
+    at = "metrics.file" if spec.file is not None else "metrics.blocks" if described else own_at
+    read = metric_blocks(building, own)
     if replies_only:
-        problems.attempt("metrics.blocks", lambda: refuse_trajectories(read), None)
+        problems.attempt(at, lambda: refuse_trajectories(read), None)
     before = len(problems.found)
-    made = problems.attempt("metrics.blocks", lambda: _made(building, read, cases, folder), ())
+    if own is not None and read.judge is None:
+        read = replace(read, judge=own.judge)
+    made = problems.attempt(at, lambda: _made(building, read, cases, folder), ())
     for metric in made:
-        problems.attempt("metrics.blocks", partial(check_judges, [metric]), None)
+        problems.attempt(at, partial(check_judges, [metric]), None)
     if not made and not read.blocks and len(problems.found) == before:
         remedy = "add one: metrics: [{type: standard, metric: equality}]"
         problems.add("metrics.blocks", "there are no metrics", remedy)
     return made
 
 
-def metric_blocks(building: Building) -> MetricsRead:
-    """The metrics as they are written: in the description, or in the file that it names.
+def metric_blocks(building: Building, own: MetricsRead | None = None) -> MetricsRead:
+    """The metrics as they are written: in the description, in the file that it names, or `own`.
 
     Some of them, where the description names those that count.
     """
     problems, spec = building.problems, building.spec.metrics
-    read = MetricsRead(blocks=list(spec.blocks))
+    read = own if own is not None and not spec.blocks else MetricsRead(blocks=list(spec.blocks))
     if spec.file is not None:
         file = building.path(spec.file)
         if spec.blocks:
@@ -196,5 +214,7 @@ def _made(
 
 def refuse_trajectories(read: MetricsRead) -> None:
     """Refuse metrics that would look for tools nobody can know of."""
+    from burnish.projects.black_box import trajectory_problems
+
     if problems := trajectory_problems(read.blocks):
         raise ConfigError(problems)

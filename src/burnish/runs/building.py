@@ -7,6 +7,7 @@ from pydantic import JsonValue
 
 from burnish.core.cases import Case
 from burnish.core.objectives import Objective
+from burnish.core.protocols import Target
 from burnish.evaluation.judges.judged import judged_parts
 from burnish.models.calling import ModelClient
 from burnish.models.factory import Models
@@ -27,14 +28,19 @@ class Description:
 
     spec: AnySpec
     places: Places = field(default_factory=Places)
+    notes: tuple[str, ...] = ()
+    """What the reader of a file has to tell the user."""
 
 
-def building_of(description: Description, *, models: Models | None = None) -> Building:
+def building_of(
+    description: Description, *, models: Models | None = None, live: Target | None = None
+) -> Building:
     """A description about to be built; `models` stand in for the real ones."""
     return Building(
         spec=description.spec,
         problems=Problems(places=description.places),
         models=models or description.spec.models.models(),
+        live=live,
     )
 
 
@@ -42,14 +48,17 @@ def build(
     description: Description,
     *,
     models: Models | None = None,
+    live: Target | None = None,
     cases: tuple[Case, ...] | None = None,
 ) -> Setup:
     """The run that is described; everything that is wrong is said at once.
 
-    `models` stand in for the real ones, and `cases` for those that would be measured.
+    `models` stand in for the real ones. `live` is the target itself, where a program has it: then
+    only that program can set the run up again. So it is with `cases`, which are measured in place
+    of those that the description names.
     """
     spec = description.spec
-    building = replace(building_of(description, models=models), cases=cases)
+    building = replace(building_of(description, models=models, live=live), cases=cases)
     strategy = strategy_plugin(spec.strategy.name)
     target = target_plugin(spec.target.kind)
     parts = target.build(building, strategy)
@@ -74,12 +83,7 @@ def build(
             case_policy=spec.execution.case_policy(),
             test_repeats=settings.repeats,
             exporter=parts.exporter if strategy.proposes else None,
-            project=Project(
-                kind=spec.source.kind,
-                file=spec.source.file,
-                config=parts.record if strategy.proposes else {},
-                spec=kept_spec(description),
-            ),
+            project=_project(description, building, parts),
             notes=(
                 *parts.notes,
                 *search.notes,
@@ -89,10 +93,21 @@ def build(
                     if strategy.proposes
                     else ()
                 ),
+                *description.notes,
             ),
             resources=(*parts.resources, building.models),
         ),
         spec.output,
+    )
+
+
+def _project(description: Description, building: Building, parts: TargetParts) -> Project:
+    """What run.json says of where the run came from."""
+    if building.live is not None:
+        return Project(config=parts.record)
+    source = description.spec.source
+    return Project(
+        kind=source.kind, file=source.file, config=parts.record, spec=kept_spec(description)
     )
 
 

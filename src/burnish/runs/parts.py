@@ -118,6 +118,8 @@ class Building:
     models: Models
     cases: tuple[Case, ...] | None = None
     """What a program measures in place of the cases that the description names."""
+    live: Target | None = None
+    """The target itself, where a program has it; the description says the rest."""
     _models_at: dict[str, str] = field(default_factory=dict[str, str], init=False)
     """For each role, where its model stands in the description."""
 

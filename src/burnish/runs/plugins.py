@@ -120,10 +120,10 @@ class StrategyPlugin:
         """Why a run ended, with the code that programs look at."""
         if run.ending is None:
             return ""
-        code, words = run.ending.data.get("code"), run.ending.data.get("reason")
+        code, words = run.ending.code, run.ending.reason
         if code == FINISHED.code and run.search_end:
             return self.ended_words(run.search_end)
-        return f"{code}: {words}" if code and code != run.status else str(words)
+        return f"{code}: {words}" if code and code != run.status else words
 
     def ended_words(self, code: str) -> str:
         """`patience: too long without an accept`."""

@@ -81,6 +81,8 @@ class Door:
     """What clients of the service call it, where that is not the name of the flag."""
     runs: Literal["all", "searches", "measurements"] = "all"
     """The runs that the doors are for: those that search, those that only measure, or both."""
+    replaces: tuple[str, ...] = ()
+    """Fields of the same block that mean nothing any more once a flag sets this one."""
     file: bool = True
     """Whether a file may set it; what only a program decides has no door at all."""
 
@@ -226,5 +228,8 @@ class Limits(Settings):
     """Minutes of active time, resumes included."""
     patience: Annotated[AtLeastOne | None, Door(flag="*", panel="Limits", http=True)] = None
     """Trials in a row without an accept."""
-    score_threshold: Annotated[Share | None, Door(flag="*", panel="Limits", http=True)] = None
+    score_threshold: Annotated[
+        Share | None,
+        Door(flag="*", panel="Limits", http=True, replaces=("pass_rate_threshold",)),
+    ] = None
     """Good enough: a score from 0 to 1."""

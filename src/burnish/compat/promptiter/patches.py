@@ -7,7 +7,7 @@ over the settings that it was made with. What a request leaves open stays as it 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import cast
 
 from pydantic import BaseModel, JsonValue
 
@@ -152,13 +152,16 @@ def _concurrency(request: RunRequest) -> int | None:
 class RequestFile:
     """A request in a file, laid over the graph file that it is about."""
 
-    strategy: ClassVar[str] = Backprop.name
-
     request: RunRequest
     tree: YamlTree
     at: TreePath = ()
     """Where the request stands: a body for the HTTP service has it under `run`."""
     warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def strategy(self) -> str:
+        """The strategy that requests are about."""
+        return Backprop.name
 
     @classmethod
     def read(cls, path: Path) -> "RequestFile":

@@ -13,11 +13,10 @@ from pathlib import Path
 from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.core.trials import TrialRow
-from burnish.runs.events import Event, Tick
-from burnish.runs.leading import ADVANCED
+from burnish.runs.events import Advanced, Event, Tick, TrialRecorded, Warned
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
-from burnish.strategies.epochs.training import STAYS
+from burnish.strategies.epochs.training import STAYS, PolicyChanged
 from burnish.system.secret_shapes import MARKER
 from burnish.targets.delegation.training import Epoch, EpochRun, Source, TrainingLog
 
@@ -62,15 +61,14 @@ class RegistryKeeper:
 
     def event(self, event: Event) -> None:
         """Keep what an event brings."""
-        number = event.data.get("trial")
-        if event.kind not in ("trial_recorded", ADVANCED) or not isinstance(number, int):
-            return
-        row = self._run.directory.trial(number)
+        advanced, recorded = event.read(Advanced), event.read(TrialRecorded)
+        told = advanced or recorded
+        row = None if told is None else self._run.directory.trial(told.trial)
         if row is None:
             return
-        if event.kind == ADVANCED and row.trial.phase != BASELINE:
+        if advanced and row.trial.phase != BASELINE:
             self._put(row)
-        if event.kind == "trial_recorded":
+        if recorded:
             self._epoch(row)
             if row.trial.details.get(STAYS):
                 self._put(row)
@@ -88,19 +86,18 @@ class RegistryKeeper:
         texts = {name: str(value) for name, value in row.trial.candidate.values.items()}
         if any(MARKER in text for text in texts.values()):
             why = f"a text with {MARKER} in it, where something looked like a secret, is not kept"
-            self._run.announce("warning", f"policy:{row.number}", {"message": why})
+            self._run.tell(Warned(message=why), f"policy:{row.number}")
             return
         put = self._log.put(self._source(row), texts, expected=self._record.active)
-        told: dict[str, Json] = dict[str, Json](put.versions)
         if put.active:
-            self._run.announce("policy", f"policy:{row.number}", {"versions": told})
+            self._run.tell(PolicyChanged(versions={**put.versions}), f"policy:{row.number}")
             return
         versions = ", ".join(f"{name} {number}" for name, number in put.versions.items())
         message = (
             f"the active policy texts were changed by somebody else meanwhile and stay: {versions} "
             "is in the registry, and `burnish policy rollback` makes it active"
         )
-        self._run.announce("warning", f"policy:{row.number}", {"message": message})
+        self._run.tell(Warned(message=message), f"policy:{row.number}")
 
     def _epoch(self, row: TrialRow) -> None:
         details, number = row.trial.details, row.trial.details.get("epoch")

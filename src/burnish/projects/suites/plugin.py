@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 
-from burnish.core.content import Json
 from burnish.projects.suites.keeping import RegistryKeeper, SuiteRecord
+from burnish.runs.events import read_all
 from burnish.runs.plugins import ResultFiles, TargetPlugin
 from burnish.runs.record import RunRecord
 from burnish.runs.run import Run
+from burnish.strategies.epochs.training import PolicyChanged
 from burnish.targets.delegation.target import DELEGATIONS, DelegationTarget
 
 
@@ -24,11 +25,9 @@ class PolicyPlugin(TargetPlugin):
     def last_words(self, run: RunRecord) -> Iterable[str]:
         """Which texts a run has made active, and where."""
         record = SuiteRecord.of(run.header.project.config)
-        changed: dict[str, Json] = {}
-        for event in run.events:
-            versions = event.data.get("versions")
-            if event.kind == "policy" and isinstance(versions, dict):
-                changed.update(versions)
+        changed: dict[str, int] = {}
+        for change in read_all(run.events, PolicyChanged):
+            changed.update(change.versions)
         if record is None or not changed:
             return
         for name, version in changed.items():

@@ -7,6 +7,7 @@ from burnish.core.content import Json
 from burnish.core.sections import Facts, Heading, Listing, Section, Table, Text
 from burnish.core.trials import SplitResult, TrialRow
 from burnish.core.words import cell, counted, number, spending
+from burnish.runs.events import Warned, read_all
 from burnish.runs.plans import NOTHING_PAID, asking, notes, role_label, sweeps
 from burnish.runs.record import RunRecord, loss_of, result_of
 from burnish.runs.report_sections import (
@@ -22,6 +23,7 @@ from burnish.runs.setup import Setup
 from burnish.runs.standing import BASELINE
 from burnish.strategies.epochs.settings import step_words
 from burnish.strategies.epochs.strategy import Epochs
+from burnish.strategies.epochs.training import PolicyChanged
 
 ENDS = {
     "nothing_to_gain": "the loss on train is 0",
@@ -176,12 +178,12 @@ def _registry(run: RunRecord) -> Iterator[Section]:
     path = suite.get("registry") if isinstance(suite, dict) else None
     if path is None:
         return
-    changes = [event for event in run.events if event.kind == "policy"]
-    items: list[str] = []
-    for event in changes:
-        versions = event.data.get("versions")
-        for name, version in (versions if isinstance(versions, dict) else {}).items():
-            items.append(f"{name}: version {version} was made active")
+    changes = [*read_all(run.events, PolicyChanged)]
+    items = [
+        f"{name}: version {version} was made active"
+        for change in changes
+        for name, version in change.versions.items()
+    ]
     if not changes:
         items.append("nothing in it was changed")
     items.append(f"`burnish policy list --db {path}` shows what is read now, `rollback` goes back")
@@ -206,5 +208,5 @@ def _method(run: RunRecord) -> Iterator[str]:
 
 def _notes(run: RunRecord) -> list[str]:
     """What was said before the start, such as that a critic grades its own work."""
-    messages = (str(e.data.get("message")) for e in run.events if e.kind == "warning")
+    messages = (warning.message for warning in read_all(run.events, Warned))
     return list(dict.fromkeys(each for each in messages if not each.startswith("policy registry")))

@@ -9,6 +9,7 @@ from burnish.core.errors import Problem
 from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import TextSurface
 from burnish.core.trials import Trial
+from burnish.runs.events import SearchEnded
 from burnish.runs.requirements import require_baseline
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
@@ -111,4 +112,4 @@ def _record_start(run: Run, measuring: Measuring, start: Measured, settings: Epo
 
 def _tell_end(run: Run, epoch: int, reason: str) -> None:
     """Say why the training ended by itself; with more epochs allowed it may end again."""
-    run.announce("search_ended", f"epoch:{epoch}:{reason}", {"cycle": epoch, "reason": reason})
+    run.tell(SearchEnded(cycle=epoch, reason=reason), f"epoch:{epoch}:{reason}")

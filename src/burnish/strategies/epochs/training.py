@@ -1,6 +1,8 @@
 """Epochs that change something: propose, check, measure, decide, go on from the best."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Split
@@ -14,6 +16,7 @@ from burnish.core.money import Spend
 from burnish.core.protocols import Role
 from burnish.core.surfaces import EPSILON
 from burnish.core.trials import Trial
+from burnish.runs.events import EventData
 from burnish.runs.run import Run
 from burnish.strategies.epochs.measuring import Measured, Measuring, runs_of
 from burnish.strategies.epochs.proposing import Attempt, Proposed, Proposing
@@ -24,6 +27,16 @@ UPDATE = "update"
 """The phase of a changed text."""
 STAYS = "stays"
 """The detail of a trial whose candidate goes on without being better."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyChanged(EventData):
+    """Texts of the registry were made active."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("policy",)
+
+    versions: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The new version of each text."""
 
 
 class Training:

@@ -309,8 +309,8 @@ def fate_of(run: RunRecord) -> Fate:
     ending = run.ending
     if ending is None:
         return Fate(status="CANCELED", error_message="it was killed; start it again to go on")
-    code, told = ending.data.get("code"), str(ending.data.get("reason") or "")
-    why = stop_reason(code) if isinstance(code, str) and code else None
+    told = ending.reason
+    why = stop_reason(ending.code) if ending.code else None
     if run.status == "interrupted":
         asked = STOP_REASONS["signal"]
         return Fate(status="CANCELED", stop_reason=asked, error_message=told)
