@@ -19,7 +19,7 @@ from burnish.runs.parts import Building, TargetParts
 from burnish.runs.plugins import StrategyPlugin, TargetPlugin
 from burnish.runs.spec import TargetSpec
 from burnish.targets.calling import CallingTarget
-from burnish.targets.calling.notes import notes_for
+from burnish.targets.calling.notes import notes_for, price_notes
 from burnish.targets.recorded import RecordedTarget
 
 
@@ -121,15 +121,6 @@ class RecordedPlugin(TargetPlugin):
             metrics=metrics,
             notes=(*metric_blocks(building).notes, *_repeated(building)),
         )
-
-
-def price_notes(target: CallingTarget, *, settable: bool = True) -> tuple[str, ...]:
-    """What to say where nobody knows what a call costs; `settable` where the file could tell."""
-    if target.usd_per_call is not None:
-        return ()
-    message = "what a call of the agent costs is not known, unless it says so itself"
-    how = " (usd_per_call says it)" if settable else ""
-    return (f"{message}: US dollars leave it out{how}",)
 
 
 def _called(building: Building, user: User | None) -> CallingTarget | None:

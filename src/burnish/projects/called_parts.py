@@ -18,7 +18,6 @@ from burnish.models.references import ModelRef
 from burnish.projects.agent_blocks import CalledFile, User
 from burnish.projects.black_box import trajectory_problems
 from burnish.projects.gathering import Gathering
-from burnish.targets.calling import CallingTarget
 from burnish.targets.calling.target import no_player
 
 
@@ -96,15 +95,6 @@ class CalledParts:
         if self._file.budget.max_usd is not None and not client.priced:
             raise PriceUnknown(f"max_usd is set, but the price of {ref.label} is not known")
         return user_simulator(client, prompt)
-
-
-def price_notes(target: CallingTarget, *, settable: bool = True) -> tuple[str, ...]:
-    """What to say where nobody knows what a call costs; `settable` where the file could tell."""
-    if target.usd_per_call is not None:
-        return ()
-    told = "what a call of the agent costs is not known, unless it says so itself"
-    how = " (usd_per_call says it)" if settable else ""
-    return (f"{told}: US dollars leave it out{how}",)
 
 
 def refuse_trajectories(read: MetricsRead) -> None:

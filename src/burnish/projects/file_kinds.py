@@ -49,11 +49,12 @@ class PromptsFile(Dialect):
 
 
 _CALLED = {
-    **{key: field for key, field in _COMMON.items() if key not in ("train", "holdout", "sealed")},
+    **{key: _COMMON[key] for key in _COMMON.keys() - {"strategy", "train", "holdout", "sealed"}},
     "target": "target.agent",
     "cases": "data.cases",
 }
-"""The keys of a file about an agent that is called, and only measured."""
+"""The keys of a file about an agent that is called. It is measured: a search that is asked for is
+refused, with how to have one."""
 
 
 class PythonFile(Dialect):
@@ -61,7 +62,7 @@ class PythonFile(Dialect):
 
     kind: ClassVar[str] = "python"
     target: ClassVar[str] = "python"
-    strategy: ClassVar[str] = "measure"
+    strategy: ClassVar[str] = "reflective"
     keys: ClassVar[Mapping[str, str]] = _CALLED
 
 
@@ -70,7 +71,7 @@ class HttpFile(Dialect):
 
     kind: ClassVar[str] = "http"
     target: ClassVar[str] = "http"
-    strategy: ClassVar[str] = "measure"
+    strategy: ClassVar[str] = "reflective"
     keys: ClassVar[Mapping[str, str]] = _CALLED
 
 
@@ -79,7 +80,7 @@ class CommandFile(Dialect):
 
     kind: ClassVar[str] = "command"
     target: ClassVar[str] = "command"
-    strategy: ClassVar[str] = "measure"
+    strategy: ClassVar[str] = "reflective"
     keys: ClassVar[Mapping[str, str]] = _CALLED
 
 

@@ -26,8 +26,15 @@ from burnish.reports.eval_summary import Bill
 from burnish.runs.building import Description, build
 from burnish.runs.draft import Draft, Strength
 from burnish.runs.events import Event, Tick
+from burnish.runs.header import Header
 from burnish.runs.parts import Building, StrategyParts, TargetParts
-from burnish.runs.plugins import ResultFiles, StrategyPlugin, strategy_plugin, target_plugin
+from burnish.runs.plugins import (
+    ResultFiles,
+    StrategyPlugin,
+    TargetPlugin,
+    strategy_plugin,
+    target_plugin,
+)
 from burnish.runs.progress import ProgressLines
 from burnish.runs.record import RunRecord
 from burnish.runs.run import Run
@@ -211,6 +218,16 @@ def resume_measurement(
     return _built(described_again(folder, flags, file=file), models=models)
 
 
+def measurement_for(
+    path: Path, flags: Flags, *, resume: Path | None = None, models: Models | None = None
+) -> Measurement:
+    """A measurement of what a file describes, or the one that a run began."""
+    if resume is None:
+        return load_measurement(path, flags, models=models)
+    same = path.resolve() == Path(Header.read(resume).project.file)
+    return resume_measurement(resume, flags, file=None if same else path, models=models)
+
+
 def from_description(description: Description) -> Measurement:
     """A measurement that was described before."""
     return _built(description)
@@ -240,6 +257,17 @@ def _read(path: Path) -> tuple[Document, Dialect]:
             return document, dialect_named("agent")
     tree = YamlTree(path=path, data={}, text="")
     return Document(path=path, tree=tree), RecordedCases()
+
+
+def measurement_doors(path: Path | None = None) -> Doors:
+    """What may be set of every measurement, or of one of what a file is about."""
+    target = TargetPlugin()
+    if path is not None:
+        try:
+            target = target_plugin(_read(path)[1].target)
+        except BurnishError:
+            pass  # what is wrong with it is said when it is described
+    return Doors(target=target, strategy=strategy_plugin(Measure.name))
 
 
 def measuring_flags(spec: AnySpec) -> Iterator[tuple[SettingField, JsonValue]]:

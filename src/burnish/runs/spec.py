@@ -332,15 +332,20 @@ class ExecutionSpec(Settings):
 class OutputSpec(Settings):
     """What is left when the run has ended."""
 
-    keep_best_only: Annotated[bool, Door(flag="*", http=True)] = False
+    keep_best_only: Annotated[bool, Door(flag="*", http=True, runs="searches")] = False
     """At the end, remove the candidates that are not the best."""
-    baseline_only: Annotated[bool, Door(flag="print_baseline", panel="Look first")] = False
+    baseline_only: Annotated[
+        bool, Door(flag="print_baseline", panel="Look first", runs="searches")
+    ] = False
     """Measure the agent as it is, and stop."""
     update_source: Annotated[
-        bool, Door(flag="*", panel="Prompts of any agent", environment=False)
+        bool,
+        Door(flag="*", panel="Prompts of any agent", environment=False, runs="searches"),
     ] = False
     """In the end put the best into the prompt files."""
-    in_place: Annotated[bool, Door(flag="*", panel="Files", environment=False)] = False
+    in_place: Annotated[
+        bool, Door(flag="*", panel="Files", environment=False, runs="searches")
+    ] = False
     """In the end put the best into your files, all or none."""
 
 

@@ -8,7 +8,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from types import UnionType
@@ -211,10 +211,13 @@ def closed_keys(
             yield from closed_keys(cast("Mapping[str, Any]", value), inner, (*at, name))
 
 
+_SEARCH_LIMIT = Door(flag="*", panel="Limits", http=True, runs="searches")
+
+
 class Limits(Settings):
     """Whichever limit is reached first ends the run. None leaves it open."""
 
-    max_trials: Annotated[AtLeastOne | None, Door(flag="*", panel="Limits", http=True)] = None
+    max_trials: Annotated[AtLeastOne | None, _SEARCH_LIMIT] = None
     """Stop after so many trials."""
     max_metric_calls: Annotated[AtLeastOne | None, Door(flag="*", panel="Limits", http=True)] = None
     """Stop after running so many cases."""
@@ -226,10 +229,10 @@ class Limits(Settings):
     """US dollars."""
     max_minutes: Annotated[AboveZero | None, Door(flag="*", panel="Limits", http=True)] = None
     """Minutes of active time, resumes included."""
-    patience: Annotated[AtLeastOne | None, Door(flag="*", panel="Limits", http=True)] = None
+    patience: Annotated[AtLeastOne | None, _SEARCH_LIMIT] = None
     """Trials in a row without an accept."""
     score_threshold: Annotated[
         Share | None,
-        Door(flag="*", panel="Limits", http=True, replaces=("pass_rate_threshold",)),
+        replace(_SEARCH_LIMIT, replaces=("pass_rate_threshold",)),
     ] = None
     """Good enough: a score from 0 to 1."""

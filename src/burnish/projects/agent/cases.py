@@ -43,6 +43,11 @@ def read_dataset(building: Building, agent: LoadedAgent, notes: list[str]) -> Da
     return dataset
 
 
+def names_cases(building: Building) -> bool:
+    """Whether other cases are measured than the test cases of the agent."""
+    return building.cases is not None or bool(building.spec.data.cases)
+
+
 def read_measured(building: Building, agent: LoadedAgent) -> Dataset:
     """The cases to measure: those that are named for it, else the test cases of the agent."""
     problems, data = building.problems, building.spec.data
@@ -52,7 +57,7 @@ def read_measured(building: Building, agent: LoadedAgent) -> Dataset:
     elif data.cases:
         cases = read_case_sets(building, "data.cases", data.cases)
     else:
-        cases = problems.as_raised(lambda: agent.cases, ())
+        cases = agent.cases
     if not cases and len(problems.found) == before:
         file = agent.block.test_cases_file
         where = f"{agent.path.name} test_cases_file: {file}" if file else agent.path.name

@@ -6,10 +6,9 @@ from burnish.core.cases import Case, Dataset, Split
 from burnish.core.protocols import Metric
 from burnish.evaluation.judges.judged import judged_parts
 from burnish.models.calling import ModelClient
-from burnish.projects.called_parts import price_notes
 from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.targets.calling import CallingTarget
-from burnish.targets.calling.notes import notes_for
+from burnish.targets.calling.notes import notes_for, price_notes
 from burnish.targets.prompts.target import PromptsTarget
 
 SHORT = 20
