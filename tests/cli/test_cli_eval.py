@@ -110,7 +110,7 @@ def test_an_empty_list_of_calls_means_no_call(
     [
         (["nothing.jsonl"], "nothing.jsonl"),
         (["cases.jsonl", "--metric", "no_such"], "no such metric"),
-        (["cases.jsonl", "--repeats", "0"], "--repeats: must be 1 or more"),
+        (["cases.jsonl", "--repeats", "0"], "--repeats: expected at least 1, found 0"),
         (["cases.jsonl", "--repeats", "many"], "Invalid value for '--repeats'"),
         (["cases.jsonl", "--aa", "1"], "--aa: must be 2 or more"),
         (["cases.jsonl", "--aa", "2", "--repeats", "2"], "do not go together"),

@@ -62,6 +62,8 @@ def build(
     strategy = strategy_plugin(spec.strategy.name)
     target = target_plugin(spec.target.kind)
     parts = target.build(building, strategy)
+    if parts is not None and not strategy.proposes:
+        parts = replace(parts, exporter=None, record={})  # nothing changes, nothing is adopted
     search = None if parts is None else strategy.build(building, parts)
     reviewed = (
         () if parts is None or search is None else tuple(target.review(building, parts, search))
@@ -82,7 +84,7 @@ def build(
             concurrency=spec.execution.concurrency,
             case_policy=spec.execution.case_policy(),
             test_repeats=settings.repeats,
-            exporter=parts.exporter if strategy.proposes else None,
+            exporter=parts.exporter,
             project=_project(description, building, parts),
             notes=(
                 *parts.notes,
