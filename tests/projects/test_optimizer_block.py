@@ -217,9 +217,7 @@ def test_a_local_agent_leaves_texts_out_unless_a_critic_is_named(tmp_path: Path)
         local(data)
         optimizer(data)["axes"] = {"textual": [{"path": "instructions"}]}
 
-    with pytest.raises(
-        ConfigError, match=r"optimizer.critic: the agent's own model is a local one"
-    ):
+    with pytest.raises(ConfigError, match=r"critic: the agent's own model is a local one"):
         prepared(write_world(tmp_path, texts_only))
 
 

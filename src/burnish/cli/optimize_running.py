@@ -164,7 +164,6 @@ def _print(lines: Iterable[str]) -> None:
 
 
 def _starter(path: Path) -> str:
-    from burnish.models.factory import Models
     from burnish.projects.agent.starter import starter
     from burnish.targets.agent.loading import load_agent
 

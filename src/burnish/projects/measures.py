@@ -171,9 +171,8 @@ def read_metrics(
     graders lie if not beside the file. With no metric at all there is nothing to measure.
     """
     problems, spec = building.problems, building.spec.metrics
-    described = spec.blocks or spec.file is not None
-    at = "metrics.file" if spec.file is not None else "metrics.blocks" if described else own_at
-    read = metric_blocks(building, own)
+    described = own is None or spec.blocks or spec.file is not None
+    at, read = "metrics.blocks" if described else own_at, metric_blocks(building, own)
     if replies_only:
         problems.attempt(at, lambda: refuse_trajectories(read), None)
     before = len(problems.found)

@@ -65,12 +65,18 @@ class StrategyPlugin:
     """How it searches: one field is a key of a file, a flag, a variable, an HTTP setting."""
     roles: ClassVar[tuple[RoleNeed, ...]] = ()
     """The models that it asks."""
+    needs_holdout: ClassVar[bool] = False
+    """Whether it can only decide on cases that it never learned from."""
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
         """The strategy over a target; None, with what is wrong kept, where it cannot be."""
-        del parts
+        if self.name:
+            kind = parts.target.description.kind
+            message = f"the strategy '{self.name}' cannot search over '{kind}'"
+            building.problems.add("strategy.name", message, "take another strategy")
+            return None
         raise BurnishError(
-            f"the strategy '{self.name or building.spec.strategy.name}' is not installed",
+            f"the strategy '{building.spec.strategy.name}' is not installed",
             remedy="install the package that it came with",
         )
 

@@ -93,7 +93,8 @@ class AgentPlugin(TargetPlugin):
             return None
         if spec.axes is None and strategy.proposes:
             raise _not_tuned(agent, building.models)
-        notes = list(_notes(spec))
+        _refuse_outputs(building)
+        notes = list(_notes(building, strategy))
         axes = Axes() if spec.axes is None else axes_of(agent, spec.axes, problems)
         dataset = (
             read_dataset(building, agent, notes)
@@ -164,9 +165,23 @@ def _not_tuned(agent: LoadedAgent, models: Models) -> ConfigError:
     return ConfigError([problem], remedy=f"\n{starter(agent, models)}")
 
 
-def _notes(spec: AgentSpec) -> Iterator[str]:
-    if spec.min_delta is not None:
+def _notes(building: Building, strategy: StrategyPlugin) -> Iterator[str]:
+    if strategy.proposes and not building.spec.strategy.settings.uses_holdout:
+        yield (
+            "no holdout — NOTHING GUARDS AGAINST OVERFITTING: candidates are accepted on the cases "
+            "they were made from, and the result is a training score"
+        )
+    if building.spec.target.min_delta is not None:
         yield "min_delta has no effect: the bar is the noise that was measured (accept_sigma)"
+
+
+def _refuse_outputs(building: Building) -> None:
+    """A tuned agent is put into its file when a person has seen what changes."""
+    for name in ("in_place", "update_source"):
+        if getattr(building.spec.output, name):
+            message = "an agent file is not written by a run"
+            remedy = "leave it out, and use `burnish adopt` when the run is over"
+            building.problems.add(f"output.{name}", message, remedy)
 
 
 def _metrics(building: Building, agent: LoadedAgent, cases: Sequence[Case]) -> tuple[Metric, ...]:

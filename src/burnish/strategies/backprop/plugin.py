@@ -25,6 +25,7 @@ class BackpropPlugin(StrategyPlugin):
     name: ClassVar[str] = Backprop.name
     Settings: ClassVar[type[StrategySettings]] = BackpropSettings
     roles: ClassVar[tuple[RoleNeed, ...]] = ROLES
+    needs_holdout: ClassVar[bool] = True
     ends: ClassVar[Mapping[str, str]] = ENDS
     offers_fork: ClassVar[bool] = False
 

@@ -72,8 +72,8 @@ def _what(setup: Setup) -> Iterator[str]:
 
 def _axes(setup: Setup, settings: CoordinateSettings) -> Iterator[str]:
     values = setup.target.baseline.values
-    names = {*settings.numbers, *settings.texts, settings.demonstrations}
-    surfaces = [surface for surface in setup.target.surfaces if surface.id in names]
+    # Without anybody who writes, texts stay as they are.
+    surfaces = [each for each in setup.target.surfaces if settings.texts or each.kind != "text"]
     yield f"axes      {len(surfaces)}"
     for surface in surfaces:
         yield f"  {surface.kind:<7} {surface.id}: {surface_words(surface, values[surface.id])}"

@@ -34,6 +34,7 @@ class ReflectivePlugin(StrategyPlugin):
     name: ClassVar[str] = Reflective.name
     Settings: ClassVar[type[StrategySettings]] = ReflectiveSettings
     roles: ClassVar[tuple[RoleNeed, ...]] = (REFLECTOR,)
+    needs_holdout: ClassVar[bool] = True
     ends: ClassVar[Mapping[str, str]] = ENDS
     offers_fork: ClassVar[bool] = False
 

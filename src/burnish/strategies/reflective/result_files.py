@@ -47,7 +47,8 @@ from burnish.system.file_trouble import file_trouble
 from burnish.system.secret_shapes import MARKER
 
 OPTIMIZER = "optimizer"
-"""Where a run's header keeps its optimizer.json: secrets out, `${VAR}` kept."""
+"""Where `Project.config` keeps the optimizer.json of a run that a program or version 0.1.0 started:
+secrets out, `${VAR}` kept. Other runs keep it in their description."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +75,10 @@ class Known:
 
 def snapshot(header: Header) -> dict[str, Json]:
     """The optimizer.json of a run."""
-    config = header.project.config
-    kept = config.get(OPTIMIZER)
-    return kept if isinstance(kept, dict) else {}
+    source = header.project.spec.get("source")
+    document = source.get("document") if isinstance(source, dict) else None
+    config = document or header.project.config.get(OPTIMIZER)
+    return config if isinstance(config, dict) else {}
 
 
 def metric_call_limit(events: Sequence[Event]) -> int | None:
