@@ -121,9 +121,7 @@ def resume(
     from burnish.cli.eval_running import evaluate_agent
 
     file = Path(header.project.file)
-    evaluate_agent(
-        Asked(agent=file, flags=flags, resume=str(folder), progress=view, quiet=quiet)
-    )
+    evaluate_agent(Asked(agent=file, flags=flags, resume=str(folder), progress=view, quiet=quiet))
 
 
 @app.command(rich_help_panel=_CLEAN_UP)

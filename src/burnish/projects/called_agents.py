@@ -23,7 +23,6 @@ from burnish.targets.calling.notes import notes_for, price_notes
 from burnish.targets.recorded import RecordedTarget
 
 
-
 class PythonSpec(TargetSpec):
     """An agent that is a Python function."""
 
@@ -135,7 +134,7 @@ def _refuse_search(building: Building, strategy: StrategyPlugin) -> None:
     if strategy.proposes:
         message = f"'{strategy.name}' searches, and there is nothing here that it could change"
         remedy = "measure it: burnish eval FILE; to rewrite prompts of an agent: kind: prompts"
-        building.problems.add("strategy.name", message, remedy)
+        building.problems.add((), message, remedy)
 
 
 def _unfit(
@@ -153,7 +152,9 @@ def _unfit(
         message = f"{path.name} holds recorded cases itself, so --cases has no meaning"
         yield Problem(where="--cases", message=message)
     if not metric_file.exists():
-        remedy = f"name a file that has them: --metrics FILE, or put {RECORDED_METRICS} beside the cases"
+        remedy = (
+            f"name a file that has them: --metrics FILE, or put {RECORDED_METRICS} beside the cases"
+        )
         message = f"there are no metrics: {metric_file} does not exist"
         yield Problem(where=path.name, message=message, remedy=remedy)
 

@@ -162,7 +162,10 @@ def owners_of(flag: str) -> list[str]:
     """The strategies and targets that have a flag, in words."""
     owners: list[str] = []
     for doors in all_doors():
-        if any(flag in field.flags for field in doors.named().values()):
+        if not (doors.strategy.name or doors.target.kind):
+            if any(flag in field.flags for field in doors.named().values()):
+                return ["a run that searches"]
+        elif any(flag in field.flags for field in doors.named().values()):
             is_strategy = bool(doors.strategy.name)
             owners.append(
                 f"the strategy '{doors.strategy.name}'"

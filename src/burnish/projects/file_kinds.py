@@ -153,6 +153,7 @@ class TaskFile(Dialect):
     kind: ClassVar[str] = "task"
     target: ClassVar[str] = "artifacts"
     strategy: ClassVar[str] = "edits"
+    evaluates: ClassVar[bool] = False
     known_by: ClassVar[str] = "artifacts and scorer"
     keys: ClassVar[Mapping[str, str]] = {
         **{name: f"target.{name}" for name in (
@@ -249,6 +250,7 @@ class SuiteFile(Dialect):
     kind: ClassVar[str] = "suite"
     target: ClassVar[str] = "policy"
     strategy: ClassVar[str] = "epochs"
+    evaluates: ClassVar[bool] = False
     strategy_at: ClassVar[TreePath] = ("optimizer", "strategy")
     known_by: ClassVar[str] = "name and tasks"
     keys: ClassVar[Mapping[str, str]] = {

@@ -5,6 +5,7 @@ plug-in builds the strategy, and leaves `evaluation.json` in the folder of every
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, cast
@@ -12,13 +13,13 @@ from typing import Annotated, ClassVar, cast
 from pydantic import JsonValue
 
 from burnish.core.cases import Case
-from burnish.core.errors import BurnishError
+from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.core.evaluations import Evaluation
 from burnish.core.sections import Section
 from burnish.evaluation.layers import Layered
 from burnish.models.factory import Models
 from burnish.projects.describing import Doors, Flags, describe, described_again
-from burnish.projects.dialects import Dialect, Document, dialect_named, dialect_of
+from burnish.projects.dialects import Dialect, Document, dialect_of, recognised
 from burnish.projects.file_kinds import RecordedCases
 from burnish.reports.eval_page import MeasureLines, evaluation_page
 from burnish.reports.eval_report import NAME, About, EvalReport
@@ -54,7 +55,9 @@ _AGENTS = (".yaml", ".yml", ".json")
 class MeasureSettings(StrategySettings):
     """How a measurement is made."""
 
-    repeats: Annotated[Repeats, Door(flag="*", panel="What is measured", metavar="N", http=True)] = 1
+    repeats: Annotated[
+        Repeats, Door(flag="*", panel="What is measured", metavar="N", http=True)
+    ] = 1
     """Run every case so often."""
     noise: bool = False
     """Read the repeats as one agent measured against itself."""
@@ -202,6 +205,10 @@ def load_measurement(
     `models` stand in for the real ones, and `cases` for those that would be measured.
     """
     document, dialect = _read(path)
+    if not dialect.evaluates:
+        message = f"files of the kind '{dialect.kind}' are not measured by themselves"
+        remedy = f"measure where a search would start: burnish optimize {path} --print-baseline"
+        raise ConfigError([Problem(where=path.name, message=message, remedy=remedy)])
     description = describe(
         document, flags, environ=environ, dialect=dialect, request=_Measuring(flags=flags)
     )
@@ -251,10 +258,9 @@ def _read(path: Path) -> tuple[Document, Dialect]:
     """A file that describes what is measured, or a file of recorded cases."""
     if path.suffix in _AGENTS and path.is_file():
         document = Document.read(path)
-        if "kind" in document.data:
-            return document, dialect_of(document)
-        if "model" in document.data or "instructions" in document.data:
-            return document, dialect_named("agent")
+        dialect = dialect_of(document) if "kind" in document.data else recognised(document)
+        if dialect is not None:
+            return document, dialect
     tree = YamlTree(path=path, data={}, text="")
     return Document(path=path, tree=tree), RecordedCases()
 
@@ -263,10 +269,8 @@ def measurement_doors(path: Path | None = None) -> Doors:
     """What may be set of every measurement, or of one of what a file is about."""
     target = TargetPlugin()
     if path is not None:
-        try:
+        with suppress(BurnishError):  # what is wrong with it is said when it is described
             target = target_plugin(_read(path)[1].target)
-        except BurnishError:
-            pass  # what is wrong with it is said when it is described
     return Doors(target=target, strategy=strategy_plugin(Measure.name))
 
 

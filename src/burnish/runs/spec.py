@@ -343,9 +343,9 @@ class OutputSpec(Settings):
         Door(flag="*", panel="Prompts of any agent", environment=False, runs="searches"),
     ] = False
     """In the end put the best into the prompt files."""
-    in_place: Annotated[
-        bool, Door(flag="*", panel="Files", environment=False, runs="searches")
-    ] = False
+    in_place: Annotated[bool, Door(flag="*", panel="Files", environment=False, runs="searches")] = (
+        False
+    )
     """In the end put the best into your files, all or none."""
 
 
