@@ -265,6 +265,18 @@ def test_another_agent_cannot_go_on_with_a_run(burnish: Burnish, tmp_path: Path)
     assert "leave --resume out" in said.err
 
 
+def test_runs_resume_goes_on_with_a_measurement(burnish: Burnish, tmp_path: Path) -> None:
+    cases = write(tmp_path, GOOD, BAD)
+    first = burnish("eval", str(cases), "--metrics", "metrics.yaml", "-o", "run", "--aa", "2")
+    again = burnish("runs", "resume", "run")
+    assert (again.code, again.err) == (first.code, "") == (1, "")
+    shown = [line for line in again.lines if not line.startswith(("going on", "latency"))]
+    assert shown[-4:] == first.lines[-4:]
+    assert "noise: the same agent, 2 sweeps over the same cases" in again.lines
+    refused = burnish("runs", "resume", "run", "--patience", "2")
+    assert "--patience: 'measure' over 'recorded' has no use for it" in refused.err
+
+
 def test_a_measurement_looks_like_one_later(burnish: Burnish, tmp_path: Path) -> None:
     said = measured(burnish, tmp_path, GOOD, BAD)
     [page] = [line.split()[1] for line in said.lines if line.startswith("report ")]

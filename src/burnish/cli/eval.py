@@ -1,7 +1,7 @@
 """`burnish eval`, which is `burnish test run` too."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -99,7 +99,7 @@ def evaluate(
     from burnish.cli.eval_asking import Asked
     from burnish.cli.eval_running import evaluate_agent
 
-    flags = {
+    flags: dict[str, Any] = {
         "cases": None if cases is None else str(cases.absolute()),
         "metric": [*metric] if metric else None,
         "metrics": None if metrics is None else str(metrics.absolute()),

@@ -109,7 +109,7 @@ class RecordedPlugin(TargetPlugin):
         _refuse_search(building, strategy)
         path, problems = Path(building.spec.source.file), building.problems
         cases = problems.as_raised(lambda: read_some_cases(path), ())
-        file = building.path(building.spec.metrics.file)
+        file = building.path(building.spec.metrics.file or RECORDED_METRICS)
         problems.found += _unfit(building, path, cases, file)
         if problems.found:
             return None

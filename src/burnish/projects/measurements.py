@@ -25,6 +25,7 @@ from burnish.reports.eval_page import MeasureLines, evaluation_page
 from burnish.reports.eval_report import NAME, About, EvalReport
 from burnish.reports.eval_summary import Bill
 from burnish.runs.building import Description, build
+from burnish.runs.conditions import Conditions
 from burnish.runs.draft import Draft, Strength
 from burnish.runs.events import Event, Tick
 from burnish.runs.header import Header
@@ -103,14 +104,17 @@ class MeasurePlugin(StrategyPlugin):
 
     def result_files(self, run: Run) -> ResultFiles | None:
         """The report that tables, files and comparisons are made of."""
-        return EvaluationFile(run.setup, run.directory.folder)
+        strategy = run.setup.strategy
+        assert isinstance(strategy, Measure)
+        return EvaluationFile(run.setup, strategy, run.directory.folder)
 
 
 class EvaluationFile:
     """Writes `evaluation.json` once a measurement has come to its end."""
 
-    def __init__(self, setup: Setup, folder: Path) -> None:
-        self._setup = setup
+    def __init__(self, conditions: Conditions, measure: Measure, folder: Path) -> None:
+        self._conditions = conditions
+        self._measure = measure
         self._folder = folder
 
     def event(self, event: Event) -> None:
@@ -121,28 +125,27 @@ class EvaluationFile:
 
     def finish(self) -> None:
         """Write the report; nothing where the measurement was stopped before its end."""
-        measure = cast("Measure", self._setup.strategy)
-        if measure.evaluation is None:
+        if self._measure.evaluation is None:
             return
-        report = _report(self._setup, measure, measure.evaluation, RunRecord.read(self._folder))
-        (report.with_noise() if measure.noise else report).write(self._folder / NAME)
+        report = self._report(self._measure.evaluation, RunRecord.read(self._folder))
+        (report.with_noise() if self._measure.noise else report).write(self._folder / NAME)
 
-
-def _report(setup: Setup, measure: Measure, evaluation: Evaluation, run: RunRecord) -> EvalReport:
-    return EvalReport.from_measurement(
-        evaluation,
-        setup.dataset.train,
-        About(
-            agent=measure.subject,
-            source=setup.project.file,
-            run=run.header.id,
-            folder=str(run.folder),
-            at=run.header.started_at,
-            seed=setup.seed,
-        ),
-        bill=Bill(spent=run.spent, billed=run.billed, active_seconds=run.active_seconds),
-        thresholds={metric.name: threshold_of(metric) for metric in setup.metrics},
-    )
+    def _report(self, evaluation: Evaluation, run: RunRecord) -> EvalReport:
+        conditions = self._conditions
+        return EvalReport.from_measurement(
+            evaluation,
+            conditions.dataset.train,
+            About(
+                agent=self._measure.subject,
+                source=conditions.project.file,
+                run=run.header.id,
+                folder=str(run.folder),
+                at=run.header.started_at,
+                seed=conditions.seed,
+            ),
+            bill=Bill(spent=run.spent, billed=run.billed, active_seconds=run.active_seconds),
+            thresholds={metric.name: threshold_of(metric) for metric in conditions.metrics},
+        )
 
 
 def threshold_of(metric: object) -> float | None:

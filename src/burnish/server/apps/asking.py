@@ -84,7 +84,8 @@ def _generated(name: str, doors: Iterable[Doors], doc: str) -> type[HttpSettings
 
 
 if TYPE_CHECKING:
-    RunSettings = EvaluationSettings = HttpSettings
+    RunSettings = HttpSettings
+    EvaluationSettings = HttpSettings
 else:
     RunSettings = _generated("RunSettings", all_doors(), HttpSettings.__doc__)
     EvaluationSettings = _generated(
