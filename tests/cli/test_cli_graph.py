@@ -1,6 +1,7 @@
 """`burnish optimize graph.yaml`: whole runs over graphs and agents, with scripted models."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,7 @@ from burnish.cli.eval_running import evaluate_agent
 from burnish.cli.running import Way
 from burnish.core.errors import ConfigError
 from burnish.models.chat import ChatRequest
-from burnish.projects.evaluate_api import prepare_evaluation
-from burnish.projects.evaluating import Measurement, Wanted
-from burnish.projects.graph.evaluating import prepare_graph_evaluation
+from burnish.projects.measurements import load_measurement, measurement_for
 from burnish.runs.record import RunRecord
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.testing.backends import ScriptedBackend
@@ -140,11 +139,10 @@ def test_a_graph_is_measured_as_it_stands(
 ) -> None:
     path = write_world(tmp_path)
 
-    def prepare(given: Path, wanted: Wanted) -> Measurement:
-        return prepare_graph_evaluation(given, wanted, models=models())
+    load = partial(measurement_for, models=models())
 
     with pytest.raises(typer.Exit) as ended:
-        evaluate_agent(Measuring(agent=path, progress="none"), prepare=prepare)
+        evaluate_agent(Measuring(agent=path, progress="none"), load=load)
     assert ended.value.exit_code == 1
     told = capsys.readouterr().out
     assert "train-0" in told
@@ -155,7 +153,7 @@ def test_a_graph_is_measured_as_it_stands(
 def test_a_graph_without_cases_cannot_be_measured(tmp_path: Path) -> None:
     path = write_world(tmp_path, lambda data: data.pop("train"))
     with pytest.raises(ConfigError, match="--cases FILE"):
-        prepare_evaluation(path, Wanted())
+        load_measurement(path, {})
 
 
 @pytest.mark.parametrize("strategy", ["reflective", "coordinate"])

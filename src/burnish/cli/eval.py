@@ -1,7 +1,7 @@
 """`burnish eval`, which is `burnish test run` too."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -99,21 +99,26 @@ def evaluate(
     from burnish.cli.eval_asking import Asked
     from burnish.cli.eval_running import evaluate_agent
 
+    flags: dict[str, Any] = {
+        "cases": None if cases is None else str(cases.absolute()),
+        "metric": [*metric] if metric else None,
+        "metrics": None if metrics is None else str(metrics.absolute()),
+        "judge": judge,
+        "repeats": repeats,
+        "concurrency": concurrency,
+        "max_calls": max_calls,
+        "max_usd": max_usd,
+        "max_minutes": max_minutes,
+    }
     asked = Asked(
         agent=agent,
-        cases=cases,
-        metrics=metric or [],
-        metric_file=metrics,
-        judge=judge,
-        repeats=repeats,
+        flags=flags,
         noise_sweeps=aa,
-        concurrency=concurrency,
         output_dir=output_dir,
         resume=resume,
         json_file=json_file,
         junit_file=junit_file,
         baseline=baseline,
-        limits={"max_calls": max_calls, "max_usd": max_usd, "max_minutes": max_minutes},
         progress="none" if quiet else progress,
         quiet=quiet,
     )

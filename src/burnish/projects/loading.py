@@ -160,15 +160,10 @@ def reload_project(
     `file` is where the project file lies now, where it was moved.
     """
     header = Header.read(folder)
-    if header.project.kind == "python":
+    if header.project.kind == "python" and not header.project.spec:
         raise ResumeRefused(
             f"run {header.id} was started from a Python program",
             remedy=f"run that program again with the folder {folder} to go on",
-        )
-    if header.project.kind == "eval":
-        raise ResumeRefused(
-            f"run {header.id} is a measurement",
-            remedy=f"go on with it: `burnish eval {header.project.file} --resume {header.id}`",
         )
     if header.project.spec:
         described = described_again(folder, flags.by_door(), file=file)

@@ -148,6 +148,7 @@ class ToyFile(Dialect):
     kind: ClassVar[str] = "toy"
     target: ClassVar[str] = toy_world.KIND
     strategy: ClassVar[str] = ClimbPlugin.name
+    evaluates: ClassVar[bool] = False
     strategy_at: ClassVar[TreePath] = ("strategy", "name")
     keys: ClassVar[Mapping[str, str]] = {
         "world": "target.world",
