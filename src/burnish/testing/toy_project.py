@@ -88,7 +88,7 @@ class ClimbSettings(StrategySettings):
     repeats: Annotated[Repeats, Door(flag="*", http=True)] = 2
     """Runs of every case; they show the noise."""
     accept_sigma: Amount = 1.0
-    max_cycles: Count = 4
+    cycles: Count = 4
     trials_per_phase: Count = 4
     block_size: Count | None = None
     look_ahead: CountOrNone = 0
