@@ -169,7 +169,7 @@ def _over_prompts(file: Path, backend: Callable[[], ScriptedBackend], **flags: A
     return _optimizing(
         file,
         lambda: prompt_world.preparing(backend()),
-        lambda: prompt_world.models(backend()),
+        models=lambda: prompt_world.models(backend()),
         **flags,
     )
 
