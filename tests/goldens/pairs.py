@@ -43,7 +43,6 @@ class Pair:
 def _optimizing(
     file: Path,
     prepare: Callable[[], Preparing],
-    *,
     models: Callable[[], Models | None] = lambda: None,
     **overrides: Any,
 ) -> Pair:
