@@ -43,7 +43,6 @@ class Pair:
 def _optimizing(
     file: Path,
     prepare: Callable[[], Preparing],
-    *,
     models: Callable[[], Models | None] = lambda: None,
     **overrides: Any,
 ) -> Pair:
@@ -169,7 +168,7 @@ def _over_prompts(file: Path, backend: Callable[[], ScriptedBackend], **flags: A
     return _optimizing(
         file,
         lambda: prompt_world.preparing(backend()),
-        lambda: prompt_world.models(backend()),
+        models=lambda: prompt_world.models(backend()),
         **flags,
     )
 
