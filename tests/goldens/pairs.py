@@ -43,7 +43,8 @@ class Pair:
 def _optimizing(
     file: Path,
     prepare: Callable[[], Preparing],
-    models: Callable[[], Models] = Models,
+    *,
+    models: Callable[[], Models | None] = lambda: None,
     **overrides: Any,
 ) -> Pair:
     """`burnish optimize FILE -o run`, planned and done with models of their own.
@@ -163,12 +164,22 @@ def _with_a_tool(request: ChatRequest, draw: int) -> str:
 # -- prompts of any agent --------------------------------------------------------------------
 
 
+def _over_prompts(file: Path, backend: Callable[[], ScriptedBackend], **flags: Any) -> Pair:
+    """With a scripted model behind every role."""
+    return _optimizing(
+        file,
+        lambda: prompt_world.preparing(backend()),
+        lambda: prompt_world.models(backend()),
+        **flags,
+    )
+
+
 def optimizer_json(folder: Path) -> Pair:
     """`optimizer.json` with flags, as AgentOptimizer has it."""
     file = prompt_world.write_world(folder)
-    return _optimizing(
+    return _over_prompts(
         file,
-        lambda: prompt_world.preparing(prompt_world.reflector(_WORSE, prompt_world.BETTER)),
+        lambda: prompt_world.reflector(_WORSE, prompt_world.BETTER),
         **prompt_world.flags(folder),
     )
 
@@ -198,7 +209,7 @@ def _prompts(folder: Path, strategy: str, **more: Any) -> Path:
 def prompts_reflective(folder: Path) -> Pair:
     """The same search from a project file."""
     file = _prompts(folder, "reflective", reflector="openai:m", budget={"max_trials": 2})
-    return _optimizing(file, lambda: prompt_world.preparing(prompt_world.reflector()))
+    return _over_prompts(file, prompt_world.reflector)
 
 
 def prompts_coordinate(folder: Path) -> Pair:
@@ -210,7 +221,7 @@ def prompts_coordinate(folder: Path) -> Pair:
         repeats=1,
         coordinate={"max_cycles": 1, "max_trials": 2, "patience": 1},
     )
-    return _optimizing(file, lambda: prompt_world.preparing(prompt_world.reflector()))
+    return _over_prompts(file, prompt_world.reflector)
 
 
 def prompts_backprop(folder: Path) -> Pair:
@@ -222,10 +233,10 @@ def prompts_backprop(folder: Path) -> Pair:
         "patcher": {"value": better, "reason": "nobody told it how"},
     }
     file = _prompts(folder, "backprop", proposer="openai:m", backprop={"max_rounds": 1})
-    return _optimizing(
+    return _over_prompts(
         file,
-        lambda: prompt_world.preparing(
-            ScriptedBackend(respond=lambda request, _: json.dumps(replies[request.schema_name]))
+        lambda: ScriptedBackend(
+            respond=lambda request, _: json.dumps(replies[request.schema_name])
         ),
     )
 
@@ -264,6 +275,7 @@ def _task(file: Path, *texts: str, **overrides: Any) -> Pair:
                 path, task_world.adding(*texts), **flags.to_json()
             )
         ),
+        models=lambda: task_world.scripted(task_world.adding(*texts)),
         **overrides,
     )
 

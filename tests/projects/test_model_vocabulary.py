@@ -18,9 +18,7 @@ from burnish.projects.adopting_files import file_changes
 from burnish.projects.adopting_writing import write_together
 from burnish.projects.agent_blocks import CommandAgentFile, HttpAgentFile, PythonAgentFile
 from burnish.projects.delegation.workflow_file import WorkflowFile
-from burnish.projects.prompts.config import OptimizerFile
-from burnish.projects.prompts.project_file import PromptsFile
-from burnish.projects.suites.suite_file import SuiteFile
+from burnish.projects.prompts.optimizer_config import OptimizerConfig
 from burnish.runs.spec import RunSpec
 from burnish.targets.agent.blocks import AgentBlock, AgentModel
 from burnish.targets.agent.loading import load_agent
@@ -61,16 +59,11 @@ KINDS: Mapping[str, tuple[type[BaseModel], set[str]]] = {
     ),
     "description": (RunSpec, {"roles", "metrics.judge", "metrics.user_simulator"}),
     "optimizer.json": (
-        OptimizerFile,
+        OptimizerConfig,
         {"algorithm.reflection_lm", "llm_judge.judge_model", "llm_judge.judge_models"},
     ),
     "test_config.json": (EvalConfig, {"llm_judge.judge_model"}),
-    "prompts": (
-        PromptsFile,
-        {"judge", "user_simulator", "reflector", "critic", "applier", "proposer", "backwarder"},
-    ),
     "nodes": (GraphBlock, {"nodes.model", "nodes.embedding_provider"}),
-    "suite": (SuiteFile, {"optimizer.proposer", "optimizer.reflector", "optimizer.critic"}),
     "workflow": (WorkflowFile, {"models.manager", "models.worker", "models.critic"}),
     "python": (PythonAgentFile, {"judge", "user_simulator"}),
     "http": (HttpAgentFile, {"judge", "user_simulator"}),

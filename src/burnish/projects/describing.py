@@ -7,6 +7,7 @@ what the chosen strategy has no use for.
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
@@ -271,10 +272,17 @@ def describe(
     try:
         spec = validated(data, doors.model, places)
     except ConfigError as error:
-        raise ConfigError([*problems, *error.problems]) from None
+        every = sorted([*problems, *error.problems], key=_line)
+        raise ConfigError(every) from None
     if problems:
         raise ConfigError(problems)
     return Description(spec=spec, places=places, notes=draft.notes(places))
+
+
+def _line(problem: Problem) -> int:
+    """For putting problems in the order of the file; those of no line come first."""
+    place = re.match(r"[^\s:]+:(\d+)\b", problem.where)
+    return int(place[1]) if place else 0
 
 
 def described_again(folder: Path, flags: Flags, *, file: Path | None = None) -> Description:
@@ -310,7 +318,7 @@ def from_kept(
         draft.put("source", {**moved}, strength=Strength.REQUEST)
     doors.put_flags(draft, flags)
     values, places = draft.assembled()
-    return Description(spec=validated(values, doors.model, places), places=places)
+    return Description(spec=validated(values, doors.model, places, kept=True), places=places)
 
 
 def _strategy(

@@ -193,10 +193,10 @@ class Translation:
         for key in value:
             if key in inner:
                 continue
-            if names and key in strategy_names():
-                self._strategy_block(key, (*path, key))
-            elif key in own:
+            if key in own:
                 self.put(("strategy", "settings", key), (*path, key))
+            elif names and key in strategy_names():
+                self._strategy_block(key, (*path, key))
             elif names and (key in role_names(self.strategy) or key in self.role_names()):
                 self.put(("roles", key), (*path, key))
             elif settings is None or not _is_setting(key):

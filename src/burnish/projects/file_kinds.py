@@ -1,6 +1,6 @@
 """The file kinds of burnish: for each, which of its keys sets which field of the description."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from burnish.core.errors import ConfigError, Problem
@@ -75,21 +75,14 @@ class GraphFile(Dialect):
     def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
         """Say in the draft what the file says; the graph itself is read by its target."""
         translation = Translation(document, draft, strategy)
-        translation.block((), {"kind": "", **self.keys})
-        own, at = strategy_plugin(self.strategy), ("optimizer",)
-        settings = [key for key in known_keys(own.Settings) if key not in self.block]
-        if strategy.name == own.name:
-            translation.block(at, self.block, settings=settings)
-        else:
-            translation.block(at, {**self.block, **dict.fromkeys(settings, "")})
-            idle = {k: v for k, v in document.block(at).items() if k in settings}
-            translation.check_settings(own, at, idle)
+        translation.block((), {"kind": "", **self.keys}, names=False)
+        own_settings(translation, ("optimizer",), self.block, strategy_plugin(self.strategy))
         if translation.problems:
             translation.problems += _graph_problems(document)
         translation.settle()
 
 
-def _graph_problems(document: Document) -> list[Problem]:
+def _graph_problems(document: Document) -> Sequence[Problem]:
     """What is wrong with the graph of a file that is not sound otherwise either."""
     from burnish.projects.graph.reading import read_graph  # where nothing is wrong, it waits
 
@@ -191,3 +184,64 @@ class TaskFile(Dialect):
             return
         place = document.place(*at)
         translation.draft.put("budget.max_trials", limit, place=place, strength=Strength.FILE)
+
+
+class SuiteFile(Dialect):
+    """A suite: tasks that are delegated, and in `optimizer` how the policy texts are trained.
+
+    The settings of the usual strategy stand right in that block, those of others under their name.
+    """
+
+    kind: ClassVar[str] = "suite"
+    target: ClassVar[str] = "policy"
+    strategy: ClassVar[str] = "epochs"
+    strategy_at: ClassVar[TreePath] = ("optimizer", "strategy")
+    known_by: ClassVar[str] = "name and tasks"
+    keys: ClassVar[Mapping[str, str]] = {
+        **{name: f"target.{name}" for name in (
+            "name", "description", "baseline_artifacts", "tasks", "holdout", "workflow",
+        )},
+        "optimizer": "",
+        "seed": "execution.seed",
+        "concurrency": "execution.concurrency",
+        "time_limit": "execution.time_limit",
+        "budget": "budget",
+    }  # fmt: skip
+    block: ClassVar[Mapping[str, str]] = {
+        "strategy": "strategy.name",
+        "repeats": "strategy.settings.repeats",
+    }
+    """The keys of the block `optimizer` that are no settings of one strategy."""
+
+    def recognises(self, document: Document) -> bool:
+        """By its kind, or by its keys."""
+        keys = document.data
+        unnamed = "kind" not in keys and "name" in keys and "tasks" in keys
+        return super().recognises(document) or unnamed
+
+    def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
+        """Say in the draft what the file says."""
+        # Each task runs several agents and commands: fewer at once, and at most twice.
+        draft.default("execution.concurrency", 4)
+        usual = strategy.Settings.model_fields["repeats"].default
+        draft.default("strategy.settings.repeats", min(2, usual))
+        translation = Translation(document, draft, strategy)
+        translation.block((), {"kind": "", **self.keys}, names=False)
+        own_settings(translation, ("optimizer",), self.block, strategy_plugin(self.strategy))
+        translation.settle()
+
+
+def own_settings(
+    translation: Translation, at: TreePath, block: Mapping[str, str], own: StrategyPlugin
+) -> None:
+    """A block in which the settings of one strategy stand right in it.
+
+    Where another one searches they have no effect, and must be sound.
+    """
+    settings = [key for key in known_keys(own.Settings) if key not in block]
+    if translation.strategy.name == own.name:
+        translation.block(at, block, settings=settings)
+        return
+    translation.block(at, {**block, **dict.fromkeys(settings, "")})
+    idle = {k: v for k, v in translation.document.block(at).items() if k in settings}
+    translation.check_settings(own, at, idle)

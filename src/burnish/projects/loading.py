@@ -55,7 +55,6 @@ FOUND = "found"
 
 _NUMERIC = {"numeric_max_trials", "numeric_patience"}
 _PROPOSING = {"proposer", "max_rounds"}
-_COORDINATE = {"accept_sigma", "max_cycles", "textual_max_trials", "textual_patience"}
 _TOLD: Mapping[str, Set[str]] = {
     AGENT: {*AgentOverrides.model_fields, *_PROPOSING},
     GRAPH: {
@@ -63,14 +62,6 @@ _TOLD: Mapping[str, Set[str]] = {
         *BackpropOverrides.model_fields,
         *("train_cases", "holdout_cases", "metric_file", "update_source"),
     },
-    PROMPTS: {
-        *AgentOverrides.model_fields,
-        *PromptOverrides.model_fields,
-        *_PROPOSING,
-    }
-    - _NUMERIC,
-    OPTIMIZER: {*AgentOverrides.model_fields, *PromptOverrides.model_fields}
-    - {*_NUMERIC, *_COORDINATE, "critic", "applier", "metric_file"},
     SUITE: {*AgentOverrides.model_fields, *SuiteOverrides.model_fields, "proposer"}
     - {*_NUMERIC, "sealed_cases"},
 }

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import cast
 
 from pydantic import JsonValue
 
@@ -39,6 +40,7 @@ def building_of(
         spec=description.spec,
         problems=Problems(places=description.places),
         models=models or description.spec.models.models(),
+        given_models=models,
         live=live,
     )
 
@@ -96,9 +98,9 @@ def _project(description: Description, building: Building, parts: TargetParts) -
     if building.live is not None:
         return Project(config=parts.record)
     source = description.spec.source
-    return Project(
-        kind=source.kind, file=source.file, config=parts.record, spec=kept_spec(description)
-    )
+    kept = kept_spec(description)
+    kept["target"] = {**cast("dict[str, JsonValue]", kept["target"]), **parts.settled}
+    return Project(kind=source.kind, file=source.file, config=parts.record, spec=kept)
 
 
 def kept_spec(description: Description) -> dict[str, JsonValue]:

@@ -198,11 +198,17 @@ def _places(entry: Entry) -> Iterator[tuple[TreePath, Where]]:
             yield from _places(below)
 
 
-def validated(data: Mapping[str, JsonValue], model: type[M], places: Places) -> M:
-    """The data as a model; everything that is wrong is said at once, where it came from."""
+def validated(
+    data: Mapping[str, JsonValue], model: type[M], places: Places, *, kept: bool = False
+) -> M:
+    """The data as a model; everything that is wrong is said at once, where it came from.
+
+    Data that burnish itself has `kept` may hold what no file may say.
+    """
     problems = [
         Problem(where=places.where(path), message=f"unknown key '{path[-1]}'", remedy="remove it")
         for path in closed_keys(data, model)
+        if not kept
     ]
     if problems:
         raise ConfigError(problems)

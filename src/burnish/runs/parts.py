@@ -70,6 +70,9 @@ class TargetParts:
     """Whether a case of train can stand as a demonstration: not where a surface belongs to a part
     of the target, which sees neither the question nor the answer of the whole."""
     exporter: Exporter | None = None
+    settled: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """Fields of the target's description as they were found: a run that goes on starts from them,
+    whatever it has changed since."""
     record: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """What run.json keeps for those who adopt the result: originals and their hashes."""
     notes: tuple[str, ...] = ()
@@ -116,6 +119,8 @@ class Building:
     spec: AnySpec
     problems: Problems
     models: Models
+    given_models: Models | None = None
+    """Models that stand in for the real ones, if any."""
     live: Target | None = None
     """The target itself, where a program has it; the description says the rest."""
     _models_at: dict[str, str] = field(default_factory=dict[str, str], init=False)
@@ -150,14 +155,20 @@ class Building:
                 return self.problems.attempt(f"roles.{name}", block.reference, None)
         return None
 
-    def asked(self, role: str, ref: ModelRef) -> tuple[ModelClient, RolePrompt] | None:
-        """A role's model, seen to be within reach, and the prompt in force."""
+    def asked(
+        self, prompt_name: str, ref: ModelRef, *, role: str = ""
+    ) -> tuple[ModelClient, RolePrompt] | None:
+        """A role's model, seen to be within reach, and the prompt in force.
+
+        `role` is what the description calls the one who is asked, where that is another name.
+        """
 
         def made() -> tuple[ModelClient, RolePrompt]:
-            prompt = in_force(role, self.folder)
+            prompt = in_force(prompt_name, self.folder)
             return reached(self.models, ref, prompt), prompt
 
-        return self.problems.attempt(self._models_at.get(role, f"roles.{role}"), made, None)
+        name = role or prompt_name
+        return self.problems.attempt(self._models_at.get(name, f"roles.{name}"), made, None)
 
 
 def reached(models: Models, ref: ModelRef, prompt: RolePrompt) -> ModelClient:

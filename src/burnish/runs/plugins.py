@@ -48,6 +48,8 @@ class StrategyPlugin:
     """What the command line and run.json call the strategy."""
     ends: ClassVar[Mapping[str, str]] = {}
     """Why a search or a phase of it ends: words for each code."""
+    rationales: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """By role, the parts of an answer that give reasons: what `-v` prints."""
     proposes: ClassVar[bool] = True
     """Whether it searches; else it only measures what is there."""
     resume_command: ClassVar[str] = ""
@@ -65,14 +67,16 @@ class StrategyPlugin:
     """How it searches: one field is a key of a file, a flag, a variable, an HTTP setting."""
     roles: ClassVar[tuple[RoleNeed, ...]] = ()
     """The models that it asks."""
+    needs_holdout: ClassVar[bool] = False
+    """Whether it can only decide on cases that it never learned from."""
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
         """The strategy over a target; None, with what is wrong kept, where it cannot be."""
         if self.name:
-            message = f"it cannot search a target of the kind '{building.spec.target.kind}'"
+            kind = parts.target.description.kind
+            message = f"the strategy '{self.name}' cannot search over '{kind}'"
             building.problems.add("strategy.name", message, "take another strategy")
             return None
-        del parts
         raise BurnishError(
             f"the strategy '{building.spec.strategy.name}' is not installed",
             remedy="install the package that it came with",

@@ -89,7 +89,7 @@ def optimize(backend: ScriptedBackend, file: Path | None, **asked: Any) -> None:
     told.setdefault("way", Way(output_dir=Path("run")))
     told.setdefault("quiet", True)
     wish = Asked(file=file, overrides=overrides, **told)
-    optimize_project(wish, prepare=_preparing(backend))
+    optimize_project(wish, prepare=_preparing(backend), models=scripted(backend))
 
 
 def scripted(backend: ScriptedBackend) -> Models:

@@ -252,19 +252,18 @@ def test_flags_of_other_kinds_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
     file = write_task(tmp_path)
     with pytest.raises(ConfigError) as error:
         load_project(file, Overrides.from_flags(critic="openai:m"), environ={})
-    assert "--critic: the strategy 'edits' has no use for it" in str(error.value)
+    assert "--critic: 'edits' over 'artifacts' has no use for it" in str(error.value)
     agent = tmp_path / "agent.yaml"
     agent.write_text(json.dumps({"name": "a", "model": {}, "instructions": {}}), encoding="utf-8")
     with pytest.raises(ConfigError) as error:
-        load_project(agent, Overrides.from_flags(editor="openai:m", in_place=True), environ={})
-    assert "--editor: a project of kind 'agent'" in str(error.value)
-    assert "--in-place: a project of kind 'agent'" in str(error.value)
+        load_project(agent, Overrides.from_flags(editor="openai:m"), environ={})
+    assert "--editor: 'coordinate' over 'agent' has no use for it" in str(error.value)
 
 
 def test_only_coordinate_knows_cycles(tmp_path: Path) -> None:
     text = refusal(tmp_path, max_cycles=2)
-    assert "--max-cycles: the strategy 'edits' has no use for it" in text
-    assert "take --strategy coordinate" in text
+    assert "--max-cycles: 'edits' over 'artifacts' has no use for it" in text
+    assert "it is for the strategy 'coordinate'" in text
 
 
 def test_a_strategy_that_tunes_neither_files_nor_numbers_is_refused(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ over the settings that it was made with. What a request leaves open stays as it 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -156,11 +156,11 @@ class RequestFile:
     tree: YamlTree
     at: TreePath = ()
     """Where the request stands: a body for the HTTP service has it under `run`."""
-    warnings: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = ()
 
     @property
     def strategy(self) -> str:
-        """The strategy that requests are about."""
+        """PromptIter's."""
         return Backprop.name
 
     @classmethod

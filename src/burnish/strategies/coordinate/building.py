@@ -43,10 +43,12 @@ def build(building: Building, parts: TargetParts) -> StrategyParts | None:
             "numbers": numbers,
             "texts": texts,
             "demonstrations": demonstrations[0] if demonstrations else "",
-            "holdout_policy": settings.holdout_policy if parts.dataset.holdout else "skip",
         }
     )
     _check(building, parts, chosen)
+    notes += _notes(parts, chosen)
+    if not parts.dataset.holdout:
+        chosen = chosen.model_copy(update={"holdout_policy": "skip"})
     return StrategyParts(
         strategy=Coordinate(
             settings=chosen,
@@ -54,7 +56,7 @@ def build(building: Building, parts: TargetParts) -> StrategyParts | None:
             applier=None if applier_parts is None else applier(*applier_parts),
         ),
         client=None if applier_parts is None else applier_parts[0],
-        notes=(*notes, *_notes(parts, chosen)),
+        notes=tuple(notes),
     )
 
 
@@ -93,8 +95,9 @@ def _showable(case: Case) -> bool:
 def _notes(parts: TargetParts, settings: CoordinateSettings) -> Iterator[str]:
     if not parts.cases_demonstrate and parts.demonstrations():
         yield f"left as they are by this strategy: {', '.join(parts.demonstrations())}"
-    noisy = any(name in parts.noisy for name in settings.numbers)
-    if settings.repeats == 1 and not noisy and not parts.steady:
+    if parts.steady:  # What follows is about noise, and about few points that noise blurs.
+        return
+    if settings.repeats == 1 and not any(name in parts.noisy for name in settings.numbers):
         yield (
             "repeats is 1: a candidate shows no noise of its own, so the bar is "
             f"{settings.accept_sigma:g} × the incumbent's, which is 0 as well; take 2 or more "

@@ -22,6 +22,7 @@ from burnish.runs.exporting import CANDIDATES
 from burnish.runs.header import Header
 from burnish.runs.record import RunRecord
 from burnish.runs.standing import BASELINE
+from burnish.strategies.reflective.attempts import ReflectiveDetails
 from burnish.strategies.reflective.result import (
     OptimizeResult,
     RoundRecord,
@@ -47,7 +48,8 @@ from burnish.system.file_trouble import file_trouble
 from burnish.system.secret_shapes import MARKER
 
 OPTIMIZER = "optimizer"
-"""Where a run's header keeps its optimizer.json: secrets out, `${VAR}` kept."""
+"""Where `Project.config` keeps the optimizer.json of a run that a program or version 0.1.0 started:
+secrets out, `${VAR}` kept. Other runs keep it in their description."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +76,10 @@ class Known:
 
 def snapshot(header: Header) -> dict[str, Json]:
     """The optimizer.json of a run."""
-    config = header.project.config
-    kept = config.get(OPTIMIZER)
-    return kept if isinstance(kept, dict) else {}
+    source = header.project.spec.get("source")
+    document = source.get("document") if isinstance(source, dict) else None
+    config = document or header.project.config.get(OPTIMIZER)
+    return config if isinstance(config, dict) else {}
 
 
 def metric_call_limit(events: Sequence[Event]) -> int | None:
@@ -170,7 +173,7 @@ def pool_of(rows: Sequence[TrialRow]) -> list[TrialRow]:
 
 def validated(row: TrialRow) -> SplitResult | None:
     """What a candidate did on validation, where it was run on all of it."""
-    return row.trial.holdout if row.trial.details.get("whole_holdout", True) else None
+    return row.trial.holdout if ReflectiveDetails.of(row.trial).holdout_is_whole else None
 
 
 def best_at_metrics(rows: Sequence[TrialRow]) -> dict[str, list[int]]:
