@@ -78,11 +78,6 @@ def agent_metrics(
     return (*made, ExpectedTools()) if uses_tools and not wanted.metrics else made
 
 
-def agent_judge(agent: LoadedAgent) -> ModelRef:
-    """Who judges where nobody is named."""
-    return agent.own_model
-
-
 def user_of(
     agent: LoadedAgent, cases: Sequence[Case], models: Models
 ) -> Role[TalkSoFar, NextRemark] | None:

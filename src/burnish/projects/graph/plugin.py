@@ -14,7 +14,6 @@ from burnish.models.calling import ModelClient
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.projects.agent_blocks import User
-from burnish.projects.agent_files import agent_judge
 from burnish.projects.graph.exports import exporter_of
 from burnish.projects.graph.originals import graph_files
 from burnish.projects.graph.reading import read_graph
@@ -181,7 +180,7 @@ def _own_model(graph: Graph) -> tuple[ModelRef | None, str]:
     if first.block.model.provider == "local":
         why = "the graph's own model is a local one, and writing texts takes a stronger one"
         return None, why
-    return agent_judge(first), ""
+    return first.own_model, ""
 
 
 def _check_models(building: Building, target: GraphTarget) -> None:
