@@ -106,7 +106,7 @@ def _agent(
     return _optimizing(
         file,
         lambda: optimizer_world.preparing(backend()),
-        lambda: optimizer_world.echo_models(backend()),
+        models=lambda: optimizer_world.echo_models(backend()),
         **overrides,
     )
 
@@ -169,7 +169,7 @@ def _over_prompts(file: Path, backend: Callable[[], ScriptedBackend], **flags: A
     return _optimizing(
         file,
         lambda: prompt_world.preparing(backend()),
-        lambda: prompt_world.models(backend()),
+        models=lambda: prompt_world.models(backend()),
         **flags,
     )
 
@@ -248,7 +248,7 @@ def _graph(file: Path, backend: Callable[[], ScriptedBackend | None] = lambda: N
     return _optimizing(
         file,
         lambda: lambda path, flags: graph_world.prepared(path, backend(), **flags.to_json()),
-        lambda: graph_world.models(backend()),
+        models=lambda: graph_world.models(backend()),
     )
 
 
