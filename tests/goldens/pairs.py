@@ -105,7 +105,7 @@ def _agent(
     return _optimizing(
         file,
         lambda: optimizer_world.preparing(backend()),
-        lambda: optimizer_world.echo_models(backend()),
+        models=lambda: optimizer_world.echo_models(backend()),
         **overrides,
     )
 
@@ -247,7 +247,7 @@ def _graph(file: Path, backend: Callable[[], ScriptedBackend | None] = lambda: N
     return _optimizing(
         file,
         lambda: lambda path, flags: graph_world.prepared(path, backend(), **flags.to_json()),
-        lambda: graph_world.models(backend()),
+        models=lambda: graph_world.models(backend()),
     )
 
 
