@@ -31,7 +31,7 @@ _GUARDS = {
 }
 """What the request calls a guard, and what the settings do."""
 _FIELDS: Mapping[TreePath, TreePath] = {
-    ("target_surface_ids",): ("target", "targets"),
+    ("target_surface_ids",): (*_SETTINGS, "targets"),
     ("max_rounds",): (*_SETTINGS, "max_rounds"),
     ("acceptance_policy", "min_score_gain"): (*_SETTINGS, "min_score_gain"),
     **{
