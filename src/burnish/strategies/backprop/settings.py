@@ -42,13 +42,12 @@ def _at_once(value: Any) -> Any:
     """`{enabled, at_once}` and a plain true or false as the number that they mean."""
     if isinstance(value, bool):
         return PARALLELISM if value else 1
-    if isinstance(value, Mapping) and set(cast("Mapping[str, Any]", value)) <= {
-        "enabled",
-        "at_once",
-    }:
-        data = cast("Mapping[str, Any]", value)
-        return data.get("at_once", PARALLELISM) if data.get("enabled", True) else 1
-    return value
+    if not isinstance(value, Mapping):
+        return value
+    data = cast("Mapping[str, Any]", value)
+    if not set(data) <= {"enabled", "at_once"}:
+        return data
+    return data.get("at_once", PARALLELISM) if data.get("enabled", True) else 1
 
 
 AtOnce: TypeAlias = Annotated[AtLeastOne, BeforeValidator(_at_once)]
