@@ -9,6 +9,7 @@ import pytest
 import typer
 
 from burnish.cli import main
+from burnish.core.errors import BurnishError
 from tests.cli.console import Burnish, Said
 from tests.goldens.harness import REPOSITORY, Goldens, Masks, Watching
 
@@ -59,15 +60,17 @@ def watching(capsys: pytest.CaptureFixture[str]) -> Watching:
 
     def watch(act: Callable[[], None]) -> Said:
         capsys.readouterr()
-        code = 0
+        code, message = 0, ""
         try:
             act()
+        except BurnishError as error:
+            code, message = error.exit_code, f"error: {error}\n"
         except typer.Exit as end:
             code = end.exit_code
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 1
         out, err = capsys.readouterr()
-        return Said(code=code, out=out, err=err)
+        return Said(code=code, out=out, err=err + message)
 
     return watch
 

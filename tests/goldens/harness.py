@@ -32,21 +32,7 @@ _SHOWN_LINES = 400
 """Of a diff; what is longer is read in the golden itself, after renewing it."""
 _PYTHON = re.compile(rf"(?<![\d.]){re.escape('.'.join(map(str, sys.version_info[:3])))}(?![\d.])")
 _BURNISH = re.compile(rf"(?<![\d.]){re.escape(VERSION)}(?![\d.])")
-_TIME_KEYS = "|".join(
-    (
-        r"at",
-        r"\w*_at",
-        r"timestamp",
-        r"\w*_?seconds",
-        r"\w*[sS]econds",
-        r"duration\w*",
-        r"\w*[dD]uration\w*",
-        r"elapsed\w*",
-        r"latency\w*",
-        r"\w*[tT]ime",
-        r"\w*_ms",
-    )
-)
+_TIME_KEYS = r"at|\w*_at|timestamp|\w*([sS]econds|[dD]uration|elapsed|latency)\w*|\w*[tT]ime|\w*_ms"
 _LEFT_OUT = (
     *("*.db", "*.lock", ".lock", "journal.count"),
     *("states/*", "states/blobs/*"),
@@ -59,7 +45,10 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
         # JSON: the values of keys that hold a time or a duration, alone or one for each split.
-        (rf'("(?!max_|min_)(?:{_TIME_KEYS})": ?)(?:-?\d[\d.e+-]*|\{{[^{{}}]*\}})', r"\1<SECONDS>"),
+        (
+            rf'(?P<key>"(?!max_|min_)(?:{_TIME_KEYS})": ?)(?:-?\d[\d.e+-]*|\{{[^{{}}]*\}})',
+            r"\g<key><SECONDS>",
+        ),
         (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?", "<TIME>"),
         (r"(?<!\d)\d{8}[-_T]\d{6}Z?(?:[-_][0-9a-f]{4,12}\b)?", "<STAMP>"),
         (r"(?<!\d)\d{4}-\d\d-\d\d[T_]\d\d-\d\d-\d\d(?:_[0-9a-f]{8}\b)?", "<STAMP>"),
@@ -70,6 +59,8 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r" *(?<![\w.])(?:\d+h )?(?:\d+m )?\d+(?:\.\d+)?s(?!\w)", " <SECONDS>"),
         (r'((?:seconds|time)="?)\d+\.\d+', r"\1<SECONDS>"),
         (r"(127\.0\.0\.1|localhost):\d+", r"\1:<PORT>"),
+        (r'("host": ?")[^"]+', r"\1<HOST>"),
+        (r'("bytes": ?)\d+', r"\1<SIZE>"),
         (r"\bprocess \d+", "process <PID>"),
         (r"\bpid \d+", "pid <PID>"),
     )
@@ -104,7 +95,7 @@ class Goldens:
     def check(self, area: str, made: Mapping[str, str]) -> None:
         """Hold these files against the folder of an area: the same names, the same bytes."""
         folder = HOME / area
-        files = {self.masks(name): _ended(self.masks(text)) for name, text in made.items()}
+        files = {self.masks(name): self.masks(text) for name, text in made.items()}
         if self.renewing:
             _write(folder, files)
             return
@@ -191,14 +182,14 @@ def _difference(name: str, old: str | None, new: str | None) -> Iterable[str]:
         yield f"+++ {name}: nobody froze this file"
     if new is None:
         yield f"--- {name}: this file is not made any more"
-    if old is not None and new is not None and old != new:
-        yield from difflib.unified_diff(
-            old.splitlines(), new.splitlines(), f"{name} (frozen)", f"{name} (made)", lineterm=""
-        )
-
-
-def _ended(text: str) -> str:
-    return text if text.endswith("\n") or not text else f"{text}\n"
+    if old is None or new is None or old == new:
+        return
+    before, after = old.splitlines(), new.splitlines()
+    if before == after:
+        yield f"{name}: only line ends differ"
+    yield from difflib.unified_diff(
+        before, after, f"{name} (frozen)", f"{name} (made)", lineterm=""
+    )
 
 
 def _read(folder: Path) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer
 
-from burnish.cli.main import app
+from burnish.cli.program import app
 from burnish.server import create_app
 from tests.cli.console import Burnish
 from tests.goldens.harness import Goldens

@@ -27,9 +27,10 @@ def test_a_whole_run(
     before = tree(tmp_path)
     made = {"dry-run.txt": shown(watching(pair.plan)), "console.txt": shown(watching(pair.run))}
     made |= left_behind(tmp_path, before)
-    if pair.is_run:
+    if pair.later:
         made["show.txt"] = shown(burnish("runs", "show", "run"))
         made["adopt.txt"] = shown(burnish("adopt", "run", "--diff"))
+    made |= {f"{what}.txt": shown(watching(act)) for what, act in pair.later.items()}
     goldens.check(f"runs/{name}", made)
 
 

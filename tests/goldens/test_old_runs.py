@@ -8,7 +8,7 @@ from burnish.server.limits import ServiceLimits
 from burnish.server.stores import RunStatus, open_store
 from tests.cli.console import Burnish, tree
 from tests.goldens.harness import Goldens, shown
-from tests.goldens.old_runs import enter, unpack
+from tests.goldens.old_runs import enter, unpack, unpack_service
 from tests.server.world import manager_of, toy_app, until
 
 pytestmark = pytest.mark.slow
@@ -60,8 +60,7 @@ def test_an_old_delegation(
 
 
 async def test_an_old_store_with_a_queue(tmp_path: Path) -> None:
-    unpack("service", tmp_path)
-    store = await open_store(f"sqlite:///{tmp_path / 'runs.db'}")
+    store = await open_store(f"sqlite:///{unpack_service(tmp_path)}")
     runs = (await store.list_runs()).runs
     assert {run.run_id: run.status for run in runs} == {
         "waiting": RunStatus.QUEUED,
@@ -70,8 +69,7 @@ async def test_an_old_store_with_a_queue(tmp_path: Path) -> None:
     }
     assert (await store.get("toy", "done")).result is not None
     limits = ServiceLimits(running=1, grace_seconds=5.0)
-    app = toy_app(tmp_path, seconds=0.05)
-    async with manager_of(tmp_path, app, store=store, limits=limits) as manager:
+    async with manager_of(tmp_path, toy_app(tmp_path), store=store, limits=limits) as manager:
         for run in ("waiting", "begun"):
             record = await until(manager, "toy", run, RunStatus.SUCCEEDED, RunStatus.FAILED)
             assert record.status == RunStatus.SUCCEEDED, record.error

@@ -36,7 +36,7 @@ def test_the_last_session_says_how_it_stands(
     run = record(baseline(), events=events)
     assert (run.status, StrategyPlugin().reason(run)) == (status, reason)
     driven = record(baseline(), events=events, driven=True)
-    assert (driven.status, driven.reason) == ("running", "")
+    assert (driven.status, StrategyPlugin().reason(driven)) == ("running", "")
 
 
 def test_spent_is_what_the_end_said_or_what_the_trials_add_up_to() -> None:

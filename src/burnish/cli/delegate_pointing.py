@@ -9,8 +9,8 @@ import typer
 
 from burnish.core.content import Json
 from burnish.core.words import counted, number
-from burnish.reports.refine_page import PAGE, outcome
 from burnish.strategies.refine.best import best_so_far, loss_of
+from burnish.strategies.refine.report import PAGE, outcome
 from burnish.strategies.refine.run_files import COMPLETION, MANIFEST, mapping, read_json, text
 from burnish.strategies.refine.session_files import SESSIONS, SessionFiles
 from burnish.strategies.refine.sessions import Session

@@ -164,7 +164,7 @@ def _print(lines: Iterable[str]) -> None:
 
 
 def _starter(path: Path) -> str:
-    from burnish.projects.optimizer_starter import starter
+    from burnish.projects.agent.starter import starter
     from burnish.targets.agent.loading import load_agent
 
     if not is_agent_file(read_tree(path)):

@@ -21,10 +21,10 @@ from burnish.projects.refining.opening import (
 )
 from burnish.projects.refining.settings import Pair, RefineSettings
 from burnish.projects.refining.showing import plan_json, plan_lines
-from burnish.reports.refine_page import outcome
 from burnish.runs.signals import Signals
 from burnish.strategies.refine.gradients import Gradient
 from burnish.strategies.refine.loop import MOST_ITERATIONS
+from burnish.strategies.refine.report import outcome
 from burnish.strategies.refine.sessions import Iteration, Session
 from burnish.strategies.refine.stopping import EMPTY
 

@@ -132,6 +132,16 @@ class Summarized(Protocol):
 
 
 @runtime_checkable
+class HoldsPrompts(Protocol):
+    """A target that is the prompts of an agent which is only called."""
+
+    @property
+    def prompts_summary(self) -> str:
+        """What is called and how it gets its prompts, for a line of a plan."""
+        ...
+
+
+@runtime_checkable
 class CallsFunctions(Protocol):
     """A target that may run a Python function of the user's."""
 

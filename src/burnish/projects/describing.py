@@ -7,18 +7,21 @@ what the chosen strategy has no use for.
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, cast
 
 from pydantic import JsonValue
 
-from burnish.core.errors import ConfigError, Problem, ResumeRefused
+from burnish.core.errors import BurnishError, ConfigError, Problem, ResumeRefused
 from burnish.models.keys import load_dotenv
 from burnish.projects.dialects import (
     Dialect,
     Document,
+    Flags,
     dialect_of,
     role_names,
     strategy_names,
@@ -27,16 +30,21 @@ from burnish.runs.building import Description
 from burnish.runs.draft import Draft, Strength, validated
 from burnish.runs.header import NAME as HEADER
 from burnish.runs.header import Header
-from burnish.runs.plugins import StrategyPlugin, TargetPlugin, strategy_plugin, target_plugin
+from burnish.runs.literals import with_literals
+from burnish.runs.plugins import (
+    TARGETS,
+    StrategyPlugin,
+    TargetPlugin,
+    strategy_plugin,
+    target_plugin,
+)
 from burnish.runs.spec import RunSpec, spec_type
 from burnish.system.config_words import nearest
 from burnish.system.plain_data import TreePath
 from burnish.system.settings import Door, SettingField, plain_type, setting_fields
 
-FlagValue: TypeAlias = JsonValue
-Flags: TypeAlias = Mapping[str, FlagValue]
-"""What flags say, by the name of the field; None says nothing."""
 STRATEGY = "strategy"
+_STRATEGY = "BURNISH_STRATEGY"
 SET = "set"
 """Where flags keep what `--set path=value` says."""
 
@@ -47,6 +55,11 @@ class Doors:
 
     target: TargetPlugin
     strategy: StrategyPlugin
+
+    @classmethod
+    def of_any_run(cls) -> "Doors":
+        """What may be set of every run, whatever it is about."""
+        return cls(target=TargetPlugin(), strategy=StrategyPlugin())
 
     @property
     def model(self) -> type[RunSpec[Any, Any]]:
@@ -74,6 +87,8 @@ class Doors:
                 continue
             for path, patch in _patches(field, self.target.flag_value(name, value)):
                 draft.put(path, patch, place=field.flag, strength=Strength.FLAG)
+            for other in field.door.replaces:
+                draft.silence(".".join((*field.path[:-1], other)), strength=Strength.FLAG)
         if problems:
             raise ConfigError(problems)
         self._put_assignments(draft, cast("Sequence[str]", flags.get(SET) or ()))
@@ -100,19 +115,59 @@ class Doors:
     def _useless(self, name: str) -> Problem:
         """A flag that the chosen target and strategy have no field for."""
         flag = f"--{name.replace('_', '-')}"
-        users = [
-            each
-            for each in strategy_names()
-            if name in Doors(target=self.target, strategy=strategy_plugin(each)).named()
-        ]
-        if users:
-            return Problem(
-                where=flag,
-                message=f"the strategy '{self.strategy.name}' has no use for it",
-                remedy=f"leave it out, or take --strategy {' or '.join(users)}",
+        owners = owners_of(flag)
+        about = f"'{self.strategy.name}' over '{self.target.kind}' has no use for it"
+        remedy = f"leave it out: it is for {' or '.join(owners)}" if owners else "leave it out"
+        return Problem(where=flag, message=about, remedy=remedy)
+
+
+def doors_of(paths: Iterable[Path], strategy: str | None = None) -> Doors | None:
+    """The doors of the first of these files that is one to describe a run with."""
+    for path in paths:
+        try:
+            document = Document.read(path)
+            dialect = dialect_of(document)
+            name = strategy or dialect.strategy_named(document) or os.environ.get(_STRATEGY)
+            named = str(name) if name in strategy_names() else dialect.strategy
+            return Doors(target=target_plugin(dialect.target), strategy=strategy_plugin(named))
+        except BurnishError:
+            continue  # what is wrong with it is said when it is described
+    return None
+
+
+def doors_of_run(folder: Path) -> Doors | None:
+    """The doors of a run that goes on; None where a program has described it."""
+    spec = cast("Mapping[str, Any]", Header.read(folder).project.spec)
+    if not spec:
+        return None
+    return Doors(
+        target=target_plugin(spec["target"]["kind"]),
+        strategy=strategy_plugin(spec["strategy"]["name"]),
+    )
+
+
+def all_doors() -> Iterator[Doors]:
+    """The doors of everything that is installed: every strategy, and every target."""
+    anything = Doors.of_any_run()
+    yield anything
+    for name in strategy_names():
+        yield replace(anything, strategy=strategy_plugin(name))
+    for point in entry_points(group=TARGETS):
+        yield replace(anything, target=target_plugin(point.name))
+
+
+def owners_of(flag: str) -> list[str]:
+    """The strategies and targets that have a flag, in words."""
+    owners: list[str] = []
+    for doors in all_doors():
+        if any(flag in field.flags for field in doors.named().values()):
+            is_strategy = bool(doors.strategy.name)
+            owners.append(
+                f"the strategy '{doors.strategy.name}'"
+                if is_strategy
+                else f"a target of the kind '{doors.target.kind}'"
             )
-        kind = self.target.kind or "this kind"
-        return Problem(where=flag, message=f"a target of the kind '{kind}' has no use for it")
+    return owners
 
 
 def role_fields(strategy: StrategyPlugin) -> Iterator[SettingField]:
@@ -187,6 +242,7 @@ def describe(
     """The run that a file describes, with flags over it and the environment under it."""
     env = os.environ if environ is None else environ
     chosen = dialect or dialect_of(document)
+    document, flags = chosen.with_flags(document, flags)
     strategy = _strategy(document, chosen, flags, env, request)
     doors = Doors(target=target_plugin(chosen.target), strategy=strategy)
     draft = Draft(document.name)
@@ -199,16 +255,34 @@ def describe(
             "kind": chosen.kind,
             "file": str(document.path.resolve()),
             "folder": str(document.folder),
+            "digest": document.digest,
         },
         strength=Strength.DEFAULT,
     )
-    chosen.translate(document, draft, strategy)
-    if request is not None:
-        request.put(draft, document)
+    problems: list[Problem] = []
+    try:
+        chosen.translate(document, draft, strategy)
+        if request is not None:
+            request.put(draft, document)
+    except ConfigError as error:
+        problems += error.problems
     doors.put_environment(draft, env)
     doors.put_flags(draft, flags)
     data, places = draft.assembled()
-    return Description(spec=validated(data, doors.model, places), places=places)
+    try:
+        spec = validated(data, doors.model, places)
+    except ConfigError as error:
+        every = sorted([*problems, *error.problems], key=_line)
+        raise ConfigError(every) from None
+    if problems:
+        raise ConfigError(problems)
+    return Description(spec=spec, places=places, notes=draft.notes(places))
+
+
+def _line(problem: Problem) -> int:
+    """For putting problems in the order of the file; those of no line come first."""
+    place = re.match(r"[^\s:]+:(\d+)\b", problem.where)
+    return int(place[1]) if place else 0
 
 
 def described_again(folder: Path, flags: Flags, *, file: Path | None = None) -> Description:
@@ -219,13 +293,24 @@ def described_again(folder: Path, flags: Flags, *, file: Path | None = None) -> 
             f"run {header.id} was started from a Python program",
             remedy=f"run that program again with the folder {folder} to go on",
         )
-    data = cast("Mapping[str, Any]", header.project.spec)
+    return from_kept(header.project.spec, flags, source=f"{folder.name}/{HEADER}", file=file)
+
+
+def from_kept(
+    kept: Mapping[str, JsonValue],
+    flags: Flags,
+    *,
+    source: str = "the description",
+    file: Path | None = None,
+) -> Description:
+    """A description that was kept, with flags over it; `file` is where it lies now."""
+    data = cast("dict[str, Any]", with_literals(dict(kept)))
     load_dotenv(Path(data["source"]["folder"]), os.environ)
     doors = Doors(
         target=target_plugin(data["target"]["kind"]),
         strategy=strategy_plugin(data["strategy"]["name"]),
     )
-    draft = Draft(f"{folder.name}/{HEADER}")
+    draft = Draft(source)
     for name, value in data.items():
         draft.put(name, value, strength=Strength.FILE)
     if file is not None:
@@ -233,7 +318,7 @@ def described_again(folder: Path, flags: Flags, *, file: Path | None = None) -> 
         draft.put("source", {**moved}, strength=Strength.REQUEST)
     doors.put_flags(draft, flags)
     values, places = draft.assembled()
-    return Description(spec=validated(values, doors.model, places), places=places)
+    return Description(spec=validated(values, doors.model, places, kept=True), places=places)
 
 
 def _strategy(
@@ -244,13 +329,12 @@ def _strategy(
     request: Request | None,
 ) -> StrategyPlugin:
     """As a flag, a request, the file or the environment names it, else the usual one."""
-    variable = "BURNISH_STRATEGY"
     in_file = dialect.strategy_named(document)
     choices = (
         ("--strategy", flags.get(STRATEGY)),
         ("--request", None if request is None else request.strategy),
-        (str(document.place(*dialect.strategy_key)), in_file),
-        (f"${variable}", environ.get(variable)),
+        (str(document.place(*dialect.strategy_at)), in_file),
+        (f"${_STRATEGY}", environ.get(_STRATEGY)),
         ("", dialect.strategy),
     )
     where, name = next((where, value) for where, value in choices if value)

@@ -6,26 +6,31 @@ under a strategy's name goes to that strategy's own model, and so does the name 
 """
 
 import difflib
+import hashlib
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import ClassVar, TypeAlias, cast
 
-from pydantic import JsonValue
+from pydantic import BaseModel, JsonValue
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.keys import load_dotenv
-from burnish.runs.draft import Draft, FilePlace, Places, Strength, Where, validated
+from burnish.runs.draft import Draft, FilePlace, Places, Strength, validated
 from burnish.runs.plugins import STRATEGIES, StrategyPlugin, strategy_plugin
+from burnish.runs.spec import StrategySpec
 from burnish.system import YamlTree, read_tree
 from burnish.system.config_words import nearest
 from burnish.system.known_keys import Place
 from burnish.system.plain_data import TreePath
+from burnish.system.settings import closed_keys
 
 GROUP = "burnish.projects"
+Flags: TypeAlias = Mapping[str, JsonValue]
+"""What flags say, by the name of the field; None says nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +58,12 @@ class Document:
         """What relative paths are relative to."""
         path = self.path.resolve()
         return path if path.is_dir() else path.parent
+
+    @property
+    def digest(self) -> str:
+        """A hash of the file; empty where flags say everything."""
+        text = self.tree.text
+        return hashlib.sha256(text.encode()).hexdigest()[:16] if text else ""
 
     @property
     def name(self) -> str:
@@ -95,10 +106,12 @@ class Dialect:
     """The kind of target that such a file is about."""
     strategy: ClassVar[str]
     """How it is searched where nobody says."""
-    strategy_key: ClassVar[TreePath] = ("strategy",)
+    strategy_at: ClassVar[TreePath] = ("strategy",)
     """Where such a file names its strategy."""
     keys: ClassVar[Mapping[str, str]] = {}
-    """The keys of such a file, and the fields of the description that they set."""
+    """The keys of such a file, and the fields of the description that they set. `budget.max_usd` is
+    a key in a block; the field `strategy.edits.max_files` is a setting of that strategy, and is
+    checked but not used where another one searches."""
     known_by: ClassVar[str] = ""
     """By what such a file is known that does not say its kind, in words."""
 
@@ -108,7 +121,11 @@ class Dialect:
 
     def strategy_named(self, document: Document) -> JsonValue:
         """The strategy that the file names, if any."""
-        return document.at(self.strategy_key)
+        return document.at(self.strategy_at)
+
+    def with_flags(self, document: Document, flags: Flags) -> tuple[Document, Flags]:
+        """File and flags, where a flag changes how such a file is read; else as they are."""
+        return document, flags
 
     def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
         """Say in the draft what the file says."""
@@ -125,54 +142,98 @@ class Translation:
         self.draft = draft
         self.strategy = strategy
         self.problems: list[Problem] = []
+        self._unused: dict[str, Draft] = {}
+        """The settings of strategies that are not chosen."""
 
     def put(self, field: str | TreePath, path: TreePath) -> None:
         """Lay the value at a place of the file over a field."""
-        place = self.document.place(*path)
-        self.draft.put(field, self.document.at(path), place=place, strength=Strength.FILE)
+        place, value = self.document.place(*path), self.document.at(path)
+        draft, steps = self._home(field)
+        draft.put(steps, value, place=place, strength=Strength.FILE)
+
+    def mark(self, field: str | TreePath, path: TreePath) -> None:
+        """Say where in the file a field would stand."""
+        draft, steps = self._home(field)
+        draft.mark(steps, self.document.place(*path))
+
+    def _home(self, field: str | TreePath) -> tuple[Draft, TreePath]:
+        """Where a field belongs: `strategy.NAME.…` are settings of the strategy with that name."""
+        steps: TreePath = tuple(field.split(".")) if isinstance(field, str) else field
+        if steps[:1] != ("strategy",) or steps[1] in StrategySpec.model_fields:
+            return self.draft, steps
+        name = str(steps[1])
+        if name == self.strategy.name:
+            return self.draft, ("strategy", "settings", *steps[2:])
+        return self._unused.setdefault(name, Draft(self.document.name)), steps[2:]
 
     def block(
         self,
         path: TreePath,
         keys: Mapping[str, str],
         *,
-        settings: Collection[str] = (),
+        settings: Collection[str] | None = None,
         known: Sequence[str] = (),
-        searches: bool = True,
+        names: bool = True,
     ) -> None:
         """Lay a mapping of the file over the fields that its keys stand for.
 
         An empty field is for keys that are read elsewhere. `settings` are further keys that belong
-        to the chosen strategy's settings, right in the block; `known` are keys to name beside.
-        Strategies and roles stand here by name only where the block says how it `searches`.
+        to the chosen strategy's settings, right in the block: those of another strategy have no
+        effect. `known` are keys to name beside; `names` are those of strategies and roles.
         """
-        self._homes(path, keys, role_names(self.strategy) if searches else ())
+        own = settings or ()
+        self._mark_all(path, own, names=names)
         value = self.document.at(path)
         if value is None and path:
             return
         if not isinstance(value, dict):
             self.problems.append(self._not_a_mapping(path))
             return
+        inner = self._table(path, keys)
         for key in value:
-            if key in keys:
-                if keys[key]:
-                    self.put(keys[key], (*path, key))
-            elif searches and key in strategy_names():
-                self._strategy_block(key, (*path, key))
-            elif key in settings:
+            if key in inner:
+                continue
+            if key in own:
                 self.put(("strategy", "settings", key), (*path, key))
-            elif searches and key in self.role_names():
+            elif names and key in strategy_names():
+                self._strategy_block(key, (*path, key))
+            elif names and (key in role_names(self.strategy) or key in self.role_names()):
                 self.put(("roles", key), (*path, key))
-            else:
-                others = (*strategy_names(), *self.role_names()) if searches else ()
-                self._unknown((*path, key), (*keys, *known, *settings, *others))
+            elif settings is None or not _is_setting(key):
+                named = (*strategy_names(), *self.role_names()) if names else ()
+                self._unknown((*path, key), (*inner, *known, *own, *named))
 
-    def _homes(self, path: TreePath, keys: Mapping[str, str], roles: Sequence[str]) -> None:
-        """Where fields that the file does not set would stand in it."""
-        fields = {**{name: f"roles.{name}" for name in roles}, **keys}
-        for key, field in fields.items():
-            if field:
-                self.draft.home(field, self.document.place(*path, key))
+    def _mark_all(self, path: TreePath, settings: Collection[str], *, names: bool) -> None:
+        """Where settings and roles would stand, so that errors can say it of what is missing."""
+        for key in settings:
+            self.mark(("strategy", "settings", key), (*path, key))
+        for role in role_names(self.strategy) if names else ():
+            self.mark(("roles", role), (*path, role))
+
+    def _table(self, path: TreePath, keys: Mapping[str, str]) -> tuple[str, ...]:
+        """Lay what a table names over its fields, block by block; the keys that it names here."""
+        blocks: dict[str, dict[str, str]] = {}
+        for key, field in keys.items():
+            name, _, rest = key.partition(".")
+            block = blocks.setdefault(name, {})
+            if rest:
+                block[rest] = field
+            elif field:
+                self.mark(field, (*path, name))
+                self.put(field, (*path, name))
+        for name, block in blocks.items():
+            self._inner_block((*path, name), block)
+        return tuple(blocks)
+
+    def _inner_block(self, path: TreePath, keys: Mapping[str, str]) -> None:
+        if not keys:
+            return
+        names, value = self._table(path, keys), self.document.at(path)
+        if value is not None and not isinstance(value, dict):
+            self.problems.append(self._not_a_mapping(path))
+        for key in self.document.block(path):
+            if key not in names:
+                self._unknown((*path, key), names)
 
     def role_names(self) -> tuple[str, ...]:
         """The roles that any strategy asks."""
@@ -182,6 +243,12 @@ class Translation:
 
     def settle(self) -> None:
         """Raise everything that was found."""
+        for name, draft in self._unused.items():
+            data, places = draft.assembled()
+            try:
+                validated(data, strategy_plugin(name).Settings, places)
+            except ConfigError as error:
+                self.problems += error.problems
         if self.problems:
             raise ConfigError(self.problems)
 
@@ -191,19 +258,18 @@ class Translation:
             self.put("strategy.settings", path)
             return
         value = self.document.at(path)
-        if value is None:
-            return
-        if not isinstance(value, dict):
+        if value is not None and not isinstance(value, dict):
             self.problems.append(self._not_a_mapping(path))
-            return
-        self.check_settings(strategy_plugin(name), path, value)
+        self.mark(("strategy", name), path)
+        for key in self.document.block(path):
+            self.put(("strategy", name, key), (*path, key))
 
     def check_settings(
         self, strategy: StrategyPlugin, path: TreePath, settings: Mapping[str, JsonValue]
     ) -> None:
         """Settings of a strategy that is not chosen: they have no effect, and must be sound."""
         place = self.document.place(*path)
-        known: dict[TreePath, Where] = {(key,): place.below((key,)) for key in settings}
+        known: dict[TreePath, FilePlace | str] = {(key,): place.below((key,)) for key in settings}
         try:
             places = Places(source=self.document.name, known=known)
             validated(settings, strategy.Settings, places)
@@ -295,3 +361,14 @@ def _loaded(point: EntryPoint) -> Dialect:
 def known_keys(model: type[object]) -> tuple[str, ...]:
     """The keys that a block of settings knows."""
     return Place.of(model).keys
+
+
+def setting_keys(model: type[BaseModel]) -> tuple[str, ...]:
+    """The keys of a strategy's settings that a file may set."""
+    closed = {str(path[0]) for path in closed_keys(dict.fromkeys(known_keys(model)), model)}
+    return tuple(key for key in known_keys(model) if key not in closed)
+
+
+def _is_setting(key: str) -> bool:
+    """Whether a key is a setting of any strategy."""
+    return any(key in setting_keys(strategy_plugin(each).Settings) for each in strategy_names())

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from burnish.core.errors import ConfigError, Problem, ResumeRefused
 from burnish.models.factory import Models
 from burnish.models.keys import load_dotenv
-from burnish.projects.describing import Request, describe, described_again
+from burnish.projects.describing import Flags, Request, describe, described_again
 from burnish.projects.dialects import Dialect, Document
 from burnish.projects.overrides import (
     AGENT_FOLDER,
@@ -55,21 +55,12 @@ FOUND = "found"
 
 _NUMERIC = {"numeric_max_trials", "numeric_patience"}
 _PROPOSING = {"proposer", "max_rounds"}
-_COORDINATE = {"accept_sigma", "max_cycles", "textual_max_trials", "textual_patience"}
 _TOLD: Mapping[str, Set[str]] = {
     AGENT: {*AgentOverrides.model_fields, *_PROPOSING},
-    PROMPTS: {
+    GRAPH: {
         *AgentOverrides.model_fields,
-        *PromptOverrides.model_fields,
-        *_PROPOSING,
-    }
-    - _NUMERIC,
-    OPTIMIZER: {*AgentOverrides.model_fields, *PromptOverrides.model_fields}
-    - {*_NUMERIC, *_COORDINATE, "critic", "applier", "metric_file"},
-    TASK: {
-        *TaskOverrides.model_fields,
-        *_NUMERIC,
-        *("accept_sigma", "baseline_only", "keep_best_only", "max_cycles", "repeats", "strategy"),
+        *BackpropOverrides.model_fields,
+        *("train_cases", "holdout_cases", "metric_file", "update_source"),
     },
     SUITE: {*AgentOverrides.model_fields, *SuiteOverrides.model_fields, "proposer"}
     - {*_NUMERIC, "sealed_cases"},
@@ -127,7 +118,7 @@ class LoadedProject:
 
 def load_project(
     path: Path,
-    flags: Overrides,
+    flags: Overrides | Flags,
     *,
     environ: Mapping[str, str] | None = None,
     models: Models | None = None,
@@ -137,6 +128,7 @@ def load_project(
 
     A `request` is laid over the file, and `models` stand in for the real ones.
     """
+    flags = flags if isinstance(flags, Overrides) else Overrides.from_doors(flags)
     given = Given.read(path, flags, environ=environ)
     loaders = _loaders()
     kind = _kind(given.tree, path, loaders)

@@ -27,6 +27,16 @@ _FLAGS = {
     "experiment": "--target",
 }
 """The flags that have another name than what they set."""
+_DOORS = {
+    "sealed_cases": "test",
+    "train_cases": "train",
+    "holdout_cases": "holdout",
+    "prompt_files": "prompt",
+    "metric_file": "metrics",
+    "policy_db": "db",
+    "baseline_only": "print_baseline",
+    "no_rollback": "rollback",
+}
 
 
 class AgentOverrides(Settings):
@@ -143,11 +153,14 @@ class Overrides(
 
     def by_door(self) -> dict[str, Json]:
         """The same by the names that the doors of a description have."""
-        names = {"sealed_cases": "test", "train_cases": "train", "holdout_cases": "holdout",
-                 "prompt_files": "prompt", "metric_file": "metrics", "policy_db": "db",
-                 "baseline_only": "print_baseline", "no_rollback": "rollback"}  # fmt: skip
         said = self.to_json()
-        return {names.get(key, key): value for key, value in said.items() if key != AGENT_FOLDER}
+        return {_DOORS.get(key, key): value for key, value in said.items() if key != AGENT_FOLDER}
+
+    @classmethod
+    def from_doors(cls, flags: Mapping[str, Json]) -> "Overrides":
+        """From the names that the doors have."""
+        names = {door: name for name, door in _DOORS.items()}
+        return cls.from_flags(**{names.get(key, key): value for key, value in flags.items()})  # pyright: ignore[reportArgumentType]
 
     def over(self, earlier: "Overrides") -> "Overrides":
         """These, and what an earlier command said where these are silent."""

@@ -7,17 +7,16 @@ from pathlib import Path
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.structures import Structure
 from burnish.models.factory import Models
+from burnish.projects.agent.axes import Axes, axes_of
+from burnish.projects.agent.plugin import AgentSpec, agent_of
 from burnish.projects.describing import describe
 from burnish.projects.dialects import Document
 from burnish.projects.file_kinds import GraphFile
 from burnish.projects.graph.plugin import graph_of, graph_surfaces, untargeted
 from burnish.projects.loading import GRAPH, is_agent_file
-from burnish.projects.optimizer_axes import Axes, axes_of
-from burnish.projects.optimizer_block import read_optimizer
-from burnish.projects.optimizer_findings import Findings
 from burnish.runs.building import building_of
+from burnish.runs.draft import Problems
 from burnish.system import YamlTree, read_tree
-from burnish.targets.agent.loading import load_agent
 from burnish.targets.agent.target import AgentTarget
 from burnish.targets.graph import GraphTarget
 from burnish.targets.graph.conditions import Condition
@@ -80,11 +79,10 @@ def _of_graph(path: Path, tree: YamlTree) -> Anatomy:
 
 def _of_agent(path: Path, tree: YamlTree) -> Anatomy:
     """An agent; what may be changed are the axes of its optimizer block, if it has one."""
-    agent, block = load_agent(path), read_optimizer(tree)
-    axes = Axes()
-    if block is not None:
-        findings = Findings(tree=tree)
-        axes = axes_of(agent, block.axes, findings)
-        findings.settle()
+    described = describe(Document(path=path, tree=tree), {}, environ={})
+    spec: AgentSpec = described.spec.target
+    agent, problems = agent_of(described.spec.source.file, spec), Problems(places=described.places)
+    axes = Axes() if spec.axes is None else axes_of(agent, spec.axes, problems)
+    problems.settle()
     target = AgentTarget(agent, Models(), surfaces=axes.surfaces)
     return Anatomy(target=target, targets=frozenset(each.id for each in axes.surfaces))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from burnish.runs.events import Event, Tick
+from burnish.runs.events import Event, SessionBegun, Tick
 from burnish.runs.plugins import StrategyPlugin, strategy_plugin
 
 WIDTH = 100
@@ -16,15 +16,15 @@ class LineView:
     ) -> None:
         self._write = write
         self._width = width
-        self._strategy = ""
+        self._strategy: str = ""
         self.plugin = StrategyPlugin()
         """What is known of the run's strategy; it is told with the first event."""
         self.progress = self.plugin.progress()
 
     def event(self, event: Event) -> None:
         """Print what an event means to a person, if anything."""
-        if event.kind in {"run_started", "run_resumed"}:
-            self._begin(str(event.data.get("strategy")))
+        if begun := event.read(SessionBegun):
+            self._begin(begun.strategy)
         for line in self.progress.lines(event, self._width()):
             self._write(line)
 
@@ -34,5 +34,6 @@ class LineView:
     def _begin(self, strategy: str) -> None:
         # A run that goes on keeps what its lines remember.
         if strategy != self._strategy:
-            self._strategy, self.plugin = strategy, strategy_plugin(strategy)
+            self._strategy = strategy
+            self.plugin = strategy_plugin(strategy)
             self.progress = self.plugin.progress()

@@ -71,19 +71,20 @@ class Places:
 
     def where(self, path: TreePath) -> str:
         """The place of a value, or of the nearest one around it."""
-        return str(self._nearest(path)).strip()
+        return str(self.place(path)).strip()
 
     def line(self, path: TreePath) -> int:
         """For putting problems in the order of the file."""
-        place = self._nearest(path)
+        place = self.place(path)
         return place.line if isinstance(place, FilePlace) else 0
 
     def is_flag(self, path: TreePath) -> bool:
         """Whether a flag has set the value: then that is what to change."""
         return str(self.known.get(path, "")).startswith("--")
 
-    def _nearest(self, path: TreePath) -> Where:
-        for length in range(len(path), 0, -1):
+    def place(self, path: TreePath) -> Where:
+        """The place of a value, or inside that of the nearest one around it."""
+        for length in range(len(path), -1, -1):
             place = self.known.get(path[:length])
             if place is not None:
                 rest = path[length:]
@@ -97,6 +98,7 @@ class Entry:
 
     path: TreePath
     value: JsonValue
+    """None takes away what weaker doors give."""
     strength: Strength
     place: Where
 
@@ -107,7 +109,8 @@ class Draft:
     def __init__(self, source: str) -> None:
         self.source = source
         self._entries: list[Entry] = []
-        self._homes: dict[TreePath, Where] = {}
+        self._marks: dict[TreePath, Where] = {}
+        self._notes: list[tuple[TreePath, str]] = []
 
     def put(
         self, path: str | TreePath, value: JsonValue, *, place: Where = "", strength: Strength
@@ -121,9 +124,21 @@ class Draft:
         """What holds where no door says anything."""
         self.put(path, value, strength=Strength.DEFAULT)
 
-    def home(self, path: str | TreePath, place: Where) -> None:
-        """Where a value would stand that nobody has set: what to name where it is missing."""
-        self._homes[_path(path)] = place
+    def silence(self, path: str, *, strength: Strength) -> None:
+        """Say that nothing holds at a path, whatever weaker doors give."""
+        self._entries.append(Entry(path=_path(path), value=None, strength=strength, place=""))
+
+    def mark(self, path: str | TreePath, place: Where) -> None:
+        """Where a value would stand: the place to name should it be missing."""
+        self._marks[_path(path)] = place
+
+    def note(self, message: str, *, about: str) -> None:
+        """Something to tell the user of the value at a path, unless a flag replaces it."""
+        self._notes.append((_path(about), message))
+
+    def notes(self, places: Places) -> tuple[str, ...]:
+        """What is to be told of the values that hold."""
+        return tuple(message for path, message in self._notes if not places.is_flag(path))
 
     def value(self, path: str) -> JsonValue:
         """What holds at a path by now; None where nobody has said anything."""
@@ -135,8 +150,11 @@ class Draft:
     def assembled(self) -> tuple[dict[str, JsonValue], Places]:
         """All values as one tree, the strongest where several doors speak, and their places."""
         data: dict[str, JsonValue] = {}
-        known = dict(self._homes)
+        known = dict(self._marks)
         for entry in sorted(self._entries, key=lambda each: each.strength):
+            if entry.value is None:
+                _take_away(data, entry.path)
+                continue
             _lay(data, entry.path, entry.value)
             known |= dict(_places(entry))
         return data, Places(source=self.source, known=known)
@@ -158,6 +176,16 @@ def _lay(data: dict[str, JsonValue], path: TreePath, value: JsonValue) -> None:
         data[last] = dict(value) if isinstance(value, dict) else value
 
 
+def _take_away(data: dict[str, JsonValue], path: TreePath) -> None:
+    *above, last = map(str, path)
+    for key in above:
+        inner = data.get(key)
+        if not isinstance(inner, dict):
+            return
+        data = inner
+    data.pop(last, None)
+
+
 def _places(entry: Entry) -> Iterator[tuple[TreePath, Where]]:
     """The place of a value, and of everything that stands in it."""
     if entry.place:
@@ -170,11 +198,17 @@ def _places(entry: Entry) -> Iterator[tuple[TreePath, Where]]:
             yield from _places(below)
 
 
-def validated(data: Mapping[str, JsonValue], model: type[M], places: Places) -> M:
-    """The data as a model; everything that is wrong is said at once, where it came from."""
+def validated(
+    data: Mapping[str, JsonValue], model: type[M], places: Places, *, kept: bool = False
+) -> M:
+    """The data as a model; everything that is wrong is said at once, where it came from.
+
+    Data that burnish itself has `kept` may hold what no file may say.
+    """
     problems = [
         Problem(where=places.where(path), message=f"unknown key '{path[-1]}'", remedy="remove it")
         for path in closed_keys(data, model)
+        if not kept
     ]
     if problems:
         raise ConfigError(problems)
@@ -184,7 +218,8 @@ def validated(data: Mapping[str, JsonValue], model: type[M], places: Places) -> 
         faults = faults_in(error, dict(data), model)
     # Raised out here, since pydantic's error would bring the input along, secrets included.
     faults.sort(key=lambda fault: places.line(fault.path))
-    raise ConfigError([problem_of(fault, places.where(fault.path)) for fault in faults])
+    problems = [problem_of(fault, places.where(fault.path)) for fault in faults]
+    raise ConfigError(list(dict.fromkeys(problems)))
 
 
 @dataclass(kw_only=True)
@@ -238,6 +273,10 @@ class Problems:
     def where(self, at: str | TreePath | FilePlace) -> str:
         """The place of a value in the user's own words, also of one that no field stands for."""
         return str(at) if isinstance(at, FilePlace) else self.places.where(_path(at))
+
+    def ways(self, at: str | TreePath, *, key: str, flag: str) -> str:
+        """How a missing value may be set: by a key of the file where it has one, or by a flag."""
+        return flag if self.places.is_flag(_path(at)) else f"{key}, or {flag}"
 
     def settle(self) -> None:
         """Raise everything that was found."""

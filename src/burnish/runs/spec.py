@@ -10,7 +10,7 @@ the whole model for a pair of them.
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, Generic, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
 from pydantic import Field, JsonValue, model_validator
 
@@ -51,6 +51,10 @@ class Source(Settings):
     """By its whole path; empty where no file was read."""
     folder: str = ""
     """What relative paths in the description are relative to."""
+    digest: str = ""
+    """A hash of the file as it was read: a run that goes on says whether it has changed since."""
+    document: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    """What the file says in its own words, where a run writes files that repeat it."""
 
 
 class TargetSpec(Settings):
@@ -62,8 +66,16 @@ class TargetSpec(Settings):
 class StrategySettings(Settings):
     """How a strategy searches. Each strategy derives its own model."""
 
+    without_holdout: ClassVar[str] = ""
+    """How to do without a holdout, in words, where that can be done."""
+
     repeats: Annotated[Repeats, Door(flag="*", http=True)] = 1
     """Runs of every case; they show the noise."""
+
+    @property
+    def uses_holdout(self) -> bool:
+        """Whether cases decide that nothing is learned from."""
+        return True
 
 
 class StrategySpec(Settings, Generic[S]):

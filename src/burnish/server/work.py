@@ -1,7 +1,7 @@
 """What the manager drives: an app plans work for a request, and the work is driven to its end."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -75,6 +75,11 @@ class Work(Protocol):
     @property
     def strategy(self) -> str:
         """How it searches."""
+        ...
+
+    @property
+    def spec(self) -> Mapping[str, Json]:
+        """The description that the run is built from; empty where a program has built it."""
         ...
 
     @property

@@ -18,8 +18,6 @@ from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
 from burnish.models.prices import Price, Prices
 from burnish.projects import LoadedProject, Overrides, load_project
-from burnish.projects.agent_optimizing import prepare_optimization
-from burnish.projects.loading import Given, is_agent_file
 from burnish.testing.backends import ScriptedBackend
 from tests.projects.optimizer_world import written_for
 
@@ -137,8 +135,6 @@ def models(backend: ScriptedBackend | None = None) -> Models:
 def prepared(path: Path, backend: ScriptedBackend | None = None, **flags: Any) -> LoadedProject:
     """The project, with scripted models."""
     told = Overrides.from_flags(**flags)
-    if is_agent_file(Given.read(path, told, environ={}).tree):
-        return prepare_optimization(path, told, environ={}, models=models(backend))
     return load_project(path, told, environ={}, models=models(backend))
 
 

@@ -19,7 +19,7 @@ from burnish.projects.delegation.workflow_file import (
     LoopBlock,
 )
 from burnish.projects.gathering import Gathering, Keys
-from burnish.projects.optimizer_roles import reached
+from burnish.runs.parts import reached
 from burnish.targets.delegation.command_worker import CommandWorker
 from burnish.targets.delegation.critic import ROLE as CRITIC
 from burnish.targets.delegation.critic import Critic
@@ -109,8 +109,11 @@ class Crew:
 
     def _named(self, *names: str) -> ModelRef | None:
         for place, name in enumerate(names):
-            if (flag := getattr(self.told, name)) is not None:
-                return self._instead(str(flag), names[place:])
+            flag: str | ModelBlock | None = getattr(self.told, name)
+            if isinstance(flag, ModelBlock):
+                return flag.reference()
+            if flag is not None:
+                return self._instead(flag, names[place:])
             if (block := self._block(name)) is not None:
                 return block.reference()
         return None

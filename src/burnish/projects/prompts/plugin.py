@@ -1,29 +1,35 @@
 """The prompts of an agent that is called, as a target: its description, and what is built of it."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, JsonValue, model_validator
 
-from burnish.core.cases import Case, Dataset
+from burnish.core.cases import Case, Dataset, Split
 from burnish.core.errors import ConfigError, Problem
+from burnish.evaluation.configs.reading import MetricsRead
 from burnish.projects.agent_blocks import CalledBlock, CommandBlock, HttpBlock, PythonBlock, User
+from burnish.projects.called_parts import price_notes
 from burnish.projects.measures import read_metrics, read_splits, simulated_user
-from burnish.projects.prompts.bounds import prompt_limits
-from burnish.projects.prompts.notes import agent_notes
 from burnish.projects.prompts.originals import prompt_files
 from burnish.runs.parts import Building, TargetParts
 from burnish.runs.plugins import StrategyPlugin, TargetPlugin
 from burnish.runs.spec import TargetSpec
 from burnish.system.settings import AtLeastOne, Door, Settings, Text
 from burnish.targets.calling import CallingTarget
+from burnish.targets.calling.notes import notes_for
 from burnish.targets.prompts.target import PromptsTarget
 from burnish.targets.prompts.target_prompt import TargetPrompt
 from burnish.targets.prompts.ways import Mode
 
 _PANEL = "Prompts of any agent"
+_SHORT = 20
+"""A prompt of fewer characters has little that could be worded otherwise."""
+_ASCII_PER_TOKEN = 4
+"""Characters of plain text that make about one token; others are taken for a token each."""
 
 
 class PromptField(Settings):
@@ -115,25 +121,22 @@ class PromptsPlugin(TargetPlugin):
         spec: PromptsSpec = building.spec.target
         dataset = read_splits(building)
         cases = tuple(_cases(dataset))
-        agent = _agent(building, spec, simulated_user(building, cases))
-        prompts = building.problems.attempt(
-            "target.prompts", lambda: _prompts(building, spec), None
-        )
+        target = _live(building, spec) if building.live else _called(building, spec, cases)
         metrics = read_metrics(building, cases, replies_only=True)
-        target = None
-        if agent is not None and prompts is not None:
-            target = building.problems.attempt(
-                "target.prompts", lambda: _target(spec, agent, prompts), None
-            )
         if dataset is None or target is None:
             return None
+        # A flag names a function only; a file could say what a call of it costs.
+        settable = spec.agent is not None and not spec.agent.also_in
         return TargetParts(
             target=target,
             dataset=dataset,
             metrics=metrics,
             no_model="there is nobody to rewrite prompts",
             record=prompt_files(target.prompts),
-            notes=tuple(agent_notes(target, dataset, settable=spec.agent is not None)),
+            notes=(
+                *_agent_notes(target, dataset, settable=settable),
+                *MetricsRead(blocks=building.spec.metrics.blocks).notes,
+            ),
             resources=(target,),
         )
 
@@ -143,11 +146,45 @@ def _cases(dataset: Dataset | None) -> Iterator[Case]:
         yield from (*dataset.train, *dataset.holdout, *dataset.test)
 
 
+def _called(building: Building, spec: PromptsSpec, cases: Sequence[Case]) -> PromptsTarget | None:
+    """The agent as it is described, over its prompt files."""
+    agent = _agent(building, spec, simulated_user(building, cases))
+    prompts = building.problems.attempt("target.prompts", lambda: _prompts(building, spec), None)
+    if agent is None or prompts is None:
+        return None
+    return building.problems.attempt("target.prompts", lambda: _target(spec, agent, prompts), None)
+
+
+def _live(building: Building, spec: PromptsSpec) -> PromptsTarget | None:
+    """The target of a program, with the caps that are described."""
+    target = building.live
+    assert isinstance(target, PromptsTarget)
+    values = {name: str(text) for name, text in target.baseline.values.items()}
+    limits = _limits(spec, values)
+    if not limits:
+        return target
+    cap = "max_prompt_tokens" if spec.max_prompt_chars is None else "max_prompt_chars"
+
+    def capped() -> PromptsTarget:
+        made = PromptsTarget(
+            agent=target.agent,
+            prompts=target.prompts,
+            values=values,
+            mode=target.mode,
+            max_chars=limits,
+        )
+        made.notes = target.notes
+        return made
+
+    return building.problems.attempt(f"target.{cap}", capped, None)
+
+
 def _agent(building: Building, spec: PromptsSpec, user: User | None) -> CallingTarget | None:
     agent = spec.agent
     if agent is None:
-        remedy = "name it: target: {python: module:function}, or --agent module:function"
-        building.problems.add("target.agent", "there is no agent", remedy)
+        key, flag = "target: {python: module:function}", "--agent module:function"
+        ways = building.problems.ways("target.agent", key=key, flag=flag)
+        building.problems.add("target.agent", "there is no agent", f"name it: {ways}")
         return None
     block, folder = agent.block, agent.folder(building.folder)
     name = next(key for key in ("python", "http", "command") if getattr(agent, key) is block)
@@ -169,24 +206,64 @@ def _prompts(building: Building, spec: PromptsSpec) -> TargetPrompt:
         if not path.is_file():
             problems.append(Problem(where=name, message=f"there is no file {path}"))
     if not spec.prompts:
-        remedy = "name one: prompts: {system: prompts/system.md}, or --prompt NAME=FILE"
-        problems.append(Problem(message="there are no prompts to rewrite", remedy=remedy))
+        key, flag = "prompts: {system: prompts/system.md}", "--prompt NAME=FILE"
+        ways = building.problems.ways("target.prompts", key=key, flag=flag)
+        message = "there are no prompts to rewrite"
+        problems.append(Problem(message=message, remedy=f"name one: {ways}"))
     if problems:
         raise ConfigError(problems)
     return prompts
 
 
 def _target(spec: PromptsSpec, agent: CallingTarget, prompts: TargetPrompt) -> PromptsTarget:
-    most = prompt_limits(
-        prompts.read_files(), max_chars=spec.max_prompt_chars, max_tokens=spec.max_prompt_tokens
-    )
-    own = {name: each.max_chars for name, each in spec.prompts.items() if each.max_chars}
-    names = {**most, **own}
-    limits = {n: min(v for v in (most.get(n), own.get(n)) if v) for n in names}
     return PromptsTarget.load_files(
         agent,
         prompts,
         mode=spec.isolation,
-        max_chars=limits,
+        max_chars=_limits(spec, prompts.read_files()),
         frozen={name: each.frozen for name, each in spec.prompts.items()},
     )
+
+
+def _limits(spec: PromptsSpec, values: Mapping[str, str]) -> dict[str, int]:
+    """The most characters of each prompt, where there is a cap."""
+    most = prompt_limits(values, max_chars=spec.max_prompt_chars, max_tokens=spec.max_prompt_tokens)
+    own = {name: each.max_chars for name, each in spec.prompts.items() if each.max_chars}
+    names = {**most, **own}
+    return {n: min(v for v in (most.get(n), own.get(n)) if v) for n in names}
+
+
+def estimated_tokens(text: str) -> int:
+    """About how many tokens a text has: a quarter of its ASCII characters, and every other one.
+
+    No tokenizer is asked: it would be another one for every model.
+    """
+    plain = sum(character.isascii() for character in text)
+    return math.ceil(plain / _ASCII_PER_TOKEN) + len(text) - plain
+
+
+def prompt_limits(
+    values: Mapping[str, str], *, max_chars: int | None, max_tokens: int | None
+) -> dict[str, int]:
+    """The most characters of each field; tokens are turned into characters of its own language."""
+    limits: dict[str, int] = {}
+    for name, text in values.items():
+        per_token = len(text) / estimated_tokens(text) if text else _ASCII_PER_TOKEN
+        in_tokens = None if max_tokens is None else math.floor(max_tokens * per_token)
+        caps = [limit for limit in (max_chars, in_tokens) if limit is not None]
+        if caps:
+            limits[name] = min(caps)
+    return limits
+
+
+def _agent_notes(target: PromptsTarget, dataset: Dataset, *, settable: bool) -> Iterator[str]:
+    """What is to be said of the agent and its prompts; `settable` where the file sets prices."""
+    yield from target.notes
+    cases: list[Case] = [case for split in Split for case in dataset.cases(split)]
+    if isinstance(target.agent, CallingTarget):
+        yield from notes_for(target.agent, cases)
+        yield from price_notes(target.agent, settable=settable)
+    for name, text in target.baseline.values.items():
+        if len(str(text).strip()) < _SHORT:
+            about = f"the prompt '{name}' has {len(str(text).strip())} characters"
+            yield f"{about}: there is little in it that could be worded otherwise"

@@ -17,9 +17,9 @@ from burnish.projects.refining.workflows import (
     find_workflow,
 )
 from burnish.projects.suites.registries import texts_for_refining
-from burnish.reports.refine_page import PAGE, refine_page
 from burnish.strategies.refine.best import BestPlace, SeedBest, recover
 from burnish.strategies.refine.loop import Job, Refinement
+from burnish.strategies.refine.report import PAGE, refine_page
 from burnish.strategies.refine.seeds import WHOLE_BUDGET, Seed, read_seed
 from burnish.strategies.refine.session_files import SESSIONS, SessionFiles
 from burnish.strategies.refine.sessions import Session

@@ -1,6 +1,6 @@
 """Back-propagation from a description: what it names is there, and its three roles are asked."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from burnish.core.cases import Dataset
@@ -18,7 +18,7 @@ from burnish.strategies.backprop.wording import (
     backwarder,
     patcher,
 )
-from burnish.system.config_words import nearest
+from burnish.system.config_words import near
 from burnish.system.plain_data import TreePath
 
 PROPOSER = "proposer"
@@ -36,7 +36,6 @@ ROLES = (
     RoleNeed(name=AGGREGATOR, help="Who merges what was said.", instead=_INSTEAD, panel=_PANEL),
     RoleNeed(name=PATCHER, help="Who writes patches.", instead=_INSTEAD, panel=_PANEL),
 )
-_LISTED = 12
 
 
 def build(building: Building, parts: TargetParts) -> StrategyParts | None:
@@ -129,17 +128,3 @@ def unknown_names(
 def _unknown(at: TreePath, name: str, known: Sequence[str], what: str) -> Iterator[UnknownName]:
     if name not in known:
         yield UnknownName(at=at, message=f"there is no {what} '{name}'", remedy=near(name, known))
-
-
-def near(name: str, known: Sequence[str]) -> str:
-    """What was probably meant, else all there is, as far as it can be listed."""
-    meant = next(iter(_ending(name, known)), None) or nearest(name, known)
-    if meant is not None:
-        return f"did you mean '{meant}'?"
-    shown = ", ".join(known[:_LISTED]) or "none"
-    return f"there are: {shown}{', …' if len(known) > _LISTED else ''}"
-
-
-def _ending(name: str, known: Iterable[str]) -> Iterable[str]:
-    """Most often the graph's name is left out."""
-    return (each for each in known if each.endswith(f"/{name}"))

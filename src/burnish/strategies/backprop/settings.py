@@ -1,6 +1,5 @@
 """The settings of back-propagation."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from pydantic import BeforeValidator, Field
@@ -8,7 +7,15 @@ from pydantic import BeforeValidator, Field
 from burnish.core.gates import Guards
 from burnish.runs.spec import StrategySettings
 from burnish.strategies.backprop.packets import Severity
-from burnish.system.settings import AtLeastOne, Door, NotNegative, Settings, Share, Text
+from burnish.system.settings import (
+    AtLeastOne,
+    Door,
+    NoneOrMore,
+    NotNegative,
+    Settings,
+    Share,
+    Text,
+)
 
 GateName: TypeAlias = Literal["min_gain", "sigma", "strict"]
 PARALLELISM = 16
@@ -42,10 +49,10 @@ def _at_once(value: Any) -> Any:
     """`{enabled, at_once}` and a plain true or false as the number that they mean."""
     if isinstance(value, bool):
         return PARALLELISM if value else 1
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         return value
-    data = cast("Mapping[str, Any]", value)
-    if not set(data) <= {"enabled", "at_once"}:
+    data = cast("dict[str, Any]", value)
+    if set(data) - {"enabled", "at_once"}:
         return data
     return data.get("at_once", PARALLELISM) if data.get("enabled", True) else 1
 
@@ -60,7 +67,7 @@ class BackpropSettings(StrategySettings):
     """The surfaces that may be patched; all of them when none is named."""
     max_rounds: Annotated[AtLeastOne, Door(flag="*", panel="Limits", http=True)] = 4
     """Rounds of back-propagation."""
-    max_rounds_without_acceptance: Annotated[int, Field(ge=0)] = 0
+    max_rounds_without_acceptance: NoneOrMore = 0
     """Rounds in a row without an accept, after which it is over; 0 is no limit."""
     target_score: Share | None = None
     """Good enough: the incumbent's score on holdout."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from importlib.util import find_spec
 
+from burnish.core.cases import Case
 from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
 from burnish.strategies.coordinate.settings import CoordinateSettings
 from burnish.strategies.coordinate.strategy import Coordinate
@@ -45,6 +46,9 @@ def build(building: Building, parts: TargetParts) -> StrategyParts | None:
         }
     )
     _check(building, parts, chosen)
+    notes += _notes(parts, chosen)
+    if not parts.dataset.holdout:
+        chosen = chosen.model_copy(update={"holdout_policy": "skip"})
     return StrategyParts(
         strategy=Coordinate(
             settings=chosen,
@@ -52,7 +56,7 @@ def build(building: Building, parts: TargetParts) -> StrategyParts | None:
             applier=None if applier_parts is None else applier(*applier_parts),
         ),
         client=None if applier_parts is None else applier_parts[0],
-        notes=(*notes, *_notes(parts, chosen)),
+        notes=tuple(notes),
     )
 
 
@@ -68,6 +72,14 @@ def _check(building: Building, parts: TargetParts, settings: CoordinateSettings)
     if (settings.numbers or settings.demonstrations) and find_spec("optuna") is None:
         message = "searching over numbers and demonstrations needs optuna"
         problems.add("target", message, "pip install 'burnish[numeric]'")
+    if (
+        settings.demonstrations
+        and parts.dataset.train
+        and not any(map(_showable, parts.dataset.train))
+    ):
+        at = parts.places.get(settings.demonstrations, ("target",))
+        message = "no case of train can be shown: it takes one turn, and no files"
+        problems.add(at, message, "add such cases, or remove the axis")
     noisy = [name for name in settings.numbers if name in parts.noisy]
     if settings.repeats == 1 and noisy:
         message = (
@@ -76,9 +88,15 @@ def _check(building: Building, parts: TargetParts, settings: CoordinateSettings)
         problems.add("strategy.settings.repeats", message, "set it to 2 or more")
 
 
+def _showable(case: Case) -> bool:
+    return len(case.turns) == 1 and not case.turns[0].attachments
+
+
 def _notes(parts: TargetParts, settings: CoordinateSettings) -> Iterator[str]:
     if not parts.cases_demonstrate and parts.demonstrations():
         yield f"left as they are by this strategy: {', '.join(parts.demonstrations())}"
+    if parts.steady:  # What follows is about noise, and about few points that noise blurs.
+        return
     if settings.repeats == 1 and not any(name in parts.noisy for name in settings.numbers):
         yield (
             "repeats is 1: a candidate shows no noise of its own, so the bar is "

@@ -1,7 +1,7 @@
 """The settings of coordinate descent."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias, cast
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
 
 from pydantic import AliasChoices, ConfigDict, Field, model_validator
 
@@ -33,6 +33,9 @@ class CoordinateSettings(StrategySettings):
     """How the search goes about it. `max_trials` and `patience` alone are those of every phase."""
 
     model_config = ConfigDict(populate_by_name=True)
+    without_holdout: ClassVar[str] = (
+        "set holdout_eval_policy: skip, and take the risk of overfitting on yourself"
+    )
 
     numbers: Annotated[tuple[str, ...], Door(file=False)] = ()
     """Surfaces of numbers and choices, searched together."""
@@ -63,6 +66,11 @@ class CoordinateSettings(StrategySettings):
     numeric_convergence_eps: NotNegative = 1e-3
     """A numeric phase ends when no more than this is expected to be gained anywhere."""
 
+    @property
+    def uses_holdout(self) -> bool:
+        """Unless it is skipped."""
+        return self.holdout_policy != "skip"
+
     @model_validator(mode="before")
     @classmethod
     def _phases(cls, value: Any) -> Any:
@@ -73,6 +81,6 @@ class CoordinateSettings(StrategySettings):
         every = {key: data.pop(key) for key in ("max_trials", "patience") if key in data}
         for name, usual in _PHASES.items():
             given = data.get(name, {})
-            if isinstance(given, Mapping) and (given or every):
+            if isinstance(given, Mapping) and (name in data or every):
                 data[name] = {**usual, **every, **given}
         return data

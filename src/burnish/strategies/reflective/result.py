@@ -210,9 +210,6 @@ def as_json(told: BaseModel) -> str:
     return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 
 
-UNKNOWN = "unknown"
-
-
 def summary(result: OptimizeResult, *, output_dir: Path, update_source: bool) -> str:
     """What a person reads first."""
     return "\n".join(_lines(result, output_dir, update_source=update_source)) + "\n"

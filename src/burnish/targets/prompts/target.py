@@ -133,7 +133,7 @@ class PromptsTarget:
         return calls_function(self.agent)
 
     @property
-    def plan_summary(self) -> str:
+    def prompts_summary(self) -> str:
         """What is called, and how it gets its prompts."""
         agent = self.agent.description
         return f"{agent.config.get('call') or agent.kind}, prompts in mode '{self.mode}'"
