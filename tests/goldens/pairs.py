@@ -248,7 +248,7 @@ def _graph(file: Path, backend: Callable[[], ScriptedBackend | None] = lambda: N
     return _optimizing(
         file,
         lambda: lambda path, flags: graph_world.prepared(path, backend(), **flags.to_json()),
-        lambda: graph_world.models(backend()),
+        models=lambda: graph_world.models(backend()),
     )
 
 
