@@ -50,7 +50,7 @@ class CoordinatePlugin(StrategyPlugin):
     Settings: ClassVar[type[StrategySettings]] = CoordinateSettings
     roles: ClassVar[tuple[RoleNeed, ...]] = (CRITIC, APPLIER)
     ends: ClassVar[Mapping[str, str]] = ENDS
-    changes: ClassVar[tuple[type[Surface], ...]] = (
+    needs: ClassVar[tuple[type[Surface], ...]] = (
         TextSurface,
         NumberSurface,
         ChoiceSurface,

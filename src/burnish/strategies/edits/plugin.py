@@ -27,7 +27,7 @@ class EditsPlugin(StrategyPlugin):
     roles: ClassVar[tuple[RoleNeed, ...]] = (EDITOR,)
     ends: ClassVar[Mapping[str, str]] = ENDS
     compares_scores: ClassVar[bool] = False
-    changes: ClassVar[tuple[type[Surface], ...]] = (FileSurface,)
+    needs: ClassVar[tuple[type[Surface], ...]] = (FileSurface,)
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
         """The loop over the files of a target."""
