@@ -10,7 +10,6 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from burnish.core.protocols import Role
-from burnish.core.surfaces import ChoiceSurface, NumberSurface, Surface, TextSurface
 from burnish.models.calling import ModelClient
 from burnish.plugins import (
     Building,
@@ -101,7 +100,6 @@ class ClimbPlugin(StrategyPlugin):
     name: ClassVar[str] = "climb"
     Settings: ClassVar[type[StrategySettings]] = ClimbSettings
     roles: ClassVar[tuple[RoleNeed, ...]] = (PROPOSER,)
-    changes: ClassVar[tuple[type[Surface], ...]] = (TextSurface, NumberSurface, ChoiceSurface)
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
         """The search over a target; a script knows only the toy world."""
