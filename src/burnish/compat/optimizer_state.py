@@ -13,6 +13,7 @@ from burnish.runs.events import Warned
 from burnish.runs.record import RunRecord
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
+from burnish.strategies.reflective.attempts import ReflectiveDetails
 from burnish.strategies.reflective.result_files import validated
 from burnish.strategies.reflective.result_rounds import prompts_of
 
@@ -57,8 +58,7 @@ class SearchState:
 
     def places_of(self, trial: Trial) -> list[int]:
         """Where in the pool the parents of a candidate are."""
-        named = trial.details.get("parents")
-        places = [self.place_of(str(each)) for each in named] if isinstance(named, list) else []
+        places = [self.place_of(each) for each in ReflectiveDetails.of(trial).parents]
         return [place for place in places if place is not None]
 
     def catch_up(self, folder: Path) -> None:

@@ -114,6 +114,8 @@ class RecordedPlugin(TargetPlugin):
         spec: RecordedSpec = building.spec.target
         read = _labelled_cases if spec.labelled else read_some_cases
         cases = problems.as_raised(lambda: read(path), ())
+        if problems.found:
+            return None  # what is wrong with the file comes first
         file = building.path(building.spec.metrics.file or RECORDED_METRICS)
         problems.found += _unfit(building, path, cases, file)
         if problems.found:

@@ -48,6 +48,8 @@ class StrategyPlugin:
     """What the command line and run.json call the strategy."""
     ends: ClassVar[Mapping[str, str]] = {}
     """Why a search or a phase of it ends: words for each code."""
+    rationales: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """By role, the parts of an answer that give reasons: what `-v` prints."""
     proposes: ClassVar[bool] = True
     """Whether it searches; else it only measures what is there."""
     resume_command: ClassVar[str] = ""

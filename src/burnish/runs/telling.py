@@ -8,7 +8,7 @@ from burnish.core.cases import Split
 from burnish.core.content import Json
 from burnish.core.money import Spend
 from burnish.core.stopping import Standing
-from burnish.core.trials import Trial, TrialRow
+from burnish.core.trials import Trial, TrialDetails, TrialRow
 from burnish.runs.audit import axis_target, proposal_source
 from burnish.runs.directory import RunDirectory
 from burnish.runs.evaluating import Done
@@ -72,10 +72,9 @@ class Teller:
 
 def summary(row: TrialRow, standing: Standing, index: int) -> TrialRecorded:
     """What a progress view says about a trial, which is the `index`-th of its phase."""
-    trial, decision, details = row.trial, row.trial.decision, row.trial.details
-    train, holdout = trial.train, trial.holdout
-    before, score = details.get("parent_score"), details.get("train_score")
-    part = holdout is not None and details.get("whole_holdout") is False
+    trial, decision, details = row.trial, row.trial.decision, TrialDetails.of(row.trial)
+    train, holdout, before = trial.train, trial.holdout, details.parent_score
+    part = holdout is not None and details.whole_holdout is False
     return TrialRecorded(
         trial=row.number,
         index=index,
@@ -99,10 +98,10 @@ def summary(row: TrialRow, standing: Standing, index: int) -> TrialRecorded:
         seconds=round(row.seconds, 3),
         spent=standing.spent,
         best_score=standing.best_score,
-        parent_train=1 - before if train and isinstance(before, int | float) else None,
+        parent_train=None if train is None or before is None else 1 - before,
         part_of_holdout=True if part else None,
-        primary=details.get("primary"),
-        train_score=score if isinstance(score, int | float) else None,
+        primary=details.primary,
+        train_score=details.train_score,
     )
 
 
@@ -114,7 +113,7 @@ def turned_away(trial: Trial) -> str:
     """
     if not trial.problems:
         return ""
-    if trial.details.get("skipped"):
+    if TrialDetails.of(trial).skipped:
         return "skipped"
     source = proposal_source(trial)
     answered = not any(proposal.error for proposal in trial.proposals)

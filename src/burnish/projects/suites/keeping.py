@@ -16,7 +16,8 @@ from burnish.core.trials import TrialRow
 from burnish.runs.events import Advanced, Event, Tick, TrialRecorded, Warned
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
-from burnish.strategies.epochs.training import STAYS, PolicyChanged
+from burnish.strategies.epochs.proposing import EpochDetails, TextUpdate
+from burnish.strategies.epochs.training import PolicyChanged
 from burnish.system.secret_shapes import MARKER
 from burnish.targets.delegation.training import Epoch, EpochRun, Source, TrainingLog
 
@@ -70,7 +71,7 @@ class RegistryKeeper:
             self._put(row)
         if recorded:
             self._epoch(row)
-            if row.trial.details.get(STAYS):
+            if EpochDetails.of(row.trial).stays:
                 self._put(row)
 
     def tick(self, tick: Tick) -> None:
@@ -100,21 +101,20 @@ class RegistryKeeper:
         self._run.tell(Warned(message=message), f"policy:{row.number}")
 
     def _epoch(self, row: TrialRow) -> None:
-        details, number = row.trial.details, row.trial.details.get("epoch")
-        runs = details.get("runs")
-        if not isinstance(number, int) or not isinstance(runs, list):
+        details = EpochDetails.of(row.trial)
+        if details.runs is None:
             return
         ended = datetime.fromisoformat(row.at)
         train = row.trial.train
         epoch = Epoch(
             suite=self._suite,
-            number=number,
+            number=details.epoch,
             started_at=(ended - timedelta(seconds=row.seconds)).isoformat(timespec="seconds"),
             completed_at=ended.isoformat(timespec="seconds"),
             mean_loss=None if train is None else train.measurement.loss,
             parents=self._parents(row),
             events=_events(row),
-            runs=tuple(_run(each, row.number) for each in runs if isinstance(each, dict)),
+            runs=tuple(_run(each, row.number) for each in details.runs),
         )
         self._log.epoch(self._source(row), epoch)
 
@@ -126,11 +126,12 @@ class RegistryKeeper:
 
 def _events(row: TrialRow) -> list[Json]:
     """What the epoch did to a text, in the words of the system whose tables these are."""
-    update, decision = row.trial.details.get("update"), row.trial.decision
-    if not isinstance(update, dict) or decision is None:
+    details, decision = EpochDetails.of(row.trial), row.trial.decision
+    if details.update is None or decision is None:
         return []
-    stays = row.trial.accepted or bool(row.trial.details.get(STAYS))
-    kind = "update" if stays else "rollback"
+    kind = "update" if row.trial.accepted or details.stays else "rollback"
+    update = codec(TextUpdate).encode(details.update)
+    assert isinstance(update, dict)
     return [{"type": kind, **update, "reason": decision.reason}]
 
 

@@ -50,6 +50,10 @@ class CoordinatePlugin(StrategyPlugin):
     Settings: ClassVar[type[StrategySettings]] = CoordinateSettings
     roles: ClassVar[tuple[RoleNeed, ...]] = (CRITIC, APPLIER)
     ends: ClassVar[Mapping[str, str]] = ENDS
+    rationales: ClassVar[Mapping[str, Sequence[str]]] = {
+        "critic": ("failing_pattern", "root_cause_hypothesis", "suggested_change_direction"),
+        "applier": ("rationale", "diff_summary"),
+    }
     changes: ClassVar[tuple[type[Surface], ...]] = (
         TextSurface,
         NumberSurface,

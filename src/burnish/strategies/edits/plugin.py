@@ -1,6 +1,6 @@
 """The artifact loop as a plug-in: its plan, its lines, its report."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from burnish.core.sections import Section
@@ -26,6 +26,7 @@ class EditsPlugin(StrategyPlugin):
     Settings: ClassVar[type[StrategySettings]] = EditsSettings
     roles: ClassVar[tuple[RoleNeed, ...]] = (EDITOR,)
     ends: ClassVar[Mapping[str, str]] = ENDS
+    rationales: ClassVar[Mapping[str, Sequence[str]]] = {"editor": ("rationale",)}
     compares_scores: ClassVar[bool] = False
     changes: ClassVar[tuple[type[Surface], ...]] = (FileSurface,)
 

@@ -19,6 +19,7 @@ from burnish.runs.report_sections import (
     status_words,
 )
 from burnish.runs.standing import BASELINE
+from burnish.strategies.edits.attempts import EditDetails
 from burnish.strategies.edits.stages import LOAD_TASK, StageReached
 
 ENDS = {"nothing_new": "too many rounds without a candidate worth running"}
@@ -120,17 +121,17 @@ def _numbers(run: RunRecord) -> Iterator[Section]:
 
 def _judges(run: RunRecord) -> Iterator[Section]:
     """Where several judges scored the result and did not agree."""
-    points = None if run.best is None else run.best.trial.details.get("disagreement")
-    if isinstance(points, list) and points:
+    points = None if run.best is None else EditDetails.of(run.best.trial).disagreement
+    if points:
         yield Heading("Where the judges do not agree")
-        yield Listing(tuple(cell(str(each), 300) for each in points))
+        yield Listing(tuple(cell(each, 300) for each in points))
 
 
 def _trials(run: RunRecord) -> Iterator[Section]:
     primary, splits = _primary(run), SPLITS if _is_held(run) else SPLITS[:1]
     rows: list[tuple[str, ...]] = []
     for row in run.rows:
-        trial, start = row.trial, row.trial.phase == BASELINE
+        trial, start, details = row.trial, row.trial.phase == BASELINE, EditDetails.of(row.trial)
         what = "what was there" if start else trial.candidate.origin.note or "—"
         reason = "; ".join(map(str, trial.problems)) or (
             trial.decision.reason if trial.decision else ""
@@ -139,10 +140,10 @@ def _trials(run: RunRecord) -> Iterator[Section]:
             (
                 str(row.number),
                 "—" if start else str(trial.cycle),
-                cell(str(trial.details.get("rationale") or what).strip().split("\n")[0], 60),
-                _lines(row),
+                cell((details.rationale or what).strip().split("\n")[0], 60),
+                _lines(details),
                 *(_plain(_value(row, split, primary)) for split in splits),
-                "—" if start else str(trial.details.get("decision")),
+                "—" if start else str(details.decision),
                 cell(reason, 160) or "—",
             )
         )
@@ -202,17 +203,12 @@ def _value(row: TrialRow | None, split: str, name: str) -> float | None:
 
 
 def _count(run: RunRecord, word: str) -> int:
-    return sum(row.trial.details.get("decision") == word for row in run.rows)
+    return sum(EditDetails.of(row.trial).decision == word for row in run.rows)
 
 
-def _lines(row: TrialRow) -> str:
-    listed = row.trial.details.get("changes")
-    items = listed if isinstance(listed, list) else []
-    changes = [each for each in items if isinstance(each, dict)]
-    if not changes:
+def _lines(details: EditDetails) -> str:
+    if not details.changes:
         return "—"
-    added, removed = (
-        sum(n for each in changes if isinstance(n := each.get(key), int))
-        for key in ("added", "removed")
-    )
+    added = sum(change.added for change in details.changes)
+    removed = sum(change.removed for change in details.changes)
     return f"+{added} −{removed}"

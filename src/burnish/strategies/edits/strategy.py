@@ -28,7 +28,14 @@ from burnish.runs.events import SearchEnded, Warned
 from burnish.runs.requirements import require_baseline
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
-from burnish.strategies.edits.attempts import CRASH, HOLDOUT, Attempt, Incumbent, told_primary
+from burnish.strategies.edits.attempts import (
+    CRASH,
+    HOLDOUT,
+    Attempt,
+    EditDetails,
+    Incumbent,
+    told_primary,
+)
 from burnish.strategies.edits.changes import Changes
 from burnish.strategies.edits.deciding import MAX_MISSING, crashed, decision_of
 from burnish.strategies.edits.feedback import Desk
@@ -142,10 +149,10 @@ class _Loop:
             phase=BASELINE,
             train=SplitResult.of(train, run.objective),
             holdout=None if holdout is None else SplitResult.of(holdout, run.objective),
-            details={
-                "primary": told_primary(self._settings.primary, run.objective, train, holdout),
-                **disagreements(train),
-            },
+            details=EditDetails(
+                primary=told_primary(self._settings.primary, run.objective, train, holdout),
+                disagreement=disagreements(train),
+            ).to_json(),
         )
         run.record(trial)
         run.advance(start)

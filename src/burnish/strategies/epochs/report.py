@@ -1,9 +1,8 @@
 """The words of training by epochs: its plan, and report.md with the mean loss of each epoch."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from burnish.core.cases import Split
-from burnish.core.content import Json
 from burnish.core.sections import Facts, Heading, Listing, Section, Table, Text
 from burnish.core.trials import SplitResult, TrialRow
 from burnish.core.words import cell, counted, number, spending
@@ -21,6 +20,7 @@ from burnish.runs.report_sections import (
 )
 from burnish.runs.setup import Setup
 from burnish.runs.standing import BASELINE
+from burnish.strategies.epochs.proposing import EpochDetails
 from burnish.strategies.epochs.settings import step_words
 from burnish.strategies.epochs.strategy import Epochs
 from burnish.strategies.epochs.training import PolicyChanged
@@ -97,7 +97,7 @@ def _epochs(run: RunRecord) -> Iterator[Section]:
     rows: list[tuple[str, ...]] = []
     for row in run.rows:
         trial = row.trial
-        rate = trial.details.get("learning_rate")
+        rate = EpochDetails.of(trial).learning_rate
         mark = "✓ " if trial.accepted else "↗ " if trial.kept else ""
         again = not trial.decision and not trial.problems
         reason = "the same texts again" if again else why(trial)
@@ -106,7 +106,7 @@ def _epochs(run: RunRecord) -> Iterator[Section]:
             (
                 str(trial.cycle),
                 ", ".join(trial.touched) or "—",
-                f"{rate:g}" if isinstance(rate, int | float) else "—",
+                "—" if rate is None else f"{rate:g}",
                 _mean(row.trial.train),
                 _mean(row.trial.holdout),
                 f"{mark}{cell(reason, 200)}",
@@ -157,20 +157,18 @@ def _losses(row: TrialRow | None, split: str) -> dict[str, float | None]:
 def _proposals(run: RunRecord) -> Iterator[Section]:
     items: list[str] = []
     for row in run.rows:
-        update = row.trial.details.get("update")
-        if isinstance(update, dict):
-            hope = f"{_figure(update, 'expected_loss_reduction')} × {_figure(update, 'confidence')}"
-            reason = cell(str(update.get("rationale") or "no reason given"), 400)
-            name = f"epoch {row.trial.cycle}, {update.get('artifact')}"
+        if update := EpochDetails.of(row.trial).update:
+            hope = f"{_figure(update.expected_loss_reduction)} × {_figure(update.confidence)}"
+            reason = cell(update.rationale or "no reason given", 400)
+            name = f"epoch {row.trial.cycle}, {update.artifact}"
             items.append(f"{name} (hoped for {hope}): {reason}")
     if items:
         yield Heading("What was tried")
         yield Listing(tuple(items))
 
 
-def _figure(update: Mapping[str, Json], name: str) -> str:
-    value = update.get(name)
-    return f"{value:g}" if isinstance(value, int | float) else "—"
+def _figure(value: float | None) -> str:
+    return "—" if value is None else f"{value:g}"
 
 
 def _registry(run: RunRecord) -> Iterator[Section]:

@@ -47,7 +47,7 @@ from burnish.runs.report_sections import (
 )
 from burnish.runs.setup import Setup
 from burnish.runs.standing import BASELINE
-from burnish.strategies.reflective.attempts import MERGE
+from burnish.strategies.reflective.attempts import MERGE, ReflectiveDetails
 from burnish.strategies.reflective.strategy import Reflective, budget_floor
 
 ENDS = {
@@ -246,8 +246,8 @@ def _trials(run: RunRecord) -> Iterator[Section]:
 
 
 def _batch(row: TrialRow) -> str:
-    before = row.trial.details.get("parent_score")
-    if not isinstance(before, int | float):
+    before = ReflectiveDetails.of(row.trial).parent_score
+    if before is None:
         return "—"
     return f"{number(1 - before)} → {number(loss_of(row, 'train'))}"
 
@@ -256,7 +256,7 @@ def _held(row: TrialRow) -> str:
     held = row.trial.holdout
     if held is None:
         return "—"
-    whole = row.trial.details.get("whole_holdout", True)
+    whole = ReflectiveDetails.of(row.trial).holdout_is_whole
     part = "" if whole else f" ({counted(held.measurement.cases, 'case')})"
     return f"{number(held.measurement.loss)}{part}"
 
@@ -268,8 +268,7 @@ def _method(run: RunRecord) -> Iterator[str]:
 
 
 def _diagnosis(trial: Trial) -> str:
-    told = trial.details.get("diagnosis")
-    return "; ".join(map(str, told.values())) if isinstance(told, dict) else ""
+    return "; ".join(ReflectiveDetails.of(trial).diagnosis.values())
 
 
 def _code(trial: Trial) -> str:
@@ -278,4 +277,4 @@ def _code(trial: Trial) -> str:
 
 def _nothing_proposed(trial: Trial) -> bool:
     failed = bool(trial.proposals) and all(each.answer is None for each in trial.proposals)
-    return failed or bool(trial.details.get("skipped"))
+    return failed or bool(ReflectiveDetails.of(trial).skipped)

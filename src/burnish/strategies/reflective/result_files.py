@@ -22,6 +22,7 @@ from burnish.runs.exporting import CANDIDATES
 from burnish.runs.header import Header
 from burnish.runs.record import RunRecord
 from burnish.runs.standing import BASELINE
+from burnish.strategies.reflective.attempts import ReflectiveDetails
 from burnish.strategies.reflective.result import (
     OptimizeResult,
     RoundRecord,
@@ -172,7 +173,7 @@ def pool_of(rows: Sequence[TrialRow]) -> list[TrialRow]:
 
 def validated(row: TrialRow) -> SplitResult | None:
     """What a candidate did on validation, where it was run on all of it."""
-    return row.trial.holdout if row.trial.details.get("whole_holdout", True) else None
+    return row.trial.holdout if ReflectiveDetails.of(row.trial).holdout_is_whole else None
 
 
 def best_at_metrics(rows: Sequence[TrialRow]) -> dict[str, list[int]]:
