@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 from pydantic import JsonValue
 
@@ -64,7 +65,8 @@ class Asked:
         """The flags, a noise check among them: it repeats every case."""
         if self.noise_sweeps is None:
             return self.flags
-        return {**self.flags, "repeats": self.noise_sweeps, SET: ["noise=true"]}
+        settings = cast("list[JsonValue]", self.flags.get(SET) or [])
+        return {**self.flags, "repeats": self.noise_sweeps, SET: [*settings, "noise=true"]}
 
     @property
     def options(self) -> "Options":

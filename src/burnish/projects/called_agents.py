@@ -7,6 +7,7 @@ from typing import ClassVar
 from burnish.core.cases import Case, Dataset
 from burnish.core.errors import Problem
 from burnish.evaluation.datasets.formats import read_some_cases
+from burnish.evaluation.datasets.labelled import read_labelled
 from burnish.projects.agent_blocks import CommandBlock, HttpBlock, PythonBlock, User
 from burnish.projects.file_kinds import RECORDED_METRICS
 from burnish.projects.measures import (
@@ -96,6 +97,8 @@ class RecordedSpec(TargetSpec):
     """What an agent once said: the cases of the file, which carry their recorded replies."""
 
     kind: str = "recorded"
+    labelled: bool = False
+    """Whether they carry labels too, to check judges with."""
 
 
 class RecordedPlugin(TargetPlugin):
@@ -108,7 +111,11 @@ class RecordedPlugin(TargetPlugin):
         """The recorded cases with their metrics; everything that is wrong is said at once."""
         _refuse_search(building, strategy)
         path, problems = Path(building.spec.source.file), building.problems
-        cases = problems.as_raised(lambda: read_some_cases(path), ())
+        spec: RecordedSpec = building.spec.target
+        read = _labelled_cases if spec.labelled else read_some_cases
+        cases = problems.as_raised(lambda: read(path), ())
+        if problems.found:
+            return None  # what is wrong with the file comes first
         file = building.path(building.spec.metrics.file or RECORDED_METRICS)
         problems.found += _unfit(building, path, cases, file)
         if problems.found:
@@ -135,6 +142,10 @@ def _refuse_search(building: Building, strategy: StrategyPlugin) -> None:
         message = f"'{strategy.name}' searches, and there is nothing here that it could change"
         remedy = "measure it: burnish eval FILE; to rewrite prompts of an agent: kind: prompts"
         building.problems.add((), message, remedy)
+
+
+def _labelled_cases(path: Path) -> tuple[Case, ...]:
+    return tuple(reply.case for reply in read_labelled(path))
 
 
 def _unfit(

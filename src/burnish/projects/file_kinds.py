@@ -102,6 +102,17 @@ class RecordedCases(Dialect):
         draft.default("metrics.file", RECORDED_METRICS)
 
 
+class LabelledReplies(RecordedCases):
+    """A file of replies with labels: what judges say of them is held against the labels."""
+
+    kind: ClassVar[str] = "labels"
+
+    def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
+        """The same, with labels beside the replies."""
+        super().translate(document, draft, strategy)
+        draft.default("target.labelled", True)  # noqa: FBT003 - a value, not a switch
+
+
 class GraphFile(Dialect):
     """`kind: graph`: a graph of agents, and in `optimizer` how it is made better.
 

@@ -26,7 +26,7 @@ from burnish.reports.eval_report import NAME, About, EvalReport
 from burnish.reports.eval_summary import Bill
 from burnish.runs.building import Description, build
 from burnish.runs.conditions import Conditions
-from burnish.runs.draft import Draft, Strength
+from burnish.runs.draft import Draft
 from burnish.runs.events import Event, Tick
 from burnish.runs.header import Header
 from burnish.runs.parts import Building, StrategyParts, TargetParts
@@ -47,8 +47,6 @@ from burnish.system import YamlTree
 from burnish.system.settings import Door, Repeats, SettingField
 
 RESULTS = Path("results") / "eval"
-METRIC_FILE = "metrics"
-"""The flag that names a file of metrics."""
 _AGENTS = (".yaml", ".yml", ".json")
 """What agents are written in; everything else is cases."""
 
@@ -177,22 +175,13 @@ class Measurement:
         return self.measure.evaluation
 
 
-@dataclass(frozen=True, kw_only=True)
 class _Measuring:
-    """What a measurement says of any file: a file of metrics replaces those that stand there."""
+    """What a measurement asks of any file: that nothing is searched."""
 
-    flags: Flags
-
-    @property
-    def strategy(self) -> str:
-        """The strategy that only measures."""
-        return Measure.name
+    strategy = Measure.name
 
     def put(self, draft: Draft, document: Document) -> None:
-        """Lay over the draft what flags alone cannot say."""
-        del document
-        if self.flags.get(METRIC_FILE) is not None:
-            draft.silence("metrics.blocks", strength=Strength.FLAG)
+        """Nothing more: flags say the rest."""
 
 
 def load_measurement(
@@ -212,9 +201,7 @@ def load_measurement(
         message = f"files of the kind '{dialect.kind}' are not measured by themselves"
         remedy = f"measure where a search would start: burnish optimize {path} --print-baseline"
         raise ConfigError([Problem(where=path.name, message=message, remedy=remedy)])
-    description = describe(
-        document, flags, environ=environ, dialect=dialect, request=_Measuring(flags=flags)
-    )
+    description = describe(document, flags, environ=environ, dialect=dialect, request=_Measuring())
     return _built(description, models=models, cases=cases)
 
 
@@ -281,7 +268,7 @@ def measuring_flags(spec: AnySpec) -> Iterator[tuple[SettingField, JsonValue]]:
     """The flags that turn what a file says by itself into a description, with their values."""
     try:
         document, dialect = _read(Path(spec.source.file))
-        plain = describe(document, {}, dialect=dialect, request=_Measuring(flags={})).spec
+        plain = describe(document, {}, dialect=dialect, request=_Measuring()).spec
     except BurnishError:
         return  # the file has changed since: it may say anything now
     doors = Doors(

@@ -121,7 +121,7 @@ class DataSpec(Settings):
             runs="measurements",
         ),
     ] = ()
-    """Cases to measure, in place of those that the target brings."""
+    """Cases to measure, in place of those of the file."""
     train: Annotated[
         tuple[CaseSet, ...],
         Door(
@@ -171,9 +171,16 @@ class MetricsSpec(Settings):
     """Metrics as agent files write them."""
     file: Annotated[
         Text | None,
-        Door(flag="metrics", panel="Cases", metavar="FILE", paths=True, environment=False),
+        Door(
+            flag="metrics",
+            panel="Cases",
+            metavar="FILE",
+            paths=True,
+            environment=False,
+            replaces=("blocks",),
+        ),
     ] = None
-    """A file of metrics, where there is no other."""
+    """Metrics from a file, in place of others."""
     names: Annotated[
         tuple[Text, ...],
         Door(
@@ -186,7 +193,7 @@ class MetricsSpec(Settings):
             runs="measurements",
         ),
     ] = ()
-    """Only these metrics, by name; all of them where none is named."""
+    """Only this metric, by name; may be repeated."""
     judge: Annotated[
         ModelBlock | None,
         Door(
