@@ -43,7 +43,6 @@ class Pair:
 def _optimizing(
     file: Path,
     prepare: Callable[[], Preparing],
-    *,
     models: Callable[[], Models | None] = lambda: None,
     **overrides: Any,
 ) -> Pair:
@@ -275,7 +274,7 @@ def _task(file: Path, *texts: str, **overrides: Any) -> Pair:
                 path, task_world.adding(*texts), **flags.to_json()
             )
         ),
-        models=lambda: task_world.scripted(task_world.adding(*texts)),
+        lambda: task_world.scripted(task_world.adding(*texts)),
         **overrides,
     )
 

@@ -17,13 +17,13 @@ from burnish.models.references import ModelRef, ModelSettings
 from burnish.projects.adopting_files import file_changes
 from burnish.projects.adopting_writing import write_together
 from burnish.projects.agent_blocks import CommandAgentFile, HttpAgentFile, PythonAgentFile
+from burnish.projects.artifacts.spec import ArtifactsSpec
 from burnish.projects.delegation.workflow_file import WorkflowFile
 from burnish.projects.prompts.optimizer_config import OptimizerConfig
 from burnish.runs.spec import RunSpec
 from burnish.targets.agent.blocks import AgentBlock, AgentModel
 from burnish.targets.agent.loading import load_agent
 from burnish.targets.graph.blocks import GraphBlock
-from burnish.testing.toy_project import ToyFile
 
 Named = ModelBlock | JudgeModel
 PRICE = Price(input_per_million=0.15, output_per_million=0.6)
@@ -68,7 +68,7 @@ KINDS: Mapping[str, tuple[type[BaseModel], set[str]]] = {
     "python": (PythonAgentFile, {"judge", "user_simulator"}),
     "http": (HttpAgentFile, {"judge", "user_simulator"}),
     "command": (CommandAgentFile, {"judge", "user_simulator"}),
-    "toy": (ToyFile, {"strategy.proposer"}),
+    "task": (ArtifactsSpec, {"scorer.judge", "holdout.scorer.judge"}),
 }
 
 

@@ -67,8 +67,9 @@ class Doors:
         return spec_type(self.target.Spec, self.strategy.Settings)
 
     def fields(self) -> Iterator[SettingField]:
-        """Every field, the models of roles included."""
-        yield from setting_fields(self.model)
+        """Every field that such a run has a use for, the models of roles included."""
+        useless = "measurements" if self.strategy.proposes else "searches"
+        yield from (each for each in setting_fields(self.model) if each.door.runs != useless)
         yield from role_fields(self.strategy)
 
     def named(self) -> dict[str, SettingField]:
@@ -147,11 +148,12 @@ def doors_of_run(folder: Path) -> Doors | None:
 
 
 def all_doors() -> Iterator[Doors]:
-    """The doors of everything that is installed: every strategy, and every target."""
+    """The doors of every search that is possible: every strategy, and every target."""
     anything = Doors.of_any_run()
     yield anything
     for name in strategy_names():
-        yield replace(anything, strategy=strategy_plugin(name))
+        if strategy_plugin(name).proposes:
+            yield replace(anything, strategy=strategy_plugin(name))
     for point in entry_points(group=TARGETS):
         yield replace(anything, target=target_plugin(point.name))
 
@@ -160,7 +162,10 @@ def owners_of(flag: str) -> list[str]:
     """The strategies and targets that have a flag, in words."""
     owners: list[str] = []
     for doors in all_doors():
-        if any(flag in field.flags for field in doors.named().values()):
+        if not (doors.strategy.name or doors.target.kind):
+            if any(flag in field.flags for field in doors.named().values()):
+                return ["a run that searches"]
+        elif any(flag in field.flags for field in doors.named().values()):
             is_strategy = bool(doors.strategy.name)
             owners.append(
                 f"the strategy '{doors.strategy.name}'"

@@ -140,6 +140,9 @@ def load_project(
             document, flags.by_door(), environ=environ, dialect=dialect, request=request
         )
         return LoadedProject(setup=build(described, models=models), root=given.folder / RESULTS)
+    if request is not None:
+        message = f"a project of kind '{kind}' cannot be told this"
+        raise ConfigError([Problem(where="--request", message=message)])
     _refuse_misplaced(flags, kind)
     return loaded_from(given, kind, cast("Loader", loader)(given))
 
@@ -160,15 +163,10 @@ def reload_project(
     `file` is where the project file lies now, where it was moved.
     """
     header = Header.read(folder)
-    if header.project.kind == "python":
+    if header.project.kind == "python" and not header.project.spec:
         raise ResumeRefused(
             f"run {header.id} was started from a Python program",
             remedy=f"run that program again with the folder {folder} to go on",
-        )
-    if header.project.kind == "eval":
-        raise ResumeRefused(
-            f"run {header.id} is a measurement",
-            remedy=f"go on with it: `burnish eval {header.project.file} --resume {header.id}`",
         )
     if header.project.spec:
         described = described_again(folder, flags.by_door(), file=file)

@@ -53,9 +53,8 @@ class GraphPlugin(TargetPlugin):
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
         """The graph with its cases and metrics."""
-        del strategy
         graph = graph_of(building)
-        dataset = _dataset(building)
+        dataset = _dataset(building, strategy)
         cases = [case for split in Split for case in dataset.cases(split)] if dataset else []
         metrics = read_metrics(building, cases, replies_only=False)
         user = simulated_user(building, cases)
@@ -163,8 +162,8 @@ def _named_surfaces(spec: GraphSpec) -> Iterator[tuple[tuple[str | int, ...], st
         yield from ((("target", key, name), name) for name in names)
 
 
-def _dataset(building: Building) -> Dataset | None:
-    dataset = read_splits(building)
+def _dataset(building: Building, strategy: StrategyPlugin) -> Dataset | None:
+    dataset = read_splits(building, strategy)
     if dataset is None:
         return None
     cases = {split: pinned_cases(building, dataset.cases(split)) for split in Split}
