@@ -43,7 +43,6 @@ class Pair:
 def _optimizing(
     file: Path,
     prepare: Callable[[], Preparing],
-    *,
     models: Callable[[], Models | None] = lambda: None,
     **overrides: Any,
 ) -> Pair:
@@ -106,7 +105,7 @@ def _agent(
     return _optimizing(
         file,
         lambda: optimizer_world.preparing(backend()),
-        lambda: optimizer_world.echo_models(backend()),
+        models=lambda: optimizer_world.echo_models(backend()),
         **overrides,
     )
 
@@ -169,7 +168,7 @@ def _over_prompts(file: Path, backend: Callable[[], ScriptedBackend], **flags: A
     return _optimizing(
         file,
         lambda: prompt_world.preparing(backend()),
-        lambda: prompt_world.models(backend()),
+        models=lambda: prompt_world.models(backend()),
         **flags,
     )
 
@@ -248,7 +247,7 @@ def _graph(file: Path, backend: Callable[[], ScriptedBackend | None] = lambda: N
     return _optimizing(
         file,
         lambda: lambda path, flags: graph_world.prepared(path, backend(), **flags.to_json()),
-        lambda: graph_world.models(backend()),
+        models=lambda: graph_world.models(backend()),
     )
 
 
@@ -275,7 +274,7 @@ def _task(file: Path, *texts: str, **overrides: Any) -> Pair:
                 path, task_world.adding(*texts), **flags.to_json()
             )
         ),
-        models=lambda: task_world.scripted(task_world.adding(*texts)),
+        lambda: task_world.scripted(task_world.adding(*texts)),
         **overrides,
     )
 

@@ -140,6 +140,9 @@ def load_project(
             document, flags.by_door(), environ=environ, dialect=dialect, request=request
         )
         return LoadedProject(setup=build(described, models=models), root=given.folder / RESULTS)
+    if request is not None:
+        message = f"a project of kind '{kind}' cannot be told this"
+        raise ConfigError([Problem(where="--request", message=message)])
     _refuse_misplaced(flags, kind)
     return loaded_from(given, kind, cast("Loader", loader)(given))
 

@@ -77,8 +77,8 @@ class AgentFile(Dialect):
 
 
 def agent_keys(data: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """The keys of a file that are about the agent: all but its kind and its optimizer block."""
-    agent = {key: value for key, value in data.items() if key != "kind"}
+    """The keys of a file that are about the agent: all but its optimizer block."""
+    agent = dict(data)
     evaluations = agent.get(_BLOCK[0])
     if isinstance(evaluations, dict):
         agent[_BLOCK[0]] = {k: value for k, value in evaluations.items() if k != _BLOCK[1]}
