@@ -293,6 +293,11 @@ def _line(problem: Problem) -> int:
 def described_again(folder: Path, flags: Flags, *, file: Path | None = None) -> Description:
     """The run as run.json describes it, with newer flags over it; `file` is where it lies now."""
     header = Header.read(folder)
+    if not header.project.spec and header.project.kind != "python":
+        raise ResumeRefused(
+            f"run {header.id} was made by an earlier burnish, which kept no description of it",
+            remedy="start it anew; it can still be shown and compared",
+        )
     if not header.project.spec:
         raise ResumeRefused(
             f"run {header.id} was started from a Python program",

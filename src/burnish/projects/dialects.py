@@ -338,11 +338,6 @@ def recognised(document: Document) -> Dialect | None:
     return next((each for each in _unnamed() if each.recognises(document)), None)
 
 
-def dialect_named(kind: str) -> Dialect:
-    """A dialect by its kind."""
-    return _loaded(_points()[kind])
-
-
 def _remedy() -> str:
     named = ", ".join(sorted(_points()))
     ways = "; ".join(f"{each.kind} by {each.known_by}" for each in _unnamed() if each.known_by)
