@@ -139,7 +139,11 @@ def all_flags() -> Iterator[Flag]:
     """The flags of every target and strategy that is installed, each once."""
     from burnish.projects.describing import all_doors
 
-    fields = {name: field for doors in all_doors() for name, field in doors.named().items()}
+    fields: dict[str, SettingField] = {}
+    for doors in all_doors():
+        for name, field in doors.named().items():
+            if name not in fields or not fields[name].help:
+                fields[name] = field
     return map(flag_of, fields.values())
 
 

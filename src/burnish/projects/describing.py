@@ -276,15 +276,21 @@ def describe(
     return Description(spec=spec, places=places)
 
 
-def described_again(folder: Path, flags: Flags, *, file: Path | None = None) -> Description:
-    """The run as run.json describes it, with newer flags over it; `file` is where it lies now."""
+def described_again(
+    folder: Path, flags: Flags, *, file: Path | None = None, as_new: bool = False
+) -> Description:
+    """The run as run.json describes it, with newer flags over it.
+
+    `file` is where its project file lies now; `as_new` leaves out what was to happen at its end.
+    """
     header = Header.read(folder)
     if not header.project.spec:
         raise ResumeRefused(
             f"run {header.id} was started from a Python program",
             remedy=f"run that program again with the folder {folder} to go on",
         )
-    return from_kept(header.project.spec, flags, source=f"{folder.name}/{HEADER}", file=file)
+    kept = {k: v for k, v in header.project.spec.items() if not (as_new and k == "output")}
+    return from_kept(kept, flags, source=f"{folder.name}/{HEADER}", file=file)
 
 
 def from_kept(
