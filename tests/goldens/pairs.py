@@ -14,6 +14,7 @@ from burnish.cli.optimize_asking import Asked
 from burnish.cli.optimize_running import Preparing, optimize_project
 from burnish.cli.running import Way
 from burnish.models.chat import ChatRequest
+from burnish.models.factory import Models
 from burnish.testing.backends import ScriptedBackend
 from burnish.testing.delegation_world import Said, Turn
 from burnish.testing.suite_world import FAULT, RULE, suite_world
@@ -39,7 +40,13 @@ class Pair:
     """What can be done when the run is over, by name; nothing after a delegation."""
 
 
-def _optimizing(file: Path, prepare: Callable[[], Preparing], **overrides: Any) -> Pair:
+def _optimizing(
+    file: Path,
+    prepare: Callable[[], Preparing],
+    *,
+    models: Callable[[], Models | None] = lambda: None,
+    **overrides: Any,
+) -> Pair:
     """`burnish optimize FILE -o run`, planned and done with models of their own.
 
     Then `--resume run`, `--fork run -o fork` and `--print-baseline -o baseline`.
@@ -49,7 +56,7 @@ def _optimizing(file: Path, prepare: Callable[[], Preparing], **overrides: Any) 
         asked = Asked(
             file=file, overrides=overrides | more, way=way, dry_run=dry_run, progress="lines"
         )
-        return lambda: optimize_project(asked, prepare=prepare())
+        return lambda: optimize_project(asked, prepare=prepare(), models=models())
 
     new = Way(output_dir=Path("run"))
     return Pair(
@@ -71,7 +78,7 @@ def agent_coordinate(folder: Path) -> Pair:
     file = optimizer_world.write_world(
         folder, lambda data: optimizer_world.optimizer(data).update(sealed_cases_file="sealed.yaml")
     )
-    return _optimizing(file, lambda: optimizer_world.preparing(optimizer_world.echo()))
+    return _agent(file, optimizer_world.echo)
 
 
 def agent_reflective(folder: Path) -> Pair:
@@ -85,11 +92,22 @@ def agent_reflective(folder: Path) -> Pair:
         block["reflective"] = {"minibatch": 6}
 
     file = optimizer_world.write_world(folder, only_texts)
-    return _optimizing(
+    return _agent(
         file,
-        lambda: optimizer_world.preparing(ReflectingEcho(respond=lambda _, __: "")),
+        lambda: ReflectingEcho(respond=lambda _, __: ""),
         strategy="reflective",
         reflector="openai:m",
+    )
+
+
+def _agent(
+    file: Path, backend: Callable[[], optimizer_world.EchoBackend], **overrides: Any
+) -> Pair:
+    return _optimizing(
+        file,
+        lambda: optimizer_world.preparing(backend()),
+        lambda: optimizer_world.echo_models(backend()),
+        **overrides,
     )
 
 
@@ -100,7 +118,7 @@ def agent_backprop(folder: Path) -> Pair:
     (folder / "shop_tools.py").write_text(tool, encoding="utf-8")
     file = folder / "agent.yaml"
     file.write_text(json.dumps(_SHOP), encoding="utf-8")
-    return _optimizing(file, lambda: _graph_preparing(ScriptedBackend(respond=_with_a_tool)))
+    return _graph(file, lambda: ScriptedBackend(respond=_with_a_tool))
 
 
 _SHOP: Mapping[str, Any] = {
@@ -146,12 +164,22 @@ def _with_a_tool(request: ChatRequest, draw: int) -> str:
 # -- prompts of any agent --------------------------------------------------------------------
 
 
+def _over_prompts(file: Path, backend: Callable[[], ScriptedBackend], **flags: Any) -> Pair:
+    """With a scripted model behind every role."""
+    return _optimizing(
+        file,
+        lambda: prompt_world.preparing(backend()),
+        lambda: prompt_world.models(backend()),
+        **flags,
+    )
+
+
 def optimizer_json(folder: Path) -> Pair:
     """`optimizer.json` with flags, as AgentOptimizer has it."""
     file = prompt_world.write_world(folder)
-    return _optimizing(
+    return _over_prompts(
         file,
-        lambda: prompt_world.preparing(prompt_world.reflector(_WORSE, prompt_world.BETTER)),
+        lambda: prompt_world.reflector(_WORSE, prompt_world.BETTER),
         **prompt_world.flags(folder),
     )
 
@@ -181,7 +209,7 @@ def _prompts(folder: Path, strategy: str, **more: Any) -> Path:
 def prompts_reflective(folder: Path) -> Pair:
     """The same search from a project file."""
     file = _prompts(folder, "reflective", reflector="openai:m", budget={"max_trials": 2})
-    return _optimizing(file, lambda: prompt_world.preparing(prompt_world.reflector()))
+    return _over_prompts(file, prompt_world.reflector)
 
 
 def prompts_coordinate(folder: Path) -> Pair:
@@ -193,7 +221,7 @@ def prompts_coordinate(folder: Path) -> Pair:
         repeats=1,
         coordinate={"max_cycles": 1, "max_trials": 2, "patience": 1},
     )
-    return _optimizing(file, lambda: prompt_world.preparing(prompt_world.reflector()))
+    return _over_prompts(file, prompt_world.reflector)
 
 
 def prompts_backprop(folder: Path) -> Pair:
@@ -205,10 +233,10 @@ def prompts_backprop(folder: Path) -> Pair:
         "patcher": {"value": better, "reason": "nobody told it how"},
     }
     file = _prompts(folder, "backprop", proposer="openai:m", backprop={"max_rounds": 1})
-    return _optimizing(
+    return _over_prompts(
         file,
-        lambda: prompt_world.preparing(
-            ScriptedBackend(respond=lambda request, _: json.dumps(replies[request.schema_name]))
+        lambda: ScriptedBackend(
+            respond=lambda request, _: json.dumps(replies[request.schema_name])
         ),
     )
 
@@ -216,20 +244,24 @@ def prompts_backprop(folder: Path) -> Pair:
 # -- graphs ----------------------------------------------------------------------------------
 
 
-def _graph_preparing(backend: ScriptedBackend | None = None) -> Preparing:
-    return lambda file, flags: graph_world.prepared(file, backend, **flags.to_json())
+def _graph(file: Path, backend: Callable[[], ScriptedBackend | None] = lambda: None) -> Pair:
+    return _optimizing(
+        file,
+        lambda: lambda path, flags: graph_world.prepared(path, backend(), **flags.to_json()),
+        lambda: graph_world.models(backend()),
+    )
 
 
 def graph_backprop(folder: Path) -> Pair:
     """The planner is found to be at fault, and mended."""
     file = graph_world.write_world(folder, graph_world.file(sealed="cases/sealed.json"))
-    return _optimizing(file, _graph_preparing)
+    return _graph(file)
 
 
 def _graph_other(folder: Path, strategy: str) -> Pair:
     change = graph_world.optimizer(strategy=strategy, targets=["planner#instruction"], repeats=1)
     limit = graph_world.file(budget={"max_trials": 2})
-    return _optimizing(graph_world.write_world(folder, change, limit), _graph_preparing)
+    return _graph(graph_world.write_world(folder, change, limit))
 
 
 # -- files of a task -------------------------------------------------------------------------
@@ -243,6 +275,7 @@ def _task(file: Path, *texts: str, **overrides: Any) -> Pair:
                 path, task_world.adding(*texts), **flags.to_json()
             )
         ),
+        models=lambda: task_world.scripted(task_world.adding(*texts)),
         **overrides,
     )
 

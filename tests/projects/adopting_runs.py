@@ -12,7 +12,7 @@ from burnish.core.trials import SplitResult, Trial
 from burnish.models.chat import ChatRequest
 from burnish.projects import optimize
 from burnish.projects.adopting_originals import FILES, measured_files
-from burnish.projects.agent_exports import named_exports
+from burnish.projects.agent.exports import named_exports
 from burnish.projects.agent_files import KIND
 from burnish.runs.header import Project
 from burnish.runs.record import RunRecord

@@ -9,11 +9,15 @@ from pydantic import BaseModel
 from burnish.compat.promptiter.requests import BurnishOptions, RunRequest
 from burnish.core.bounds import MOST, MOST_PLACES, MOST_REPEATS
 from burnish.core.errors import ConfigError
+from burnish.projects.agent.plugin import AgentSpec
 from burnish.projects.delegation.overrides import WorkflowOverrides
-from burnish.projects.optimizer_block import OptimizerBlock
 from burnish.projects.overrides import Overrides
 from burnish.projects.settings import BudgetSettings, ProjectFile
+from burnish.runs.spec import BudgetSpec, ExecutionSpec
 from burnish.server.apps.asking import EvaluationSettings, RunSettings
+from burnish.strategies.backprop.settings import BackpropSettings
+from burnish.strategies.coordinate.settings import CoordinateSettings
+from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.system import validate_config
 
 HUGE = 10**30
@@ -21,7 +25,12 @@ DOORS: tuple[type[BaseModel], ...] = (
     BudgetSettings,
     BurnishOptions,
     EvaluationSettings,
-    OptimizerBlock,
+    AgentSpec,
+    BackpropSettings,
+    BudgetSpec,
+    CoordinateSettings,
+    ExecutionSpec,
+    ReflectiveSettings,
     Overrides,
     ProjectFile,
     RunRequest,
@@ -31,7 +40,7 @@ DOORS: tuple[type[BaseModel], ...] = (
 OPEN = {"seed", "value", "min_score_gain", "min_delta", "target_score", "perfect_score"}
 """Numbers that count nothing and cost nothing, whatever they are."""
 
-_OTHERS = ("dict", "Block", "Literal")
+_OTHERS = ("dict", "Block", "Literal", "LossHint")
 
 
 def numbers(model: type[BaseModel]) -> Iterator[str]:

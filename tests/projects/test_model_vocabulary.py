@@ -17,13 +17,9 @@ from burnish.models.references import ModelRef, ModelSettings
 from burnish.projects.adopting_files import file_changes
 from burnish.projects.adopting_writing import write_together
 from burnish.projects.agent_blocks import CommandAgentFile, HttpAgentFile, PythonAgentFile
-from burnish.projects.artifacts.task_file import TaskFile
 from burnish.projects.delegation.workflow_file import WorkflowFile
-from burnish.projects.graph.graph_file import GraphFile
-from burnish.projects.optimizer_block import OptimizerBlock
-from burnish.projects.prompts.config import OptimizerFile
-from burnish.projects.prompts.project_file import PromptsFile
-from burnish.projects.suites.suite_file import SuiteFile
+from burnish.projects.prompts.optimizer_config import OptimizerConfig
+from burnish.runs.spec import RunSpec
 from burnish.targets.agent.blocks import AgentBlock, AgentModel
 from burnish.targets.agent.loading import load_agent
 from burnish.targets.graph.blocks import GraphBlock
@@ -61,23 +57,13 @@ KINDS: Mapping[str, tuple[type[BaseModel], set[str]]] = {
         AgentBlock,
         {"model", "embedding_provider", "user_simulator", "evaluations.model", "metrics.model"},
     ),
-    "optimizer block": (
-        OptimizerBlock,
-        {"proposer", "critic", "applier", "reflector", "backwarder", "aggregator", "patcher"},
-    ),
+    "description": (RunSpec, {"roles", "metrics.judge", "metrics.user_simulator"}),
     "optimizer.json": (
-        OptimizerFile,
+        OptimizerConfig,
         {"algorithm.reflection_lm", "llm_judge.judge_model", "llm_judge.judge_models"},
     ),
     "test_config.json": (EvalConfig, {"llm_judge.judge_model"}),
-    "prompts": (
-        PromptsFile,
-        {"judge", "user_simulator", "reflector", "critic", "applier", "proposer", "backwarder"},
-    ),
-    "graph": (GraphFile, {"judge", "optimizer.proposer", "optimizer.reflector"}),
     "nodes": (GraphBlock, {"nodes.model", "nodes.embedding_provider"}),
-    "task": (TaskFile, {"editor", "mutation.editor"}),
-    "suite": (SuiteFile, {"optimizer.proposer", "optimizer.reflector", "optimizer.critic"}),
     "workflow": (WorkflowFile, {"models.manager", "models.worker", "models.critic"}),
     "python": (PythonAgentFile, {"judge", "user_simulator"}),
     "http": (HttpAgentFile, {"judge", "user_simulator"}),

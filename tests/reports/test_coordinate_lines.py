@@ -21,7 +21,7 @@ from burnish.strategies.coordinate.costs import expected
 from burnish.strategies.coordinate.headroom import Headroom
 from burnish.strategies.coordinate.plugin import CoordinatePlugin
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-from tests.reports.records import event
+from tests.reports.records import event, recorded
 
 
 def checked_headroom() -> dict[str, Json]:
@@ -137,7 +137,7 @@ SEEN: dict[str, Json] = {
     ],
 )
 def test_a_trial_at_the_widths_people_have(width: int, trial: dict[str, Json], line: str) -> None:
-    assert CoordinatePlugin().progress().trial(trial, width) == line
+    assert CoordinatePlugin().progress().trial(recorded(trial), width) == line
     assert cell_len(line) <= width
 
 

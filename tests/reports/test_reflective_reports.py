@@ -16,7 +16,7 @@ from burnish.runs.record import RunRecord
 from burnish.strategies.reflective.plugin import ReflectivePlugin
 from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.testing.reflection_world import World, setup
-from tests.reports.records import event
+from tests.reports.records import event, recorded
 from tests.strategies.coordinate_runs import driven
 
 ROW: dict[str, Json] = {
@@ -69,10 +69,10 @@ ROW: dict[str, Json] = {
 )
 def test_each_kind_of_round_has_its_line(row: dict[str, Json], line: str) -> None:
     progress = ReflectivePlugin().progress()
-    whole = progress.trial({**ROW, **row}, 100)
+    whole = progress.trial(recorded({**ROW, **row}), 100)
     assert " ".join(whole.split()) == line
     for width in (100, 80, 60):
-        assert cell_len(progress.trial({**ROW, **row}, width)) <= width
+        assert cell_len(progress.trial(recorded({**ROW, **row}), width)) <= width
 
 
 def test_a_baseline_without_train_says_nothing_of_train() -> None:

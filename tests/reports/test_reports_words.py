@@ -21,7 +21,7 @@ from burnish.core.words import (
     spending,
     visible,
 )
-from burnish.runs.driving import SealedResult
+from burnish.runs.events import SealedResult
 from burnish.runs.record import sealed_words
 
 

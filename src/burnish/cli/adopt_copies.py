@@ -32,11 +32,8 @@ def copy_candidate(run: RunRecord, *, trial: int | None, to: Path | None) -> Non
 
 def _exported(run: RunRecord, row: TrialRow) -> list[PurePosixPath]:
     """The files that were written when the trial became the leader."""
-    for event in reversed(run.events):
-        files = event.data.get("files")
-        if event.kind == "advanced" and event.data.get("trial") == row.number:
-            named = files if isinstance(files, list) else []
-            return [PurePosixPath(str(name)) for name in named]
+    if row.number in run.files:
+        return [PurePosixPath(name) for name in run.files[row.number]]
     message = f"trial {row.number} was accepted, but its files were never written"
     raise ConfigError([Problem(message=message, remedy="resume the run, then adopt it")])
 

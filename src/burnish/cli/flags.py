@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 import typer
 from pydantic import JsonValue
@@ -74,11 +74,15 @@ class Flag:
 class FieldsCommand(TyperCommand):
     """A command whose flags are fields of the run that its arguments describe."""
 
+    panels: ClassVar[tuple[str, ...]] = ()
+    """The groups of flags that it has; all of them where none is named."""
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Find out what the run is about, add its flags, then read the arguments as usual."""
         own = [*self.params]
         looking = {"-h", "--help"} & set(args)
-        flags = list(all_flags() if looking else flags_for(args, own))
+        made = all_flags() if looking else flags_for(args, own)
+        flags = [flag for flag in made if not self.panels or flag.panel in self.panels]
         _refuse_useless(args, flags, own)
         self.params = [*own, *_options(flags)]
         try:
@@ -88,9 +92,10 @@ class FieldsCommand(TyperCommand):
                 self.params = own
 
 
-def said(ctx: typer.Context) -> dict[str, JsonValue]:
-    """What the flags of a command say, by the name of the field."""
-    return dict(cast("Mapping[str, JsonValue]", ctx.meta.get(FLAGS, {})))
+def said(ctx: typer.Context, assignments: Sequence[str] | None = None) -> dict[str, JsonValue]:
+    """What the flags of a command say, by the name of the field; `--set` under `set`."""
+    flags = dict(cast("Mapping[str, JsonValue]", ctx.meta.get(FLAGS, {})))
+    return {**flags, "set": list(assignments)} if assignments else flags
 
 
 def _options(flags: Sequence[Flag]) -> list[Any]:
@@ -127,9 +132,9 @@ def flags_for(args: Sequence[str], own: Sequence[Any]) -> Iterator[Flag]:
     """The flags of the run that these arguments are about; of no run in particular, else."""
     from burnish.projects.describing import Doors, doors_of, doors_of_run
 
-    run = _value(args, "--resume") or _value(args, "--fork")
-    folder = None if run is None else _folder(run)
-    doors = None if folder is None else doors_of_run(folder)
+    runs = [_value(args, "--resume"), _value(args, "--fork"), *(args if _takes_run(own) else ())]
+    folders = (_folder(run) for run in runs if run is not None)
+    doors = next((doors_of_run(each) for each in folders if each is not None), None)
     if doors is None:
         doors = doors_of(_candidates(args, own), _value(args, "--strategy"))
     return map(flag_of, (doors or Doors.of_any_run()).named().values())
@@ -162,6 +167,12 @@ def flag_of(field: "SettingField") -> Flag:
         kind=list if many else _KINDS.get(inner, str),
         paths=field.door.paths,
     )
+
+
+def _takes_run(own: Sequence[Any]) -> bool:
+    """Whether the argument of a command is a run."""
+    return any(getattr(each, "metavar", None) == "RUN" and not each.opts[0].startswith("-")
+               for each in own)  # fmt: skip
 
 
 def _candidates(args: Sequence[str], own: Sequence[Any]) -> Iterator[Path]:

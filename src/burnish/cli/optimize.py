@@ -26,14 +26,7 @@ def optimize(
         ),
     ] = None,
     *,
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="PATH=VALUE",
-            help="Any setting, by its path, such as budget.max_calls=200; may be repeated.",
-        ),
-    ] = None,
+    assignments: options.Assignments = None,
     output_dir: options.OutputDir = None,
     resume: Annotated[
         str | None, typer.Option(metavar="RUN", help="Go on with a run, with the flags it had.")
@@ -95,14 +88,11 @@ def optimize(
     from burnish.cli.optimize_running import OptimizeRequest, optimize_project
     from burnish.cli.running import Way
 
-    flags = said(ctx)
-    if assignments:
-        flags["set"] = list(assignments)
     optimize_project(
         OptimizeRequest(
             file=file,
             way=Way(resume=resume, fork=fork, retry_missing=retry_missing, output_dir=output_dir),
-            flags=flags,
+            flags=said(ctx, assignments),
             dry_run=dry_run,
             suggest_axes=suggest_axes,
             report_only=report_only,

@@ -23,7 +23,6 @@ from burnish.runs.outputs import BASELINE_ONLY
 from burnish.runs.plugins import TargetPlugin, strategy_plugin, target_plugin
 from burnish.runs.record import RunRecord
 from burnish.runs.run import Run
-from burnish.system import read_tree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +109,7 @@ def _project(request: OptimizeRequest, models: Models | None) -> LoadedProject:
     """The project; a run that goes on, or is forked without a file, is built as it was."""
     way, flags = request.way, request.flags
     if way.resume is not None:
-        return reload_project(find_run(way.resume), flags, models=models)
+        return reload_project(find_run(way.resume), flags, file=request.file, models=models)
     if way.fork is not None and request.file is None:
         parent = find_run(way.fork)
         return reload_project(parent, flags, models=models, as_new=True)
@@ -192,11 +191,12 @@ def _print(lines: Iterable[str]) -> None:
 
 
 def _starter(path: Path) -> str:
-    from burnish.models.factory import Models
-    from burnish.projects.optimizer_starter import starter
+    from burnish.projects.agent.dialect import AgentFile
+    from burnish.projects.agent.starter import starter
+    from burnish.projects.dialects import Document
     from burnish.targets.agent.loading import load_agent
 
-    if not is_agent_file(read_tree(path)):
-        told = "only an agent file has axes to suggest"
-        raise ConfigError([Problem(where=str(path), message=told)])
+    if not AgentFile().recognises(Document.read(path)):
+        message = "only an agent file has axes to suggest"
+        raise ConfigError([Problem(where=str(path), message=message)])
     return starter(load_agent(path), Models())

@@ -59,3 +59,11 @@ Db = Annotated[
         help="The registry of policy texts; $BURNISH_POLICY_DB, or the user's own.",
     ),
 ]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help="Any setting, by its path, such as budget.max_calls=200; may be repeated.",
+    ),
+]

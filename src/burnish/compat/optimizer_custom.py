@@ -10,7 +10,7 @@ from burnish.compat.optimizer_closing import surely
 from burnish.compat.optimizer_errors import WrongInput, WrongKind
 from burnish.compat.optimizer_showing import Reporter
 from burnish.core.errors import BurnishError, Interrupted, Problem
-from burnish.projects.prompts.config import as_json
+from burnish.projects.prompts.optimizer_config import as_json
 from burnish.runs.directory import LOCK
 from burnish.runs.header import NAME as HEADER
 from burnish.strategies.reflective.result import OptimizeResult, Status

@@ -19,7 +19,7 @@ from burnish.projects.artifacts.originals import changed_files, task_paths
 from burnish.projects.graph.adopting import GraphHome
 from burnish.projects.graph.originals import has_files
 from burnish.projects.graph.reading import read_graph
-from burnish.projects.loading import GRAPH
+from burnish.projects.file_kinds import GraphFile
 from burnish.projects.prompts.originals import changed_prompts, paths_in
 from burnish.runs.header import Header
 from burnish.runs.record import RunRecord
@@ -142,7 +142,7 @@ class TaskHome:
 
 def is_adoptable(header: Header) -> bool:
     """Whether a run is about files of the user, into which its best can be put."""
-    if header.project.kind == GRAPH:
+    if header.project.kind == GraphFile.kind:
         return has_files(header)
     return header.project.kind == KIND or bool(paths_in(header) or task_paths(header))
 
@@ -158,7 +158,7 @@ def home_of(run: RunRecord, file: Path | None) -> Home:
         return PromptsHome(prompts) if prompts else TaskHome(files)
     path = file or Path(run.header.project.file)
     _require_there(run, [path], otherwise=", or say where it is now with --file FILE")
-    if run.header.project.kind == GRAPH:
+    if run.header.project.kind == GraphFile.kind:
         return GraphHome(read_graph(path, read_tree(path)))
     return AgentHome(load_agent(path))
 

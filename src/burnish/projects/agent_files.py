@@ -1,7 +1,6 @@
 """Agent files as projects: what is measured, on which cases, by which metrics."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from burnish.core.cases import Case, Dataset
@@ -73,16 +72,15 @@ def agent_metrics(
     if judge is None and block.model is not None:
         judge = block.model.reference()
     read = MetricsRead(blocks=block.metrics).only(wanted.metrics)
-    making = MetricMaking(models=models, folder=agent.folder, judge=judge or agent_judge(agent))
+    making = MetricMaking(models=models, folder=agent.folder, judge=judge or agent.own_model)
     made = make_agent_metrics(read.blocks, cases, making)
     uses_tools = any(turn.expected_tools is not None for case in cases for turn in case.turns)
     return (*made, ExpectedTools()) if uses_tools and not wanted.metrics else made
 
 
 def agent_judge(agent: LoadedAgent) -> ModelRef:
-    """Who judges where nobody is named: the agent's own model, at its most even-tempered."""
-    ref = agent.block.model.reference()
-    return replace(ref, settings=replace(ref.settings, temperature=None, max_tokens=None))
+    """Who judges where nobody is named."""
+    return agent.own_model
 
 
 def user_of(
@@ -92,7 +90,7 @@ def user_of(
     if not any(case.scenario for case in cases):
         return None
     block = agent.block.user_simulator
-    ref = block.reference() if block else agent_judge(agent)
+    ref = block.reference() if block else agent.own_model
     prompt = in_force(USER_SIMULATOR, agent.folder)
     return user_simulator(models.client(ref, prompt.settings), prompt)
 

@@ -7,11 +7,12 @@ what the chosen strategy has no use for.
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, cast
 
 from pydantic import JsonValue
 
@@ -20,6 +21,7 @@ from burnish.models.keys import load_dotenv
 from burnish.projects.dialects import (
     Dialect,
     Document,
+    Flags,
     dialect_of,
     role_names,
     strategy_names,
@@ -41,9 +43,6 @@ from burnish.system.config_words import nearest
 from burnish.system.plain_data import TreePath
 from burnish.system.settings import Door, SettingField, plain_type, setting_fields
 
-FlagValue: TypeAlias = JsonValue
-Flags: TypeAlias = Mapping[str, FlagValue]
-"""What flags say, by the name of the field; None says nothing."""
 STRATEGY = "strategy"
 _STRATEGY = "BURNISH_STRATEGY"
 SET = "set"
@@ -88,6 +87,8 @@ class Doors:
                 continue
             for path, patch in _patches(field, self.target.flag_value(name, value)):
                 draft.put(path, patch, place=field.flag, strength=Strength.FLAG)
+            for other in field.door.replaces:
+                draft.silence(".".join((*field.path[:-1], other)), strength=Strength.FLAG)
         if problems:
             raise ConfigError(problems)
         self._put_assignments(draft, cast("Sequence[str]", flags.get(SET) or ()))
@@ -241,6 +242,7 @@ def describe(
     """The run that a file describes, with flags over it and the environment under it."""
     env = os.environ if environ is None else environ
     chosen = dialect or dialect_of(document)
+    document, flags = chosen.with_flags(document, flags)
     strategy = _strategy(document, chosen, flags, env, request)
     doors = Doors(target=target_plugin(chosen.target), strategy=strategy)
     draft = Draft(document.name)
@@ -270,10 +272,17 @@ def describe(
     try:
         spec = validated(data, doors.model, places)
     except ConfigError as error:
-        raise ConfigError([*problems, *error.problems]) from None
+        every = sorted([*problems, *error.problems], key=_line)
+        raise ConfigError(every) from None
     if problems:
         raise ConfigError(problems)
-    return Description(spec=spec, places=places)
+    return Description(spec=spec, places=places, notes=draft.notes(places))
+
+
+def _line(problem: Problem) -> int:
+    """For putting problems in the order of the file; those of no line come first."""
+    place = re.match(r"[^\s:]+:(\d+)\b", problem.where)
+    return int(place[1]) if place else 0
 
 
 def described_again(
@@ -315,7 +324,7 @@ def from_kept(
         draft.put("source", {**moved}, strength=Strength.REQUEST)
     doors.put_flags(draft, flags)
     values, places = draft.assembled()
-    return Description(spec=validated(values, doors.model, places), places=places)
+    return Description(spec=validated(values, doors.model, places, kept=True), places=places)
 
 
 def _strategy(

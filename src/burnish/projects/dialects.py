@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import ClassVar, TypeAlias, cast
 
 from pydantic import BaseModel, JsonValue
 
@@ -29,6 +29,8 @@ from burnish.system.plain_data import TreePath
 from burnish.system.settings import closed_keys
 
 GROUP = "burnish.projects"
+Flags: TypeAlias = Mapping[str, JsonValue]
+"""What flags say, by the name of the field; None says nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +123,10 @@ class Dialect:
         """The strategy that the file names, if any."""
         return document.at(self.strategy_at)
 
+    def with_flags(self, document: Document, flags: Flags) -> tuple[Document, Flags]:
+        """File and flags, where a flag changes how such a file is read; else as they are."""
+        return document, flags
+
     def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
         """Say in the draft what the file says."""
         translation = Translation(document, draft, strategy)
@@ -165,7 +171,7 @@ class Translation:
         path: TreePath,
         keys: Mapping[str, str],
         *,
-        settings: Collection[str] = (),
+        settings: Collection[str] | None = None,
         known: Sequence[str] = (),
         names: bool = True,
     ) -> None:
@@ -175,7 +181,8 @@ class Translation:
         to the chosen strategy's settings, right in the block: those of another strategy have no
         effect. `known` are keys to name beside; `names` are those of strategies and roles.
         """
-        self._mark_all(path, settings, names=names)
+        own = settings or ()
+        self._mark_all(path, own, names=names)
         value = self.document.at(path)
         if value is None and path:
             return
@@ -186,15 +193,15 @@ class Translation:
         for key in value:
             if key in inner:
                 continue
-            if names and key in strategy_names():
-                self._strategy_block(key, (*path, key))
-            elif key in settings:
+            if key in own:
                 self.put(("strategy", "settings", key), (*path, key))
+            elif names and key in strategy_names():
+                self._strategy_block(key, (*path, key))
             elif names and (key in role_names(self.strategy) or key in self.role_names()):
                 self.put(("roles", key), (*path, key))
-            elif not (settings and _is_setting(key)):
+            elif settings is None or not _is_setting(key):
                 named = (*strategy_names(), *self.role_names()) if names else ()
-                self._unknown((*path, key), (*inner, *known, *settings, *named))
+                self._unknown((*path, key), (*inner, *known, *own, *named))
 
     def _mark_all(self, path: TreePath, settings: Collection[str], *, names: bool) -> None:
         """Where settings and roles would stand, so that errors can say it of what is missing."""

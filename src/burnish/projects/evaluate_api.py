@@ -138,7 +138,7 @@ def prepare_evaluation(path: Path, wanted: Wanted) -> Measurement:
     from burnish.projects.agent_files import prepare_agent
     from burnish.projects.eval_recorded import prepare_recorded
     from burnish.projects.graph.evaluating import prepare_graph_evaluation
-    from burnish.projects.loading import GRAPH
+    from burnish.projects.file_kinds import GraphFile
     from burnish.projects.other_agents import prepare_other_agent
 
     load_dotenv(path.resolve().parent, os.environ)
@@ -146,7 +146,7 @@ def prepare_evaluation(path: Path, wanted: Wanted) -> Measurement:
     keys = tree.data if tree is not None and isinstance(tree.data, dict) else {}
     if tree is not None and keys.get("kind") in KINDS:
         return prepare_other_agent(path, tree, wanted)
-    if keys.get("kind") == GRAPH:
+    if keys.get("kind") == GraphFile.kind:
         return prepare_graph_evaluation(path, wanted)
     if "model" in keys or "instructions" in keys:
         return prepare_agent(path, wanted)

@@ -2,27 +2,26 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TypeAlias
 
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.errors import BurnishError, ConfigError, PriceUnknown, Problem
-from burnish.core.protocols import Metric
+from burnish.core.protocols import Metric, Role
 from burnish.evaluation.configs.layering import make_agent_metrics
 from burnish.evaluation.configs.making import MetricMaking
 from burnish.evaluation.configs.reading import MetricsRead, read_metric_file
 from burnish.evaluation.datasets.formats import read_some_cases
 from burnish.evaluation.judges.judged import check_judges
 from burnish.evaluation.simulation import ROLE as USER_SIMULATOR
-from burnish.evaluation.simulation import user_simulator
+from burnish.evaluation.simulation import NextRemark, TalkSoFar, user_simulator
 from burnish.models.prompts import in_force
 from burnish.models.references import ModelRef
-from burnish.projects.agent_blocks import User
-from burnish.projects.black_box import trajectory_problems
-from burnish.projects.prompts.datasets import same_files, unfit_cases
 from burnish.runs.parts import Building
 from burnish.runs.spec import CaseSet
 from burnish.system.config_words import near
-from burnish.targets.calling.target import no_player
 
+User: TypeAlias = Role[TalkSoFar, NextRemark]
+"""Who plays the user in scenarios."""
 _SHOWN = 3
 """Cases that are named where many are amiss: they mostly are in the same way."""
 _SPLITS = {Split.TRAIN: "train", Split.HOLDOUT: "holdout", Split.TEST: "test"}
@@ -36,7 +35,8 @@ def read_splits(building: Building) -> Dataset | None:
     for split, flag in _FLAGS.items():
         if not sets[split]:
             key = _SPLITS[split]
-            remedy = f"name a file of cases: {key}: {key}.jsonl, or {flag} FILE"
+            ways = problems.ways(f"data.{key}", key=f"{key}: {key}.jsonl", flag=f"{flag} FILE")
+            remedy = f"name a file of cases: {ways}"
             problems.add(f"data.{key}", f"there are no cases for {key}", remedy)
     if not (sets[Split.TRAIN] and sets[Split.HOLDOUT]):
         return None
@@ -48,12 +48,14 @@ def _dataset(
     building: Building, sets: dict[Split, tuple[CaseSet, ...]], *, scenarios: bool
 ) -> Dataset:
     """The cases of these files, in any format; everything that is wrong is said at once."""
+    from burnish.projects.prompts.datasets import same_files, unfit_cases
+
     homes = {split: building.path(each[0].file) for split, each in sets.items() if len(each) == 1}
     problems = list(same_files(homes))
     cases: dict[Split, tuple[Case, ...]] = {}
     for split, files in sets.items():
         try:
-            cases[split] = _cases(building, files, problems)
+            cases[split] = tuple(case for each in files for case in read_case_set(building, each))
         except ConfigError as error:
             cases[split] = ()
             problems += error.problems
@@ -72,22 +74,19 @@ def _dataset(
     return dataset
 
 
-def _cases(
-    building: Building, files: tuple[CaseSet, ...], problems: list[Problem]
-) -> tuple[Case, ...]:
-    """The cases of some files, in the order in which they are named."""
-    cases: list[Case] = []
-    for each in files:
-        path = building.path(each.file)
-        there = {case.id: case for case in read_some_cases(path)}
-        names = each.cases or tuple(there)
-        problems += [
-            Problem(where=str(path), message=f"no case '{name}'", remedy=near(name, list(there)))
-            for name in names
-            if name not in there
-        ]
-        cases += [there[name] for name in names if name in there]
-    return tuple(cases)
+def read_case_set(building: Building, cases: CaseSet) -> tuple[Case, ...]:
+    """The cases of a file, or those of them that are named, in that order."""
+    path = building.path(cases.file)
+    by_name = {case.id: case for case in read_some_cases(path)}
+    names = cases.cases or tuple(by_name)
+    problems = [
+        Problem(where=str(path), message=f"no case '{name}'", remedy=near(name, list(by_name)))
+        for name in names
+        if name not in by_name
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return tuple(by_name[name] for name in names)
 
 
 def simulated_user(building: Building, cases: Sequence[Case]) -> User | None:
@@ -95,9 +94,17 @@ def simulated_user(building: Building, cases: Sequence[Case]) -> User | None:
     scenarios = [case for case in cases if case.scenario is not None and case.recorded is None]
     block = building.spec.metrics.user_simulator
     if block is None:
+        from burnish.targets.calling.target import no_player
+
         building.problems.found += [no_player(case) for case in scenarios[:1]]
         return None
-    if not scenarios:
+    return named_user(building) if scenarios else None
+
+
+def named_user(building: Building) -> User | None:
+    """Who plays the user, where the description names somebody."""
+    block = building.spec.metrics.user_simulator
+    if block is None:
         return None
 
     def made() -> User:
@@ -116,20 +123,32 @@ def _player(building: Building, ref: ModelRef) -> User:
 
 
 def read_metrics(
-    building: Building, cases: Sequence[Case], *, replies_only: bool, names: Sequence[str] = ()
+    building: Building,
+    cases: Sequence[Case],
+    *,
+    replies_only: bool = False,
+    names: Sequence[str] = (),
+    own: MetricsRead | None = None,
+    own_at: str = "metrics.blocks",
 ) -> tuple[Metric, ...]:
     """The metrics of the description, or some of them by name.
 
-    `replies_only` refuses those that look at tools. With no metric at all there is nothing to
-    measure.
+    `replies_only` refuses those that look at tools. `own` are those of the target's own file, which
+    stand at `own_at`: they count where the description has none. With no metric at all there is
+    nothing to measure.
     """
-    problems, read = building.problems, metric_blocks(building, names)
+    problems, spec = building.problems, building.spec.metrics
+    if own is not None and spec.file is None and not spec.blocks:
+        at, read = own_at, problems.attempt(own_at, lambda: own.only(names), own)
+    else:
+        at, read = "metrics.blocks", metric_blocks(building, names)
     if replies_only:
-        problems.attempt("metrics.blocks", lambda: refuse_trajectories(read), None)
+        problems.attempt(at, lambda: refuse_trajectories(read), None)
     before = len(problems.found)
-    made = problems.attempt("metrics.blocks", lambda: _made(building, read, cases), ())
+    usual = None if own is None else own.judge
+    made = problems.attempt(at, lambda: _made(building, read, cases, usual), ())
     for metric in made:
-        problems.attempt("metrics.blocks", partial(check_judges, [metric]), None)
+        problems.attempt(at, partial(check_judges, [metric]), None)
     if not made and not read.blocks and len(problems.found) == before:
         remedy = "add one: metrics: [{type: standard, metric: equality}]"
         problems.add("metrics.blocks", "there are no metrics", remedy)
@@ -148,14 +167,18 @@ def metric_blocks(building: Building, names: Sequence[str] = ()) -> MetricsRead:
     return problems.attempt("metrics.blocks", lambda: read.only(names), read)
 
 
-def _made(building: Building, read: MetricsRead, cases: Sequence[Case]) -> tuple[Metric, ...]:
+def _made(
+    building: Building, read: MetricsRead, cases: Sequence[Case], usual: ModelRef | None
+) -> tuple[Metric, ...]:
     judge = building.spec.metrics.judge
-    ref = read.judge if judge is None else judge.reference()
+    ref = read.judge or usual if judge is None else judge.reference()
     making = MetricMaking(models=building.models, folder=building.folder, judge=ref)
     return make_agent_metrics(read.blocks, cases, making)
 
 
 def refuse_trajectories(read: MetricsRead) -> None:
     """Refuse metrics that would look for tools nobody can know of."""
+    from burnish.projects.black_box import trajectory_problems
+
     if problems := trajectory_problems(read.blocks):
         raise ConfigError(problems)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, TypeAlias, TypeVar, cast
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError
@@ -23,7 +23,6 @@ _FLAGS = {
     "holdout_cases": "--val",
     "prompt_files": "--prompt",
     "metric_file": "--metrics",
-    "asked": "--request",
     "policy_db": "--db",
     "experiment": "--target",
 }
@@ -83,8 +82,6 @@ class BackpropOverrides(Settings):
     proposer: str | None = None
     """A model, as `provider:name`."""
     max_rounds: AtLeastOne | None = None
-    asked: dict[str, JsonValue] | None = None
-    """What a request says in the place of a graph file; the command line reads it."""
 
 
 class TaskOverrides(Settings):
@@ -127,7 +124,7 @@ class Overrides(
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> "Overrides":
         """`BURNISH_MAX_TRIALS=10` and so on: weaker than the file, stronger than defaults."""
-        unsaid = (*PromptOverrides.model_fields, "in_place", "asked", "no_rollback")
+        unsaid = (*PromptOverrides.model_fields, "in_place", "no_rollback")
         # The registry has its own way to be found, whatever runs with it.
         unsaid += ("policy_db", "experiment", "policy_versions")
         names = [name for name in cls.model_fields if name not in unsaid]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from burnish.runs.events import Event, Tick
+from burnish.runs.events import Event, SessionBegun, Tick
 from burnish.runs.plugins import StrategyPlugin, strategy_plugin
 
 WIDTH = 100
@@ -23,8 +23,8 @@ class LineView:
 
     def event(self, event: Event) -> None:
         """Print what an event means to a person, if anything."""
-        if event.kind in {"run_started", "run_resumed"}:
-            self._begin(str(event.data.get("strategy")))
+        if begun := event.read(SessionBegun):
+            self._begin(begun.strategy)
         for line in self.progress.lines(event, self._width()):
             self._write(line)
 

@@ -10,13 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from burnish.core.cases import Split
-from burnish.core.codec import codec
-from burnish.core.content import Json
 from burnish.core.money import NOTHING, Spend
 from burnish.core.words import duration, number, spending
 from burnish.effects.budget import Budget
 from burnish.reports.lines import LineView
-from burnish.runs.events import Event, Tick
+from burnish.runs.events import Event, PhaseStarted, RunEnded, RunResumed, Tick, TrialRecorded
 from burnish.runs.progress import INDENT
 
 REFRESH_SECONDS = 0.1
@@ -35,7 +33,7 @@ class LiveView:
         self._phases = False
         """Whether the strategy tells of its phases."""
         self._tick: Tick | None = None
-        self._best: Json = None
+        self._best: float | None = None
         self._trials = 0
         self._spent: Spend = NOTHING
         self._seconds = 0.0
@@ -55,21 +53,19 @@ class LiveView:
 
     def event(self, event: Event) -> None:
         """Print the event's line and remember what the panel shows."""
-        data = event.data
-        if event.kind == "run_resumed":
-            self._trials = max(0, _whole(data.get("trials_recorded")) - 1)
-        if event.kind == "phase_started":
+        if resumed := event.read(RunResumed):
+            self._trials = max(0, resumed.trials_recorded - 1)
+        if phase := event.read(PhaseStarted):
             self._phases = True
             # The panel has little room: which study it is stands in the line above.
-            self._doing = self._lines.progress.phase_title(data).partition(" (")[0]
-        if event.kind == "trial_recorded":
-            self._best = data.get("best_score")
-            self._trials = _whole(data.get("trial"))
-            self._tick = None
+            self._doing = self._lines.progress.phase_title(phase).partition(" (")[0]
+        if trial := event.read(TrialRecorded):
+            self._best, self._trials, self._tick = trial.best_score, trial.trial, None
             if not self._phases:
                 self._doing = f"trial {self._trials + 1}"
-        if "spent" in data:
-            self._spent = codec(Spend).decode(data["spent"])
+            self._spent = trial.spent or self._spent
+        if (ended := event.read(RunEnded)) and ended.spent is not None:
+            self._spent = ended.spent
         self._lines.event(event)
         self._draw(now=True)
 
@@ -174,7 +170,3 @@ def _row(*cells: Text | ProgressBar) -> Table:
         row.add_column(no_wrap=True, overflow="ellipsis")
     row.add_row(*cells)
     return row
-
-
-def _whole(value: Json) -> int:
-    return value if isinstance(value, int) else 0

@@ -1,10 +1,9 @@
 """A measurement as a plug-in: its lines, and its report."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from burnish.core.cases import Split
-from burnish.core.content import Json
 from burnish.core.errors import ConfigError
 from burnish.core.sections import Facts, Heading, Listing, Section, Table, Text
 from burnish.core.words import cell, counted, number, spending
@@ -23,9 +22,9 @@ from burnish.reports.eval_words import (
     two,
     verdict,
 )
-from burnish.runs.events import Event
+from burnish.runs.events import Event, SessionBegun, Stopping, Warned
 from burnish.runs.plugins import StrategyPlugin
-from burnish.runs.progress import ProgressLines, case_counts
+from burnish.runs.progress import ProgressLines
 from burnish.runs.record import RunRecord, result_of
 
 _SHOWN = 200
@@ -60,17 +59,16 @@ class MeasureLines(ProgressLines):
 
     def lines(self, event: Event, width: int) -> list[str]:
         """What an event means to a person, if anything."""
-        shown = {"run_started", "run_resumed", "stopping", "warning"}
+        shown = (*SessionBegun.kinds, *Stopping.kinds, *Warned.kinds)
         return super().lines(event, width) if event.kind in shown else []
 
-    def beginning(self, data: Mapping[str, Json]) -> str:
+    def beginning(self, begun: SessionBegun) -> str:
         """The first line of a run."""
-        cases = case_counts(data).get(Split.TRAIN.value)
-        return f"{data.get('target')} · {counted(cases if isinstance(cases, int) else 0, 'case')}"
+        return f"{begun.target} · {counted(begun.cases.get(Split.TRAIN.value, 0), 'case')}"
 
-    def going_on(self, data: Mapping[str, Json]) -> str:
+    def going_on(self, begun: SessionBegun) -> str:
         """What a resume says."""
-        del data
+        del begun
         return "going on; nothing is paid twice"
 
 

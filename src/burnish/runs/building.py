@@ -1,12 +1,13 @@
 """From a description to a Setup: the target builds its part, the strategy its own."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import cast
 
 from pydantic import JsonValue
 
 from burnish.core.objectives import Objective
-from burnish.core.protocols import Metric
+from burnish.core.protocols import Target
 from burnish.evaluation.judges.judged import judged_parts
 from burnish.models.calling import ModelClient
 from burnish.models.factory import Models
@@ -14,7 +15,7 @@ from burnish.runs.draft import Places, Problems
 from burnish.runs.header import Project
 from burnish.runs.literals import without_literals
 from burnish.runs.outputs import with_outputs
-from burnish.runs.parts import Building
+from burnish.runs.parts import Building, TargetParts
 from burnish.runs.plugins import strategy_plugin, target_plugin
 from burnish.runs.setup import Setup
 from burnish.runs.spec import AnySpec
@@ -27,24 +28,33 @@ class Description:
 
     spec: AnySpec
     places: Places = field(default_factory=Places)
+    notes: tuple[str, ...] = ()
+    """What the reader of a file has to tell the user."""
 
 
-def building_of(description: Description, *, models: Models | None = None) -> Building:
+def building_of(
+    description: Description, *, models: Models | None = None, live: Target | None = None
+) -> Building:
     """A description about to be built; `models` stand in for the real ones."""
     return Building(
         spec=description.spec,
         problems=Problems(places=description.places),
         models=models or description.spec.models.models(),
+        given_models=models,
+        live=live,
     )
 
 
-def build(description: Description, *, models: Models | None = None) -> Setup:
+def build(
+    description: Description, *, models: Models | None = None, live: Target | None = None
+) -> Setup:
     """The run that is described; everything that is wrong is said at once.
 
-    `models` stand in for the real ones.
+    `models` stand in for the real ones. `live` is the target itself, where a program has it: then
+    only that program can set the run up again.
     """
     spec = description.spec
-    building = building_of(description, models=models)
+    building = building_of(description, models=models, live=live)
     strategy = strategy_plugin(spec.strategy.name)
     target = target_plugin(spec.target.kind)
     parts = target.build(building, strategy)
@@ -69,22 +79,28 @@ def build(description: Description, *, models: Models | None = None) -> Setup:
             case_policy=spec.execution.case_policy(),
             test_repeats=settings.repeats,
             exporter=parts.exporter,
-            project=Project(
-                kind=spec.source.kind,
-                file=spec.source.file,
-                config=parts.record,
-                spec=kept_spec(description),
-            ),
+            project=_project(description, building, parts),
             notes=(
                 *parts.notes,
                 *search.notes,
                 *reviewed,
-                *judge_notes(metrics, repeats=settings.repeats, writer=search.client),
+                *judge_notes(parts, repeats=settings.repeats, writer=search.client),
+                *description.notes,
             ),
             resources=(*parts.resources, building.models),
         ),
         spec.output,
     )
+
+
+def _project(description: Description, building: Building, parts: TargetParts) -> Project:
+    """What run.json says of where the run came from."""
+    if building.live is not None:
+        return Project(config=parts.record)
+    source = description.spec.source
+    kept = kept_spec(description)
+    kept["target"] = {**cast("dict[str, JsonValue]", kept["target"]), **parts.settled}
+    return Project(kind=source.kind, file=source.file, config=parts.record, spec=kept)
 
 
 def kept_spec(description: Description) -> dict[str, JsonValue]:
@@ -93,11 +109,9 @@ def kept_spec(description: Description) -> dict[str, JsonValue]:
     return without_literals(description.spec.to_json(), description.places, redactor)
 
 
-def judge_notes(
-    metrics: Sequence[Metric], *, repeats: int, writer: ModelClient | None
-) -> Iterator[str]:
+def judge_notes(parts: TargetParts, *, repeats: int, writer: ModelClient | None) -> Iterator[str]:
     """What is to be said of models that judge."""
-    judged = [metric for each in metrics for metric in judged_parts(each)]
+    judged = [metric for each in parts.metrics for metric in judged_parts(each)]
     if judged and repeats == 1:
         names = ", ".join(dict.fromkeys(metric.name for metric in judged))
         about = f"each case is run once, and a model judges {names}"
@@ -109,5 +123,5 @@ def judge_notes(
         if writer is not None and judge.client.ref.label == writer.ref.label
     }
     if same and writer is not None:
-        about = f"{writer.ref.label} writes the prompts and judges {', '.join(same)}"
+        about = f"{writer.ref.label} writes {parts.written} and judges {', '.join(same)}"
         yield f"{about}: it may come to please itself"

@@ -110,6 +110,7 @@ class Draft:
         self.source = source
         self._entries: list[Entry] = []
         self._marks: dict[TreePath, Where] = {}
+        self._notes: list[tuple[TreePath, str]] = []
 
     def put(
         self, path: str | TreePath, value: JsonValue, *, place: Where = "", strength: Strength
@@ -130,6 +131,14 @@ class Draft:
     def mark(self, path: str | TreePath, place: Where) -> None:
         """Where a value would stand: the place to name should it be missing."""
         self._marks[_path(path)] = place
+
+    def note(self, message: str, *, about: str) -> None:
+        """Something to tell the user of the value at a path, unless a flag replaces it."""
+        self._notes.append((_path(about), message))
+
+    def notes(self, places: Places) -> tuple[str, ...]:
+        """What is to be told of the values that hold."""
+        return tuple(message for path, message in self._notes if not places.is_flag(path))
 
     def value(self, path: str) -> JsonValue:
         """What holds at a path by now; None where nobody has said anything."""
@@ -189,11 +198,17 @@ def _places(entry: Entry) -> Iterator[tuple[TreePath, Where]]:
             yield from _places(below)
 
 
-def validated(data: Mapping[str, JsonValue], model: type[M], places: Places) -> M:
-    """The data as a model; everything that is wrong is said at once, where it came from."""
+def validated(
+    data: Mapping[str, JsonValue], model: type[M], places: Places, *, kept: bool = False
+) -> M:
+    """The data as a model; everything that is wrong is said at once, where it came from.
+
+    Data that burnish itself has `kept` may hold what no file may say.
+    """
     problems = [
         Problem(where=places.where(path), message=f"unknown key '{path[-1]}'", remedy="remove it")
         for path in closed_keys(data, model)
+        if not kept
     ]
     if problems:
         raise ConfigError(problems)
@@ -258,6 +273,10 @@ class Problems:
     def where(self, at: str | TreePath | FilePlace) -> str:
         """The place of a value in the user's own words, also of one that no field stands for."""
         return str(at) if isinstance(at, FilePlace) else self.places.where(_path(at))
+
+    def ways(self, at: str | TreePath, *, key: str, flag: str) -> str:
+        """How a missing value may be set: by a key of the file where it has one, or by a flag."""
+        return flag if self.places.is_flag(_path(at)) else f"{key}, or {flag}"
 
     def settle(self) -> None:
         """Raise everything that was found."""

@@ -44,6 +44,12 @@ class TargetParts:
     metrics: tuple[Metric, ...]
     objective: Objective | None = None
     """Every metric alike where it is not given."""
+    primary: str = "score"
+    """The one number that counts, for strategies that compare one number in its own unit."""
+    purpose: str = ""
+    """What the target is for, in the user's words."""
+    written: str = "the prompts"
+    """What a strategy's model writes, in words."""
     own_model: ModelRef | None = None
     """Who writes texts where the description names nobody."""
     own_model_at: str = "target"
@@ -54,6 +60,8 @@ class TargetParts:
     """By surface, where it stands in the description."""
     noisy: tuple[str, ...] = ()
     """Surfaces whose values make answers vary."""
+    steady: bool = False
+    """Whether a candidate is expected to score alike each time, so that one run shows enough."""
     left_out: tuple[str, ...] = ()
     """Surfaces that are there and that nothing may tune."""
     short_names: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -62,6 +70,9 @@ class TargetParts:
     """Whether a case of train can stand as a demonstration: not where a surface belongs to a part
     of the target, which sees neither the question nor the answer of the whole."""
     exporter: Exporter | None = None
+    settled: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """Fields of the target's description as they were found: a run that goes on starts from them,
+    whatever it has changed since."""
     record: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """What run.json keeps for those who adopt the result: originals and their hashes."""
     notes: tuple[str, ...] = ()
@@ -108,6 +119,10 @@ class Building:
     spec: AnySpec
     problems: Problems
     models: Models
+    given_models: Models | None = None
+    """Models that stand in for the real ones, if any."""
+    live: Target | None = None
+    """The target itself, where a program has it; the description says the rest."""
     _models_at: dict[str, str] = field(default_factory=dict[str, str], init=False)
     """For each role, where its model stands in the description."""
 
@@ -140,14 +155,20 @@ class Building:
                 return self.problems.attempt(f"roles.{name}", block.reference, None)
         return None
 
-    def asked(self, role: str, ref: ModelRef) -> tuple[ModelClient, RolePrompt] | None:
-        """A role's model, seen to be within reach, and the prompt in force."""
+    def asked(
+        self, prompt_name: str, ref: ModelRef, *, role: str = ""
+    ) -> tuple[ModelClient, RolePrompt] | None:
+        """A role's model, seen to be within reach, and the prompt in force.
+
+        `role` is what the description calls the one who is asked, where that is another name.
+        """
 
         def made() -> tuple[ModelClient, RolePrompt]:
-            prompt = in_force(role, self.folder)
+            prompt = in_force(prompt_name, self.folder)
             return reached(self.models, ref, prompt), prompt
 
-        return self.problems.attempt(self._models_at.get(role, f"roles.{role}"), made, None)
+        name = role or prompt_name
+        return self.problems.attempt(self._models_at.get(name, f"roles.{name}"), made, None)
 
 
 def reached(models: Models, ref: ModelRef, prompt: RolePrompt) -> ModelClient:

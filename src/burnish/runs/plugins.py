@@ -16,6 +16,7 @@ from pydantic import JsonValue
 from burnish.core.errors import BurnishError
 from burnish.core.sections import Section
 from burnish.core.stopping import FINISHED
+from burnish.core.surfaces import Surface, TextSurface
 from burnish.core.trials import Trial, TrialRow
 from burnish.core.words import number
 from burnish.runs.events import Listener
@@ -47,12 +48,18 @@ class StrategyPlugin:
     """What the command line and run.json call the strategy."""
     ends: ClassVar[Mapping[str, str]] = {}
     """Why a search or a phase of it ends: words for each code."""
+    rationales: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """By role, the parts of an answer that give reasons: what `-v` prints."""
     proposes: ClassVar[bool] = True
     """Whether it searches; else it only measures what is there."""
     resume_command: ClassVar[str] = ""
     """The command that resumes its runs with `FILE --resume RUN`; `runs resume` where empty."""
     offers_fork: ClassVar[bool] = True
     """Whether the measured baseline comes with the command that searches from there."""
+    compares_scores: ClassVar[bool] = True
+    """Whether it compares scores from 0 to 1; else numbers in their own unit are fine."""
+    changes: ClassVar[tuple[type[Surface], ...]] = (TextSurface,)
+    """The kinds of surfaces that it changes."""
 
     # -- how it is set up ------------------------------------------------------------------
 
@@ -60,12 +67,18 @@ class StrategyPlugin:
     """How it searches: one field is a key of a file, a flag, a variable, an HTTP setting."""
     roles: ClassVar[tuple[RoleNeed, ...]] = ()
     """The models that it asks."""
+    needs_holdout: ClassVar[bool] = False
+    """Whether it can only decide on cases that it never learned from."""
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
         """The strategy over a target; None, with what is wrong kept, where it cannot be."""
-        del parts
+        if self.name:
+            kind = parts.target.description.kind
+            message = f"the strategy '{self.name}' cannot search over '{kind}'"
+            building.problems.add("strategy.name", message, "take another strategy")
+            return None
         raise BurnishError(
-            f"the strategy '{self.name or building.spec.strategy.name}' is not installed",
+            f"the strategy '{building.spec.strategy.name}' is not installed",
             remedy="install the package that it came with",
         )
 
@@ -115,10 +128,10 @@ class StrategyPlugin:
         """Why a run ended, with the code that programs look at."""
         if run.ending is None:
             return ""
-        code, words = run.ending.data.get("code"), run.ending.data.get("reason")
+        code, words = run.ending.code, run.ending.reason
         if code == FINISHED.code and run.search_end:
             return self.ended_words(run.search_end)
-        return f"{code}: {words}" if code and code != run.status else str(words)
+        return f"{code}: {words}" if code and code != run.status else words
 
     def ended_words(self, code: str) -> str:
         """`patience: too long without an accept`."""

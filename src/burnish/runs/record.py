@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from burnish.core.candidates import Candidate
-from burnish.core.codec import codec
 from burnish.core.money import Spend, total
 from burnish.core.trials import SplitResult, TrialRow
 from burnish.core.words import counted, number
 from burnish.runs.directory import LOCK, events, look_into, trial_rows
-from burnish.runs.driving import SealedResult
-from burnish.runs.events import Event
+from burnish.runs.events import Event, RunEnded, SealedResult, SearchEnded, SessionBegun, read_all
 from burnish.runs.header import Header
 from burnish.runs.leading import files_by_trial
 from burnish.runs.standing import BASELINE
@@ -61,15 +59,22 @@ class RunRecord:
         return _ENDS[last.kind] if last is not None else "killed"
 
     @property
-    def ending(self) -> Event | None:
-        """The event that told how it ended, if it did."""
-        return None if self.driven else self._last_of_session()
+    def ending(self) -> RunEnded | None:
+        """How it ended, if it did."""
+        last = None if self.driven else self._last_of_session()
+        return None if last is None else last.read(RunEnded)
+
+    @property
+    def ended_at(self) -> str:
+        """When it ended, if it did."""
+        last = None if self.driven else self._last_of_session()
+        return "" if last is None else last.at
 
     @property
     def search_end(self) -> str:
         """Why the strategy had nothing left to try, where it tells."""
-        told = [event for event in self.events if event.kind == "search_ended"]
-        return str(told[-1].data.get("reason")) if told else ""
+        ends = [*read_all(self.events, SearchEnded)]
+        return ends[-1].reason if ends else ""
 
     @property
     def trials(self) -> int:
@@ -100,27 +105,24 @@ class RunRecord:
     @property
     def spent(self) -> Spend:
         """What the results that were used cost."""
-        if self.ending is not None and (spent := self.ending.data.get("spent")) is not None:
-            return codec(Spend).decode(spent)
-        return total(row.spend for row in self.rows)
+        spent = None if self.ending is None else self.ending.spent
+        return total(row.spend for row in self.rows) if spent is None else spent
 
     @property
     def sealed(self) -> SealedResult | None:
         """What the sealed test said, if it was read."""
-        told = next((event for event in self.events if event.kind == "sealed_test"), None)
-        return None if told is None else codec(SealedResult).decode(dict(told.data))
+        return next(read_all(self.events, SealedResult), None)
 
     @property
     def files(self) -> Mapping[int, tuple[str, ...]]:
         """The files of each candidate that became the incumbent, by trial, from the folder."""
-        found = files_by_trial(self.events)
-        return {number: tuple(map(str, names)) for number, names in found.items()}
+        return files_by_trial(self.events)
 
     def _last_of_session(self) -> Event | None:
         for event in reversed(self.events):
             if event.kind in _ENDS:
                 return event
-            if event.kind in {"run_started", "run_resumed"}:
+            if event.kind in SessionBegun.kinds:
                 return None
         return None
 

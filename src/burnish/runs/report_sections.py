@@ -18,6 +18,7 @@ from burnish.core.sections import (
 from burnish.core.trials import SplitResult, Trial, TrialRow
 from burnish.core.words import cell, counted, duration, number, sparkline, spending
 from burnish.runs.driving import SILENT
+from burnish.runs.events import Warned
 from burnish.runs.exporting import BEST, CANDIDATES
 from burnish.runs.record import RunRecord, loss_of, result_of, sealed_words
 from burnish.runs.standing import BASELINE
@@ -99,8 +100,9 @@ def missing_cases(run: RunRecord) -> int:
 def silences(run: RunRecord) -> Iterator[str]:
     """What is said of roles that never gave a usable answer, though something else was tried."""
     for event in run.events:
-        if event.kind == "warning" and event.id.startswith(f"{SILENT}:"):
-            yield str(event.data.get("message"))
+        warning = event.read(Warned)
+        if warning is not None and event.id.startswith(f"{SILENT}:"):
+            yield warning.message
 
 
 def silence_rows(run: RunRecord) -> Iterator[tuple[str, str]]:

@@ -35,7 +35,7 @@ from burnish.runs.asking import Asked, as_asked, ask_once
 from burnish.runs.conditions import Conditions
 from burnish.runs.directory import RunDirectory
 from burnish.runs.evaluating import Evaluator
-from burnish.runs.events import Listener
+from burnish.runs.events import Advanced, EventData, Listener, Stopping
 from burnish.runs.exporting import in_folders
 from burnish.runs.probing import Probed, Prober, measured_runs
 from burnish.runs.recording import Recorder
@@ -386,8 +386,7 @@ class Run:
                 "a resume with more budget could not tell where it was cut",
             )
         row, index = self._recorder.record(trial, spent=self._meter.spent, replaying=self.replaying)
-        data = summary(row, self.standing, index)
-        self.announce("trial_recorded", f"trial:{row.number}", data)
+        self.tell(summary(row, self.standing, index), f"trial:{row.number}")
         return row
 
     def advance(self, candidate: Candidate) -> None:
@@ -405,9 +404,9 @@ class Run:
         exporter = self.setup.exporter or in_folders(self.target)
         exported = exporter(candidate, self.directory.folder, number)
         self.directory.export(exported)
-        files: list[Json] = [*sorted(exported.files)]
-        data: dict[str, Json] = {"trial": number, "candidate": candidate.id, "files": files}
-        self.announce("advanced", f"advanced:{number}", data)
+        files = tuple(sorted(exported.files))
+        advanced = Advanced(trial=number, candidate=candidate.id, files=files)
+        self.tell(advanced, f"advanced:{number}")
 
     # -- telling ---------------------------------------------------------------------------
 
@@ -415,8 +414,12 @@ class Run:
         """Tell a listener what happens from now on."""
         self._teller.listen(listener)
 
-    def announce(self, kind: str, key: str, data: Mapping[str, Json] | None = None) -> None:
+    def tell(self, data: EventData, key: str) -> None:
         """Keep an event under a key that is the same on a replay, and tell it once."""
+        self._teller.announce(data.kinds[0], key, data.to_json())
+
+    def announce(self, kind: str, key: str, data: Mapping[str, Json] | None = None) -> None:
+        """The same for an event that no type describes."""
         self._teller.announce(kind, key, data)
 
     # -- life ------------------------------------------------------------------------------
@@ -425,7 +428,7 @@ class Run:
         """Finish the trial in flight, then stop."""
         self._signal = why
         session = self.directory.journal.session
-        self.announce("stopping", f"session:{session}:stopping", {"reason": why})
+        self.tell(Stopping(reason=why), f"session:{session}:stopping")
 
     async def close(self) -> None:
         """Leave nothing running and let go of the directory."""

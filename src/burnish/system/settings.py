@@ -77,6 +77,8 @@ class Door:
     """Whether a variable may set what a flag may."""
     http: bool = False
     """Whether a client of the service may set it. Closed unless it is opened here."""
+    replaces: tuple[str, ...] = ()
+    """Fields of the same block that mean nothing any more once a flag sets this one."""
     file: bool = True
     """Whether a file may set it; what only a program decides has no door at all."""
 
@@ -222,5 +224,8 @@ class Limits(Settings):
     """Minutes of active time, resumes included."""
     patience: Annotated[AtLeastOne | None, Door(flag="*", panel="Limits", http=True)] = None
     """Trials in a row without an accept."""
-    score_threshold: Annotated[Share | None, Door(flag="*", panel="Limits", http=True)] = None
+    score_threshold: Annotated[
+        Share | None,
+        Door(flag="*", panel="Limits", http=True, replaces=("pass_rate_threshold",)),
+    ] = None
     """Good enough: a score from 0 to 1."""

@@ -67,7 +67,7 @@ def test_a_suite_is_known_by_its_keys(place: Place, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-real-key")
     place.write("heat")
     assert isinstance(load_project(place.suite, Overrides()).setup.target, DelegationTarget)
-    with pytest.raises(ConfigError, match="--editor: a project of kind 'suite'"):
+    with pytest.raises(ConfigError, match="--editor: 'epochs' over 'policy' has no use for it"):
         load_project(place.suite, Overrides.from_flags(editor="openai:x"))
 
 

@@ -24,7 +24,11 @@ def read_test_cases(path: Path, read_named: Callable[[Path], CaseFile]) -> CaseF
     `read_named` reads the file that is named, by its ending, unless it is a list of test cases
     too: that is read here, whether it is YAML or JSON.
     """
-    tree = read_tree(path)
+    return cases_in(read_tree(path), read_named)
+
+
+def cases_in(tree: YamlTree, read_named: Callable[[Path], CaseFile]) -> CaseFile:
+    """The same of a file that was read."""
     if isinstance(tree.data, dict) and CASES_FILE in tree.data:
         named = _path_named_in(tree)
         if named.suffix.lower() not in _LISTS:

@@ -1,25 +1,37 @@
-"""The files of a task as a target: its part of a plan, its baseline, its results."""
+"""The files of a task as a target: its description, its part of a plan, its results."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar
 
 from burnish.core.cases import Split
 from burnish.core.money import total
 from burnish.core.sections import Section, Table, Text
 from burnish.core.surfaces import ChoiceSurface, NumberSurface
 from burnish.core.words import counted, spending
+from burnish.projects.artifacts.building import build
 from burnish.projects.artifacts.results import TaskLog, TaskResults
+from burnish.projects.artifacts.spec import ArtifactsSpec
+from burnish.runs.parts import Building, TargetParts
 from burnish.runs.plans import asking, surface_words
 from burnish.runs.plugins import ResultFiles, StrategyPlugin, TargetPlugin
 from burnish.runs.record import RunRecord, result_of
 from burnish.runs.report_sections import SPLITS
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
+from burnish.runs.spec import TargetSpec
 from burnish.targets.artifacts.target import ArtifactsTarget
 from burnish.targets.artifacts.task import Runner, Scoring
 
 
 class ArtifactsPlugin(TargetPlugin):
     """A task: whoever edits its files, its commands and numbers are what a user wants to see."""
+
+    kind: ClassVar[str] = "artifacts"
+    Spec: ClassVar[type[TargetSpec]] = ArtifactsSpec
+
+    def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
+        """The files, their one or two cases, and what measures them."""
+        return build(building, strategy)
 
     def plan(self, setup: Setup, strategy: StrategyPlugin) -> Iterable[str]:
         """The lines of `--dry-run`; no command is started for them."""

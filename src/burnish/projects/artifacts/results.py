@@ -22,6 +22,7 @@ from burnish.runs.events import Event, Tick
 from burnish.runs.header import Header
 from burnish.runs.leading import leads
 from burnish.runs.standing import BASELINE
+from burnish.strategies.edits.attempts import EditDetails
 from burnish.system import write_atomic
 from burnish.system.file_trouble import file_trouble
 from burnish.system.shared_lines import add_lines, whole_lines
@@ -93,7 +94,7 @@ def result_row(
         "parent": None if trial.parent is None else trial.parent.id,
         "decision": decision_word(told),
         "reason": _reason(told),
-        "rationale": told.details.get("rationale", ""),
+        "rationale": EditDetails.of(told).rationale or "",
         **_measured(told.train, primary, constraints),
         "holdout": None if held is None else _measured(held, primary, constraints),
         "changes": [
@@ -112,10 +113,7 @@ def decision_word(trial: Trial) -> str:
     """`baseline`, `keep`, `discard` or `crash`."""
     if trial.phase == BASELINE:
         return BASELINE
-    told = trial.details.get("decision")
-    if isinstance(told, str):
-        return told
-    return KEEP if trial.accepted else DISCARD
+    return EditDetails.of(trial).decision or (KEEP if trial.accepted else DISCARD)
 
 
 def _reason(trial: Trial) -> str:

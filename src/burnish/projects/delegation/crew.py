@@ -19,7 +19,7 @@ from burnish.projects.delegation.workflow_file import (
     LoopBlock,
 )
 from burnish.projects.gathering import Gathering, Keys
-from burnish.projects.optimizer_roles import reached
+from burnish.runs.parts import reached
 from burnish.targets.delegation.command_worker import CommandWorker
 from burnish.targets.delegation.critic import ROLE as CRITIC
 from burnish.targets.delegation.critic import Critic

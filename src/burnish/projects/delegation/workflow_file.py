@@ -6,7 +6,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from burnish.models.model_block import ModelBlock
 from burnish.models.model_settings import ModelsBlock
-from burnish.projects.artifacts.task_file import LimitsBlock, Variable
+from burnish.projects.artifacts.spec import LimitsBlock, Variable
 from burnish.projects.delegation.metric_blocks import EvaluationBlock, Inside
 from burnish.system.sandbox import Mode
 from burnish.system.settings import AboveZero, AtLeastOne, NoneOrMore, NotNegative, Settings, Share

@@ -1,6 +1,6 @@
 """The prompts of an agent that is called, as a target: its description, and what is built of it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -9,6 +9,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from burnish.core.cases import Case, Dataset
 from burnish.core.errors import ConfigError, Problem
+from burnish.evaluation.configs.reading import MetricsRead
 from burnish.projects.agent_blocks import CalledBlock, CommandBlock, HttpBlock, PythonBlock, User
 from burnish.projects.measures import read_metrics, read_splits, simulated_user
 from burnish.projects.prompts.bounds import prompt_limits
@@ -115,25 +116,22 @@ class PromptsPlugin(TargetPlugin):
         spec: PromptsSpec = building.spec.target
         dataset = read_splits(building)
         cases = tuple(_cases(dataset))
-        agent = _agent(building, spec, simulated_user(building, cases))
-        prompts = building.problems.attempt(
-            "target.prompts", lambda: _prompts(building, spec), None
-        )
+        target = _live(building, spec) if building.live else _called(building, spec, cases)
         metrics = read_metrics(building, cases, replies_only=True)
-        target = None
-        if agent is not None and prompts is not None:
-            target = building.problems.attempt(
-                "target.prompts", lambda: _target(spec, agent, prompts), None
-            )
         if dataset is None or target is None:
             return None
+        # A flag names a function only; a file could say what a call of it costs.
+        settable = spec.agent is not None and not spec.agent.also_in
         return TargetParts(
             target=target,
             dataset=dataset,
             metrics=metrics,
             no_model="there is nobody to rewrite prompts",
             record=prompt_files(target.prompts),
-            notes=tuple(agent_notes(target, dataset, settable=spec.agent is not None)),
+            notes=(
+                *agent_notes(target, dataset, settable=settable),
+                *MetricsRead(blocks=building.spec.metrics.blocks).notes,
+            ),
             resources=(target,),
         )
 
@@ -143,11 +141,45 @@ def _cases(dataset: Dataset | None) -> Iterator[Case]:
         yield from (*dataset.train, *dataset.holdout, *dataset.test)
 
 
+def _called(building: Building, spec: PromptsSpec, cases: Sequence[Case]) -> PromptsTarget | None:
+    """The agent as it is described, over its prompt files."""
+    agent = _agent(building, spec, simulated_user(building, cases))
+    prompts = building.problems.attempt("target.prompts", lambda: _prompts(building, spec), None)
+    if agent is None or prompts is None:
+        return None
+    return building.problems.attempt("target.prompts", lambda: _target(spec, agent, prompts), None)
+
+
+def _live(building: Building, spec: PromptsSpec) -> PromptsTarget | None:
+    """The target of a program, with the caps that are described."""
+    target = building.live
+    assert isinstance(target, PromptsTarget)
+    values = {name: str(text) for name, text in target.baseline.values.items()}
+    limits = _limits(spec, values)
+    if not limits:
+        return target
+    cap = "max_prompt_tokens" if spec.max_prompt_chars is None else "max_prompt_chars"
+
+    def capped() -> PromptsTarget:
+        made = PromptsTarget(
+            agent=target.agent,
+            prompts=target.prompts,
+            values=values,
+            mode=target.mode,
+            max_chars=limits,
+        )
+        made.notes = target.notes
+        return made
+
+    return building.problems.attempt(f"target.{cap}", capped, None)
+
+
 def _agent(building: Building, spec: PromptsSpec, user: User | None) -> CallingTarget | None:
     agent = spec.agent
     if agent is None:
-        remedy = "name it: target: {python: module:function}, or --agent module:function"
-        building.problems.add("target.agent", "there is no agent", remedy)
+        key, flag = "target: {python: module:function}", "--agent module:function"
+        ways = building.problems.ways("target.agent", key=key, flag=flag)
+        building.problems.add("target.agent", "there is no agent", f"name it: {ways}")
         return None
     block, folder = agent.block, agent.folder(building.folder)
     name = next(key for key in ("python", "http", "command") if getattr(agent, key) is block)
@@ -169,24 +201,28 @@ def _prompts(building: Building, spec: PromptsSpec) -> TargetPrompt:
         if not path.is_file():
             problems.append(Problem(where=name, message=f"there is no file {path}"))
     if not spec.prompts:
-        remedy = "name one: prompts: {system: prompts/system.md}, or --prompt NAME=FILE"
-        problems.append(Problem(message="there are no prompts to rewrite", remedy=remedy))
+        key, flag = "prompts: {system: prompts/system.md}", "--prompt NAME=FILE"
+        ways = building.problems.ways("target.prompts", key=key, flag=flag)
+        message = "there are no prompts to rewrite"
+        problems.append(Problem(message=message, remedy=f"name one: {ways}"))
     if problems:
         raise ConfigError(problems)
     return prompts
 
 
 def _target(spec: PromptsSpec, agent: CallingTarget, prompts: TargetPrompt) -> PromptsTarget:
-    most = prompt_limits(
-        prompts.read_files(), max_chars=spec.max_prompt_chars, max_tokens=spec.max_prompt_tokens
-    )
-    own = {name: each.max_chars for name, each in spec.prompts.items() if each.max_chars}
-    names = {**most, **own}
-    limits = {n: min(v for v in (most.get(n), own.get(n)) if v) for n in names}
     return PromptsTarget.load_files(
         agent,
         prompts,
         mode=spec.isolation,
-        max_chars=limits,
+        max_chars=_limits(spec, prompts.read_files()),
         frozen={name: each.frozen for name, each in spec.prompts.items()},
     )
+
+
+def _limits(spec: PromptsSpec, values: Mapping[str, str]) -> dict[str, int]:
+    """The most characters of each prompt, where there is a cap."""
+    most = prompt_limits(values, max_chars=spec.max_prompt_chars, max_tokens=spec.max_prompt_tokens)
+    own = {name: each.max_chars for name, each in spec.prompts.items() if each.max_chars}
+    names = {**most, **own}
+    return {n: min(v for v in (most.get(n), own.get(n)) if v) for n in names}

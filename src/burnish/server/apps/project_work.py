@@ -13,7 +13,8 @@ from burnish.projects.evaluating import Measurement
 from burnish.projects.launching import launched
 from burnish.projects.measuring import report_of
 from burnish.reports.eval_report import NAME as REPORT
-from burnish.runs.driving import Ending, SealedResult
+from burnish.runs.driving import Ending
+from burnish.runs.events import SealedResult
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.server.apps.telling import Forwarding

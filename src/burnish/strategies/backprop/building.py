@@ -1,8 +1,10 @@
 """Back-propagation from a description: what it names is there, and its three roles are asked."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from burnish.core.cases import Dataset
+from burnish.core.protocols import Metric, Target
 from burnish.core.structures import Structured
 from burnish.models.references import ModelRef
 from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
@@ -17,6 +19,7 @@ from burnish.strategies.backprop.wording import (
     patcher,
 )
 from burnish.system.config_words import near
+from burnish.system.plain_data import TreePath
 
 PROPOSER = "proposer"
 """Who fills the roles that nobody is named for."""
@@ -82,41 +85,46 @@ def whole_names(settings: BackpropSettings, parts: TargetParts) -> BackpropSetti
 
 def _check(building: Building, parts: TargetParts, settings: BackpropSettings) -> None:
     """Whether everything that the settings name is there."""
-    check = _Check(building)
-    check.known(
-        [surface.id for surface in parts.target.surfaces],
-        "surface",
-        {("targets", n): name for n, name in enumerate(settings.targets)},
-    )
-    if isinstance(parts.target, Structured):
-        nodes = [node.id for node in parts.target.structure.nodes]
-        goals = {("loss_targets", metric): node for metric, node in settings.loss_targets.items()}
-        check.known(nodes, "node", goals)
-    metrics = [metric.name for metric in parts.metrics]
-    floors = {("guards", "floors", name): name for name in settings.guards.floors}
-    check.known(metrics, "metric", floors)
-    check.known(metrics, "metric", {("loss_targets", name): name for name in settings.loss_targets})
-    hints = enumerate(settings.loss_hints)
-    train, holdout = (
-        [case.id for case in cases] for cases in (parts.dataset.train, parts.dataset.holdout)
-    )
-    for place, hint in hints:
-        check.known(metrics, "metric", {("loss_hints", place, "metric"): hint.metric})
-        check.known(train, "case of train", {("loss_hints", place, "case"): hint.case})
-    protected = enumerate(settings.guards.protected)
-    cases = {("guards", "protected", place): name for place, name in protected}
-    check.known(holdout, "case of holdout", cases)
+    for problem in unknown_names(settings, parts.target, parts.metrics, parts.dataset):
+        path = ("strategy", "settings", *problem.at)
+        building.problems.add(path, problem.message, problem.remedy)
 
 
-class _Check:
-    """Keeps a problem for every name that stands for nothing."""
+@dataclass(frozen=True, kw_only=True)
+class UnknownName:
+    """A name in the settings that stands for nothing."""
 
-    def __init__(self, building: Building) -> None:
-        self._problems = building.problems
+    at: TreePath
+    """Where in the settings."""
+    message: str
+    remedy: str
 
-    def known(self, known: Sequence[str], what: str, names: Mapping[Any, str]) -> None:
-        """Each of these names, by its place in the settings, is one of those."""
-        for at, name in names.items():
-            if name not in known:
-                path = ("strategy", "settings", *at)
-                self._problems.add(path, f"there is no {what} '{name}'", near(name, known))
+
+def unknown_names(
+    settings: BackpropSettings, target: Target, metrics: Sequence[Metric], dataset: Dataset
+) -> Iterator[UnknownName]:
+    """Every name in the settings that stands for nothing: surfaces, nodes, metrics, cases."""
+    surfaces = [surface.id for surface in target.surfaces]
+    for place, name in enumerate(settings.targets):
+        yield from _unknown(("targets", place), name, surfaces, "surface")
+    scores = [metric.name for metric in metrics]
+    for metric, node in settings.loss_targets.items():
+        if isinstance(target, Structured):
+            nodes = [each.id for each in target.structure.nodes]
+            yield from _unknown(("loss_targets", metric), node, nodes, "node")
+    for name in settings.guards.floors:
+        yield from _unknown(("guards", "floors", name), name, scores, "metric")
+    for name in settings.loss_targets:
+        yield from _unknown(("loss_targets", name), name, scores, "metric")
+    train, holdout = ([case.id for case in cases] for cases in (dataset.train, dataset.holdout))
+    for place, hint in enumerate(settings.loss_hints):
+        at = ("loss_hints", place)
+        yield from _unknown((*at, "metric"), hint.metric, scores, "metric")
+        yield from _unknown((*at, "case"), hint.case, train, "case of train")
+    for place, name in enumerate(settings.guards.protected):
+        yield from _unknown(("guards", "protected", place), name, holdout, "case of holdout")
+
+
+def _unknown(at: TreePath, name: str, known: Sequence[str], what: str) -> Iterator[UnknownName]:
+    if name not in known:
+        yield UnknownName(at=at, message=f"there is no {what} '{name}'", remedy=near(name, known))

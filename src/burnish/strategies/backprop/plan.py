@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from burnish.core.cases import Split
 from burnish.core.comparisons import amount, tied
-from burnish.core.content import Json
 from burnish.core.structures import Structured
 from burnish.core.words import counted, duration, money, number, padded, spending
+from burnish.runs.events import TrialRecorded
 from burnish.runs.plans import (
     NOTHING_PAID,
     asking,
@@ -118,39 +118,32 @@ def _costs(setup: Setup, strategy: Backprop) -> Iterator[str]:
 class BackpropLines(ProgressLines):
     """Rounds by what was patched, in scores."""
 
-    def held(self, data: Mapping[str, Json]) -> str:
+    def held(self, trial: TrialRecorded) -> str:
         """What the start has on holdout, as a score."""
-        loss = data.get("holdout")
-        return f"score on hold {number(1 - loss if isinstance(loss, int | float) else None)}"
+        return f"score on hold {number(None if trial.holdout is None else 1 - trial.holdout)}"
 
-    def trial(self, data: Mapping[str, Json], width: int) -> str:
+    def trial(self, trial: TrialRecorded, width: int) -> str:
         """One candidate of a round in one line."""
-        return _round_line(data, width)
+        place = "" if trial.index in (None, 1) else f".{trial.index}"
+        label = f"[r{trial.cycle}{place}]"
+        room = min(_WIDEST_NOTE, max(_NOTE, width - _REST))
+        name = f"{label:<6} {padded(touched_words(trial.touched), room)}"
+        if not trial.measured:
+            return shorten_after(f"{name} {outcome(trial)}  ", trial.reason, width)
+        parts = [
+            (0, name),
+            (2, f"train {number(trial.train_score)} "),
+            (0, f"{_held(trial):<26}"),
+            (0, f"{outcome(trial):<9}"),
+            (3, f"{money(trial.usd):>7}"),
+            (4, duration(trial.seconds)),
+        ]
+        return fitted(parts, width)
 
 
-def _round_line(data: Mapping[str, Json], width: int) -> str:
-    """One candidate of a round in one line; what matters least is left out for want of room."""
-    index = data.get("index")
-    label = f"[r{data.get('cycle')}]" if index in (None, 1) else f"[r{data.get('cycle')}.{index}]"
-    room = min(_WIDEST_NOTE, max(_NOTE, width - _REST))
-    name = f"{label:<6} {padded(touched_words(_list(data.get('touched'))), room)}"
-    if data.get("holdout") is None and not isinstance(data.get("train"), int | float):
-        return shorten_after(f"{name} {outcome(data)}  ", str(data.get("reason") or ""), width)
-    usd, seconds = data.get("usd"), data.get("seconds")
-    parts = [
-        (0, name),
-        (2, f"train {number(data.get('train_score'))} "),
-        (0, f"{_held(data):<26}"),
-        (0, f"{outcome(data):<9}"),
-        (3, f"{money(usd if isinstance(usd, int | float) else None):>7}"),
-        (4, duration(float(seconds)) if isinstance(seconds, int | float) else ""),
-    ]
-    return fitted(parts, width)
-
-
-def touched_words(surfaces: Sequence[Json]) -> str:
+def touched_words(surfaces: Sequence[str]) -> str:
     """`planner#instruction +1`: the first surface, without the way to its node."""
-    names = [_short(str(name)) for name in surfaces]
+    names = [_short(name) for name in surfaces]
     more = f" +{len(names) - 1}" if len(names) > 1 else ""
     return f"{names[0]}{more}" if names else "—"
 
@@ -161,12 +154,11 @@ def _short(surface: str) -> str:
     return f"{node.rpartition('/')[2]}{mark}{part}" if mark else surface
 
 
-def _held(data: Mapping[str, Json]) -> str:
+def _held(trial: TrialRecorded) -> str:
     """`hold 0.350→0.810 (▲0.460)`; before is the incumbent."""
-    loss, before = data.get("holdout"), _before(data)
-    if not isinstance(loss, int | float):
+    if trial.holdout is None:
         return "hold ——"
-    now = 1 - loss
+    now, before = 1 - trial.holdout, _before(trial.numbers)
     if before is None:
         return f"hold {number(now)}"
     gain = now - before
@@ -174,17 +166,9 @@ def _held(data: Mapping[str, Json]) -> str:
     return f"hold {number(before)}→{number(now)} ({sign})"
 
 
-def _before(data: Mapping[str, Json]) -> float | None:
+def _before(numbers: Mapping[str, float]) -> float | None:
     """The incumbent's score on holdout as the gate saw it."""
-    numbers = data.get("numbers")
-    told = numbers if isinstance(numbers, dict) else {}
-    score = told.get("best_score_before")
-    if isinstance(score, int | float):
-        return float(score)
-    losses = (told.get("best_holdout_mean_before"), told.get("primary_before"))
-    known = [loss for loss in losses if isinstance(loss, int | float)]
-    return 1 - known[0] if known else None
-
-
-def _list(value: Json) -> list[Json]:
-    return value if isinstance(value, list) else []
+    if (score := numbers.get("best_score_before")) is not None:
+        return score
+    losses = (numbers.get("best_holdout_mean_before"), numbers.get("primary_before"))
+    return next((1 - loss for loss in losses if loss is not None), None)

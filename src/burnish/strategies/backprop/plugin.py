@@ -15,6 +15,7 @@ from burnish.runs.spec import StrategySettings
 from burnish.strategies.backprop.building import ROLES, build
 from burnish.strategies.backprop.plan import BackpropLines, plan_lines, search_limits
 from burnish.strategies.backprop.report import ENDS, report
+from burnish.strategies.backprop.rounds import PHASE
 from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.backprop.strategy import Backprop
 
@@ -25,7 +26,9 @@ class BackpropPlugin(StrategyPlugin):
     name: ClassVar[str] = Backprop.name
     Settings: ClassVar[type[StrategySettings]] = BackpropSettings
     roles: ClassVar[tuple[RoleNeed, ...]] = ROLES
+    needs_holdout: ClassVar[bool] = True
     ends: ClassVar[Mapping[str, str]] = ENDS
+    rationales: ClassVar[Mapping[str, Sequence[str]]] = {"patcher": ("reason",)}
     offers_fork: ClassVar[bool] = False
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
@@ -60,7 +63,7 @@ class BackpropPlugin(StrategyPlugin):
 
     def turn(self, trial: Trial) -> str:
         """Rounds, once there is one."""
-        return "round" if "round" in trial.details else "cycle"
+        return "round" if trial.phase == PHASE else "cycle"
 
 
 def _strategy(setup: Setup) -> Backprop:

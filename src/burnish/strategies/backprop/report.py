@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from burnish.core.candidates import diff
-from burnish.core.content import Json
 from burnish.core.sections import Diff, Facts, Heading, Listing, Section, Space, Table, Text
 from burnish.core.trials import Trial, TrialRow
 from burnish.core.words import cell, counted, number, shorten
@@ -26,7 +25,7 @@ from burnish.runs.report_sections import (
 )
 from burnish.strategies.backprop.packets import Severity
 from burnish.strategies.backprop.plan import touched_words
-from burnish.strategies.backprop.rounds import PHASE
+from burnish.strategies.backprop.rounds import PHASE, BackpropDetails, PatchNote
 
 ENDS = {
     "baseline_missing": "the baseline could not be measured",
@@ -38,7 +37,6 @@ ENDS = {
     "target_score": "the score on holdout is good enough",
 }
 """Why a search ended."""
-_CHANGES = ("new_pass", "new_fail", "up", "down")
 _LISTED = 20
 """Lost answers that are listed."""
 _NAMED = 5
@@ -88,7 +86,7 @@ def _patches_made(run: RunRecord) -> Iterator[Section]:
     for row in _rounds(run):
         mark = "accepted" if row.trial.accepted else "turned down"
         for surface, patch in _patches(row.trial).items():
-            reason = cell(str(patch.get("reason") or "—"), 400)
+            reason = cell(patch.reason or "—", 400)
             items.append(f"round {_label(run, row)}, `{surface}`, {mark}: {reason}")
         parents = row.trial.candidate.parents
         parent = next((candidates[name] for name in parents if name in candidates), None)
@@ -112,7 +110,7 @@ def _rounds_made(run: RunRecord) -> Iterator[Section]:
             (
                 _label(run, row),
                 cell(touched_words([*row.trial.touched]), 50),
-                number(row.trial.details.get("train_score")),
+                number(BackpropDetails.of(row.trial).train_score),
                 number(now),
                 "—" if gain is None else f"{gain:+z.3f}",
                 f"{mark}{cell(why(row.trial), 160)}",
@@ -130,18 +128,19 @@ def _rounds_made(run: RunRecord) -> Iterator[Section]:
 def _gradients(run: RunRecord) -> Iterator[Section]:
     """How much was said of each surface, how bad it was, and by how many cases."""
     yield Heading("Where the gradients landed")
-    gradients = [each for row in _rounds(run) for each in _items(row, "gradients")]
+    details = [BackpropDetails.of(row.trial) for row in _rounds(run)]
+    gradients = [each for detail in details for each in detail.gradients or ()]
     if not gradients:
         yield Text.of("Nothing was said of any surface.")
         return
     levels = [severity.value for severity in Severity]
-    counts = Counter(str(each.get("surface")) for each in gradients)
+    counts = Counter(each.surface for each in gradients)
     rows: list[tuple[str, ...]] = []
     for surface, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        own = [each for each in gradients if each.get("surface") == surface]
-        severities = Counter(str(each.get("severity")) for each in own)
+        own = [each for each in gradients if each.surface == surface]
+        severities = Counter(each.severity for each in own)
         cells = (str(severities.get(level, 0) or "·") for level in levels)
-        cases = len({str(each.get("case")) for each in own})
+        cases = len({each.case for each in own})
         rows.append((f"`{cell(surface, 80)}`", str(count), *cells, str(cases)))
     yield Table(("surface", "gradients", *levels, "cases"), tuple(rows))
     yield Text.of("Over all rounds. Cases are those of train whose runs were walked back.")
@@ -173,9 +172,8 @@ def crashes(run: RunRecord) -> Iterator[Section]:
     """What the agent raised on train, each error once with the cases it came up in."""
     cases: dict[str, list[str]] = {}
     for row in _rounds(run):
-        failed = row.trial.details.get("train_failed")
-        for case, error in (failed if isinstance(failed, dict) else {}).items():
-            cases.setdefault(str(error), []).append(case)
+        for case, error in (BackpropDetails.of(row.trial).train_failed or {}).items():
+            cases.setdefault(error, []).append(case)
     if not cases:
         return
     items = [
@@ -192,9 +190,9 @@ def _case_changes(run: RunRecord) -> Iterator[Section]:
     """What became of single cases of holdout, round by round; by name only."""
     rows: list[tuple[str, ...]] = []
     for row in _rounds(run):
-        changes = row.trial.details.get("changes")
-        if isinstance(changes, dict):
-            rows.append((_label(run, row), *(_names(changes.get(key)) for key in _CHANGES)))
+        if changes := BackpropDetails.of(row.trial).changes:
+            columns = (changes.new_pass, changes.new_fail, changes.up, changes.down)
+            rows.append((_label(run, row), *map(_names, columns)))
     yield Heading("Case by case")
     yield Table(("round", "new pass", "new fail", "up", "down"), tuple(rows))
     yield Text.of(
@@ -205,13 +203,15 @@ def _case_changes(run: RunRecord) -> Iterator[Section]:
 
 def _lost_answers(run: RunRecord) -> Iterator[Section]:
     """What was asked of a role in vain: it costs that packet, not the run."""
-    lost = [(row, each) for row in _rounds(run) for each in _items(row, "lost")]
+    lost = [
+        (row, each) for row in _rounds(run) for each in BackpropDetails.of(row.trial).lost or ()
+    ]
     if not lost:
         return
     items: list[str] = []
     for row, each in lost[:_LISTED]:
-        where, reason = cell(str(each.get("where")), 80), cell(str(each.get("why")), 200)
-        items.append(f"round {_label(run, row)}, {each.get('role')}, {where}: {reason}")
+        where, reason = cell(each.where, 80), cell(each.why, 200)
+        items.append(f"round {_label(run, row)}, {each.role}, {where}: {reason}")
     if len(lost) > _LISTED:
         items.append(f"{len(lost) - _LISTED} more")
     yield Heading("Lost on the way")
@@ -250,28 +250,19 @@ def _score(row: TrialRow | None) -> float | None:
     return None if result is None else result.measurement.score
 
 
-def _patches(trial: Trial) -> dict[str, Mapping[str, Json]]:
-    patches = trial.details.get("patches")
-    items = patches.items() if isinstance(patches, dict) else ()
-    return {name: patch for name, patch in items if isinstance(patch, dict)}
+def _patches(trial: Trial) -> Mapping[str, PatchNote]:
+    return BackpropDetails.of(trial).patches
 
 
-def _items(row: TrialRow, key: str) -> list[Mapping[str, Json]]:
-    items = row.trial.details.get(key)
-    return [each for each in items if isinstance(each, dict)] if isinstance(items, list) else []
-
-
-def _classes(row: TrialRow) -> dict[str, str]:
-    classes = row.trial.details.get("failure_classes")
-    return {case: str(kind) for case, kind in classes.items()} if isinstance(classes, dict) else {}
+def _classes(row: TrialRow) -> Mapping[str, str]:
+    return BackpropDetails.of(row.trial).failure_classes or {}
 
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
 
 
-def _names(value: Json) -> str:
-    names = [str(name) for name in value] if isinstance(value, list) else []
+def _names(names: Sequence[str]) -> str:
     shown = ", ".join(shorten(name, 30) for name in names[:_NAMED_CHANGES])
     more = f" and {len(names) - _NAMED_CHANGES} more" if len(names) > _NAMED_CHANGES else ""
     return f"{len(names)}: {cell(shown, 240)}{more}" if names else "—"

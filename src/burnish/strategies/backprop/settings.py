@@ -7,7 +7,15 @@ from pydantic import BeforeValidator, Field
 from burnish.core.gates import Guards
 from burnish.runs.spec import StrategySettings
 from burnish.strategies.backprop.packets import Severity
-from burnish.system.settings import AtLeastOne, Door, NotNegative, Settings, Share, Text
+from burnish.system.settings import (
+    AtLeastOne,
+    Door,
+    NoneOrMore,
+    NotNegative,
+    Settings,
+    Share,
+    Text,
+)
 
 GateName: TypeAlias = Literal["min_gain", "sigma", "strict"]
 PARALLELISM = 16
@@ -59,7 +67,7 @@ class BackpropSettings(StrategySettings):
     """The surfaces that may be patched; all of them when none is named."""
     max_rounds: Annotated[AtLeastOne, Door(flag="*", panel="Limits", http=True)] = 4
     """Rounds of back-propagation."""
-    max_rounds_without_acceptance: Annotated[int, Field(ge=0)] = 0
+    max_rounds_without_acceptance: NoneOrMore = 0
     """Rounds in a row without an accept, after which it is over; 0 is no limit."""
     target_score: Share | None = None
     """Good enough: the incumbent's score on holdout."""

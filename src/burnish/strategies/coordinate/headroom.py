@@ -3,25 +3,22 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from burnish.core.cases import Split
-from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.core.money import NOTHING, Spend, total
 from burnish.core.protocols import Role
 from burnish.core.surfaces import EPSILON
 from burnish.core.words import cell, counted, number, spending
 from burnish.evaluation.datasets.power import smallest_difference
-from burnish.runs.events import Event
+from burnish.runs.events import Event, EventData, read_all
 from burnish.runs.plans import asking, shown_by
 from burnish.runs.run import Run
 from burnish.strategies.coordinate.costs import Expected, expected
 from burnish.strategies.coordinate.settings import CoordinateSettings
 from burnish.strategies.coordinate.trying import Incumbent
 
-HEADROOM = "headroom"
-"""The kind of the event."""
 _OUTLOOKS = {
     "nothing_to_gain": "nothing to gain: the loss on train is 0, so nothing is tried",
     "within_noise": "no gain can be told from noise: even a loss of 0 on train would not clear it; "
@@ -30,8 +27,10 @@ _OUTLOOKS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Headroom:
+class Headroom(EventData):
     """How much there is to gain, how much of it can be seen, and what looking for it costs."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("headroom",)
 
     repeats: int
     accept_sigma: float
@@ -61,6 +60,31 @@ class Headroom:
             return "nothing_to_gain"
         clear = self.accept_sigma * (self.train_std or 0.0)
         return "within_noise" if self.loss < clear - EPSILON else ""
+
+    def to_json(self) -> dict[str, Json]:
+        """With what follows from it, for those who read the events."""
+        return {**super().to_json(), "outlook": self.outlook, "bar": self.bar}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadAxis(EventData):
+    """An axis that is left out of a phase: its changes reach no request."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("dead_axis",)
+
+    axis: str = ""
+    cycle: int = 0
+    phase: str = ""
+    runs: int = 0
+    """The measured runs that were gone over again."""
+
+    @property
+    def words(self) -> str:
+        """The axis, and why it is left out."""
+        return (
+            f"{self.axis} is not tuned in this phase: its changes reach no request; "
+            f"{counted(self.runs, 'measured run')} would go on alike"
+        )
 
 
 def headroom_of(
@@ -112,16 +136,8 @@ def costs_ahead(
     )
 
 
-def announce(run: Run, found: Headroom) -> None:
-    """Say it, once."""
-    told = codec(Headroom).encode(found)
-    assert isinstance(told, dict)
-    run.announce(HEADROOM, HEADROOM, {**told, "outlook": found.outlook, "bar": found.bar})
-
-
-def headroom_lines(data: Mapping[str, Json]) -> Iterator[str]:
+def headroom_lines(found: Headroom) -> Iterator[str]:
     """What the baseline tells: the noise, what holdout can show, and what the search will cost."""
-    found = headroom_in(data)
     yield f"noise    {noise_words(found)}"
     if found.holdout_cases:
         yield f"holdout  {shown_by(found.holdout_cases, _rate(found))}"
@@ -129,11 +145,6 @@ def headroom_lines(data: Mapping[str, Json]) -> Iterator[str]:
         yield f"outlook  {_OUTLOOKS[found.outlook]}"
     if found.outlook != "nothing_to_gain":
         yield f"the run  {cost_words(found)}"
-
-
-def headroom_in(data: Mapping[str, Json]) -> Headroom:
-    """The check as its event tells it."""
-    return codec(Headroom).decode({k: v for k, v in data.items() if k not in ("outlook", "bar")})
 
 
 def noise_words(found: Headroom) -> str:
@@ -157,22 +168,11 @@ def cost_words(found: Headroom) -> str:
     return f"about {least} if nothing helps ({few}), at most about {most} ({many})"
 
 
-def dead_words(data: Mapping[str, Json]) -> str:
-    """An axis that is left out of a phase, and why."""
-    runs = data.get("runs")
-    over = counted(runs, "measured run") if isinstance(runs, int) else "the measured runs"
-    return (
-        f"{data.get('axis')} is not tuned in this phase: its changes reach no request; "
-        f"{over} would go on alike"
-    )
-
-
 def known_at_the_start(events: Sequence[Event]) -> Iterator[str]:
     """The points of the report: what the baseline told before the first trial."""
-    told = next((event for event in events if event.kind == HEADROOM), None)
-    if told is None:
+    found = next(read_all(events, Headroom), None)
+    if found is None:
         return
-    found = headroom_in(told.data)
     yield f"noise of the baseline: {noise_words(found)}"
     if found.holdout_cases:
         yield f"what holdout can show: {shown_by(found.holdout_cases, _rate(found))}"
@@ -184,11 +184,10 @@ def known_at_the_start(events: Sequence[Event]) -> Iterator[str]:
 
 def dead_axes(events: Sequence[Event]) -> Iterator[str]:
     """The points of the report on axes that reached nothing, by when they were left out."""
-    found: dict[str, list[str]] = {}
-    for event in events:
-        if event.kind == "dead_axis":
-            found.setdefault(str(event.data.get("axis")), []).append(str(event.data.get("cycle")))
-    for axis, cycles in found.items():
+    by_axis: dict[str, list[str]] = {}
+    for dead in read_all(events, DeadAxis):
+        by_axis.setdefault(dead.axis, []).append(str(dead.cycle))
+    for axis, cycles in by_axis.items():
         yield (
             f"**dead axis `{cell(axis, 100)}`** (cycle {', '.join(cycles)}): its changes reached "
             "no request in the measured runs that were gone over again, so it was not tuned there"

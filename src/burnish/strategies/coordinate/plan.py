@@ -29,7 +29,7 @@ def plan_lines(setup: Setup, strategy: Coordinate) -> Iterator[str]:
     """The lines of `--dry-run`."""
     costs = expected_costs(setup, strategy)
     yield from _what(setup)
-    yield from _axes(setup)
+    yield from _axes(setup, strategy.settings)
     yield from _cases(setup, strategy.settings)
     yield from _phases(strategy)
     limits = [*search_limits(setup, strategy), *time_limits(setup)]
@@ -70,10 +70,12 @@ def _what(setup: Setup) -> Iterator[str]:
         yield f"only if   {', '.join(map(str, setup.objective.constraints))}"
 
 
-def _axes(setup: Setup) -> Iterator[str]:
+def _axes(setup: Setup, settings: CoordinateSettings) -> Iterator[str]:
     values = setup.target.baseline.values
-    yield f"axes      {len(setup.target.surfaces)}"
-    for surface in setup.target.surfaces:
+    # Without anybody who writes, texts stay as they are.
+    surfaces = [each for each in setup.target.surfaces if settings.texts or each.kind != "text"]
+    yield f"axes      {len(surfaces)}"
+    for surface in surfaces:
         yield f"  {surface.kind:<7} {surface.id}: {surface_words(surface, values[surface.id])}"
 
 

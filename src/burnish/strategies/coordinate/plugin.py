@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from rich.cells import cell_len
 
-from burnish.core.content import Json
 from burnish.core.sections import Section, Text
+from burnish.core.surfaces import ChoiceSurface, DemosSurface, NumberSurface, Surface, TextSurface
 from burnish.core.words import padded, visible
-from burnish.runs.events import Event
+from burnish.runs.events import Event, PhaseStarted, TrialRecorded, read_all
 from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
 from burnish.runs.plugins import StrategyPlugin
 from burnish.runs.progress import (
@@ -25,7 +25,7 @@ from burnish.runs.record import RunRecord
 from burnish.runs.setup import Setup
 from burnish.runs.spec import StrategySettings
 from burnish.strategies.coordinate.building import APPLIER, CRITIC, build
-from burnish.strategies.coordinate.headroom import HEADROOM, dead_words, headroom_lines
+from burnish.strategies.coordinate.headroom import DeadAxis, Headroom, headroom_lines
 from burnish.strategies.coordinate.plan import plan_lines, search_limits
 from burnish.strategies.coordinate.report import ENDS, report
 from burnish.strategies.coordinate.settings import CoordinateSettings
@@ -33,8 +33,9 @@ from burnish.strategies.coordinate.strategy import Coordinate
 
 _LABEL = 9
 """Columns of the word that a line about the headroom begins with."""
+_NUMERIC = "numeric"
 _TITLES = {
-    "numeric": "numeric phase",
+    _NUMERIC: "numeric phase",
     "textual": "textual phase",
 }
 """Other phases are called by their name."""
@@ -49,6 +50,16 @@ class CoordinatePlugin(StrategyPlugin):
     Settings: ClassVar[type[StrategySettings]] = CoordinateSettings
     roles: ClassVar[tuple[RoleNeed, ...]] = (CRITIC, APPLIER)
     ends: ClassVar[Mapping[str, str]] = ENDS
+    rationales: ClassVar[Mapping[str, Sequence[str]]] = {
+        "critic": ("failing_pattern", "root_cause_hypothesis", "suggested_change_direction"),
+        "applier": ("rationale", "diff_summary"),
+    }
+    changes: ClassVar[tuple[type[Surface], ...]] = (
+        TextSurface,
+        NumberSurface,
+        ChoiceSurface,
+        DemosSurface,
+    )
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
         """The search over a target."""
@@ -75,8 +86,8 @@ class CoordinatePlugin(StrategyPlugin):
         table = super().baseline(run, quiet=quiet)
         if not table or not quiet:
             return table
-        checks = [event.data for event in run.events if event.kind == HEADROOM]
-        return (*table, *(Text(tuple(headroom_lines(data))) for data in checks))
+        checks = read_all(run.events, Headroom)
+        return (*table, *(Text(tuple(headroom_lines(check))) for check in checks))
 
     def report(self, run: RunRecord) -> Iterable[Section]:
         """What report.md says."""
@@ -93,36 +104,30 @@ class CoordinateLines(ProgressLines):
 
     def lines(self, event: Event, width: int) -> list[str]:
         """What an event means to a person, if anything."""
-        data = event.data
-        match event.kind:
-            case "headroom":
-                return [line for each in headroom_lines(data) for line in _labelled(each, width)]
-            case "dead_axis":
-                return wrapped(f"! {visible(dead_words(data))}", width)
-            case _:
-                lines = super().lines(event, width)
-        numeric = data.get("phase") == "numeric"
-        if event.kind == "phase_started" and numeric:
+        if headroom := event.read(Headroom):
+            words = headroom_lines(headroom)
+            return [line for each in words for line in _labelled(each, width)]
+        if axis := event.read(DeadAxis):
+            return wrapped(f"! {visible(axis.words)}", width)
+        lines = super().lines(event, width)
+        if (phase := event.read(PhaseStarted)) and phase.phase == _NUMERIC:
             self._improved = False
-        elif data.get("accepted") is True and not numeric:
+        if (trial := event.read(TrialRecorded)) and trial.accepted and trial.phase != _NUMERIC:
             self._improved = True
         return lines
 
-    def phase_title(self, data: Mapping[str, Json]) -> str:
+    def phase_title(self, phase: PhaseStarted) -> str:
         """`cycle 2 · numeric phase (fresh TPE study #2, vs improved prompt)`."""
-        cycle, phase = data.get("cycle"), str(data.get("phase"))
-        title = f"cycle {cycle} · {_TITLES.get(phase, phase)}"
-        if phase != "numeric":
+        title = f"cycle {phase.cycle} · {_TITLES.get(phase.phase, phase.phase)}"
+        if phase.phase != _NUMERIC:
             return title
-        again = ", vs improved prompt" if self._improved and cycle != 1 else ""
-        return f"{title} (fresh TPE study #{cycle}{again})"
+        again = ", vs improved prompt" if self._improved and phase.cycle != 1 else ""
+        return f"{title} (fresh TPE study #{phase.cycle}{again})"
 
-    def trial(self, data: Mapping[str, Json], width: int) -> str:
+    def trial(self, trial: TrialRecorded, width: int) -> str:
         """One trial in one line."""
-        unmeasured = data.get("train") is None and data.get("holdout") is None
-        if unmeasured and data.get("code") in _UNMEASURED:
-            return _skipped(data, width)
-        return super().trial(data, width)
+        skipped = not trial.measured and trial.code in _UNMEASURED
+        return _skipped(trial, width) if skipped else super().trial(trial, width)
 
 
 def _strategy(setup: Setup) -> Coordinate:
@@ -130,11 +135,11 @@ def _strategy(setup: Setup) -> Coordinate:
     return setup.strategy
 
 
-def _skipped(data: Mapping[str, Json], width: int) -> str:
+def _skipped(trial: TrialRecorded, width: int) -> str:
     """A trial that was over before it was measured: why stands where its numbers would."""
-    name = f"{trial_label(data)} {note_words(data, width)}"
-    code, reason = str(data.get("code")), f"({data.get('reason') or ''})"
-    spent = spent_words(data)
+    name = f"{trial_label(trial)} {note_words(trial, width)}"
+    code, reason = trial.code, f"({trial.reason})"
+    spent = spent_words(trial)
     for room, tail in ((50, spent), (50, spent[:1]), (50, ()), (39, ())):
         line = " ".join((name, padded(reason, room), f"{f'{code} ✗':<8}", *tail)).rstrip()
         if cell_len(line) <= width:

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from burnish.core.content import Json
 from burnish.core.sections import Facts, Heading, Listing, Section, Series, Table, Text
 from burnish.core.trials import TrialRow
 from burnish.core.words import cell, counted, number, sparkline
 from burnish.runs.audit import axis_target
+from burnish.runs.events import PhaseEnded, PhaseStarted
 from burnish.runs.progress import ended_words
 from burnish.runs.record import RunRecord, loss_of, result_of
 from burnish.runs.report_sections import (
@@ -214,11 +214,10 @@ def _phases(run: RunRecord) -> list[_Phase]:
     names: dict[tuple[int, str], None] = {}
     ends: dict[tuple[int, str], str] = {}
     for event in run.events:
-        if event.kind == "phase_started":
-            names[_phase_key(event.data.get("cycle"), event.data.get("phase"))] = None
-        if event.kind == "phase_ended":
-            at = _phase_key(event.data.get("cycle"), event.data.get("phase"))
-            ends[at] = str(event.data.get("reason"))
+        if started := event.read(PhaseStarted):
+            names[started.cycle, started.phase] = None
+        if over := event.read(PhaseEnded):
+            ends[over.cycle, over.phase] = over.reason
     tried = [row for row in run.rows if row.trial.phase != BASELINE]
     names |= dict.fromkeys((row.trial.cycle, row.trial.phase) for row in tried)
     won = gains(run)
@@ -285,10 +284,6 @@ def _later_numbers(stories: Sequence[_Phase]) -> Iterator[Section]:
                 f"{last.phase} phase of cycle {last.cycle} had improved the prompt."
             )
             return
-
-
-def _phase_key(cycle: Json, phase: Json) -> tuple[int, str]:
-    return (cycle if isinstance(cycle, int) else 0, str(phase))
 
 
 def _sum(found: Sequence[float | None]) -> float | None:

@@ -1,16 +1,21 @@
 """The artifact loop as a plug-in: its plan, its lines, its report."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from burnish.core.sections import Section
+from burnish.core.surfaces import FileSurface, Surface
 from burnish.core.words import counted
+from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
 from burnish.runs.plans import budget_limits, role_label
 from burnish.runs.plugins import StrategyPlugin
 from burnish.runs.progress import ProgressLines
 from burnish.runs.record import RunRecord
 from burnish.runs.setup import Setup
+from burnish.runs.spec import StrategySettings
+from burnish.strategies.edits.building import EDITOR, build
 from burnish.strategies.edits.report import ENDS, EditLines, report, result_words
+from burnish.strategies.edits.settings import EditsSettings
 from burnish.strategies.edits.strategy import Edits
 
 
@@ -18,7 +23,16 @@ class EditsPlugin(StrategyPlugin):
     """The words of the artifact loop; the plan is that of the task whose files it edits."""
 
     name: ClassVar[str] = Edits.name
+    Settings: ClassVar[type[StrategySettings]] = EditsSettings
+    roles: ClassVar[tuple[RoleNeed, ...]] = (EDITOR,)
     ends: ClassVar[Mapping[str, str]] = ENDS
+    rationales: ClassVar[Mapping[str, Sequence[str]]] = {"editor": ("rationale",)}
+    compares_scores: ClassVar[bool] = False
+    changes: ClassVar[tuple[type[Surface], ...]] = (FileSurface,)
+
+    def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
+        """The loop over the files of a target."""
+        return build(building, parts)
 
     def plan_title(self, setup: Setup) -> str:
         """The loop, and who edits."""

@@ -6,6 +6,7 @@ from burnish.core.content import Json
 from burnish.core.sections import Facts, Heading, Listing, Section, Table, Text
 from burnish.core.trials import TrialRow
 from burnish.core.words import cell, padded
+from burnish.runs.events import TrialRecorded, Warned, read_all
 from burnish.runs.progress import ProgressLines, shorten_after
 from burnish.runs.record import RunRecord, result_of
 from burnish.runs.report_sections import (
@@ -18,6 +19,8 @@ from burnish.runs.report_sections import (
     status_words,
 )
 from burnish.runs.standing import BASELINE
+from burnish.strategies.edits.attempts import EditDetails
+from burnish.strategies.edits.stages import LOAD_TASK, StageReached
 
 ENDS = {"nothing_new": "too many rounds without a candidate worth running"}
 """Why a search ended."""
@@ -28,39 +31,41 @@ _NOTE = 24
 class EditLines(ProgressLines):
     """Edits by the primary number, and keep, discard or crash."""
 
-    def baseline(self, data: Mapping[str, Json], width: int) -> list[str]:
+    def baseline(self, trial: TrialRecorded, width: int) -> list[str]:
         """What was there."""
-        if not isinstance(data.get("primary"), dict):
-            return super().baseline(data, width)
-        return [f"{'what was there':<{_NOTE + 8}} {_primary_words(data)}".rstrip()]
+        numbers = _primary_words(trial)
+        if numbers is None:
+            return super().baseline(trial, width)
+        return [f"{'what was there':<{_NOTE + 8}} {numbers}".rstrip()]
 
-    def trial(self, data: Mapping[str, Json], width: int) -> str:
+    def trial(self, trial: TrialRecorded, width: int) -> str:
         """One edit in one line; why it was decided so, as far as there is room."""
-        if not isinstance(data.get("primary"), dict):
-            return super().trial(data, width)
-        label = f"[{data.get('cycle')!s:>3}.{data.get('index')}]"
-        reason = str(data.get("reason") or "").split("\n")[0]
-        note = padded(str(data.get("note") or "—"), _NOTE)
-        head = f"{label} {note} {_primary_words(data):<28} {_word(data):<10}"
-        return shorten_after(head, reason, width).rstrip()
+        numbers = _primary_words(trial)
+        if numbers is None:
+            return super().trial(trial, width)
+        label = f"[{trial.cycle!s:>3}.{trial.index}]"
+        head = f"{label} {padded(trial.note or '—', _NOTE)} {numbers:<28} {_word(trial):<10}"
+        return shorten_after(head, trial.reason.split("\n")[0], width).rstrip()
 
 
-def _primary_words(data: Mapping[str, Json]) -> str:
-    primary = data.get("primary")
-    values = primary if isinstance(primary, dict) else {}
-    shown = {side: _shown(values[side]) for side in SPLITS if side in values}
-    parts = [f"{values.get('name')} {shown['train']}"] if "train" in shown else []
-    return "  ".join([*parts, *([f"hold {shown['holdout']}"] if "holdout" in shown else [])])
+def _primary_words(trial: TrialRecorded) -> str | None:
+    """The primary number on train and holdout; None where the trial tells of none."""
+    primary = trial.primary
+    if not isinstance(primary, dict):
+        return None
+    labels = {"train": str(primary.get("name")), "holdout": "hold"}
+    shown = (f"{label} {_side(primary[side])}" for side, label in labels.items() if side in primary)
+    return "  ".join(shown)
 
 
-def _shown(value: Json) -> str:
+def _side(value: Json) -> str:
     return _plain(value if isinstance(value, int | float) else None)
 
 
-def _word(data: Mapping[str, Json]) -> str:
-    if data.get("accepted") is True:
+def _word(trial: TrialRecorded) -> str:
+    if trial.accepted:
         return "keep ✓"
-    return "crash ✗" if str(data.get("code")).endswith("crash") else "discard ✗"
+    return "crash ✗" if trial.code.endswith("crash") else "discard ✗"
 
 
 def report(run: RunRecord, reason: str) -> Iterator[Section]:
@@ -109,24 +114,24 @@ def _numbers(run: RunRecord) -> Iterator[Section]:
     rows = ((cell(name, 60), *(_plain(side.get(name)) for side in sides)) for name in names)
     yield Heading("Numbers")
     yield Table(("number", *heads), tuple(rows))
-    constraints = _goal(run).get("constraints")
+    constraints = _goal(run).constraints
     for constraint in constraints if isinstance(constraints, list) else []:
         yield Text.of(f"Must hold: `{constraint}`.")
 
 
 def _judges(run: RunRecord) -> Iterator[Section]:
     """Where several judges scored the result and did not agree."""
-    points = None if run.best is None else run.best.trial.details.get("disagreement")
-    if isinstance(points, list) and points:
+    points = None if run.best is None else EditDetails.of(run.best.trial).disagreement
+    if points:
         yield Heading("Where the judges do not agree")
-        yield Listing(tuple(cell(str(each), 300) for each in points))
+        yield Listing(tuple(cell(each, 300) for each in points))
 
 
 def _trials(run: RunRecord) -> Iterator[Section]:
     primary, splits = _primary(run), SPLITS if _is_held(run) else SPLITS[:1]
     rows: list[tuple[str, ...]] = []
     for row in run.rows:
-        trial, start = row.trial, row.trial.phase == BASELINE
+        trial, start, details = row.trial, row.trial.phase == BASELINE, EditDetails.of(row.trial)
         what = "what was there" if start else trial.candidate.origin.note or "—"
         reason = "; ".join(map(str, trial.problems)) or (
             trial.decision.reason if trial.decision else ""
@@ -135,10 +140,10 @@ def _trials(run: RunRecord) -> Iterator[Section]:
             (
                 str(row.number),
                 "—" if start else str(trial.cycle),
-                cell(str(trial.details.get("rationale") or what).strip().split("\n")[0], 60),
-                _lines(row),
+                cell((details.rationale or what).strip().split("\n")[0], 60),
+                _lines(details),
                 *(_plain(_value(row, split, primary)) for split in splits),
-                "—" if start else str(trial.details.get("decision")),
+                "—" if start else str(details.decision),
                 cell(reason, 160) or "—",
             )
         )
@@ -159,19 +164,17 @@ def _method(run: RunRecord) -> Iterator[str]:
             "no holdout: the run that fed the editor also decided, so this is a training score;\n"
             "expect less of it elsewhere, and add `holdout:` to the task to know"
         )
-    if direction := _goal(run).get("direction"):
+    if direction := _goal(run).direction:
         yield (
             f"{direction} `{_primary(run)}`: constraints come first, then this\n"
             "number, then tie-breakers; only what is clearly better is kept"
         )
-    for event in run.events:
-        if event.kind == "warning":
-            yield cell(str(event.data.get("message")), 300)
+    yield from (cell(warning.message, 300) for warning in read_all(run.events, Warned))
 
 
 def _primary(run: RunRecord) -> str:
     """What the run made better."""
-    return str(_goal(run).get("primary") or "score")
+    return _goal(run).primary or "score"
 
 
 def _is_held(run: RunRecord) -> bool:
@@ -184,10 +187,10 @@ def _plain(value: float | None) -> str:
     return "—" if value is None else f"{value:.4g}"
 
 
-def _goal(run: RunRecord) -> Mapping[str, Json]:
+def _goal(run: RunRecord) -> StageReached:
     """What the run said it was after."""
-    stages = (event.data for event in run.events if event.kind == "stage")
-    return next((data for data in stages if data.get("stage") == "load_task"), dict[str, Json]())
+    stages = read_all(run.events, StageReached)
+    return next((stage for stage in stages if stage.stage == LOAD_TASK), StageReached())
 
 
 def _values(row: TrialRow | None, split: str) -> Mapping[str, float]:
@@ -200,17 +203,12 @@ def _value(row: TrialRow | None, split: str, name: str) -> float | None:
 
 
 def _count(run: RunRecord, word: str) -> int:
-    return sum(row.trial.details.get("decision") == word for row in run.rows)
+    return sum(EditDetails.of(row.trial).decision == word for row in run.rows)
 
 
-def _lines(row: TrialRow) -> str:
-    listed = row.trial.details.get("changes")
-    items = listed if isinstance(listed, list) else []
-    changes = [each for each in items if isinstance(each, dict)]
-    if not changes:
+def _lines(details: EditDetails) -> str:
+    if not details.changes:
         return "—"
-    added, removed = (
-        sum(n for each in changes if isinstance(n := each.get(key), int))
-        for key in ("added", "removed")
-    )
+    added = sum(change.added for change in details.changes)
+    removed = sum(change.removed for change in details.changes)
     return f"+{added} −{removed}"

@@ -4,10 +4,14 @@ from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from burnish.core.sections import Section
+from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
 from burnish.runs.plugins import StrategyPlugin
 from burnish.runs.record import RunRecord
 from burnish.runs.setup import Setup
+from burnish.runs.spec import StrategySettings
+from burnish.strategies.epochs.building import PROPOSER, build
 from burnish.strategies.epochs.report import ENDS, plan_lines, report
+from burnish.strategies.epochs.settings import EpochSettings
 from burnish.strategies.epochs.strategy import Epochs
 
 
@@ -15,7 +19,13 @@ class EpochsPlugin(StrategyPlugin):
     """The words of training by epochs."""
 
     name: ClassVar[str] = Epochs.name
+    Settings: ClassVar[type[StrategySettings]] = EpochSettings
+    roles: ClassVar[tuple[RoleNeed, ...]] = (PROPOSER,)
     ends: ClassVar[Mapping[str, str]] = ENDS
+
+    def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
+        """The training of a target's texts."""
+        return build(building, parts)
 
     def plan(self, setup: Setup) -> Iterable[str]:
         """What would run, and what it may cost."""

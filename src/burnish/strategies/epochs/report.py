@@ -1,12 +1,12 @@
 """The words of training by epochs: its plan, and report.md with the mean loss of each epoch."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from burnish.core.cases import Split
-from burnish.core.content import Json
 from burnish.core.sections import Facts, Heading, Listing, Section, Table, Text
 from burnish.core.trials import SplitResult, TrialRow
 from burnish.core.words import cell, counted, number, spending
+from burnish.runs.events import Warned, read_all
 from burnish.runs.plans import NOTHING_PAID, asking, notes, role_label, sweeps
 from burnish.runs.record import RunRecord, loss_of, result_of
 from burnish.runs.report_sections import (
@@ -20,8 +20,10 @@ from burnish.runs.report_sections import (
 )
 from burnish.runs.setup import Setup
 from burnish.runs.standing import BASELINE
+from burnish.strategies.epochs.proposing import EpochDetails
 from burnish.strategies.epochs.settings import step_words
 from burnish.strategies.epochs.strategy import Epochs
+from burnish.strategies.epochs.training import PolicyChanged
 
 ENDS = {
     "nothing_to_gain": "the loss on train is 0",
@@ -95,7 +97,7 @@ def _epochs(run: RunRecord) -> Iterator[Section]:
     rows: list[tuple[str, ...]] = []
     for row in run.rows:
         trial = row.trial
-        rate = trial.details.get("learning_rate")
+        rate = EpochDetails.of(trial).learning_rate
         mark = "✓ " if trial.accepted else "↗ " if trial.kept else ""
         again = not trial.decision and not trial.problems
         reason = "the same texts again" if again else why(trial)
@@ -104,7 +106,7 @@ def _epochs(run: RunRecord) -> Iterator[Section]:
             (
                 str(trial.cycle),
                 ", ".join(trial.touched) or "—",
-                f"{rate:g}" if isinstance(rate, int | float) else "—",
+                "—" if rate is None else f"{rate:g}",
                 _mean(row.trial.train),
                 _mean(row.trial.holdout),
                 f"{mark}{cell(reason, 200)}",
@@ -155,20 +157,18 @@ def _losses(row: TrialRow | None, split: str) -> dict[str, float | None]:
 def _proposals(run: RunRecord) -> Iterator[Section]:
     items: list[str] = []
     for row in run.rows:
-        update = row.trial.details.get("update")
-        if isinstance(update, dict):
-            hope = f"{_figure(update, 'expected_loss_reduction')} × {_figure(update, 'confidence')}"
-            reason = cell(str(update.get("rationale") or "no reason given"), 400)
-            name = f"epoch {row.trial.cycle}, {update.get('artifact')}"
+        if update := EpochDetails.of(row.trial).update:
+            hope = f"{_figure(update.expected_loss_reduction)} × {_figure(update.confidence)}"
+            reason = cell(update.rationale or "no reason given", 400)
+            name = f"epoch {row.trial.cycle}, {update.artifact}"
             items.append(f"{name} (hoped for {hope}): {reason}")
     if items:
         yield Heading("What was tried")
         yield Listing(tuple(items))
 
 
-def _figure(update: Mapping[str, Json], name: str) -> str:
-    value = update.get(name)
-    return f"{value:g}" if isinstance(value, int | float) else "—"
+def _figure(value: float | None) -> str:
+    return "—" if value is None else f"{value:g}"
 
 
 def _registry(run: RunRecord) -> Iterator[Section]:
@@ -176,12 +176,12 @@ def _registry(run: RunRecord) -> Iterator[Section]:
     path = suite.get("registry") if isinstance(suite, dict) else None
     if path is None:
         return
-    changes = [event for event in run.events if event.kind == "policy"]
-    items: list[str] = []
-    for event in changes:
-        versions = event.data.get("versions")
-        for name, version in (versions if isinstance(versions, dict) else {}).items():
-            items.append(f"{name}: version {version} was made active")
+    changes = [*read_all(run.events, PolicyChanged)]
+    items = [
+        f"{name}: version {version} was made active"
+        for change in changes
+        for name, version in change.versions.items()
+    ]
     if not changes:
         items.append("nothing in it was changed")
     items.append(f"`burnish policy list --db {path}` shows what is read now, `rollback` goes back")
@@ -206,5 +206,5 @@ def _method(run: RunRecord) -> Iterator[str]:
 
 def _notes(run: RunRecord) -> list[str]:
     """What was said before the start, such as that a critic grades its own work."""
-    messages = (str(e.data.get("message")) for e in run.events if e.kind == "warning")
+    messages = (warning.message for warning in read_all(run.events, Warned))
     return list(dict.fromkeys(each for each in messages if not each.startswith("policy registry")))

@@ -8,7 +8,7 @@ from burnish.core.errors import Problem
 from burnish.effects.budget import Budget
 from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
 from burnish.strategies.reflective.settings import ReflectiveSettings
-from burnish.strategies.reflective.strategy import Reflective, least_metric_calls
+from burnish.strategies.reflective.strategy import Reflective, budget_floor
 from burnish.strategies.reflective.wording import ROLE, reflector
 
 REFLECTOR = RoleNeed(
@@ -58,14 +58,10 @@ def ending(budget: Budget) -> tuple[Budget, tuple[str, ...]]:
     return replace(budget, patience=PATIENCE), (f"no limit is set: {note}",)
 
 
-def budget_floor(dataset: Dataset, settings: ReflectiveSettings) -> int:
-    """The metric calls that it takes to finish one round, the sealed test set aside."""
-    return least_metric_calls(dataset, settings) + 2 * len(dataset.test) * settings.repeats
-
-
 def too_small(budget: Budget, dataset: Dataset, settings: ReflectiveSettings) -> Problem | None:
     """What to say of a budget that cannot finish one round."""
-    limit, floor = budget.max_metric_calls, budget_floor(dataset, settings)
+    limit = budget.max_metric_calls
+    floor = budget_floor(dataset, settings, test_repeats=settings.repeats)
     if limit is None or limit >= floor:
         return None
     sealed = ", the sealed test included" if dataset.test else ""

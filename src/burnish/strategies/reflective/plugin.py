@@ -14,6 +14,8 @@ from burnish.runs.report_sections import score_table
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.runs.spec import StrategySettings
+from burnish.runs.standing import BASELINE
+from burnish.strategies.reflective.attempts import ReflectiveDetails
 from burnish.strategies.reflective.building import REFLECTOR, build
 from burnish.strategies.reflective.report import (
     ENDS,
@@ -34,7 +36,9 @@ class ReflectivePlugin(StrategyPlugin):
     name: ClassVar[str] = Reflective.name
     Settings: ClassVar[type[StrategySettings]] = ReflectiveSettings
     roles: ClassVar[tuple[RoleNeed, ...]] = (REFLECTOR,)
+    needs_holdout: ClassVar[bool] = True
     ends: ClassVar[Mapping[str, str]] = ENDS
+    rationales: ClassVar[Mapping[str, Sequence[str]]] = {"reflector": ("diagnosis",)}
     offers_fork: ClassVar[bool] = False
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
@@ -72,15 +76,12 @@ class ReflectivePlugin(StrategyPlugin):
 
     def turn(self, trial: Trial) -> str:
         """Rounds, once there is a minibatch."""
-        return "round" if "minibatch" in trial.details else "cycle"
+        return "cycle" if trial.phase == BASELINE else "round"
 
     def trial_lines(self, row: TrialRow) -> Iterable[str]:
         """The few cases that were reflected on, and how parent and candidate did on them."""
-        details = row.trial.details
-        names = details.get("minibatch")
-        if isinstance(names, list) and names:
-            before, after = (
-                number(details.get(f"{side}_score")) for side in ("parent", "candidate")
-            )
-            scores = f"parent {before}, candidate {after}"
-            yield f"minibatch {', '.join(map(str, names))}: score of {scores}"
+        details = ReflectiveDetails.of(row.trial)
+        if details.minibatch:
+            before, after = number(details.parent_score), number(details.candidate_score)
+            cases = ", ".join(details.minibatch)
+            yield f"minibatch {cases}: score of parent {before}, candidate {after}"

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from burnish.core.cases import Split
-from burnish.core.content import Json
 from burnish.core.protocols import HoldsPrompts
 from burnish.core.sections import Facts, Heading, Listing, Section, Table, Text
 from burnish.core.surfaces import TextSurface
 from burnish.core.trials import Trial, TrialRow
 from burnish.core.words import cell, counted, number, spending
+from burnish.runs.events import TrialRecorded
 from burnish.runs.plans import (
     NOTHING_PAID,
     agent_line,
@@ -47,7 +47,7 @@ from burnish.runs.report_sections import (
 )
 from burnish.runs.setup import Setup
 from burnish.runs.standing import BASELINE
-from burnish.strategies.reflective.attempts import MERGE
+from burnish.strategies.reflective.attempts import MERGE, ReflectiveDetails
 from burnish.strategies.reflective.strategy import Reflective, budget_floor
 
 ENDS = {
@@ -121,36 +121,36 @@ def _costs(setup: Setup, strategy: Reflective) -> Iterator[str]:
 class ReflectiveLines(ProgressLines):
     """Trials by the round, each against its parent on a minibatch."""
 
-    def trial(self, data: Mapping[str, Json], width: int) -> str:
+    def trial(self, trial: TrialRecorded, width: int) -> str:
         """One trial in one line."""
-        phase, index = str(data.get("phase") or "trial"), data.get("index", data.get("trial"))
-        label = f"[{phase[0]}{data.get('cycle')!s:>3}.{index}]"
-        name = f"{label} {note_words(data, width)}"
-        if data.get("train") is None and data.get("holdout") is None:
-            return turned_away_line(name, data, width)
-        usd, seconds = spent_words(data)
+        index = trial.trial if trial.index is None else trial.index
+        label = f"[{(trial.phase or 'trial')[0]}{trial.cycle!s:>3}.{index}]"
+        name = f"{label} {note_words(trial, width)}"
+        if not trial.measured:
+            return turned_away_line(name, trial, width)
+        usd, seconds = spent_words(trial)
         parts = [
             (0, name),
-            (0, _on_minibatch(data)),
-            (2, f"{_on_holdout(data):<22}"),
-            (0, f"{outcome(data):<8}"),
+            (0, _on_minibatch(trial)),
+            (2, f"{_on_holdout(trial):<22}"),
+            (0, f"{outcome(trial):<8}"),
             (3, usd),
             (4, seconds),
         ]
         return fitted(parts, width)
 
 
-def _on_minibatch(data: Mapping[str, Json]) -> str:
+def _on_minibatch(trial: TrialRecorded) -> str:
     # On a few cases there is no spread to speak of, but a parent to compare with.
-    if data.get("parent_train") is None:
+    if trial.parent_train is None:
         return f"{'——':<19}"
-    return f"batch {number(data['parent_train'])} → {number(data.get('train'))}"
+    return f"batch {number(trial.parent_train)} → {number(trial.train)}"
 
 
-def _on_holdout(data: Mapping[str, Json]) -> str:
-    held = f"hold {number(data.get('holdout'))}" if data.get("holdout") is not None else "——"
+def _on_holdout(trial: TrialRecorded) -> str:
+    held = "——" if trial.holdout is None else f"hold {number(trial.holdout)}"
     # A race that was lost early says nothing of the cases it did not come to.
-    return f"{held} of {data.get('holdout_cases')} cases" if data.get("part_of_holdout") else held
+    return f"{held} of {trial.holdout_cases} cases" if trial.part_of_holdout else held
 
 
 def report(run: RunRecord, reason: str) -> Iterator[Section]:
@@ -246,8 +246,8 @@ def _trials(run: RunRecord) -> Iterator[Section]:
 
 
 def _batch(row: TrialRow) -> str:
-    before = row.trial.details.get("parent_score")
-    if not isinstance(before, int | float):
+    before = ReflectiveDetails.of(row.trial).parent_score
+    if before is None:
         return "—"
     return f"{number(1 - before)} → {number(loss_of(row, 'train'))}"
 
@@ -256,7 +256,7 @@ def _held(row: TrialRow) -> str:
     held = row.trial.holdout
     if held is None:
         return "—"
-    whole = row.trial.details.get("whole_holdout", True)
+    whole = ReflectiveDetails.of(row.trial).holdout_is_whole
     part = "" if whole else f" ({counted(held.measurement.cases, 'case')})"
     return f"{number(held.measurement.loss)}{part}"
 
@@ -268,8 +268,7 @@ def _method(run: RunRecord) -> Iterator[str]:
 
 
 def _diagnosis(trial: Trial) -> str:
-    told = trial.details.get("diagnosis")
-    return "; ".join(map(str, told.values())) if isinstance(told, dict) else ""
+    return "; ".join(ReflectiveDetails.of(trial).diagnosis.values())
 
 
 def _code(trial: Trial) -> str:
@@ -278,4 +277,4 @@ def _code(trial: Trial) -> str:
 
 def _nothing_proposed(trial: Trial) -> bool:
     failed = bool(trial.proposals) and all(each.answer is None for each in trial.proposals)
-    return failed or bool(trial.details.get("skipped"))
+    return failed or bool(ReflectiveDetails.of(trial).skipped)

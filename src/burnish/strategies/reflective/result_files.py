@@ -13,16 +13,16 @@ from typing import Any
 from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, FileTrouble
-from burnish.core.money import NOTHING, Spend
+from burnish.core.money import NOTHING
 from burnish.core.surfaces import EPSILON
 from burnish.core.trials import SplitResult, TrialRow
 from burnish.runs.directory import look_into
-from burnish.runs.driving import SealedResult
-from burnish.runs.events import Event, Tick
+from burnish.runs.events import Event, SealedResult, SessionBegun, Tick, TrialRecorded, read_all
 from burnish.runs.exporting import CANDIDATES
 from burnish.runs.header import Header
 from burnish.runs.record import RunRecord
 from burnish.runs.standing import BASELINE
+from burnish.strategies.reflective.attempts import ReflectiveDetails
 from burnish.strategies.reflective.result import (
     OptimizeResult,
     RoundRecord,
@@ -48,7 +48,8 @@ from burnish.system.file_trouble import file_trouble
 from burnish.system.secret_shapes import MARKER
 
 OPTIMIZER = "optimizer"
-"""Where a run's header keeps its optimizer.json: secrets out, `${VAR}` kept."""
+"""Where `Project.config` keeps the optimizer.json of a run that a program or version 0.1.0 started:
+secrets out, `${VAR}` kept. Other runs keep it in their description."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,16 +76,16 @@ class Known:
 
 def snapshot(header: Header) -> dict[str, Json]:
     """The optimizer.json of a run."""
-    config = header.project.config
-    kept = config.get(OPTIMIZER)
-    return kept if isinstance(kept, dict) else {}
+    source = header.project.spec.get("source")
+    document = source.get("document") if isinstance(source, dict) else None
+    config = document or header.project.config.get(OPTIMIZER)
+    return config if isinstance(config, dict) else {}
 
 
 def metric_call_limit(events: Sequence[Event]) -> int | None:
     """The limit on metric calls, as the last session has it."""
-    begun = [e for e in events if e.kind in {"run_started", "run_resumed"}]
-    budget = begun[-1].data.get("budget") if begun else None
-    limit = budget.get("max_metric_calls") if isinstance(budget, dict) else None
+    sessions = [*read_all(events, SessionBegun)]
+    limit = sessions[-1].budget.get("max_metric_calls") if sessions else None
     return limit if isinstance(limit, int) else None
 
 
@@ -112,7 +113,7 @@ def result_of(known: Known, *, source_updated: bool = False, trouble: str = "") 
     perfect = perfect and after is not None and not after.measurement.missing_cases
     first = texts_of(run, baseline) if baseline else dict(known.prompts)
     found = texts_of(run, best) if best else first
-    ended = run.ending.at if run.ending else (run.rows[-1].at if run.rows else "")
+    ended = run.ended_at or (run.rows[-1].at if run.rows else "")
     return OptimizeResult(
         algorithm=algorithm_of(run.header),
         status=fate.status,
@@ -172,7 +173,7 @@ def pool_of(rows: Sequence[TrialRow]) -> list[TrialRow]:
 
 def validated(row: TrialRow) -> SplitResult | None:
     """What a candidate did on validation, where it was run on all of it."""
-    return row.trial.holdout if row.trial.details.get("whole_holdout", True) else None
+    return row.trial.holdout if ReflectiveDetails.of(row.trial).holdout_is_whole else None
 
 
 def best_at_metrics(rows: Sequence[TrialRow]) -> dict[str, list[int]]:
@@ -295,11 +296,11 @@ class RoundFiles:
     def event(self, event: Event) -> None:
         """Write what an event brings. What cannot be written now is written at the end."""
         try:
-            if event.kind in {"run_started", "run_resumed"}:
+            if event.read(SessionBegun):
                 self._limit = metric_call_limit([event])
                 write_beginning(self._folder, self._baseline)
-            elif event.kind == "trial_recorded" and event.data.get("phase") != BASELINE:
-                self._write_round(event)
+            elif (trial := event.read(TrialRecorded)) and trial.phase != BASELINE:
+                self._write_round(trial)
         except BurnishError:
             return
 
@@ -318,9 +319,8 @@ class RoundFiles:
             trouble=trouble,
         )
 
-    def _write_round(self, event: Event) -> None:
-        number = event.data.get("trial")
-        assert isinstance(number, int)
+    def _write_round(self, recorded: TrialRecorded) -> None:
+        number = recorded.trial
         with look_into(self._folder) as journal:
             body = journal.trial(number)
             if body is None:
@@ -328,7 +328,7 @@ class RoundFiles:
             row = codec(TrialRow).decode(json.loads(body))
             self._rounds = [*self._of_its_round(row), row]
             costs = Costs.of(journal.costs(since=self._rounds[0].number), self._rounds)
-        used = codec(Spend).decode(event.data["spent"]).metric_calls
+        used = (recorded.spent or NOTHING).metric_calls
         reflection = costs.by_row.get(number, NOTHING)
         told = round_of(row, Spent(reflection=reflection, metric_calls=used, limit=self._limit))
         write_round(self._folder, told)

@@ -15,6 +15,7 @@ from burnish.core.trials import Proposal, SplitResult, Trial, TrialRow
 from burnish.effects.journal_reader import CostRow, JournalReader
 from burnish.runs.progress import ended_words
 from burnish.runs.record import RunRecord
+from burnish.strategies.reflective.attempts import ReflectiveDetails
 from burnish.strategies.reflective.report import ENDS
 from burnish.strategies.reflective.result import (
     CallUsage,
@@ -130,9 +131,9 @@ class Spent:
 
 def round_of(row: TrialRow, spent: Spent) -> RoundRecord:
     """What a trial tells, and what it cost."""
-    trial, details = row.trial, row.trial.details
+    trial, details = row.trial, ReflectiveDetails.of(row.trial)
     held = trial.holdout
-    whole = held if details.get("whole_holdout", True) else None
+    whole = held if details.holdout_is_whole else None
     return RoundRecord(
         round=row.number,
         kind=trial.phase,
@@ -142,17 +143,17 @@ def round_of(row: TrialRow, spent: Spent) -> RoundRecord:
         candidate_prompts=prompts_of(trial) if has_proposal(trial) else {},
         accepted=trial.accepted,
         acceptance_reason=_reason(trial),
-        per_field_diagnosis=_texts(details.get("diagnosis")),
+        per_field_diagnosis={**details.diagnosis},
         validation_pass_rate=None if whole is None else whole.measurement.pass_rate,
         validation_mean_score=None if whole is None else whole.measurement.score,
         metric_breakdown={} if whole is None else dict(whole.measurement.components),
         partial_validation=None if held is None or whole is not None else _part(held),
         failed_case_ids=[] if held is None else list(held.failed_cases),
-        failed_cases_truncated=_count(details.get("failed_cases_left_out")),
-        train_minibatch_size=_length(details.get("minibatch")),
+        failed_cases_truncated=details.failed_cases_left_out,
+        train_minibatch_size=len(details.minibatch),
         train_pass_rate=None if trial.train is None else trial.train.measurement.pass_rate,
-        train_subsample_parent_score=_number(details.get("parent_score")),
-        train_subsample_candidate_score=_number(details.get("candidate_score")),
+        train_subsample_parent_score=details.parent_score,
+        train_subsample_candidate_score=details.candidate_score,
         skip_reason=_skipped(trial),
         error_message="; ".join(each.error for each in trial.proposals if each.error) or None,
         reflections=[_reflection(each) for each in trial.proposals],
@@ -174,7 +175,7 @@ def prompts_of(trial: Trial) -> dict[str, str]:
 
 def has_proposal(trial: Trial) -> bool:
     """Whether the candidate is something that was proposed, and not the parent that it lacked."""
-    if trial.details.get("skipped"):
+    if ReflectiveDetails.of(trial).skipped:
         return False
     return not trial.proposals or any(each.answer is not None for each in trial.proposals)
 
@@ -195,9 +196,9 @@ def _reason(trial: Trial) -> str:
 
 
 def _skipped(trial: Trial) -> str | None:
-    said = trial.details.get("skipped")
-    if isinstance(said, str) and said:
-        return said
+    reason = ReflectiveDetails.of(trial).skipped
+    if isinstance(reason, str) and reason:
+        return reason
     return None if has_proposal(trial) else NO_PROPOSAL
 
 
@@ -222,13 +223,13 @@ def _reflection(proposal: Proposal) -> ReflectionRecord:
 
 def _extras(row: TrialRow) -> dict[str, Json]:
     """What burnish knows beyond the words of AgentOptimizer."""
-    trial, decision = row.trial, row.trial.decision
+    trial, decision, details = row.trial, row.trial.decision, ReflectiveDetails.of(row.trial)
     extras: dict[str, Json] = {
         "candidate_id": trial.candidate.id,
-        "parent_ids": trial.details.get("parents", []),
+        "parent_ids": [*details.parents],
         "generation": trial.cycle,
         "kept": trial.kept,
-        "minibatch_case_ids": trial.details.get("minibatch", []),
+        "minibatch_case_ids": [*details.minibatch],
         "metric_calls": row.spend.metric_calls,
     }
     if decision is not None:
@@ -237,23 +238,6 @@ def _extras(row: TrialRow) -> dict[str, Json]:
     if trial.holdout is not None and trial.holdout.measurement.missing_cases:
         extras["missing_case_ids"] = [*trial.holdout.measurement.missing_cases]
     return extras
-
-
-def _texts(value: Json) -> dict[str, str]:
-    known: Mapping[str, Json] = value if isinstance(value, dict) else {}
-    return {name: text for name, text in known.items() if isinstance(text, str)}
-
-
-def _number(value: Json) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
-
-
-def _count(value: Json) -> int:
-    return value if isinstance(value, int) else 0
-
-
-def _length(value: Json) -> int:
-    return len(value) if isinstance(value, list) else 0
 
 
 UNLABELLED = "unlabelled stop callback"
@@ -298,7 +282,7 @@ class Fate:
 
 
 def stop_reason(code: str) -> str:
-    """The seed's name of a reason to stop."""
+    """AgentOptimizer's name of a reason to stop."""
     if code.startswith(UNLABELLED):
         return COMPLETED
     return STOP_REASONS.get(code, code)
@@ -309,8 +293,8 @@ def fate_of(run: RunRecord) -> Fate:
     ending = run.ending
     if ending is None:
         return Fate(status="CANCELED", error_message="it was killed; start it again to go on")
-    code, told = ending.data.get("code"), str(ending.data.get("reason") or "")
-    why = stop_reason(code) if isinstance(code, str) and code else None
+    told = ending.reason
+    why = stop_reason(ending.code) if ending.code else None
     if run.status == "interrupted":
         asked = STOP_REASONS["signal"]
         return Fate(status="CANCELED", stop_reason=asked, error_message=told)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from burnish.runs.spec import StrategySettings
-from burnish.system.settings import AtLeastOne, Door
+from burnish.system.settings import AtLeastOne, Door, NoneOrMore
 
 ParentSelection: TypeAlias = Literal[
     "trail", "pareto", "current_best", "epsilon_greedy", "top_k_pareto"
@@ -40,7 +40,7 @@ class ReflectiveSettings(StrategySettings):
     """Leave out cases that score `perfect_score`, and rounds in which all of them do."""
     merge: bool = False
     """Now and then merge two candidates that are good at different cases."""
-    max_merges: Annotated[int, Field(ge=0)] = 5
+    max_merges: NoneOrMore = 5
     """Merges in a run."""
     merge_overlap: AtLeastOne = 5
     """Holdout cases that both sides of a merge must have in common."""

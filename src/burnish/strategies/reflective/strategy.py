@@ -19,12 +19,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from burnish.core.cases import Dataset, Split
-from burnish.core.content import Json, short_id
+from burnish.core.content import short_id
 from burnish.core.decisions import MAX_MISSING
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import TextSurface
 from burnish.core.trials import SplitResult, Trial
+from burnish.runs.events import SearchEnded
 from burnish.runs.requirements import GIVE_UP_AFTER, require_baseline
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
@@ -110,8 +111,8 @@ class Reflective:
         except Stopped:
             return
         if ended:
-            about: dict[str, Json] = {"cycle": rounds.number, "reason": ended}
-            run.announce("search_ended", f"round:{rounds.number}:{ended}", about)
+            over = SearchEnded(cycle=rounds.number, reason=ended)
+            run.tell(over, f"round:{rounds.number}:{ended}")
 
 
 def require_splits(dataset: Dataset) -> None:

@@ -1,30 +1,18 @@
-"""The suite file: tasks that are delegated, what the training starts from, and how it goes."""
+"""A suite as a target's description: tasks that are delegated, and what a training starts from."""
 
 from collections import Counter
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, JsonValue, model_validator
 
 from burnish.models.model_block import ModelBlock
 from burnish.projects.delegation.workflow_file import Text
-from burnish.projects.prompts.project_file import CoordinateBlock
-from burnish.projects.reflective_block import ReflectiveBlock
-from burnish.projects.settings import BudgetSettings
-from burnish.strategies.epochs.settings import EpochSettings
-from burnish.system.settings import (
-    AboveZero,
-    AtLeastOne,
-    NoneOrMore,
-    NotNegative,
-    Places,
-    Repeats,
-    Settings,
-)
+from burnish.runs.spec import TargetSpec
+from burnish.system.settings import AboveZero, AtLeastOne, Door, NotNegative, Settings
 from burnish.targets.delegation.loss import WEIGHTS
 from burnish.targets.delegation.policy import NAMES
 
-_USUAL = EpochSettings()
-Rate = Annotated[float, Field(gt=0, le=1)]
+_PANEL = "Suites of tasks to delegate"
 
 
 class EnvelopeBlock(Settings):
@@ -63,51 +51,36 @@ class TaskBlock(Settings):
         return self
 
 
-class SuiteOptimizerBlock(Settings):
-    """How the texts are trained."""
+class PolicySpec(TargetSpec):
+    """A suite: tasks that are delegated, and the policy texts that are trained on them."""
 
-    strategy: Literal["epochs", "reflective", "coordinate"] | None = None
-    epochs: AtLeastOne | None = None
-    """Passes over the suite; 1 unless said."""
-    learning_rate: Rate | None = None
-    """How large a step may be; 0.5 unless said."""
-    with_textgrad: bool | None = None
-    """Without it the suite is only measured."""
-    rollback: bool = _USUAL.rollback
-    repeats: Repeats | None = None
-    """How often each task is run; more show the noise better."""
-    accept_sigma: NotNegative | None = None
-    proposer: ModelBlock | None = None
-    """Who proposes texts; the manager of the first task unless named."""
-    reflector: ModelBlock | None = None
-    critic: ModelBlock | None = None
-    applier: ModelBlock | None = None
-    reflective: ReflectiveBlock = Field(default_factory=ReflectiveBlock)
-    coordinate: CoordinateBlock = Field(default_factory=CoordinateBlock)
-
-
-class SuiteFile(Settings):
-    """A suite."""
-
+    kind: str = "policy"
     name: Text
     description: str = ""
-    baseline_artifacts: dict[str, NoneOrMore] = Field(default_factory=dict[str, int])
+    baseline_artifacts: dict[str, Annotated[int, Field(ge=0)]] = Field(
+        default_factory=dict[str, int]
+    )
     """By policy text, the version that the training starts from; else the one in force."""
     tasks: Annotated[list[TaskBlock], Field(min_length=1)]
     holdout: list[TaskBlock] = Field(default_factory=list[TaskBlock])
     """Tasks that decide, and that no proposer sees."""
     workflow: Text | None = None
     """For tasks that name none; workflow.yaml beside the suite where it is there."""
-    optimizer: SuiteOptimizerBlock = Field(default_factory=SuiteOptimizerBlock)
-    seed: int | None = None
-    concurrency: Places | None = None
-    """Delegations at once."""
-    time_limit: AboveZero | None = None
-    """Seconds that a delegation may take."""
-    budget: BudgetSettings = Field(default_factory=BudgetSettings)
+    db: Annotated[
+        Text | None,
+        Door(flag="*", panel=_PANEL, metavar="FILE", paths=True, environment=False),
+    ] = None
+    """The registry of policy texts; $BURNISH_POLICY_DB, or the user's own."""
+    experiment: Annotated[
+        Text | None,
+        Door(flag="*", aliases=("--target",), panel=_PANEL, metavar="EXP", environment=False),
+    ] = None
+    """Train the registry of this experiment."""
+    policy_versions: Annotated[dict[str, int] | None, Door(file=False)] = None
+    """Where a run that goes on had started."""
 
     @model_validator(mode="after")
-    def _once(self) -> "SuiteFile":
+    def _sound(self) -> "PolicySpec":
         names = Counter(task.name for task in (*self.tasks, *self.holdout))
         if twice := sorted(name for name, count in names.items() if count > 1):
             raise ValueError(f"two tasks are called {', '.join(twice)}")

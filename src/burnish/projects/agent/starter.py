@@ -7,37 +7,31 @@ from pathlib import PurePosixPath
 from burnish.core.content import Json, canonical
 from burnish.evaluation.configs.agent_metrics import metric_name
 from burnish.models.factory import Models
-from burnish.projects.optimizer_axes import axes_of
-from burnish.projects.optimizer_block import AxesBlock, NumericAxis, TextAxis
-from burnish.projects.optimizer_fields import refusal
-from burnish.projects.optimizer_findings import Findings
+from burnish.projects.agent.axes import AxesBlock, NumericAxis, TextAxis, axes_of
+from burnish.projects.agent.dialect import AgentFile, limit_keys
+from burnish.projects.agent.fields import refusal
+from burnish.runs.draft import Places, Problems
+from burnish.runs.plugins import StrategyPlugin, strategy_plugin
 from burnish.targets.agent.loading import LoadedAgent
 from burnish.targets.agent.target import client_for
 from burnish.targets.agent.tool_blocks import HierarchicalTool, McpTool, VectorstoreTool
 
 _MEASURED = "  metrics:\n    - {type: standard, metric: equality}\n"
-_BUDGET = """\
-    budget:
-      global: {max_cycles: 4}    # also max_minutes, max_usd, max_calls, max_tokens
-      demonstration_phase: {max_trials: 8, patience: 4}
-      numeric_phase: {max_trials: 15, patience: 5}
-      textual_phase: {max_trials: 10, patience: 4}
-"""
 
 
 def starter(agent: LoadedAgent, models: Models) -> str:
     """The `optimizer` block with every axis that this agent has, as text to paste."""
-    measured = agent.block.evaluations
+    measured, strategy = agent.block.evaluations, strategy_plugin(AgentFile.strategy)
     head = "# Under `evaluations:` of the agent file.\n" if measured else "evaluations:\n"
     lines = [
         "" if measured else _MEASURED,
         "  optimizer:\n",
         f"    loss: {_flow(dict.fromkeys(_metrics(agent), 1.0))}\n",
         *_files(agent),
-        "    repeats: 3\n",
+        f"    repeats: {strategy.Settings().repeats}\n",
         "    axes:\n",
         *_axes(agent, models),
-        _BUDGET,
+        *_budget(strategy),
     ]
     return head + "".join(lines)
 
@@ -81,6 +75,16 @@ def _axes(agent: LoadedAgent, models: Models) -> Iterator[str]:
         yield "    # critic: {provider: openai, name: gpt-4o}\n"
 
 
+def _budget(strategy: StrategyPlugin) -> Iterator[str]:
+    """The limits of the usual strategy, with the values that they have anyway."""
+    usual, (single, blocks) = strategy.Settings(), limit_keys(strategy)
+    whole: dict[str, Json] = {name: getattr(usual, name) for name in single}
+    yield "    budget:\n"
+    yield f"      global: {_flow(whole)}    # also max_minutes, max_usd, max_calls, max_tokens\n"
+    for name in sorted(blocks):
+        yield f"      {name}: {_flow(getattr(usual, name).model_dump())}\n"
+
+
 def _numbers(agent: LoadedAgent, models: Models) -> Iterator[NumericAxis]:
     block = agent.block
     if client_for(models, block).ref.settings.temperature is not None:
@@ -120,9 +124,9 @@ def _sound(
     numeric: list[NumericAxis] | None = None,
     textual: list[TextAxis] | None = None,
 ) -> bool:
-    findings = Findings(tree=agent.tree)
-    axes_of(agent, AxesBlock(numeric=numeric or [], textual=textual or []), findings)
-    return not findings.problems
+    problems = Problems(places=Places())
+    axes_of(agent, AxesBlock(numeric=numeric or [], textual=textual or []), problems)
+    return not problems.found
 
 
 def _flow(data: Json) -> str:

@@ -1,14 +1,30 @@
-"""Who rewrites prompts: the reflector, or critic and applier."""
+"""Who rewrites policy texts: the reflector, or critic and applier."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from burnish.models.factory import Models
 from burnish.models.prompts import in_force
 from burnish.models.references import ModelRef
 from burnish.models.roles import ModelRole
-from burnish.projects.optimizer_roles import Writers, reached
-from burnish.strategies.coordinate.wording import applier, critic
+from burnish.runs.parts import reached
+from burnish.strategies.coordinate.wording import (
+    CritiqueRequest,
+    Edit,
+    EditRequest,
+    Gradient,
+    applier,
+    critic,
+)
 from burnish.strategies.reflective.wording import ROLE, Reflection, ReflectRequest, reflector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writers:
+    """The two roles of a textual phase."""
+
+    critic: ModelRole[CritiqueRequest, Gradient]
+    applier: ModelRole[EditRequest, Edit]
 
 
 def reflector_of(

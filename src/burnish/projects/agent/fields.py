@@ -63,6 +63,11 @@ _ELSEWHERE = {
 }
 
 
+def elsewhere(path: str) -> str:
+    """What a field is about that does not say what the agent does; empty for all others."""
+    return _ELSEWHERE.get(str(parse_path(path)[0]), "")
+
+
 def refusal(block: AgentBlock, path: str, hybrid: Collection[str] = ()) -> str:
     """Why a field cannot be tuned; empty where it can. The path leads somewhere.
 
