@@ -137,8 +137,8 @@ def prepare_evaluation(path: Path, wanted: Wanted) -> Measurement:
     from burnish.projects.agent_blocks import KINDS
     from burnish.projects.agent_files import prepare_agent
     from burnish.projects.eval_recorded import prepare_recorded
-    from burnish.projects.graph.evaluating import prepare_graph_evaluation
     from burnish.projects.file_kinds import GraphFile
+    from burnish.projects.graph.evaluating import prepare_graph_evaluation
     from burnish.projects.other_agents import prepare_other_agent
 
     load_dotenv(path.resolve().parent, os.environ)
