@@ -139,7 +139,7 @@ def test_a_folder_of_the_user_is_never_removed(burnish: Burnish, tmp_path: Path)
     assert (mine / "precious.txt").exists()
 
 
-def test_damaged_overrides_in_the_header_are_named(burnish: Burnish, stopped: Path) -> None:
+def test_a_damaged_description_in_the_header_is_named(burnish: Burnish, stopped: Path) -> None:
     header = stopped / "run.json"
     header.write_text(header.read_text().replace('"max_trials": 2', '"max_trials": -2'))
-    refused(burnish("runs", "resume", "part"), "run.json overrides max_trials", "at least 1")
+    refused(burnish("runs", "resume", "part"), "run.json budget.max_trials", "at least 1")

@@ -289,6 +289,52 @@ def test_a_run_request_is_put_over_the_file_and_kept_for_a_resume(tmp_path: Path
     assert not again.asked
 
 
+def test_what_is_wrong_with_a_request_is_named_where_it_stands(tmp_path: Path) -> None:
+    path = write_world(tmp_path)
+    asked = tmp_path / "request.json"
+    wrong = {
+        "targetSurfaceIds": ["planer#instruction"],
+        "MaxRounds": 2,
+        "Burnish": {"ProtectedCases": ["holdout-9"]},
+    }
+    asked.write_text(json.dumps({"run": wrong}, indent=1), encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        optimize(path, request=asked, dry_run=True)
+    surface, *_ = found = [str(problem) for problem in caught.value.problems]
+    assert surface.startswith(
+        "request.json:4 run.targetSurfaceIds[0]: there is no surface 'planer#instruction'"
+    ), found
+    wrong["targetSurfaceIds"] = ["planner#instruction"]
+    asked.write_text(json.dumps({"run": wrong}, indent=1), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"request.json:9 run.Burnish.ProtectedCases\[0\]: "):
+        optimize(path, request=asked, dry_run=True)
+
+
+def test_a_flag_wins_over_a_request_and_a_request_over_the_file(tmp_path: Path) -> None:
+    path = write_world(tmp_path, optimizer(max_rounds=2, gate="sigma"), file(budget=LIMITS))
+    asked = tmp_path / "request.json"
+    options = {"MaxCalls": 500, "Seed": 7, "Gate": "strict"}
+    asked.write_text(json.dumps({"MaxRounds": 3, "Burnish": options}), encoding="utf-8")
+    optimize(path, request=asked, quiet=True, flags={"max_rounds": 1})
+    spec: Any = record(tmp_path).header.project.spec
+    assert spec["strategy"]["settings"] == {"max_rounds": 1, "gate": "strict"}
+    assert spec["budget"] == {"max_calls": 500, "max_tokens": 9000}
+    assert spec["execution"] == {"seed": 7}
+    assert record(tmp_path).header.seed == 7
+
+
+LIMITS = {"max_calls": 900, "max_tokens": 9000}
+
+
+def test_a_run_goes_on_with_the_flags_it_was_started_with(tmp_path: Path) -> None:
+    path = write_world(tmp_path)
+    optimize(path, quiet=True, flags={"seed": 9, "max_trials": 1, "accept_sigma": 2.0})
+    again, way = ScriptedBackend(respond=respond), Way(resume=str(tmp_path / "run"))
+    moved = path.rename(tmp_path / "shop.yaml")
+    optimize(moved, again, quiet=True, way=way)
+    assert not again.asked
+
+
 def test_a_set_that_is_nowhere_is_named(tmp_path: Path) -> None:
     path = write_world(tmp_path)
     asked = tmp_path / "request.json"

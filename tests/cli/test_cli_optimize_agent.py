@@ -23,6 +23,7 @@ from tests.projects.optimizer_world import (
     RULE,
     EchoBackend,
     echo,
+    echo_models,
     optimizer,
     preparing,
     write_world,
@@ -47,7 +48,9 @@ def run(backend: EchoBackend, folder: str | None = "run", **asked: Any) -> None:
     told = {k: v for k, v in asked.items() if k in Asked.__dataclass_fields__}
     told.setdefault("way", Way(output_dir=Path(folder) if folder else None))
     told.setdefault("progress", "lines")
-    optimize_project(Asked(overrides=overrides, **told), prepare=preparing(backend))
+    optimize_project(
+        Asked(overrides=overrides, **told), prepare=preparing(backend), models=echo_models(backend)
+    )
 
 
 def said_of(capsys: pytest.CaptureFixture[str]) -> str:

@@ -10,7 +10,7 @@ import pytest
 from burnish.core.errors import ConfigError
 from burnish.core.surfaces import TextSurface
 from burnish.projects import Overrides, load_project
-from burnish.projects.prompts.bounds import estimated_tokens, prompt_limits
+from burnish.projects.prompts.plugin import estimated_tokens, prompt_limits
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.strategy import Coordinate
 from burnish.strategies.reflective.strategy import Reflective, budget_floor
