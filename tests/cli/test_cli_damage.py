@@ -77,7 +77,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (home / "toy.yaml").write_text("kind: toy\nworld: {train: 3, holdout: 2, test: 0}\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BURNISH_HOME", str(home))
-        project = load_project(home / "toy.yaml"(max_trials=2))
+        project = load_project(home / "toy.yaml", {"max_trials": 2})
         launch(lambda: start(project.setup, folder=home / "run"))
     return home / "run"
 

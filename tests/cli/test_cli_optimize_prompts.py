@@ -15,7 +15,7 @@ from burnish.models.references import ModelRef
 from burnish.runs.record import RunRecord
 from tests.cli.console import Burnish, refused, tree
 from tests.projects.optimizer_world import RULE as ECHO_RULE
-from tests.projects.optimizer_world import EchoBackend, optimizer
+from tests.projects.optimizer_world import EchoBackend, echo_models, optimizer
 from tests.projects.optimizer_world import write_world as write_agent
 from tests.projects.prompts.prompt_world import (
     BETTER,

@@ -24,7 +24,7 @@ from tests.projects.optimizer_world import (
 
 def prepared(path: Path, *, priced: bool = True, **flags: float | str) -> Setup:
     models = echo_models(echo(), priced=priced)
-    return load_project(path.from_flags(**flags), environ={}, models=models).setup
+    return load_project(path, flags, environ={}, models=models).setup
 
 
 def problems(path: Path, *, priced: bool = True, **flags: float | str) -> list[str]:
@@ -428,7 +428,7 @@ def test_a_model_that_would_refuse_an_axis_is_found_out(tmp_path: Path) -> None:
         tmp_path, numeric(TEMPERATURE, {"path": "model.name", "choices": ["m", "n", "o"]})
     )
     with pytest.raises(ConfigError) as error:
-        load_project(path(critic="openai:o"), environ={}, models=models)
+        load_project(path, {"critic": "openai:o"}, environ={}, models=models)
     told = str(error.value)
     for part in (
         "model.temperature 1.0: it takes no such temperature",

@@ -44,7 +44,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BURNISH_HOME", str(home))
-        project = load_project(home / "toy.yaml"())
+        project = load_project(home / "toy.yaml", {})
         launch(lambda: start(project.setup, folder=home / "run"))
     return home / "run"
 

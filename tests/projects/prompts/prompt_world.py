@@ -110,7 +110,6 @@ def flags(folder: Path, **more: Any) -> dict[str, Any]:
     """What `--agent … --prompt … --train … --val …` say of the world."""
     return {
         "agent": "numbers_agent:call_agent",
-        "agent_folder": str(folder),
         "prompt": {"system": str(folder / "prompts" / "system.md")},
         "train": str(folder / "train.evalset.json"),
         "holdout": str(folder / "val.evalset.json"),

@@ -315,7 +315,7 @@ def test_what_is_wrong_with_such_a_file(folder: Path, said: dict[str, Any], told
     path = folder / "prompts.yaml"
     path.write_text(json.dumps(given), encoding="utf-8")
     with pytest.raises(ConfigError) as error:
-        load_project(path(), environ={}, models=models(reflector()))
+        load_project(path, {}, environ={}, models=models(reflector()))
     assert told in str(error.value)
 
 

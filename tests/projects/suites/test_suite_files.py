@@ -66,9 +66,9 @@ holdout:
 def test_a_suite_is_known_by_its_keys(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-real-key")
     place.write("heat")
-    assert isinstance(load_project(place.suite()).setup.target, DelegationTarget)
+    assert isinstance(load_project(place.suite, {}).setup.target, DelegationTarget)
     with pytest.raises(ConfigError, match="--editor: 'epochs' over 'policy' has no use for it"):
-        load_project(place.suite.from_flags(editor="openai:x"))
+        load_project(place.suite, {"editor": "openai:x"})
 
 
 @pytest.mark.parametrize(
