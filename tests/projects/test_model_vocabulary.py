@@ -23,7 +23,6 @@ from burnish.runs.spec import RunSpec
 from burnish.targets.agent.blocks import AgentBlock, AgentModel
 from burnish.targets.agent.loading import load_agent
 from burnish.targets.graph.blocks import GraphBlock
-from burnish.testing.toy_project import ToyFile
 
 Named = ModelBlock | JudgeModel
 PRICE = Price(input_per_million=0.15, output_per_million=0.6)
@@ -68,7 +67,6 @@ KINDS: Mapping[str, tuple[type[BaseModel], set[str]]] = {
     "python": (PythonAgentFile, {"judge", "user_simulator"}),
     "http": (HttpAgentFile, {"judge", "user_simulator"}),
     "command": (CommandAgentFile, {"judge", "user_simulator"}),
-    "toy": (ToyFile, {"strategy.proposer"}),
 }
 
 

@@ -64,7 +64,8 @@ def test_a_run_is_set_up_again_with_the_flags_it_had(file: Path, tmp_path: Path)
 
 def test_what_cannot_be_set_up_again_says_why(file: Path, tmp_path: Path) -> None:
     setup = load_project(file, {"max_trials": 1}, environ={}).setup
-    optimize(replace(setup, project=replace(setup.project, kind="python")), tmp_path / "own-run")
+    own = replace(setup, project=replace(setup.project, kind="python", spec={}))
+    optimize(own, tmp_path / "own-run")
     with pytest.raises(ResumeRefused, match="Python program"):
         reload_project(tmp_path / "own-run", {})
 

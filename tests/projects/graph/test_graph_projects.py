@@ -89,9 +89,9 @@ def test_a_flag_wins_over_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        ({"max_cycles": 2}, "--max-cycles: the strategy 'backprop' has no use for it"),
-        ({"strategy": "coordinate", "max_rounds": 2}, "take --strategy backprop"),
-        ({"strategy": "reflective", "max_cycles": 2}, "take --strategy coordinate"),
+        ({"max_cycles": 2}, "--max-cycles: 'backprop' over 'graph' has no use for it"),
+        ({"strategy": "coordinate", "max_rounds": 2}, "it is for the strategy 'backprop'"),
+        ({"strategy": "reflective", "max_cycles": 2}, "it is for the strategy 'coordinate'"),
     ],
 )
 def test_a_flag_that_would_do_nothing_is_refused(
@@ -120,7 +120,11 @@ MISTAKES: list[tuple[Change, str, str]] = [
         "train-0",
     ),
     (optimizer(strategy="evolve"), "no strategy 'evolve'", "there are: backprop"),
-    (optimizer(strategy="edits"), "optimizer.strategy: the strategy 'edits' has no use", "another"),
+    (
+        optimizer(strategy="edits"),
+        "optimizer.strategy: it edits files, and there is none",
+        "another",
+    ),
     (optimizer(strategy="reflective", max_rounds=0), "optimizer.max_rounds", "at least 1"),
     (optimizer(coordinate={"max_cycle": 2}), "unknown key 'max_cycle'", "max_cycles"),
     (file(proposer="openai:m"), "unknown key 'proposer'", "known keys"),
