@@ -64,7 +64,9 @@ KINDS: Mapping[str, tuple[type[BaseModel], set[str]]] = {
     "test_config.json": (EvalConfig, {"llm_judge.judge_model"}),
     "nodes": (GraphBlock, {"nodes.model", "nodes.embedding_provider"}),
     "workflow": (WorkflowFile, {"models.manager", "models.worker", "models.critic"}),
-    "task": (ArtifactsSpec, {"scorer.judge", "holdout.scorer.judge"}),
+    "python": (PythonAgentFile, {"judge", "user_simulator"}),
+    "http": (HttpAgentFile, {"judge", "user_simulator"}),
+    "command": (CommandAgentFile, {"judge", "user_simulator"}),
 }
 
 
