@@ -38,11 +38,8 @@ def show(
     as_json: options.AsJson = False,
 ) -> None:
     """How a run stands: result, trials, money; with --calls its journal."""
-    from burnish.cli.delegate_pointing import point_out
     from burnish.cli.showing import print_calls, print_run, print_trial
 
-    if point_out(run, as_json=as_json):
-        return
     if calls:
         print_calls(run, trial=trial, as_json=as_json)
     elif trial is not None:
@@ -92,7 +89,8 @@ def resume(
 ) -> None:
     """Go on with a run that was interrupted or killed, or that gets more budget."""
     from burnish.cli.running import Way, run_project
-    from burnish.projects import Overrides, reload_project
+    from burnish.projects import Overrides
+    from burnish.projects.reloading import reload_run
     from burnish.runs.index import find_run
 
     flags = Overrides.from_flags(
@@ -107,7 +105,7 @@ def resume(
         score_threshold=score_threshold,
     )
     folder = find_run(run)
-    project = reload_project(folder, flags)
+    project = reload_run(folder, flags)
     run_project(project, Way(resume=str(folder)), progress="none" if quiet else progress)
 
 

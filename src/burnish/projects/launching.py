@@ -16,7 +16,7 @@ from burnish.runs.setup import Setup
 from burnish.strategies.reflective.strategy import Reflective
 from burnish.system.loops import run_to_end
 from burnish.targets.artifacts.target import ArtifactsTarget
-from burnish.targets.delegation.target import DELEGATIONS, DelegationTarget
+from burnish.targets.delegation.target import DelegationTarget
 from burnish.targets.prompts.target import PromptsTarget
 
 
@@ -70,7 +70,7 @@ def _registry(run: Run) -> RegistryKeeper | None:
     if not isinstance(run.target, DelegationTarget):
         return None
     # Delegations that were under way when a run was killed go on from here.
-    run.target.move_in(run.directory.folder / DELEGATIONS)
+    run.target.move_in(run.directory)
     record = SuiteRecord.of(run.directory.header.project.config)
     return None if record is None else RegistryKeeper(run, record)
 

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -324,6 +324,14 @@ class Run:
 
         call = Call(kind=kind, request=request, codec=codec(gives), estimate=NOTHING, computed=True)
         return await self._scope().once(call, perform)
+
+    async def perform(self, work: Callable[[Scope], Awaitable[T]]) -> T:
+        """Work of the strategy's own, which pays through the journal; what it used is spent."""
+        scope = self._scope()
+        try:
+            return await work(scope)
+        finally:
+            self._meter.use(scope.used)
 
     # -- decisions -------------------------------------------------------------------------
 

@@ -6,10 +6,14 @@ from typing import Any
 import pytest
 
 from burnish.core.candidates import Candidate, Origin
+from burnish.core.money import NOTHING, Spend, total
 from burnish.core.outcomes import Outcome
+from burnish.effects.journal import Journal
+from burnish.effects.once import JournaledEffects
 from burnish.effects.passthrough import DirectEffects
 from burnish.models.troubles import ModelUnavailable
 from burnish.projects.delegation.loading import load_workflow
+from burnish.system import Redactor
 from burnish.system.yaml_tree import parse_tree
 from burnish.targets.delegation.loss_metric import DelegationLoss
 from burnish.targets.delegation.policy import NAMES, PolicyTexts
@@ -128,9 +132,32 @@ async def test_a_pinned_text_is_no_surface(tmp_path: Path) -> None:
     assert target.texts_of(target.baseline).texts == PolicyTexts.shipped().texts
 
 
-async def test_a_delegation_is_paid_once(tmp_path: Path) -> None:
+async def test_a_delegation_is_paid_once_through_the_journal_of_its_run(tmp_path: Path) -> None:
     world = suite_world()
-    first = await outcome_of(target_of(tmp_path, world))
-    asked = len(world.turns)
-    again = await outcome_of(target_of(tmp_path, world))
-    assert (again, len(world.turns)) == (first, asked), "what was killed and goes on pays no more"
+    case = target_of(tmp_path, world).tasks["heat"].case
+    told: list[tuple[Outcome, int, dict[str, Spend]]] = []
+    (tmp_path / "journal").mkdir()
+    for _ in range(2):
+        journal = Journal(tmp_path / "journal")
+        scope = JournaledEffects(journal, redactor=Redactor()).scope(trial=0)
+        target = target_of(tmp_path, world)
+        receipt = await target.run(target.baseline, case, draw=0, effects=scope)
+        assert receipt.spend == NOTHING, "what it paid for stands beside it"
+        assert total(scope.used.values()) == journal.billed
+        told.append((receipt.value, len(world.turns), scope.used))
+        journal.close()
+    assert told[1] == told[0], "what was killed and goes on pays no more"
+
+
+async def test_two_repeats_in_one_journal_are_two_samples(tmp_path: Path) -> None:
+    world = suite_world()
+    target = target_of(tmp_path, world)
+    journal = Journal(tmp_path)
+    scope = JournaledEffects(journal, redactor=Redactor()).scope(trial=0)
+    asked: list[int] = []
+    for draw in range(2):
+        case = target.tasks["heat"].case
+        await target.run(target.baseline, case, draw=draw, effects=scope)
+        asked.append(len(world.turns))
+    journal.close()
+    assert asked[1] == 2 * asked[0]

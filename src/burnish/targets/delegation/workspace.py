@@ -11,6 +11,7 @@ from burnish.core.effects import Call, Effects, Receipt
 from burnish.core.money import NOTHING, Spend
 from burnish.system.workspaces import remove_tree
 from burnish.targets.artifacts.workspace import finished
+from burnish.targets.delegation.envelope import Stopwatch
 from burnish.targets.delegation.states import StateStore
 
 Leaves: TypeAlias = Literal["changes", "nothing", "litter"]
@@ -41,8 +42,7 @@ class Workspace:
     folder: Path
     store: StateStore
     effects: Effects
-    active: Callable[[], float]
-    """The run's active seconds."""
+    clock: Stopwatch
     state: str = ""
     seconds: float = 0.0
     """The active time at the end of the last step."""
@@ -67,7 +67,7 @@ class Workspace:
             value = await act()
             after = await self._kept() if leaves == "changes" else before
             self._actual = "?" if leaves == "litter" else after
-            made = Stepped(value=value, state=after, seconds=self.active())
+            made = Stepped(value=value, state=after, seconds=self.clock.seconds)
             return Receipt(value=made, spend=price)
 
         call = Call(
@@ -77,6 +77,7 @@ class Workspace:
             estimate=price,
         )
         done = await self.effects.once(call, perform)
+        self.clock.reach(done.seconds)
         self.state, self.seconds = done.state, max(self.seconds, done.seconds)
         return done.value
 

@@ -1,0 +1,88 @@
+"""The strategy `delegate`: do one task once, and record what came of it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from burnish.core.cases import Split
+from burnish.core.content import short_id
+from burnish.core.errors import Problem
+from burnish.core.protocols import Role, Target
+from burnish.core.trials import SplitResult, Trial
+from burnish.runs.run import Run
+from burnish.runs.standing import BASELINE
+from burnish.targets.delegation.chronicle import Listener
+from burnish.targets.delegation.delegating import Delegation, Site, delegate
+from burnish.targets.delegation.envelope import Stopwatch
+from burnish.targets.delegation.outcomes import Account
+from burnish.targets.delegation.result import DelegationResult
+
+
+class Delegate:
+    """One trial: the task, delegated in the run's own folder.
+
+    A delegation is a run like any other, so it is journaled, listed, resumed and compared like one.
+    """
+
+    name = "delegate"
+
+    def __init__(
+        self,
+        delegation: Delegation,
+        *,
+        listen: Listener | None = None,
+        stop: Callable[[], str] = lambda: "",
+    ) -> None:
+        self.delegation = delegation
+        self._listen = listen
+        self._stop = stop
+        self.result: DelegationResult | None = None
+        """What came of it, once the search is over."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of its version; what is delegated is the target's and the data's."""
+        return short_id([self.name, 1])
+
+    @property
+    def roles(self) -> Sequence[Role[Any, Any]]:
+        """It proposes nothing; the roles of the workflow are its own."""
+        return ()
+
+    def mismatch(self, target: Target) -> Sequence[Problem]:
+        """It brings its own target."""
+        del target
+        return ()
+
+    async def search(self, run: Run) -> None:
+        """Delegate, and record the loss."""
+        directory = run.directory
+        self.result = result = await run.perform(
+            lambda scope: delegate(
+                self.delegation,
+                Site(
+                    folder=directory.folder,
+                    effects=scope,
+                    children=directory.children,
+                    redactor=directory.redactor,
+                    clock=Stopwatch(directory.journal.active_before),
+                    billed=lambda: run.billed,
+                    listen=self._listen,
+                    stop=lambda: self._stop() or stop_words(run),
+                ),
+            )
+        )
+        outcome = Account(result=result, workflow=self.delegation.workflow).outcome()
+        (case,) = run.dataset.train
+        start = run.target.baseline
+        measured = await run.evaluate(
+            start, split=Split.TRAIN, cases=(replace(case, recorded=outcome),)
+        )
+        train = SplitResult.of(measured, run.objective)
+        run.record(Trial(candidate=start, phase=BASELINE, train=train))
+
+
+def stop_words(run: Run) -> str:
+    """Why the world wants a run to stop; '' where it does not."""
+    reason = run.outside_reason(searching=True)
+    return "" if reason is None else reason.detail
