@@ -444,6 +444,14 @@ class Run:
         stoppers = self._outside_stoppers() if searching else [self._signal_stopper]
         return next((reason for each in stoppers if (reason := each.look()) is not None), None)
 
+    def stop_words(self) -> str:
+        """Why the world wants the search to stop, for work that breaks off; '' where it does not.
+
+        `stop_reason` is for strategies that finish the trial under way.
+        """
+        reason = self.outside_reason(searching=True)
+        return "" if reason is None else reason.detail
+
     @property
     def calls_ended(self) -> int:
         """How many effects have ended in this session."""

@@ -68,7 +68,7 @@ class Delegate:
                     clock=Stopwatch(directory.journal.active_before),
                     billed=lambda: run.billed,
                     listen=self._listen,
-                    stop=lambda: self._stop() or stop_words(run),
+                    stop=lambda: self._stop() or run.stop_words(),
                 ),
             )
         )
@@ -80,9 +80,3 @@ class Delegate:
         )
         train = SplitResult.of(measured, run.objective)
         run.record(Trial(candidate=start, phase=BASELINE, train=train))
-
-
-def stop_words(run: Run) -> str:
-    """Why the world wants a run to stop; '' where it does not."""
-    reason = run.outside_reason(searching=True)
-    return "" if reason is None else reason.detail

@@ -86,7 +86,7 @@ class Home:
         except OSError as error:
             raise FileTrouble(f"no delegation can be made in {folder}: {error.strerror}") from error
         # The manifest last: what has one has begun.
-        write_atomic(folder / POLICY, json.dumps(policy.to_json(), indent=2, ensure_ascii=False))
+        keep_policy(folder, policy)
         write_atomic(folder / MANIFEST, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
 
     @property
@@ -114,6 +114,11 @@ def require_same(folder: Path, manifest: Mapping[str, Json]) -> None:
             f"delegation {found['run_id']} was started with another {', '.join(changed)}",
             remedy="put it back as it was to resume, or start a new run in another folder",
         )
+
+
+def keep_policy(folder: Path, policy: PolicyTexts) -> None:
+    """Put down which texts are read, whatever is in force later."""
+    write_atomic(folder / POLICY, json.dumps(policy.to_json(), indent=2, ensure_ascii=False))
 
 
 def kept_policy(folder: Path) -> PolicyTexts:
