@@ -161,7 +161,7 @@ def test_it_is_a_run_like_any_other(burnish: Burnish) -> None:
         ("two", "delegate", "finished"),
     }
     said = burnish("runs", "show", "one")
-    assert said.lines[0] == "one · finished: the strategy had nothing left to try"
+    assert said.lines[0] == "one · finished: complete"
     completion = json.loads(Path("one/run_completion.json").read_text())
     facts = burnish("runs", "show", "one", "--json").json
     assert facts["baseline_train_loss"] == pytest.approx(completion["loss_total"])
@@ -171,7 +171,9 @@ def test_it_is_a_run_like_any_other(burnish: Burnish) -> None:
     assert [row["word"] for row in compared["cases"]["train"]] == ["same"]
     assert "# " in burnish("runs", "report", "one").out
     assert burnish("runs", "resume", "one", "-q").code == 0
-    refused(burnish("runs", "resume", "one", "--max-trials", "3"), "--max-trials: a delegation keeps")
+    refused(
+        burnish("runs", "resume", "one", "--max-trials", "3"), "--max-trials: a delegation keeps"
+    )
     assert burnish("runs", "rm", "two", "--yes").code == 0
     assert not Path("two").exists()
     assert [row["id"] for row in burnish("runs", "list", "--json").records] == ["one"]

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from burnish.core.candidates import Candidate
 from burnish.core.codec import codec
-from burnish.core.money import Spend, total
+from burnish.core.money import NOTHING, Spend, total
 from burnish.core.stopping import FINISHED
 from burnish.core.trials import SplitResult, TrialRow
+from burnish.effects.journal_reader import JournalReader
 from burnish.reports.coordinate_words import ended_words
 from burnish.runs.directory import LOCK, events, look_into, trial_rows
 from burnish.runs.driving import SealedResult
@@ -33,6 +34,8 @@ class RunRecord:
     header: Header
     rows: tuple[TrialRow, ...]
     events: tuple[Event, ...]
+    unrecorded: Spend = NOTHING
+    """What was completed in the trial under way when it was last driven."""
     billed: Spend
     active_seconds: float
     driven: bool
@@ -43,10 +46,12 @@ class RunRecord:
         """Read a run's folder."""
         header = Header.read(folder)
         with look_into(folder, whole=True) as journal:
+            rows = tuple(trial_rows(journal))
             return cls(
                 folder=folder,
                 header=header,
-                rows=tuple(trial_rows(journal)),
+                rows=rows,
+                unrecorded=_completed_since(journal, len(rows)),
                 events=tuple(events(journal)),
                 billed=journal.billed,
                 active_seconds=journal.active_seconds,
@@ -110,10 +115,11 @@ class RunRecord:
 
     @property
     def spent(self) -> Spend:
-        """What the results that were used cost."""
+        """What the results that were used cost; of a run that did not say goodbye, with what was
+        completed since its last trial, which a resume will use."""
         if self.ending is not None and (spent := self.ending.data.get("spent")) is not None:
             return codec(Spend).decode(spent)
-        return total(row.spend for row in self.rows)
+        return total(row.spend for row in self.rows) + self.unrecorded
 
     @property
     def sealed(self) -> SealedResult | None:
@@ -134,6 +140,11 @@ class RunRecord:
             if event.kind in {"run_started", "run_resumed"}:
                 return None
         return None
+
+
+def _completed_since(journal: JournalReader, trial: int) -> Spend:
+    # Each effect by itself: what is nested in it has a row of its own.
+    return total(next(iter(row.spends.values())) for row in journal.costs(since=trial))
 
 
 def result_of(row: TrialRow | None, split: str) -> SplitResult | None:

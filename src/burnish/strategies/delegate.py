@@ -13,6 +13,7 @@ from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
 from burnish.targets.delegation.chronicle import Listener
 from burnish.targets.delegation.delegating import Delegation, Site, delegate
+from burnish.targets.delegation.endings import ending_words
 from burnish.targets.delegation.envelope import Stopwatch
 from burnish.targets.delegation.outcomes import Account
 from burnish.targets.delegation.result import DelegationResult
@@ -80,3 +81,9 @@ class Delegate:
         )
         train = SplitResult.of(measured, run.objective)
         run.record(Trial(candidate=start, phase=BASELINE, train=train))
+        ended = result.status if result.reason == result.status else _ended(result)
+        run.announce("search_ended", f"delegation:{result.status}", {"reason": ended})
+
+
+def _ended(result: DelegationResult) -> str:
+    return f"{result.status}, {ending_words(result.reason)}"

@@ -60,7 +60,6 @@ class Scripted:
         )
         return _result(run, job, step, files)
 
-
     async def record(self, attempt: Attempt) -> None:
         """Count it."""
         self.attempts.append(attempt)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from burnish.core.cases import Case, Dataset
-from burnish.core.content import Json
+from burnish.core.content import Json, short_id
 from burnish.core.errors import BurnishError, ConfigError, Interrupted, Problem, SeedRefused
 from burnish.core.objectives import Objective
 from burnish.projects.delegation.loading import load_workflow
@@ -149,12 +149,14 @@ class OpenRefinement:
     def setup(self) -> Setup:
         """The session as a run of one case, the seed's task."""
         target = DelegationTarget(self.policy, (), frozen=NAMES)
+        task = self.seat.seed.task
         config: dict[str, Json] = {"task": self.seat.task}
         return Setup(
             target=target,
             metrics=(DelegationLoss(),),
             objective=Objective(weights={NAME: 1.0}),
-            dataset=Dataset(train=(Case.single(self.seat.seed.task),)),
+            # The same name as in the run of the seed, so that the two can be compared.
+            dataset=Dataset(train=(Case.single(task, name=short_id(task)),)),
             strategy=self.strategy,
             project=Project(kind=KIND, file=str(self.seat.home), config=config),
             resources=(target, self.held),

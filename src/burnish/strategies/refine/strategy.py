@@ -16,6 +16,7 @@ from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
 from burnish.strategies.refine.loop import Attempt, Job, Refinement
 from burnish.strategies.refine.sessions import Session
+from burnish.strategies.refine.stopping import REASONS
 from burnish.targets.delegation.chronicle import Listener
 from burnish.targets.delegation.delegating import Delegation, Site, delegate
 from burnish.targets.delegation.loss import WEIGHTS
@@ -71,6 +72,9 @@ class Refine:
         self.session = await refinement.run(self.session, _Iterations(self, run))
         if self.session.error:
             raise SessionFailed(f"{self.session.stop_reason}: {self.session.error}")
+        reason = self.session.stop_reason
+        ended = f"{reason}: {REASONS[reason]}" if reason in REASONS else reason
+        run.announce("search_ended", f"refinement:{reason}", {"reason": ended})
 
     def _keep(self, session: Session) -> None:
         self.session = session

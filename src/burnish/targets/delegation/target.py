@@ -108,7 +108,7 @@ class DelegationTarget:
         """Which texts are trained, and what the others say."""
         fixed: dict[str, Json] = {n: self.policy[n] for n in NAMES if n not in self._names}
         config: dict[str, Json] = {"trained": list(self._names), "fixed": short_id(fixed)}
-        return Description(kind="policy", config=config)
+        return Description(kind="policy" if self._names else "delegation", config=config)
 
     @property
     def surfaces(self) -> Sequence[TextSurface]:
