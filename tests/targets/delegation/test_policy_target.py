@@ -139,7 +139,7 @@ async def test_a_delegation_is_paid_once_through_the_journal_of_its_run(tmp_path
     (tmp_path / "journal").mkdir()
     for _ in range(2):
         journal = Journal(tmp_path / "journal")
-        scope = JournaledEffects(journal, redactor=Redactor()).scope(trial=0)
+        scope = JournaledEffects(journal, redactor=Redactor.from_environment()).scope(trial=0)
         target = target_of(tmp_path, world)
         receipt = await target.run(target.baseline, case, draw=0, effects=scope)
         assert receipt.spend == NOTHING, "what it paid for stands beside it"
@@ -153,7 +153,7 @@ async def test_two_repeats_in_one_journal_are_two_samples(tmp_path: Path) -> Non
     world = suite_world()
     target = target_of(tmp_path, world)
     journal = Journal(tmp_path)
-    scope = JournaledEffects(journal, redactor=Redactor()).scope(trial=0)
+    scope = JournaledEffects(journal, redactor=Redactor.from_environment()).scope(trial=0)
     asked: list[int] = []
     for draw in range(2):
         case = target.tasks["heat"].case

@@ -201,18 +201,20 @@ def open_refinement(
     settings: RefineSettings,
     *,
     resume: str | None = None,
+    ended: bool = False,
     wishes: Wishes | None = None,
 ) -> OpenRefinement:
     """Take the lock and begin a session, or take up an unfinished one by its id, or `last`.
 
-    Raises SeedRefused where that cannot be; then nothing is held.
+    With `ended`, one that had ended is taken up too: what is journaled is gone over, and where it
+    had failed it goes on. Raises SeedRefused where that cannot be; then nothing is held.
     """
     wished = wishes or Wishes()
     lock = seat.files.lock(seat.seed.run_id)
     try:
         recover(seat.home)
         others = tuple(each for each in seat.files.sessions() if each.unfinished)
-        old = None if resume is None else seat.files.unfinished(resume)
+        old = None if resume is None else seat.files.find(resume, ended=ended)
         if old is not None:
             settings, others = RefineSettings.model_validate(dict(old.settings)), ()
             seat = _as_it_was(seat, old)
@@ -234,11 +236,12 @@ def open_refinement(
 
 
 def reload_refinement(folder: Path, flags: Overrides) -> LoadedProject:
-    """Set an unfinished session up again from the folder of its run."""
+    """Set a session up again from the folder of its run."""
     if said := flags.to_json():
         message = "a refinement keeps what it was started with"
         raise ConfigError([Problem(where=flag_of(name), message=message) for name in said])
-    opened = open_refinement(Seat.of_run(folder), RefineSettings(), resume=folder.name)
+    seat = Seat.of_run(folder)
+    opened = open_refinement(seat, RefineSettings(), resume=folder.name, ended=True)
     return LoadedProject(setup=opened.setup(), root=folder.parent)
 
 

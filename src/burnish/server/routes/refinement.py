@@ -60,7 +60,10 @@ def refinement_router(
     wishes: Wishes | None = None,
     start: Callable[[OpenRefinement], None] | None = None,
 ) -> APIRouter:
-    """The routes over the runs below `data`; `start` runs an opened refinement, in a thread."""
+    """The routes over the runs of this machine, those below `data` first.
+
+    `start` runs an opened refinement, in a thread unless said.
+    """
     router = APIRouter(prefix="/api/experiments", tags=["refinement"])
     begin = start or run_in_thread
 

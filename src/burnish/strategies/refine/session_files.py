@@ -91,9 +91,12 @@ class SessionFiles:
                 found.append(Session.from_json(row))
         return found
 
-    def unfinished(self, name: str = "last") -> Session:
-        """An unfinished session by its id, or the last; raises SeedRefused where there is none."""
-        open_ones = [each for each in self.sessions() if each.unfinished]
+    def find(self, name: str = "last", *, ended: bool = False) -> Session:
+        """An unfinished session by its id, or the last; raises SeedRefused where there is none.
+
+        With `ended`, one that had ended is found too.
+        """
+        open_ones = [each for each in self.sessions() if ended or each.unfinished]
         chosen = [each for each in open_ones if name in ("last", each.session_id)]
         if not chosen:
             known = ", ".join(each.session_id for each in open_ones) or "none"
