@@ -1,6 +1,8 @@
 """Delegations, refinements and suites are runs like any other: killed, looked at, gone on with."""
 
 import json
+import signal
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,7 @@ from burnish.core.money import total
 from burnish.effects.journal_reader import JournalReader
 from burnish.reports.reading import RunRecord
 from tests.cli.coders import write_coders
-from tests.cli.console import Burnish, child, refused, until
+from tests.cli.console import Burnish, child, finish, refused, until
 from tests.server.processes import serving
 
 pytestmark = pytest.mark.slow
@@ -155,6 +157,38 @@ def test_looked_at_compared_and_removed(burnish: Burnish, kind: Kind) -> None:
     assert run.name not in [row["id"] for row in listed]
     if kind.seeded:
         assert Path("seed/BEST/report.md").is_file(), "what it found stays"
+
+
+def signalled(process: "subprocess.Popen[str]", run: Path) -> None:
+    del run
+    process.send_signal(signal.SIGINT)
+
+
+def told_by_file(process: "subprocess.Popen[str]", run: Path) -> None:
+    del process
+    (run / "optimize.stop").touch()
+
+
+@pytest.mark.parametrize("stop", [signalled, told_by_file])
+def test_asked_to_stop_it_finishes_what_it_is_at(
+    burnish: Burnish, stop: Callable[["subprocess.Popen[str]", Path], None]
+) -> None:
+    kind = KINDS[0]
+    Path("wait").touch()
+    process = child(*kind.start, cwd=Path.cwd())
+    until(Path("waiting").exists)
+    (run,) = kind.runs()
+    stop(process, run)
+    if stop is signalled:
+        until(lambda: '"stopping"' in (run / "events.jsonl").read_text())
+    Path("wait").unlink()
+    said = finish(process)
+    assert said.code == 2, said
+    assert "go on    burnish delegate --resume one" in said.err
+    facts = facts_of(burnish, run)
+    assert (facts["status"], facts["spent"]["calls"]) == ("interrupted", 1)
+    assert burnish("delegate", "--resume", "one", "-q").code == 0
+    assert started() == 1, "what was finished is not started again"
 
 
 def test_a_run_in_which_another_one_is_driven_is_not_removed(burnish: Burnish) -> None:

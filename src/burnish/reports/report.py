@@ -6,6 +6,7 @@ from pathlib import Path
 from burnish.core.trials import SplitResult, TrialRow
 from burnish.reports.backprop_page import backprop_page
 from burnish.reports.coordinate_page import coordinate_page
+from burnish.reports.delegation_page import PAGES, delegation_page
 from burnish.reports.edits_page import edits_page
 from burnish.reports.epochs_page import epochs_page
 from burnish.reports.eval_page import measurement_page
@@ -62,6 +63,8 @@ def render(run: RunRecord) -> str:
         return backprop_page(run)
     if run.header.strategy == Epochs.name:
         return epochs_page(run)
+    if run.header.strategy in PAGES:
+        return delegation_page(run)
     parts = (
         headline(run),
         _summary(run),

@@ -40,7 +40,7 @@ from burnish.runs.probing import Probed, Prober, measured_runs
 from burnish.runs.recording import Recorder
 from burnish.runs.requirements import Answering
 from burnish.runs.setup import Setup
-from burnish.runs.stoppers import ImpureStopper, Stops, asked_by, out_of_time, stop_file
+from burnish.runs.stoppers import STOP_FILE, ImpureStopper, Stops, asked_by, out_of_time, stop_file
 from burnish.runs.telling import Teller, summary
 
 Request = TypeVar("Request")
@@ -447,10 +447,15 @@ class Run:
     def stop_words(self) -> str:
         """Why the world wants the search to stop, for work that breaks off; '' where it does not.
 
-        `stop_reason` is for strategies that finish the trial under way.
+        Strategies that finish the trial under way ask `stop_reason`. Whoever hears of a stop file
+        obeys it, so it is gone then.
         """
         reason = self.outside_reason(searching=True)
-        return "" if reason is None else reason.detail
+        if reason is None:
+            return ""
+        if reason.code == "stop_file":
+            (self.directory.folder / STOP_FILE).unlink(missing_ok=True)
+        return reason.detail
 
     @property
     def calls_ended(self) -> int:

@@ -1,12 +1,13 @@
 """A delegation as a run: started in a folder, or gone on with."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from burnish.core.cases import Dataset
 from burnish.core.content import Json, short_id
-from burnish.core.errors import ConfigError, Interrupted, Problem, RunNotFound
+from burnish.core.errors import ConfigError, Problem, RunNotFound
 from burnish.core.objectives import Objective
 from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
 from burnish.projects.delegation.overrides import WorkflowOverrides
@@ -83,10 +84,7 @@ async def driven(
         return open_delegation(strategy, folder)
 
     await launched(opened, listeners)
-    if strategy.result is None:
-        # The run was to stop, and a call that hung was broken off.
-        remedy = "everything journaled is kept; resume it to go on"
-        raise Interrupted("stopped in the middle of a call", remedy=remedy)
+    assert strategy.result is not None
     return strategy.result
 
 
@@ -122,6 +120,8 @@ def delegation_setup(
         objective=Objective(weights={NAME: 1.0}),
         dataset=Dataset(train=(task.case,)),
         strategy=strategy,
+        # A single call takes minutes; who will not wait for its end asks once more.
+        grace_seconds=math.inf,
         project=Project(kind=KIND, file=file) if isinstance(file, str) else Project(),
         resources=(target, *resources),
     )
@@ -134,6 +134,7 @@ def reload_delegation(folder: Path, flags: Overrides) -> LoadedProject:
         raise ConfigError([Problem(where=flag_of(name), message=message) for name in said])
     delegation, loaded = kept_delegation(folder)
     setup = delegation_setup(Delegate(delegation), folder, (loaded.models,))
+    delegation.check(folder, Redactor.from_environment(extra=setup.secrets()))
     return LoadedProject(setup=setup, root=folder.parent)
 
 

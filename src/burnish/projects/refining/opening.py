@@ -1,6 +1,7 @@
 """Opening a refinement: seed, lock, workflow and session, new or going on."""
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Self
 
 from burnish.core.cases import Case, Dataset
 from burnish.core.content import Json, short_id
-from burnish.core.errors import BurnishError, ConfigError, Interrupted, Problem, SeedRefused
+from burnish.core.errors import BurnishError, ConfigError, Problem, SeedRefused
 from burnish.core.objectives import Objective
 from burnish.projects.delegation.loading import load_workflow
 from burnish.projects.experiments.places import ExperimentTask, find_task
@@ -35,7 +36,7 @@ from burnish.strategies.refine.best import BestPlace, SeedBest, recover
 from burnish.strategies.refine.loop import Job, Refinement
 from burnish.strategies.refine.seeds import WHOLE_BUDGET, Seed, read_seed
 from burnish.strategies.refine.session_files import SESSIONS, SessionFiles
-from burnish.strategies.refine.sessions import INTERRUPTED, Session
+from burnish.strategies.refine.sessions import Session
 from burnish.strategies.refine.strategy import Refine, SessionFailed
 from burnish.system import FileLock, Redactor, write_atomic
 from burnish.targets.delegation.chronicle import Listener
@@ -158,6 +159,8 @@ class OpenRefinement:
             # The same name as in the run of the seed, so that the two can be compared.
             dataset=Dataset(train=(Case.single(task, name=short_id(task)),)),
             strategy=self.strategy,
+            # A single call takes minutes; who will not wait for its end asks once more.
+            grace_seconds=math.inf,
             project=Project(kind=KIND, file=str(self.seat.home), config=config),
             resources=(target, self.held),
         )
@@ -169,10 +172,6 @@ class OpenRefinement:
                 await launched(self._opened, listeners)
         finally:
             await self.held.close()
-        if self.session.stop_reason == INTERRUPTED:
-            # The run was to stop, and a call that hung was broken off.
-            remedy = "everything journaled is kept; it can go on"
-            raise Interrupted("stopped in the middle of a call", remedy=remedy)
         return self.session
 
     def _opened(self) -> Run:
