@@ -1,5 +1,7 @@
 """The policy texts as a target: what a delegation counts for, and what reaches its prompts."""
 
+import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -161,3 +163,39 @@ async def test_two_repeats_in_one_journal_are_two_samples(tmp_path: Path) -> Non
         asked.append(len(world.turns))
     journal.close()
     assert asked[1] == 2 * asked[0]
+
+
+PROGRAM = """\
+workflow: {name: coder}
+orchestration:
+  engine: command
+  command: {command: "echo $$ > started; exec sleep 60", critique: {enabled: false}}
+sandbox: none
+"""
+
+
+def written(folder: Path) -> str:
+    """The id of the program's process, once it is there."""
+    return "".join(path.read_text() for path in folder.glob("home/*/workspace/started"))
+
+
+async def test_one_that_is_broken_off_leaves_no_program_running(tmp_path: Path) -> None:
+    path = tmp_path / "coder.yaml"
+    path.write_text(PROGRAM)
+    coder = SuiteTask(name="heat", task="Go.", workflow=load_workflow(path).workflow)
+    target = DelegationTarget(PolicyTexts.shipped(), [coder], home=tmp_path / "home")
+    journal = Journal(tmp_path)
+    effects = JournaledEffects(journal, redactor=Redactor.from_environment())
+    scope = effects.scope(trial=0)
+    work = asyncio.create_task(target.run(target.baseline, coder.case, draw=0, effects=scope))
+    while not (told := written(tmp_path)):
+        await asyncio.sleep(0.005)
+    program = int(told)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    with pytest.raises(ProcessLookupError):
+        os.kill(program, 0)
+    spent = total(scope.used.values())
+    assert (spent.calls, journal.billed.calls) == (0, 1), "lost, and on the bill"
+    journal.close()

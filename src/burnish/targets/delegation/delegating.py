@@ -196,6 +196,7 @@ class _Driving:
         try:
             ending = await loop.run()
         except (Interrupted, asyncio.CancelledError):
+            await desk.workspace.abandon()
             aborted = Ending(status="aborted", reason="interrupted")
             finish(loop, home, aborted, None, cost=self._cost())
             raise
