@@ -188,7 +188,7 @@ async def test_one_that_is_broken_off_leaves_no_program_running(tmp_path: Path) 
     effects = JournaledEffects(journal, redactor=Redactor.from_environment())
     scope = effects.scope(trial=0)
     work = asyncio.create_task(target.run(target.baseline, coder.case, draw=0, effects=scope))
-    while not (told := written(tmp_path)):
+    while not (told := written(tmp_path)):  # noqa: ASYNC110 - another process writes it
         await asyncio.sleep(0.005)
     program = int(told)
     work.cancel()

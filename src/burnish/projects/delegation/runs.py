@@ -5,21 +5,21 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from burnish.core.cases import Dataset
+from burnish.core.cases import Case, Dataset
 from burnish.core.content import Json, short_id
-from burnish.core.errors import ConfigError, Problem, RunNotFound
+from burnish.core.errors import RunNotFound
 from burnish.core.objectives import Objective
 from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
 from burnish.projects.delegation.overrides import WorkflowOverrides
 from burnish.projects.launching import launched
 from burnish.projects.loading import LoadedProject
-from burnish.projects.overrides import Overrides, flag_of
 from burnish.runs.events import Listener as RunListener
 from burnish.runs.header import NAME as HEADER
 from burnish.runs.header import Project
 from burnish.runs.opening import resume, start
 from burnish.runs.run import Run
 from burnish.runs.setup import Closable, Setup
+from burnish.runs.strategy import Strategy
 from burnish.strategies.delegate import Delegate
 from burnish.system import Redactor
 from burnish.targets.delegation.chronicle import Listener
@@ -114,24 +114,39 @@ def delegation_setup(
     task = SuiteTask(name=name, task=delegation.task, workflow=delegation.workflow)
     target = DelegationTarget(policy, (task,), frozen=NAMES)
     file = delegation.kept.get("file")
+    return task_setup(
+        strategy,
+        target,
+        task.case,
+        project=Project(kind=KIND, file=file) if isinstance(file, str) else Project(),
+        resources=resources,
+    )
+
+
+def task_setup(
+    strategy: Strategy,
+    target: DelegationTarget,
+    case: Case,
+    *,
+    project: Project,
+    resources: tuple[Closable, ...],
+) -> Setup:
+    """A run about one task, measured by the loss of delegations."""
     return Setup(
         target=target,
         metrics=(DelegationLoss(),),
         objective=Objective(weights={NAME: 1.0}),
-        dataset=Dataset(train=(task.case,)),
+        dataset=Dataset(train=(case,)),
         strategy=strategy,
         # A single call takes minutes; who will not wait for its end asks once more.
         grace_seconds=math.inf,
-        project=Project(kind=KIND, file=file) if isinstance(file, str) else Project(),
+        project=project,
         resources=(target, *resources),
     )
 
 
-def reload_delegation(folder: Path, flags: Overrides) -> LoadedProject:
-    """Set a delegation up again from its folder; it keeps the limits it was started with."""
-    if said := flags.to_json():
-        message = "a delegation keeps the limits it was started with"
-        raise ConfigError([Problem(where=flag_of(name), message=message) for name in said])
+def reload_delegation(folder: Path) -> LoadedProject:
+    """Set a delegation up again from its folder."""
     delegation, loaded = kept_delegation(folder)
     setup = delegation_setup(Delegate(delegation), folder, (loaded.models,))
     delegation.check(folder, Redactor.from_environment(extra=setup.secrets()))

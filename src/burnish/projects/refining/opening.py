@@ -1,22 +1,20 @@
 """Opening a refinement: seed, lock, workflow and session, new or going on."""
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from burnish.core.cases import Case, Dataset
+from burnish.core.cases import Case
 from burnish.core.content import Json, short_id
-from burnish.core.errors import BurnishError, ConfigError, Problem, SeedRefused
-from burnish.core.objectives import Objective
+from burnish.core.errors import BurnishError, SeedRefused
 from burnish.projects.delegation.loading import load_workflow
+from burnish.projects.delegation.runs import task_setup
 from burnish.projects.experiments.places import ExperimentTask, find_task
 from burnish.projects.experiments.task_best import TaskBest
 from burnish.projects.launching import launched
 from burnish.projects.loading import LoadedProject
-from burnish.projects.overrides import Overrides, flag_of
 from burnish.projects.refining.settings import RefineSettings
 from burnish.projects.refining.workflows import (
     Loading,
@@ -42,7 +40,6 @@ from burnish.system import FileLock, Redactor, write_atomic
 from burnish.targets.delegation.chronicle import Listener
 from burnish.targets.delegation.delegating import Delegation
 from burnish.targets.delegation.home import POLICY, keep_policy, kept_policy
-from burnish.targets.delegation.loss_metric import NAME, DelegationLoss
 from burnish.targets.delegation.policy import NAMES, PolicyTexts
 from burnish.targets.delegation.target import DelegationTarget
 
@@ -152,17 +149,13 @@ class OpenRefinement:
         target = DelegationTarget(self.policy, (), frozen=NAMES)
         task = self.seat.seed.task
         config: dict[str, Json] = {"task": self.seat.task}
-        return Setup(
-            target=target,
-            metrics=(DelegationLoss(),),
-            objective=Objective(weights={NAME: 1.0}),
+        return task_setup(
+            self.strategy,
+            target,
             # The same name as in the run of the seed, so that the two can be compared.
-            dataset=Dataset(train=(Case.single(task, name=short_id(task)),)),
-            strategy=self.strategy,
-            # A single call takes minutes; who will not wait for its end asks once more.
-            grace_seconds=math.inf,
+            Case.single(task, name=short_id(task)),
             project=Project(kind=KIND, file=str(self.seat.home), config=config),
-            resources=(target, self.held),
+            resources=(self.held,),
         )
 
     async def run(self, listeners: Sequence[RunListener] = ()) -> Session:
@@ -234,11 +227,8 @@ def open_refinement(
     return replace(opened, others=others)
 
 
-def reload_refinement(folder: Path, flags: Overrides) -> LoadedProject:
+def reload_refinement(folder: Path) -> LoadedProject:
     """Set a session up again from the folder of its run."""
-    if said := flags.to_json():
-        message = "a refinement keeps what it was started with"
-        raise ConfigError([Problem(where=flag_of(name), message=message) for name in said])
     seat = Seat.of_run(folder)
     opened = open_refinement(seat, RefineSettings(), resume=folder.name, ended=True)
     return LoadedProject(setup=opened.setup(), root=folder.parent)

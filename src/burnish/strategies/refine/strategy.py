@@ -116,8 +116,8 @@ class _Iterations:
         (case,) = run.dataset.train
         recorded = replace(case, recorded=_outcome(attempt))
         # Two iterations may be told the same: the draw is what tells them apart.
-        found = await run.evaluate(candidate, split=Split.TRAIN, cases=(recorded,), draw=k)
-        run.record(_trial(attempt, candidate, SplitResult.of(found, run.objective)))
+        evaluation = await run.evaluate(candidate, split=Split.TRAIN, cases=(recorded,), draw=k)
+        run.record(_trial(attempt, candidate, SplitResult.of(evaluation, run.objective)))
 
 
 def _trial(attempt: Attempt, candidate: Candidate, train: SplitResult) -> Trial:
