@@ -159,6 +159,34 @@ def test_looked_at_compared_and_removed(burnish: Burnish, kind: Kind) -> None:
         assert Path("seed/BEST/report.md").is_file(), "what it found stays"
 
 
+def test_a_task_of_an_experiment_hears_of_it(
+    burnish: Burnish, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BURNISH_EXPERIMENTS_ROOT", str(tmp_path / "all"))
+    name = burnish("experiments", "new", "Heat").out.strip()
+    run = killed_at_work(
+        Kind(
+            strategy="delegate",
+            start=("delegate", "flow.yaml", *TASK, "--target", name),
+            runs=lambda: [*Path("all").glob("*/tasks/*/runs/*")],
+            calls=1,
+        )
+    )
+    assert burnish("runs", "resume", run.name, "-q").code == 0
+    assert (run.parent.parent / "BEST" / "report.md").is_file()
+
+
+def test_a_task_with_a_secret_in_it_is_gone_on_with(
+    burnish: Burnish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "canary-token-0123456789abcdef")
+    task = ("--task", "Write a report with canary-token-0123456789abcdef.", "-q")
+    start = ("delegate", "flow.yaml", *task, "-o", "one")
+    run = killed_at_work(Kind(strategy="delegate", start=start, runs=KINDS[0].runs, calls=1))
+    assert burnish("runs", "resume", run.name, "-q").code == 0
+    assert facts_of(burnish, run)["status"] == "finished"
+
+
 def signalled(process: "subprocess.Popen[str]", run: Path) -> None:
     del run
     process.send_signal(signal.SIGINT)

@@ -33,10 +33,13 @@ class Delegate:
         *,
         listen: Listener | None = None,
         stop: Callable[[], str] = lambda: "",
+        ended: Callable[[DelegationResult], object] = lambda _: None,
     ) -> None:
         self.delegation = delegation
         self._listen = listen
         self._stop = stop
+        self._ended = ended
+        """Is shown the result once it is on record."""
         self.result: DelegationResult | None = None
         """What came of it, once the search is over."""
 
@@ -81,9 +84,11 @@ class Delegate:
         )
         train = SplitResult.of(measured, run.objective)
         run.record(Trial(candidate=start, phase=BASELINE, train=train))
-        ended = result.status if result.reason == result.status else _ended(result)
-        run.announce("search_ended", f"delegation:{result.status}", {"reason": ended})
+        run.announce("search_ended", f"delegation:{result.status}", {"reason": _ending(result)})
+        self._ended(result)
 
 
-def _ended(result: DelegationResult) -> str:
+def _ending(result: DelegationResult) -> str:
+    if result.reason == result.status:
+        return result.status
     return f"{result.status}, {ending_words(result.reason)}"

@@ -11,6 +11,7 @@ from burnish.core.errors import RunNotFound
 from burnish.core.objectives import Objective
 from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
 from burnish.projects.delegation.overrides import WorkflowOverrides
+from burnish.projects.experiments.attaching import offer
 from burnish.projects.launching import launched
 from burnish.projects.loading import LoadedProject
 from burnish.runs.events import Listener as RunListener
@@ -110,8 +111,9 @@ def delegation_setup(
     """A delegation as a run of one case, whose texts are fixed."""
     delegation = strategy.delegation
     policy = kept_policy(folder) if is_of_burnish(folder) else delegation.policy
-    name = short_id(delegation.task)
-    task = SuiteTask(name=name, task=delegation.task, workflow=delegation.workflow)
+    # As the manifest has it, which is where a resume reads it.
+    text = Redactor.from_environment(extra=delegation.workflow.secrets).text(delegation.task)
+    task = SuiteTask(name=short_id(text), task=text, workflow=delegation.workflow)
     target = DelegationTarget(policy, (task,), frozen=NAMES)
     file = delegation.kept.get("file")
     return task_setup(
@@ -146,9 +148,10 @@ def task_setup(
 
 
 def reload_delegation(folder: Path) -> LoadedProject:
-    """Set a delegation up again from its folder."""
+    """Set a delegation up again from its folder; one of an experiment is offered to its task."""
     delegation, loaded = kept_delegation(folder)
-    setup = delegation_setup(Delegate(delegation), folder, (loaded.models,))
+    strategy = Delegate(delegation, ended=lambda run: offer(delegation.kept, run.run_dir))
+    setup = delegation_setup(strategy, folder, (loaded.models,))
     delegation.check(folder, Redactor.from_environment(extra=setup.secrets()))
     return LoadedProject(setup=setup, root=folder.parent)
 
