@@ -20,11 +20,11 @@ from benchmarks.search_worlds import (
 from burnish.core.candidates import Candidate
 from burnish.core.trials import TrialRow
 from burnish.effects.budget import Budget
-from burnish.reports.reading import RunRecord
 from burnish.runs.driving import Ending, SealedResult, drive
 from burnish.runs.events import Event, Tick
 from burnish.runs.leading import ADVANCED
 from burnish.runs.opening import start
+from burnish.runs.record import RunRecord
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.runs.standing import BASELINE

@@ -17,6 +17,7 @@ def figures() -> list[Figure]:
         Figure(what="import burnish (beyond bare Python)",
                value=max(0.0, _best([sys.executable, "-c", "import burnish"]) - bare),
                unit="s", goal=0.1),
+        Figure(what="burnish --version", value=_best([BURNISH, "--version"]), unit="s", goal=0.1),
         Figure(what="burnish --help", value=_best([BURNISH, "--help"]), unit="s", goal=0.3),
     ]  # fmt: skip
 

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 import burnish
 import burnish.testing
-from burnish.cli.main import app
+from burnish.cli.program import app
 from burnish.core import errors, protocols
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -10,10 +10,15 @@ from typing import Any
 
 
 def fields_of(kind: type[Any]) -> Iterator[tuple[str, str, str, str]]:
-    """Name, type, default and docstring of each annotated field, inherited ones first."""
+    """Name, type, default and docstring of each annotated field, inherited ones first.
+
+    A field that is declared again keeps its place, as it does in the class itself.
+    """
+    fields: dict[str, tuple[str, str, str, str]] = {}
     for base in reversed(kind.__mro__):
         if base.__module__.partition(".")[0] == "burnish":
-            yield from _own_fields(base)
+            fields.update((field[0], field) for field in _own_fields(base))
+    yield from fields.values()
 
 
 def _own_fields(kind: type[Any]) -> Iterator[tuple[str, str, str, str]]:

@@ -20,12 +20,29 @@ def test_importing_burnish_loads_nothing_heavy() -> None:
     assert loaded_by("import burnish", {"pydantic", "rich", "typer", "asyncio", "sqlite3"}) == []
 
 
+def test_the_command_line_loads_nothing_heavy() -> None:
+    heavy = {"pydantic", "ruamel", "asyncio", "sqlite3"}
+    assert loaded_by("import burnish.cli.program", heavy) == []
+
+
 def test_help_loads_nothing_heavy() -> None:
-    assert loaded_by("import burnish.cli", {"pydantic", "ruamel", "asyncio", "sqlite3"}) == []
+    heavy = {"pydantic", "pydantic_ai", "ruamel", "asyncio", "sqlite3", "rich.live"}
+    assert loaded_by(ended("--help"), heavy) == []
+
+
+def test_the_version_loads_no_command_and_no_typer() -> None:
+    heavy = {"typer", "rich", "pydantic", "burnish.cli.program"}
+    assert loaded_by(ended("--version"), heavy) == []
+
+
+def ended(*arguments: str) -> str:
+    """Code that runs a command line and goes on."""
+    command = f"main({list(arguments)})"
+    return f"from burnish.cli import main\ntry: {command}\nexcept SystemExit: pass\n"
 
 
 def loaded_by(code: str, heavy: set[str]) -> list[str]:
     """The heavy modules that a fresh Python has loaded after this code."""
-    told = f"{code}; import sys; print(*sys.modules)"
+    told = f"{code}\nimport sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     return sorted(heavy.intersection(done.stdout.split()))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.models.references import PROVIDERS
+from burnish.models.providers import BUILT_IN
 from tests.cli.console import Burnish, child, finish
 
 CANARY = "sk-canary-0123456789abcdef"
@@ -13,7 +13,7 @@ CANARY = "sk-canary-0123456789abcdef"
 
 @pytest.fixture(autouse=True)
 def _no_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
-    for name in (*filter(None, PROVIDERS.values()), "GEMINI_API_KEY"):
+    for name in (name for row in BUILT_IN for name in row.key_variables):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / ".git").mkdir()
 

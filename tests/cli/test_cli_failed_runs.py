@@ -13,7 +13,8 @@ from burnish.core.errors import BaselineUnmeasured, ProposerFailed
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.references import ModelRef
 from burnish.models.troubles import ModelUnavailable
-from burnish.reports.reading import RunRecord
+from burnish.runs.plugins import strategy_plugin
+from burnish.runs.record import RunRecord
 from burnish.testing.servers import ScriptedServer
 from tests.cli.console import Burnish, Said
 from tests.cli.served_echo import hosted
@@ -53,7 +54,7 @@ def failed(said: Said, *words: str) -> RunRecord:
     report = Path("run/report.md").read_text(encoding="utf-8")
     for word in words:
         assert word in said.err
-        assert word in record.reason
+        assert word in strategy_plugin(record.header.strategy).reason(record)
         assert word in report
     return record
 

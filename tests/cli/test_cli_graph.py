@@ -12,9 +12,10 @@ from burnish.cli.eval_running import evaluate_agent
 from burnish.cli.running import Way
 from burnish.core.errors import ConfigError
 from burnish.models.chat import ChatRequest
-from burnish.projects.evaluating import Measurement, Wanted, prepare_evaluation
+from burnish.projects.evaluate_api import prepare_evaluation
+from burnish.projects.evaluating import Measurement, Wanted
 from burnish.projects.graph.evaluating import prepare_graph_evaluation
-from burnish.reports.reading import RunRecord
+from burnish.runs.record import RunRecord
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.testing.backends import ScriptedBackend
 from tests.cli.console import Burnish, tree

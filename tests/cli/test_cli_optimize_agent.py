@@ -12,7 +12,7 @@ from burnish.cli.optimize_asking import Asked
 from burnish.cli.optimize_running import optimize_project
 from burnish.cli.running import Way
 from burnish.core.errors import ConfigError
-from burnish.reports.reading import RunRecord
+from burnish.runs.record import RunRecord
 from burnish.targets.agent.loading import load_agent
 from burnish.testing.servers import Asked as Question
 from burnish.testing.stories import story

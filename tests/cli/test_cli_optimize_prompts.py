@@ -13,7 +13,7 @@ from burnish.cli.running import Way
 from burnish.core.errors import ConfigError
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.references import ModelRef
-from burnish.reports.reading import RunRecord
+from burnish.runs.record import RunRecord
 from tests.cli.console import Burnish, refused, tree
 from tests.projects.optimizer_world import RULE as ECHO_RULE
 from tests.projects.optimizer_world import EchoBackend, optimizer

@@ -8,8 +8,7 @@ import pytest
 from burnish.cli.optimize_asking import Asked
 from burnish.cli.optimize_running import optimize_project
 from burnish.cli.running import Way
-from burnish.projects import LoadedProject, Overrides
-from burnish.projects.suites.project_files import prepare_suite
+from burnish.projects import LoadedProject, Overrides, load_project
 from burnish.targets.delegation.registry import PolicyRegistry
 from burnish.testing.suite_world import FAULT, FLOW, RULE, suite_text, suite_world
 from tests.cli.console import Burnish
@@ -64,7 +63,7 @@ def test_a_training_tells_what_it_made_active(
     world = suite_world()
 
     def prepare(path: Path, flags: Overrides) -> LoadedProject:
-        return prepare_suite(path, flags, models=world.models())
+        return load_project(path, flags, models=world.models())
 
     def say(**more: object) -> str:
         flags = {"epochs": 2, "with_textgrad": True, "policy_db": str(tmp_path / "p.db"), **more}

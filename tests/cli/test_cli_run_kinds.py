@@ -12,7 +12,7 @@ import pytest
 
 from burnish.core.money import total
 from burnish.effects.journal_reader import JournalReader
-from burnish.reports.reading import RunRecord
+from burnish.runs.record import RunRecord
 from tests.cli.coders import write_coders
 from tests.cli.console import Burnish, child, finish, refused, until
 from tests.server.processes import serving
@@ -232,13 +232,15 @@ def test_a_run_in_which_another_one_is_driven_is_not_removed(burnish: Burnish) -
     assert burnish("runs", "list", "--json").records == []
 
 
-def test_the_service_finds_them_wherever_they_lie(burnish: Burnish, tmp_path: Path) -> None:
+def test_the_service_finds_them_below_the_folder_of_an_app(
+    burnish: Burnish, tmp_path: Path
+) -> None:
     make_seed(burnish)
     assert burnish(*KINDS[2].start).code == 0
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    (elsewhere / "toy.yaml").write_text("kind: toy\n")
-    with serving(elsewhere, "--app", "toy=toy.yaml") as service:
+    Path("toy.yaml").write_text("kind: toy\n")
+    with serving(elsewhere, "--app", "toy=../toy.yaml") as service:
 
         def address(run_id: str, what: str) -> str:
             path = f"/api/experiments/{run_id}/{what}"

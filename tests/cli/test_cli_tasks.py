@@ -8,7 +8,7 @@ import pytest
 from burnish.cli.running import Way
 from burnish.core.errors import ConfigError
 from burnish.models.chat import ChatReply, ChatRequest
-from burnish.reports.reading import RunRecord
+from burnish.runs.record import RunRecord
 from burnish.testing.backends import ScriptedBackend
 from tests.cli.console import Burnish, refused, tree
 from tests.projects.artifacts.task_world import (
@@ -78,8 +78,8 @@ def test_a_run_that_goes_on_adds_what_is_not_there_yet(tmp_path: Path) -> None:
 
 def test_another_budget_in_the_file_is_no_other_task(tmp_path: Path) -> None:
     optimize(adding(TWO), write_task(tmp_path, put("budget", max_iterations=1)))
-    write_task(tmp_path, put("budget", max_iterations=2))
-    optimize(adding(THREE), None, way=Way(resume="run"))
+    write_task(tmp_path, put("budget", max_iterations=7))
+    optimize(adding(THREE), None, way=Way(resume="run"), max_trials=2)
     assert [row["score"] for row in results(tmp_path)] == [0.25, 0.5, 0.75]
 
 

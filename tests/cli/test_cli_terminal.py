@@ -80,7 +80,8 @@ def test_tables_fit_a_narrow_terminal(tmp_path: Path) -> None:
 
 IN_PYTHON = """
 from pathlib import Path
-from burnish.projects.evaluating import Wanted, prepare_evaluation
+from burnish.projects.evaluate_api import prepare_evaluation
+from burnish.projects.evaluating import Wanted
 from burnish.projects.launching import launch
 from burnish.runs.opening import start
 

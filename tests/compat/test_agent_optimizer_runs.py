@@ -14,7 +14,7 @@ import pytest
 
 from burnish.compat import OptimizeResult
 from burnish.core.errors import ConfigError, ResumeRefused, RunLocked
-from burnish.reports.round_files import write_result_files
+from burnish.strategies.reflective.result_files import write_result_files
 from tests.compat.optimizing import BASELINE, BETTER, reflection, world
 
 pytestmark = pytest.mark.slow

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from burnish.core.money import total
 from burnish.effects.journal_reader import JournalReader
-from burnish.reports.reading import RunRecord
+from burnish.runs.record import RunRecord
 
 
 def check_bill(run: Path, *, asked: int, lost: int) -> None:

@@ -8,10 +8,9 @@ FOLDER/run is the run, FOLDER/policy.db the registry, FOLDER/calls what models w
 import sys
 from pathlib import Path
 
-from burnish.projects import Overrides
+from burnish.projects import Overrides, load_project
 from burnish.projects.launching import optimize
 from burnish.projects.loading import stored_overrides
-from burnish.projects.suites.project_files import prepare_suite
 from burnish.targets.delegation.policy import PolicyTexts
 from burnish.targets.delegation.registry import PolicyRegistry
 from burnish.testing.doubles import CallCounter
@@ -40,7 +39,7 @@ def main(folder: Path) -> None:
     if (run / "run.json").exists():
         flags = flags.over(stored_overrides(run))
     world = suite_world(counter=CallCounter(path=folder / "calls"))
-    project = prepare_suite(folder / "suite.yaml", flags, models=world.models())
+    project = load_project(folder / "suite.yaml", flags, models=world.models())
     optimize(project.setup, run)
 
 

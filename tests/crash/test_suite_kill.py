@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from burnish.core.money import Spend
-from burnish.reports.reading import RunRecord
+from burnish.runs.record import RunRecord
 from burnish.targets.delegation.registry import PolicyRegistry
 from burnish.testing.stories import story
 from burnish.testing.suite_world import GUILTY, RULE

@@ -10,7 +10,7 @@ import typer
 from tests.docs.docs_console import commands
 from tests.docs.docs_pages import ROOT, blocks, written_pages
 
-from burnish.cli.main import app
+from burnish.cli.program import app
 
 _CODE = re.compile(r"`([^`]+)`")
 _CALL = re.compile(r"(?<![\w./:-])burnish((?:\s+[\w…-]+)*)")

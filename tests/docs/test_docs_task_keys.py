@@ -5,33 +5,30 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 from tests.docs.docs_pages import ROOT
 
-from burnish.projects.artifacts.numeric_axes import AxisBlock, CoordinateBlock
-from burnish.projects.artifacts.step_blocks import (
+from burnish.projects.artifacts.spec import (
+    AxisBlock,
     HoldoutBlock,
+    LimitsBlock,
+    LoggingBlock,
     ParseBlock,
     RunnerBlock,
     ScorerBlock,
 )
-from burnish.projects.artifacts.task_file import (
-    ArtifactsBlock,
-    ConstraintBlock,
-    LimitsBlock,
-    LoggingBlock,
-    MutationBlock,
-    ObjectiveBlock,
-    PolicyBlock,
-    TaskFile,
-    TieBreakerBlock,
-)
+from burnish.projects.file_kinds import TaskFile
+from burnish.runs.spec import BudgetSpec, ConstraintSpec, TieBreakerSpec
 
 BLOCKS: tuple[type[BaseModel], ...] = (
-    TaskFile, ArtifactsBlock, MutationBlock, RunnerBlock, ScorerBlock, ParseBlock, HoldoutBlock,
-    ObjectiveBlock, ConstraintBlock, PolicyBlock, TieBreakerBlock, LoggingBlock, LimitsBlock,
-    AxisBlock, CoordinateBlock,
+    RunnerBlock, ScorerBlock, ParseBlock, HoldoutBlock, ConstraintSpec, TieBreakerSpec,
+    LoggingBlock, LimitsBlock, AxisBlock,
 )  # fmt: skip
 
 
 def keys() -> Iterator[str]:
+    """Every key of the file and of its blocks; the limits of every run are on another page."""
+    for key in TaskFile.keys:
+        name = key.rpartition(".")[2]
+        if name not in BudgetSpec.model_fields:
+            yield name
     for block in BLOCKS:
         yield from block.model_fields
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble
 from burnish.models.keys import key_for, load_dotenv, missing_key, require_reference
-from burnish.models.references import PROVIDERS, ModelRef
+from burnish.models.providers import BUILT_IN, Provider
+from burnish.models.references import ModelRef
 from burnish.models.troubles import ModelRefused
 
 CANARY = "canary-0123456789abcdef"
@@ -133,11 +134,13 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
         load_dotenv(tmp_path, {})
 
 
-@pytest.mark.parametrize("provider", [name for name, usual in PROVIDERS.items() if usual])
-def test_a_provider_has_its_usual_variable(provider: str) -> None:
-    ref = _ref(f"{provider}:model")
-    assert key_for(ref, {PROVIDERS[provider]: f" {CANARY}\n"}) == CANARY
-    assert key_for(ref, {PROVIDERS[provider]: "  "}) is None
+@pytest.mark.parametrize(
+    "row", [row for row in BUILT_IN if row.key_variables], ids=lambda row: row.name
+)
+def test_a_provider_has_its_usual_variable(row: Provider) -> None:
+    ref = _ref(f"{row.name}:model")
+    assert key_for(ref, {row.key_variables[0]: f" {CANARY}\n"}) == CANARY
+    assert key_for(ref, {row.key_variables[0]: "  "}) is None
     assert key_for(ref, {}) is None
 
 

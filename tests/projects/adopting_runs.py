@@ -12,10 +12,10 @@ from burnish.core.trials import SplitResult, Trial
 from burnish.models.chat import ChatRequest
 from burnish.projects import optimize
 from burnish.projects.adopting_originals import FILES, measured_files
-from burnish.projects.agent_exports import named_exports
+from burnish.projects.agent.exports import named_exports
 from burnish.projects.agent_files import KIND
-from burnish.reports.reading import RunRecord
 from burnish.runs.header import Project
+from burnish.runs.record import RunRecord
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.testing import ExpectedText

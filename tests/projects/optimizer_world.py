@@ -15,8 +15,7 @@ from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
 from burnish.models.prices import Price, Prices
 from burnish.models.references import ModelRef
-from burnish.projects import LoadedProject, Overrides
-from burnish.projects.agent_optimizing import prepare_optimization
+from burnish.projects import LoadedProject, Overrides, load_project
 from burnish.testing.backends import ScriptedBackend
 
 RULE = "PLAINLY"
@@ -142,7 +141,7 @@ def preparing(
 
     def prepare(path: Path, flags: Overrides) -> LoadedProject:
         models = echo_models(backend, priced=priced)
-        return prepare_optimization(path, flags, environ={}, models=models)
+        return load_project(path, flags, environ={}, models=models)
 
     return prepare
 

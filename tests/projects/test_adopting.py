@@ -17,7 +17,7 @@ from burnish.projects.adopting_lines import carried_over, hunks, without
 from burnish.projects.adopting_planning import Plan, plan_adoption, plan_undo
 from burnish.projects.adopting_record import NAME as RECORD
 from burnish.projects.adopting_writing import write_together
-from burnish.reports.reading import RunRecord
+from burnish.runs.record import RunRecord
 from burnish.system import FileLock, Redactor
 from burnish.targets.agent.demonstrating import demonstrations_of
 from burnish.targets.agent.loading import load_agent

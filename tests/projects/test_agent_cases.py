@@ -6,8 +6,8 @@ import pytest
 
 from burnish import Case, evaluate
 from burnish.core.errors import ConfigError
-from burnish.projects.evaluate_api import measurement_of
-from burnish.projects.evaluating import Wanted, prepare_evaluation
+from burnish.projects.evaluate_api import measurement_of, prepare_evaluation
+from burnish.projects.evaluating import Wanted
 from burnish.projects.given_agents import How
 from tests.projects.graph.graph_world import write_world as write_graph
 

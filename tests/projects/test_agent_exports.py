@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from burnish.core.surfaces import NumberSurface, TextSurface
-from burnish.projects.agent_exports import named_exports
+from burnish.projects.agent.exports import named_exports
 from burnish.runs.exporting import Exported
 from burnish.targets.agent.loading import load_agent
 from tests.targets.agent_world import target, with_values, write_agent

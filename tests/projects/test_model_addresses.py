@@ -8,13 +8,14 @@ import pytest
 
 from burnish.core.errors import ConfigError
 from burnish.evaluation.configs.agent_metrics import AgentMetric
-from burnish.models.provider_block import ProviderBlock
+from burnish.models.model_block import ModelBlock
 from burnish.projects.adopting_files import file_changes
 from burnish.projects.adopting_writing import write_together
-from burnish.projects.evaluating import Wanted, prepare_evaluation
+from burnish.projects.describing import describe
+from burnish.projects.dialects import Document
+from burnish.projects.evaluate_api import prepare_evaluation
+from burnish.projects.evaluating import Wanted
 from burnish.projects.measuring_here import measured
-from burnish.projects.optimizer_block import read_optimizer
-from burnish.system import read_tree
 from burnish.targets.agent.loading import load_agent
 from burnish.testing.servers import ScriptedServer
 
@@ -72,18 +73,18 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def models_in(path: Path) -> Iterator[ProviderBlock | None]:
+def models_in(path: Path) -> Iterator[ModelBlock | None]:
     """Every model that the file describes."""
     block = load_agent(path).block
     assert block.evaluations is not None
     (metric,) = block.evaluations.metrics
     yield from (block.model, block.embedding_provider, block.user_simulator)
     yield from (block.evaluations.model, _model_of(metric))
-    optimizer = read_optimizer(read_tree(path))
-    yield from (getattr(optimizer, role) for role in ROLES)
+    roles = describe(Document.read(path), {}, environ={}).spec.roles
+    yield from (roles.get(role) for role in ROLES)
 
 
-def _model_of(metric: AgentMetric) -> ProviderBlock | None:
+def _model_of(metric: AgentMetric) -> ModelBlock | None:
     return getattr(metric, "model", None)
 
 

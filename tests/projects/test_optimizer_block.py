@@ -9,8 +9,7 @@ import pytest
 from burnish.core.errors import ConfigError
 from burnish.core.surfaces import ChoiceSurface, DemosSurface, NumberSurface, TextSurface
 from burnish.models.roles import ModelRole
-from burnish.projects import LoadedProject, Overrides
-from burnish.projects.agent_optimizing import prepare_optimization
+from burnish.projects import LoadedProject, Overrides, load_project
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
 from burnish.strategies.coordinate.strategy import Coordinate
@@ -21,7 +20,7 @@ def prepared(
     path: Path, environ: Mapping[str, str] | None = None, **flags: float | str
 ) -> LoadedProject:
     told = Overrides.from_flags(**flags)
-    return prepare_optimization(path, told, environ=environ or {}, models=echo_models(echo()))
+    return load_project(path, told, environ=environ or {}, models=echo_models(echo()))
 
 
 def settings_of(setup: Setup) -> CoordinateSettings:
@@ -208,7 +207,7 @@ def test_a_local_agent_leaves_texts_out_unless_a_critic_is_named(tmp_path: Path)
     path = write_world(tmp_path, local)
     alone = prepared(path).setup
     assert settings_of(alone).texts == ()
-    assert {s.id for s in alone.target.surfaces} == {"model.temperature", "demonstrations"}
+    assert settings_of(alone).numbers == ("model.temperature",)
     assert any(note.startswith("the textual phase is left out") for note in alone.notes)
     helped = prepared(path, critic="openai:m").setup
     assert settings_of(helped).texts == ("instructions.inline",)
@@ -218,7 +217,7 @@ def test_a_local_agent_leaves_texts_out_unless_a_critic_is_named(tmp_path: Path)
         local(data)
         optimizer(data)["axes"] = {"textual": [{"path": "instructions"}]}
 
-    with pytest.raises(ConfigError, match="only texts are to be tuned"):
+    with pytest.raises(ConfigError, match=r"critic: the agent's own model is a local one"):
         prepared(write_world(tmp_path, texts_only))
 
 
@@ -253,6 +252,7 @@ def test_runs_lie_beside_the_agent_and_keep_their_flags(tmp_path: Path) -> None:
     project = prepared(write_world(tmp_path), repeats=3, keep_best_only=True)
     assert project.root == tmp_path / "results" / "optimizer"
     assert project.setup.project.kind == "agent"
-    config = project.setup.project.config
-    assert config["overrides"] == {"repeats": 3, "keep_best_only": True}
-    assert set(config) == {"overrides", "files"}
+    assert set(project.setup.project.config) == {"files"}
+    spec: Any = project.setup.project.spec
+    assert spec["strategy"]["settings"]["repeats"] == 3
+    assert spec["output"] == {"keep_best_only": True}

@@ -9,8 +9,7 @@ import pytest
 from burnish.core.errors import ConfigError
 from burnish.models.references import ModelRef
 from burnish.models.troubles import ModelRefused
-from burnish.projects import Overrides
-from burnish.projects.agent_optimizing import prepare_optimization
+from burnish.projects import Overrides, load_project
 from burnish.runs.setup import Setup
 from tests.projects.optimizer_world import (
     Change,
@@ -25,9 +24,7 @@ from tests.projects.optimizer_world import (
 
 def prepared(path: Path, *, priced: bool = True, **flags: float | str) -> Setup:
     models = echo_models(echo(), priced=priced)
-    return prepare_optimization(
-        path, Overrides.from_flags(**flags), environ={}, models=models
-    ).setup
+    return load_project(path, Overrides.from_flags(**flags), environ={}, models=models).setup
 
 
 def problems(path: Path, *, priced: bool = True, **flags: float | str) -> list[str]:
@@ -306,7 +303,7 @@ def test_everything_is_said_at_once_with_its_line(tmp_path: Path) -> None:
             {"path": "model.temprature", "range": [0, 1]}, {"path": "model.top_p", "range": []}
         ),
         textual("instructions", 3),
-        said(loss={"nope": 1}, holdout_cases_file="gone.yaml", strategy="evolve", repeats=1),
+        said(loss={"nope": 1}, holdout_cases_file="gone.yaml", repeats=1),
     )
     found = problems(path)
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -320,7 +317,6 @@ def test_everything_is_said_at_once_with_its_line(tmp_path: Path) -> None:
         "axes.numeric[0].path:",
         "axes.numeric[1].range:",
         "axes.textual[0].max_chars:",
-        "strategy:",
         "holdout_cases_file:",
         "loss.nope:",
     ]
@@ -410,8 +406,9 @@ def test_one_unpriced_choice_of_a_model_is_enough(tmp_path: Path) -> None:
 
 def test_flags_are_named_where_they_are_wrong(tmp_path: Path) -> None:
     path = write_world(tmp_path)
-    found = problems(path, repeats=1, strategy="evolve", sealed_cases=str(tmp_path / "no.yaml"))
-    assert [problem.split(":")[0] for problem in found] == ["--strategy", "--repeats", "--test"]
+    found = problems(path, repeats=1, sealed_cases=str(tmp_path / "no.yaml"))
+    assert [problem.split(":")[0] for problem in found] == ["--test", "--repeats"]
+    assert problems(path, strategy="evolve")[0].startswith("--strategy: no strategy 'evolve'")
     assert "not a reference to a model" in problems(path, critic="gpt")[0]
 
 
@@ -431,12 +428,12 @@ def test_a_model_that_would_refuse_an_axis_is_found_out(tmp_path: Path) -> None:
         tmp_path, numeric(TEMPERATURE, {"path": "model.name", "choices": ["m", "n", "o"]})
     )
     with pytest.raises(ConfigError) as error:
-        prepare_optimization(path, Overrides(critic="openai:o"), environ={}, models=models)
+        load_project(path, Overrides(critic="openai:o"), environ={}, models=models)
     told = str(error.value)
     for part in (
         "model.temperature 1.0: it takes no such temperature",
         "model.name o: there is no openai:o",
-        "optimizer.critic: there is no openai:o",
+        "--critic: there is no openai:o",
     ):
         assert part in told
 

@@ -64,13 +64,16 @@ def test_a_run_is_set_up_again_with_the_flags_it_had(file: Path, tmp_path: Path)
 
 def test_what_cannot_be_set_up_again_says_why(file: Path, tmp_path: Path) -> None:
     setup = load_project(file, Overrides(max_trials=1), environ={}).setup
-    optimize(setup, tmp_path / "file-run")
     optimize(replace(setup, project=replace(setup.project, kind="python")), tmp_path / "own-run")
     with pytest.raises(ResumeRefused, match="Python program"):
         reload_project(tmp_path / "own-run", Overrides())
+
+
+def test_a_run_is_set_up_again_without_its_file(file: Path, tmp_path: Path) -> None:
+    setup = load_project(file, Overrides(max_trials=1), environ={}).setup
+    optimize(setup, tmp_path / "run")
     file.unlink()
-    with pytest.raises(ResumeRefused, match=r"toy\.yaml, which is gone"):
-        reload_project(tmp_path / "file-run", Overrides())
+    assert reload_project(tmp_path / "run", Overrides()).setup.inputs() == setup.inputs()
 
 
 def test_a_program_goes_on_where_it_was(file: Path, tmp_path: Path) -> None:

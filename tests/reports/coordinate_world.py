@@ -16,7 +16,7 @@ from burnish.core.objectives import Objective
 from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import NumberSurface, TextSurface
 from burnish.effects.budget import Budget
-from burnish.projects.agent_exports import named_exports
+from burnish.projects.agent.exports import named_exports
 from burnish.projects.launching import optimize
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits

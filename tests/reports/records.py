@@ -1,18 +1,20 @@
 """Runs made by hand, for reports to read."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from burnish.core.candidates import Candidate, Origin
+from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.core.decisions import Decision, Verdict
 from burnish.core.errors import Problem
 from burnish.core.money import Spend
 from burnish.core.objectives import Measurement
 from burnish.core.trials import SplitResult, Trial, TrialRow
-from burnish.reports.reading import RunRecord
-from burnish.runs.events import Event
+from burnish.runs.events import Event, TrialRecorded
 from burnish.runs.header import Header
+from burnish.runs.record import RunRecord
 
 START = Candidate(values={"text": "Hello."}, origin=Origin(kind="baseline"))
 
@@ -98,3 +100,8 @@ def record(*rows: TrialRow, events: tuple[Event, ...] = (), **changes: Any) -> R
         "driven": False,
     }
     return RunRecord(**(given | changes))
+
+
+def recorded(data: Mapping[str, Json]) -> TrialRecorded:
+    """What the event of a trial says."""
+    return codec(TrialRecorded).decode(dict(data))

@@ -8,11 +8,11 @@ import pytest
 from burnish.core.content import Json
 from burnish.models.chat import ChatRequest
 from burnish.projects import optimize
-from burnish.reports.backprop_blame import crashes
-from burnish.reports.coordinate_words import ended_words
-from burnish.reports.lines import describe
-from burnish.reports.reading import RunRecord
+from burnish.reports.markdown import to_markdown
 from burnish.reports.report import render
+from burnish.runs.record import RunRecord
+from burnish.strategies.backprop.plugin import BackpropPlugin
+from burnish.strategies.backprop.report import crashes
 from burnish.testing.backends import ScriptedBackend
 from tests.projects.graph.graph_world import BETTER, RULE, optimizer, prepared, respond, write_world
 from tests.reports.records import baseline, event, record, tried
@@ -59,13 +59,13 @@ ROW: dict[str, Json] = {
     ],
 )  # fmt: skip
 def test_a_round_in_one_line(row: dict[str, Json], line: str) -> None:
-    told = describe(event("trial_recorded", **{**ROW, **row}), 100)
+    told = BackpropPlugin().progress().lines(event("trial_recorded", **{**ROW, **row}), 100)
     assert [" ".join(each.split()) for each in told] == [line]
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
 def test_a_line_fits_where_it_is_shown(width: int) -> None:
-    (line,) = describe(event("trial_recorded", **ROW), width)
+    (line,) = BackpropPlugin().progress().lines(event("trial_recorded", **ROW), width)
     assert len(line) <= width
     assert "hold 0.350→0.810" in line
     assert "accept ✓" in line
@@ -79,7 +79,7 @@ def test_a_line_fits_where_it_is_shown(width: int) -> None:
     ],
 )
 def test_every_end_has_words(code: str) -> None:
-    assert ended_words(code).startswith(f"{code}: ")
+    assert BackpropPlugin().ended_words(code).startswith(f"{code}: ")
 
 
 def _stumbling(request: ChatRequest, draw: int) -> str:
@@ -98,9 +98,9 @@ def test_what_the_agent_raised_is_in_the_report_once_with_its_cases() -> None:
     failed: dict[str, Json] = {"oslo": "ValueError: boom", "rome": "ValueError: boom"}
     details = {**row.trial.details, "train_failed": failed}
     run = record(baseline(), replace(row, trial=replace(row.trial, details=details)))
-    told = "\n".join(crashes(run))
+    told = to_markdown(crashes(run))
     assert "## Where the agent itself failed" in told
-    assert told.endswith("- ValueError: boom: oslo, rome")
+    assert told.endswith("- ValueError: boom: oslo, rome\n")
 
 
 @pytest.mark.slow

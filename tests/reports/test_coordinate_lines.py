@@ -15,13 +15,13 @@ from burnish.core.money import NOTHING, Spend, to_nano
 from burnish.effects.budget import Budget
 from burnish.reports.lines import LineView
 from burnish.reports.live import LiveView
-from burnish.reports.reading import RunRecord
-from burnish.reports.trial_line import trial_line
 from burnish.runs.events import Event
+from burnish.runs.record import RunRecord
 from burnish.strategies.coordinate.costs import expected
 from burnish.strategies.coordinate.headroom import Headroom
+from burnish.strategies.coordinate.plugin import CoordinatePlugin
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-from tests.reports.records import event
+from tests.reports.records import event, recorded
 
 
 def checked_headroom() -> dict[str, Json]:
@@ -137,13 +137,18 @@ SEEN: dict[str, Json] = {
     ],
 )
 def test_a_trial_at_the_widths_people_have(width: int, trial: dict[str, Json], line: str) -> None:
-    assert trial_line(trial, width) == line
+    assert CoordinatePlugin().progress().trial(recorded(trial), width) == line
     assert cell_len(line) <= width
+
+
+STARTED = event("run_started", strategy="coordinate")
 
 
 def told(*events: Event, width: int = 100) -> list[str]:
     lines: list[str] = []
     view = LineView(lines.append, width=lambda: width)
+    view.event(STARTED)
+    lines.clear()
     for one in events:
         view.event(one)
     return lines
@@ -270,6 +275,7 @@ def test_a_whole_run_fits_into_the_terminal(tuned: Path, width: int) -> None:
 def test_the_panel_names_the_phase() -> None:
     console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
     view = LiveView(console, Budget())
+    view.event(STARTED)
     view.event(phase(2, "numeric"))
     with console.capture() as capture:
         console.print(view.panel())

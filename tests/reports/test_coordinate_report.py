@@ -15,8 +15,8 @@ from burnish.core.money import Spend
 from burnish.core.objectives import Measurement
 from burnish.core.trials import SplitResult, TrialRow
 from burnish.effects.budget import Budget
-from burnish.reports.reading import RunRecord
 from burnish.reports.report import render
+from burnish.runs.record import RunRecord
 from burnish.strategies.coordinate.strategy import Coordinate
 from tests.reports.coordinate_world import SETTINGS, World, launched
 from tests.reports.records import baseline, event, record, tried
@@ -301,7 +301,9 @@ def test_a_run_that_a_limit_ended_has_its_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BURNISH_HOME", str(tmp_path))
-    world = World(budget=Budget(max_trials=2), settings=replace(SETTINGS, holdout_policy="skip"))
+    world = World(
+        budget=Budget(max_trials=2), settings=SETTINGS.model_copy(update={"holdout_policy": "skip"})
+    )
     text = (launched(tmp_path, world) / "report.md").read_text(encoding="utf-8")
     assert "| exit reason | max_trials: 2 of 2 trials |" in text
     assert "⚠ Holdout was skipped" in text

@@ -15,11 +15,11 @@ from burnish.core.errors import Problem
 from burnish.core.objectives import Measurement
 from burnish.core.trials import Proposal, SplitResult, Trial, TrialRow
 from burnish.effects.budget import Budget
-from burnish.reports.reading import RunRecord
 from burnish.runs.audit import audited
 from burnish.runs.events import Event
 from burnish.runs.leading import Leader
 from burnish.runs.ledger import EVENTS, TRAJECTORY, TRIALS, Ledger
+from burnish.runs.record import RunRecord
 from burnish.runs.telling import turned_away
 from tests.reports.coordinate_world import TEXT, World, launched
 

@@ -14,13 +14,16 @@ from burnish.core.money import Spend
 from burnish.core.objectives import Measurement
 from burnish.core.trials import Proposal, SplitResult, Trial, TrialRow
 from burnish.effects.journal_reader import CostRow
-from burnish.reports.optimize_result import OptimizeResult, RoundRecord
-from burnish.reports.optimize_result_costs import Costs
-from burnish.reports.optimize_result_reading import Known, result_of
-from burnish.reports.optimize_result_reasons import UNLABELLED, stop_reason
-from burnish.reports.optimize_result_rounds import Spent, round_of
-from burnish.reports.optimize_result_words import log_line
 from burnish.runs.header import Project
+from burnish.strategies.reflective.result import OptimizeResult, RoundRecord, log_line
+from burnish.strategies.reflective.result_files import Known, result_of
+from burnish.strategies.reflective.result_rounds import (
+    UNLABELLED,
+    Costs,
+    Spent,
+    round_of,
+    stop_reason,
+)
 from tests.reports.records import START, event, record
 
 CONFIG: dict[str, Json] = {

@@ -1,7 +1,6 @@
 """How a reflective search looks: its lines, the panel, the page of a trial, and the report."""
 
 import io
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,15 +9,14 @@ from rich.console import Console
 
 from burnish.core.content import Json
 from burnish.effects.budget import Budget
-from burnish.reports.coordinate_words import ended_words
-from burnish.reports.lines import describe, trial_line
 from burnish.reports.live import LiveView
-from burnish.reports.reading import RunRecord
 from burnish.reports.report import render
 from burnish.reports.trial_page import trial_page
+from burnish.runs.record import RunRecord
+from burnish.strategies.reflective.plugin import ReflectivePlugin
 from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.testing.reflection_world import World, setup
-from tests.reports.records import event
+from tests.reports.records import event, recorded
 from tests.strategies.coordinate_runs import driven
 
 ROW: dict[str, Json] = {
@@ -70,20 +68,22 @@ ROW: dict[str, Json] = {
     ],
 )
 def test_each_kind_of_round_has_its_line(row: dict[str, Json], line: str) -> None:
-    whole = trial_line({**ROW, **row}, 100)
+    progress = ReflectivePlugin().progress()
+    whole = progress.trial(recorded({**ROW, **row}), 100)
     assert " ".join(whole.split()) == line
     for width in (100, 80, 60):
-        assert cell_len(trial_line({**ROW, **row}, width)) <= width
+        assert cell_len(progress.trial(recorded({**ROW, **row}), width)) <= width
 
 
 def test_a_baseline_without_train_says_nothing_of_train() -> None:
-    told = describe(event("trial_recorded", phase="baseline", holdout=0.5, holdout_cases=20), 100)
+    first = event("trial_recorded", phase="baseline", holdout=0.5, holdout_cases=20)
+    told = ReflectivePlugin().progress().lines(first, 100)
     assert told == ["baseline          hold 0.500   one case of holdout is worth 0.050"]
 
 
 @pytest.mark.parametrize("code", ["nothing_new", "reflector_failed", "no_failures"])
 def test_why_a_search_ended_has_words(code: str) -> None:
-    assert len(ended_words(code)) > len(code) + 10
+    assert len(ReflectivePlugin().ended_words(code)) > len(code) + 10
 
 
 def test_the_panel_says_which_trial_is_under_way_where_there_are_no_phases() -> None:
@@ -98,7 +98,7 @@ def test_the_panel_says_which_trial_is_under_way_where_there_are_no_phases() -> 
 def record(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
     """A search with failures of the reflector, races, and more than one accept."""
     world = World(train=10, holdout=24, rules=5, noise=0.1, role_failure_rate=0.1, fields=2)
-    settings = replace(ReflectiveSettings(), proposals_per_round=2)
+    settings = ReflectiveSettings().model_copy(update={"proposals_per_round": 2})
     folder: Path = tmp_path_factory.mktemp("reflective") / "run"
     driven(setup(world, settings, budget=Budget(max_metric_calls=300)), folder)
     return RunRecord.read(folder)

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from burnish.core.content import Json
-from burnish.reports.lines import LineView, describe, trial_line
+from burnish.reports.lines import LineView
 from burnish.runs.events import Event
-from tests.reports.records import event
+from burnish.runs.progress import trial_line
+from tests.reports.records import event, recorded
 
 TRIAL: dict[str, Json] = {
     "trial": 3,
@@ -58,32 +59,32 @@ def told(*events: Event, width: int = 100) -> list[str]:
     ],
 )
 def test_what_matters_least_is_left_out_first(width: int, line: str) -> None:
-    assert trial_line(TRIAL, width) == line
+    assert trial_line(recorded(TRIAL), width) == line
 
 
 def test_an_unknown_price_is_not_zero() -> None:
-    assert "$?" in trial_line({**TRIAL, "usd": None}, 120)
+    assert "$?" in trial_line(recorded({**TRIAL, "usd": None}), 120)
 
 
 def test_a_candidate_turned_away_says_why() -> None:
     away = {**TRIAL, "accepted": False, "code": "turned away", "reason": "too long"}
     away |= {"train": None, "holdout": None}
     assert (
-        trial_line({**away, "index": 12}, 80)
+        trial_line(recorded({**away, "index": 12}), 80)
         == "[c1/w 12] order was forgot… turned away ✗  too long"
     )
 
 
 def test_a_candidate_that_was_run_on_holdout_alone_says_what_became_of_it() -> None:
     merged = {**TRIAL, "note": "merge of two", "train": None, "train_std": None, "numbers": {}}
-    assert trial_line(merged, 100).split() == [
+    assert trial_line(recorded(merged), 100).split() == [
         *("[c1/w", "1]", "merge", "of", "two", "——"),
         *("hold", "0.900", "accept", "✓", "$0.0308", "0.2s"),
     ]
 
 
 def test_without_a_note_the_surfaces_name_the_trial() -> None:
-    assert "instructions" in trial_line({**TRIAL, "note": ""}, 100)
+    assert "instructions" in trial_line(recorded({**TRIAL, "note": ""}), 100)
 
 
 NOTES = st.text() | st.sampled_from(
@@ -97,7 +98,7 @@ def test_no_line_is_wider_than_the_terminal(
 ) -> None:
     data: dict[str, Any] = {**TRIAL, "note": note, "reason": reason}
     data |= {} if measured else {"train": None, "accepted": False, "code": "turned away"}
-    line = trial_line(data, width)
+    line = trial_line(recorded(data), width)
     assert cell_len(line) <= width
     assert "\x1b" not in line
     assert "\n" not in line
@@ -112,7 +113,7 @@ def test_trials_are_numbered_within_their_phase() -> None:
 
 def test_runs_of_an_earlier_version_are_numbered_throughout() -> None:
     earlier = {name: value for name, value in TRIAL.items() if name != "index"}
-    assert trial_line(earlier, 100).startswith("[c1/w  3] ")
+    assert trial_line(recorded(earlier), 100).startswith("[c1/w  3] ")
 
 
 def test_a_run_starts_with_its_splits_in_order() -> None:
@@ -142,4 +143,4 @@ def test_the_baseline_and_a_warning() -> None:
 
 
 def test_what_says_nothing_to_people_is_silent() -> None:
-    assert describe(event("advanced", trial=1), 80) == []
+    assert told(event("advanced", trial=1), width=80) == []

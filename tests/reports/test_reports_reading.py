@@ -6,8 +6,9 @@ import pytest
 
 from burnish.core.money import Spend
 from burnish.reports.compare import compare_cases
-from burnish.reports.reading import RunRecord, loss_of, result_of
 from burnish.runs.events import Event
+from burnish.runs.plugins import StrategyPlugin
+from burnish.runs.record import RunRecord, loss_of, result_of
 from tests.reports.records import baseline, event, record, tried
 
 STARTED, RESUMED = event("run_started"), event("run_resumed")
@@ -33,9 +34,9 @@ def test_the_last_session_says_how_it_stands(
     events: tuple[Event, ...], status: str, reason: str
 ) -> None:
     run = record(baseline(), events=events)
-    assert (run.status, run.reason) == (status, reason)
+    assert (run.status, StrategyPlugin().reason(run)) == (status, reason)
     driven = record(baseline(), events=events, driven=True)
-    assert (driven.status, driven.reason) == ("running", "")
+    assert (driven.status, StrategyPlugin().reason(driven)) == ("running", "")
 
 
 def test_spent_is_what_the_end_said_or_what_the_trials_add_up_to() -> None:

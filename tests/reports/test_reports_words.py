@@ -9,20 +9,20 @@ from rich.cells import cell_len
 
 from burnish.core.money import Spend
 from burnish.core.statistics import Interval
-from burnish.reports.words import (
+from burnish.core.words import (
     counted,
     duration,
     gain_words,
     money,
     number,
     padded,
-    sealed_words,
     shorten,
     sparkline,
     spending,
     visible,
 )
-from burnish.runs.driving import SealedResult
+from burnish.runs.events import SealedResult
+from burnish.runs.record import sealed_words
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from burnish.core.errors import FileTrouble
 from burnish.core.objectives import Objective
 from burnish.effects.budget import Budget
 from burnish.projects.launching import optimize
-from burnish.reports.optimize_result import OptimizeResult
-from burnish.reports.round_files import RoundFiles, write_result_files
 from burnish.runs.events import Event, Tick
 from burnish.runs.header import Project
 from burnish.runs.opening import start
 from burnish.runs.setup import Setup
+from burnish.strategies.reflective.result import OptimizeResult
+from burnish.strategies.reflective.result_files import RoundFiles, write_result_files
 from burnish.testing import toy_world
 from burnish.testing.toy_strategy import Climb, proposer
 

@@ -9,10 +9,13 @@ from burnish.core.decisions import Decision, Verdict
 from burnish.core.errors import Problem
 from burnish.core.objectives import Constraint, Measurement
 from burnish.core.trials import SplitResult, Trial, TrialRow
-from burnish.reports.task_candidates import write_candidate
-from burnish.reports.task_results import TaskLog
-from burnish.reports.task_rows import result_row
-from burnish.reports.task_trials import TaskTrial, task_trials
+from burnish.projects.artifacts.results import (
+    TaskLog,
+    TaskTrial,
+    result_row,
+    task_trials,
+    write_candidate,
+)
 
 LIMIT = Constraint(metric="length", op="<=", value=3)
 

@@ -12,8 +12,8 @@ from burnish.core.cases import Split
 from burnish.core.errors import JournalIncomplete
 from burnish.effects.budget import Budget
 from burnish.effects.position import NAME, reached
-from burnish.reports.reading import RunRecord
 from burnish.runs.directory import look_into
+from burnish.runs.record import RunRecord
 from burnish.runs.run import Run
 from tests.runs.small import Agent, add_letters, driven, small
 

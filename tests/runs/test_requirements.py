@@ -13,7 +13,7 @@ from burnish.core.outcomes import Failure, FailureKind, Outcome
 from burnish.core.scores import Score
 from burnish.core.trials import SplitResult, Trial
 from burnish.effects.budget import Budget
-from burnish.reports.reading import RunRecord
+from burnish.runs.record import RunRecord
 from burnish.runs.requirements import Answering, require_baseline
 from burnish.runs.run import Run
 from burnish.runs.stoppers import STOP_FILE

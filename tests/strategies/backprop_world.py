@@ -192,7 +192,7 @@ def world(
 def with_settings(made: Setup, **changes: Any) -> Setup:
     """The same run with other settings of the strategy."""
     assert isinstance(made.strategy, Backprop)
-    settings = replace(made.strategy.settings, **changes)
+    settings = made.strategy.settings.model_copy(update=changes)
     return replace(made, strategy=replace(made.strategy, settings=settings))
 
 

@@ -7,10 +7,9 @@ import pytest
 
 from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
-from burnish.core.gates import Guards
 from burnish.core.outcomes import Outcome
 from burnish.effects.budget import Budget
-from burnish.strategies.backprop.settings import BackpropSettings, GateName
+from burnish.strategies.backprop.settings import BackpropSettings, GateName, GuardSettings
 from burnish.strategies.backprop.wording import (
     PatchAnswer,
     PatchRequest,
@@ -86,9 +85,9 @@ def test_under_strict_a_tie_is_held_against_the_best_so_far(tmp_path: Path) -> N
 
 
 GUARDS = {
-    "protected": Guards(protected=("q50",)),
-    "new failures": Guards(no_new_failures=True),
-    "floor": Guards(floors={"expected_text": 0.9}),
+    "protected": GuardSettings(protected=("q50",)),
+    "new failures": GuardSettings(no_new_failures=True),
+    "floor": GuardSettings(floors={"expected_text": 0.9}),
 }
 
 

@@ -11,7 +11,7 @@ from burnish.core.cases import Case
 from burnish.core.errors import BaselineUnmeasured, ProposerFailed, RoleFailed
 from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, Trace
 from burnish.core.surfaces import TextSurface
-from burnish.reports.reading import RunRecord
+from burnish.runs.record import RunRecord
 from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.strategies.backprop.wording import (

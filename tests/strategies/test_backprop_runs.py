@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from burnish.core.candidates import Candidate
 from burnish.core.cases import Case, Turn
 from burnish.core.errors import ConfigError, TargetMismatch
-from burnish.core.gates import Guards
 from burnish.core.outcomes import Outcome, Trace
 from burnish.models.prompts import in_force
 from burnish.strategies.backprop.packets import Severity
-from burnish.strategies.backprop.settings import BackpropSettings, LossHint
+from burnish.strategies.backprop.settings import BackpropSettings, GuardSettings, LossHint
 from burnish.testing import CallCounter, check_strategy
 from burnish.testing.stories import story
 from tests.strategies.backprop_world import (
@@ -137,15 +137,16 @@ def test_hints_and_loss_targets_reach_the_backwarder(tmp_path: Path) -> None:
     ("settings", "words"),
     [
         (BackpropSettings(targets=("plan",)), "plan: there is no such surface"),
-        (BackpropSettings(patch_parallelism=0), "must be at least 1, found 0"),
-        (BackpropSettings(max_rounds=0), "max_rounds: must be at least 1"),
         (
             BackpropSettings(loss_hints=(LossHint(case="q50", metric="m", reason="x"),)),
             "no train case 'q50'",
         ),
         (BackpropSettings(loss_targets={"m": "planner"}), "no metric 'm'"),
-        (BackpropSettings(guards=Guards(protected=("q0",))), "no holdout case 'q0'"),
-        (BackpropSettings(guards=Guards(floors={"m": 1.0})), "floor: there is no metric 'm'"),
+        (BackpropSettings(guards=GuardSettings(protected=("q0",))), "no holdout case 'q0'"),
+        (
+            BackpropSettings(guards=GuardSettings(floors={"m": 1.0})),
+            "floor: there is no metric 'm'",
+        ),
     ],
 )
 def test_what_does_not_exist_is_refused_before_anything_is_paid(
@@ -155,6 +156,12 @@ def test_what_does_not_exist_is_refused_before_anything_is_paid(
     with pytest.raises((ConfigError, TargetMismatch), match=words):
         run(world(settings=settings, counter=counter), tmp_path)
     assert not counter.calls()
+
+
+@pytest.mark.parametrize("name", ["patch_parallelism", "max_rounds"])
+def test_what_is_out_of_range_is_refused_when_the_settings_are_made(name: str) -> None:
+    with pytest.raises(ValidationError, match=name):
+        BackpropSettings.model_validate({name: 0})
 
 
 def everything() -> Callable[[], Any]:

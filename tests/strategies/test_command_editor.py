@@ -11,7 +11,7 @@ from burnish.core.money import Spend
 from burnish.core.objectives import Objective
 from burnish.effects.budget import Budget
 from burnish.effects.passthrough import DirectEffects
-from burnish.reports.reading import RunRecord
+from burnish.runs.record import RunRecord
 from burnish.runs.setup import Setup
 from burnish.strategies.edits.command_editor import CommandEditor
 from burnish.strategies.edits.settings import EditsSettings

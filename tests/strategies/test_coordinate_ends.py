@@ -13,10 +13,10 @@ from burnish.core.objectives import Penalties
 from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, TextSurface
 from burnish.effects.budget import Budget
-from burnish.reports.reading import RunRecord
 from burnish.runs.driving import drive
 from burnish.runs.events import Event, Tick
 from burnish.runs.opening import start
+from burnish.runs.record import RunRecord
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
 from burnish.strategies.coordinate.strategy import Coordinate
@@ -27,13 +27,14 @@ from tests.strategies.coordinate_runs import ONE, Driven, always, driven, script
 
 pytestmark = pytest.mark.slow
 
-SMALL = replace(
-    tuning_world.AXES,
-    repeats=1,
-    max_cycles=2,
-    numeric_phase=PhaseLimits(max_trials=4, patience=3),
-    textual_phase=PhaseLimits(max_trials=3, patience=2),
-    demonstration_phase=PhaseLimits(max_trials=3, patience=2),
+SMALL = tuning_world.AXES.model_copy(
+    update={
+        "repeats": 1,
+        "max_cycles": 2,
+        "numeric_phase": PhaseLimits(max_trials=4, patience=3),
+        "textual_phase": PhaseLimits(max_trials=3, patience=2),
+        "demonstration_phase": PhaseLimits(max_trials=3, patience=2),
+    }
 )
 
 
@@ -80,7 +81,7 @@ def test_a_cycle_without_an_accept_is_the_last(tmp_path: Path) -> None:
 def test_there_are_no_more_cycles_than_allowed_and_more_may_be_allowed_later(
     whole: Driven, tmp_path: Path
 ) -> None:
-    one = driven(small(settings=replace(SMALL, max_cycles=1)), tmp_path / "run")
+    one = driven(small(settings=SMALL.model_copy(update={"max_cycles": 1})), tmp_path / "run")
     assert one.why == "max_cycles"
     assert {row.trial.cycle for row in one.rows} == {0, 1}
     before = story(tmp_path / "run" / "trials.jsonl")
@@ -89,13 +90,13 @@ def test_there_are_no_more_cycles_than_allowed_and_more_may_be_allowed_later(
     after = story(tmp_path / "run" / "trials.jsonl")
     assert after[: len(before)] == before
     assert after == story(whole.folder / "trials.jsonl")
-    fewer = driven(small(settings=replace(SMALL, max_cycles=1)), tmp_path / "run")
+    fewer = driven(small(settings=SMALL.model_copy(update={"max_cycles": 1})), tmp_path / "run")
     assert fewer.ending.best.id == two.ending.best.id, "what is recorded happened"
 
 
 def test_other_limits_of_phases_are_another_search(whole: Driven) -> None:
     with pytest.raises(ResumeRefused, match="strategy"):
-        driven(small(settings=replace(SMALL, textual_phase=ONE)), whole.folder)
+        driven(small(settings=SMALL.model_copy(update={"textual_phase": ONE})), whole.folder)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +149,9 @@ def test_once_nothing_can_be_gained_no_phase_goes_on_and_none_begins(tmp_path: P
 
     setup = small()
     assert isinstance(setup.strategy, Coordinate)
-    settings = replace(SMALL, numbers=("way",), texts=("text",), demonstrations="")
+    settings = SMALL.model_copy(
+        update={"numbers": ("way",), "texts": ("text",), "demonstrations": ""}
+    )
     way = ChoiceSurface(id="way", choices=("wrong", "right"))
     run = driven(
         scripted(

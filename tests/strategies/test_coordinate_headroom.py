@@ -26,7 +26,7 @@ PRICE = Spend(calls=1, nano_usd=2_000_000)
 def made(respond: Callable[[Candidate, Case, int], str], **settings: Any) -> Setup:
     limits = PhaseLimits(max_trials=3, patience=3)
     usual = CoordinateSettings(numbers=("x",), repeats=2, numeric_phase=limits)
-    chosen = replace(usual, **settings)
+    chosen = usual.model_copy(update=settings)
     surface = NumberSurface(id="x", low=0.0, high=1.0)
     setup = scripted(respond, (surface,), {"x": 0.5}, chosen, train=6, holdout=20)
     return with_agent(setup, price=PRICE)

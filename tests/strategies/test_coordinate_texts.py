@@ -18,7 +18,7 @@ from burnish.core.outcomes import Outcome
 from burnish.core.scores import Score
 from burnish.core.surfaces import TextSurface
 from burnish.effects.budget import Budget
-from burnish.reports.reading import RunRecord
+from burnish.runs.record import RunRecord
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
 from burnish.strategies.coordinate.strategy import Coordinate

@@ -14,7 +14,9 @@ from tests.strategies.coordinate_runs import Driven, driven
 
 pytestmark = pytest.mark.slow
 
-QUICK = replace(tuning_world.AXES, repeats=1, numeric_phase=PhaseLimits(max_trials=25, patience=12))
+QUICK = tuning_world.AXES.model_copy(
+    update={"repeats": 1, "numeric_phase": PhaseLimits(max_trials=25, patience=12)}
+)
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +119,7 @@ def test_the_critic_names_only_what_the_failures_reveal() -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_with_noise_and_failing_roles_the_wins_are_found_too(tmp_path: Path, seed: int) -> None:
     world = World(noise=0.02, role_failure_rate=0.1)
-    settings = replace(QUICK, repeats=3)
+    settings = QUICK.model_copy(update={"repeats": 3})
     run = driven(replace(tuning_world.setup(world, settings), seed=seed), tmp_path / "run")
     best = {**run.ending.best.values}
     assert tuning_world.rules_in(best[TEXT]) == list(RULES)
@@ -128,7 +130,9 @@ def test_with_noise_and_failing_roles_the_wins_are_found_too(tmp_path: Path, see
 @pytest.mark.slow
 def test_with_crashes_and_outages_nothing_is_accepted_for_them(tmp_path: Path) -> None:
     world = World(crash_rate=0.03, outage_rate=0.03)
-    run = driven(tuning_world.setup(world, replace(QUICK, repeats=2)), tmp_path / "run")
+    run = driven(
+        tuning_world.setup(world, QUICK.model_copy(update={"repeats": 2})), tmp_path / "run"
+    )
     accepted = [row.trial for row in run.rows if row.trial.accepted]
     assert accepted
     for trial in accepted:

@@ -15,7 +15,7 @@ from burnish.core.outcomes import Outcome
 from burnish.core.scores import Score
 from burnish.core.trials import TrialRow
 from burnish.effects.budget import Budget
-from burnish.reports.reading import RunRecord
+from burnish.runs.record import RunRecord
 from burnish.runs.setup import Setup
 from burnish.strategies.edits.changes import file_change
 from burnish.strategies.edits.judging import disagreement, disagreements, remarks_on
@@ -286,7 +286,7 @@ def test_judges_who_do_not_agree_are_told_of() -> None:
     evaluation = Evaluation(candidate="c", split=Split.TRAIN, results=(ran,))
     apart = "clarity: the judges do not agree: one 1, other 0.25"
     assert remarks_on(evaluation) == ["clarity: no example", apart]
-    assert disagreements(evaluation) == {"disagreement": [apart]}
+    assert disagreements(evaluation) == (apart,)
     agreed = Score(metric="clarity", value=1.0, details={"judges": judges[:1] * 2})
     assert disagreement(agreed) == ""
 

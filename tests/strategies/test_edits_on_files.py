@@ -11,8 +11,8 @@ from burnish.evaluation.exchanges import Exchange
 from burnish.evaluation.metrics.length import Length
 from burnish.evaluation.metrics.repetition import DistinctPhrases
 from burnish.evaluation.turn_metric import ComputedMetric, Verdict
-from burnish.reports.reading import RunRecord
 from burnish.reports.report import render
+from burnish.runs.record import RunRecord
 from burnish.runs.setup import Setup
 from burnish.strategies.edits.settings import EditsSettings
 from burnish.strategies.edits.strategy import Edits

@@ -59,8 +59,8 @@ def _late(target: ScriptedTarget, speed: int) -> Agent:
     "settings",
     [
         THREE,
-        replace(THREE, parent_selection="pareto", merge=True),
-        replace(CLASSIC, proposals_per_round=3, merge=True),
+        THREE.model_copy(update={"parent_selection": "pareto", "merge": True}),
+        CLASSIC.model_copy(update={"proposals_per_round": 3, "merge": True}),
     ],
 )
 def test_who_is_faster_decides_nothing(tmp_path: Path, settings: ReflectiveSettings) -> None:

@@ -229,7 +229,7 @@ def test_a_candidate_that_is_mostly_missing_never_leads_nor_is_it_built_on(
 
 def test_every_text_of_an_attempt_is_asked_for_under_a_draw_of_its_own(tmp_path: Path) -> None:
     world = World(rules=4, fields=3, train=6, holdout=6)
-    settings = replace(CLASSIC, field_selection="all", proposals_per_round=2)
+    settings = CLASSIC.model_copy(update={"field_selection": "all", "proposals_per_round": 2})
     counter = CallCounter(path=tmp_path / "calls")
     made = setup(world, settings, budget=Budget(max_trials=6), counter=counter)
     driven(made, tmp_path / "run")

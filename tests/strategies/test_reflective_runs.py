@@ -9,7 +9,7 @@ from burnish.core.decisions import Verdict
 from burnish.core.errors import BaselineUnmeasured
 from burnish.core.money import Spend
 from burnish.effects.budget import Budget
-from burnish.reports.reading import RunRecord
+from burnish.runs.record import RunRecord
 from burnish.strategies.reflective.racing import BLOCK
 from burnish.strategies.reflective.settings import (
     FieldSelection,
@@ -43,7 +43,9 @@ def truth(world: World, run: Driven) -> tuple[float, float]:
     return true_score(world, start.values), true_score(world, run.ending.best.values)
 
 
-@pytest.mark.parametrize("settings", [ReflectiveSettings(), CLASSIC, replace(CLASSIC, reuse=True)])
+@pytest.mark.parametrize(
+    "settings", [ReflectiveSettings(), CLASSIC, CLASSIC.model_copy(update={"reuse": True})]
+)
 def test_without_noise_the_rules_are_found(tmp_path: Path, settings: ReflectiveSettings) -> None:
     made = setup(CLEAN, settings, budget=Budget(max_metric_calls=500))
     run = driven(made, tmp_path / "run")
@@ -55,7 +57,7 @@ def test_without_noise_the_rules_are_found(tmp_path: Path, settings: ReflectiveS
 @pytest.mark.parametrize("frontier", ["instance", "objective", "hybrid", "cartesian"])
 def test_every_type_of_frontier_searches(tmp_path: Path, frontier: FrontierType) -> None:
     world = replace(CONFLICT, train=8, holdout=8)
-    settings = replace(CLASSIC, frontier=frontier)
+    settings = CLASSIC.model_copy(update={"frontier": frontier})
     run = driven(setup(world, settings, budget=Budget(max_metric_calls=120)), tmp_path / "run")
     assert any(row.trial.accepted or row.trial.kept for row in run.rows)
     assert run.ending.reason.code == "max_metric_calls"
@@ -87,7 +89,7 @@ def test_every_selection_of_texts_rewrites_what_it_says(
 
 @pytest.mark.parametrize("settings", [CLASSIC, ReflectiveSettings(parent_selection="pareto")])
 def test_what_two_learned_is_merged(tmp_path: Path, settings: ReflectiveSettings) -> None:
-    merging = replace(settings, merge=True, reuse=True, proposals_per_round=3)
+    merging = settings.model_copy(update={"merge": True, "reuse": True, "proposals_per_round": 3})
     run = driven(setup(BRANCHING, merging, budget=Budget(max_metric_calls=300)), tmp_path / "run")
     merges = [row.trial for row in run.rows if row.trial.phase == "merge"]
     assert any(trial.accepted for trial in merges)
@@ -103,7 +105,9 @@ def test_what_two_learned_is_merged(tmp_path: Path, settings: ReflectiveSettings
 
 
 def test_there_are_no_more_merges_than_allowed(tmp_path: Path) -> None:
-    merging = replace(CLASSIC, merge=True, reuse=True, proposals_per_round=3, max_merges=1)
+    merging = CLASSIC.model_copy(
+        update={"merge": True, "reuse": True, "proposals_per_round": 3, "max_merges": 1}
+    )
     run = driven(setup(BRANCHING, merging, budget=Budget(max_metric_calls=300)), tmp_path / "run")
     assert sum(row.trial.phase == "merge" for row in run.rows) == 1
 
@@ -128,7 +132,9 @@ def test_rounds_without_a_failure_are_skipped_and_in_the_end_the_search_is_over(
 
 def test_with_reuse_nothing_is_run_twice_and_without_it_every_look_is_new(tmp_path: Path) -> None:
     counters = [CallCounter(path=tmp_path / name) for name in ("again", "anew")]
-    for settings, counter in zip((replace(CLASSIC, reuse=True), CLASSIC), counters, strict=True):
+    for settings, counter in zip(
+        (CLASSIC.model_copy(update={"reuse": True}), CLASSIC), counters, strict=True
+    ):
         made = setup(CLEAN, settings, budget=Budget(max_metric_calls=150), counter=counter)
         run = driven(made, tmp_path / f"{counter.path.name}.run")
         assert len(set(counter.calls())) == len(counter.calls())
@@ -191,7 +197,7 @@ def test_a_budget_of_metric_calls_is_never_overrun(
     world = World(train=12, holdout=20, noise=0.1)
     made = setup(
         world,
-        replace(settings, proposals_per_round=proposals, merge=True),
+        settings.model_copy(update={"proposals_per_round": proposals, "merge": True}),
         budget=Budget(max_metric_calls=limit),
     )
     run = driven(made, tmp_path / "run")
@@ -240,7 +246,9 @@ def test_what_is_missing_never_wins(tmp_path: Path, settings: ReflectiveSettings
         ReflectiveSettings(parent_selection="current_best"),
         CLASSIC,
         ReflectiveSettings(proposals_per_round=3),
-        replace(CLASSIC, proposals_per_round=3, merge=True, field_selection="all"),
+        CLASSIC.model_copy(
+            update={"proposals_per_round": 3, "merge": True, "field_selection": "all"}
+        ),
     ],
 )
 async def test_a_run_that_was_cut_goes_on_as_if_it_had_not_been(

@@ -75,7 +75,7 @@ def test_both_splits_are_needed() -> None:
         (CLASSIC, 10 + 10 + 6),
         (ReflectiveSettings(repeats=2), 2 * (10 + 2 * 10 + 6)),
         (ReflectiveSettings(proposals_per_round=3), 10 + 2 * 10 + 18),
-        (replace(CLASSIC, proposals_per_round=3), 10 + 3 * 10 + 18),
+        (CLASSIC.model_copy(update={"proposals_per_round": 3}), 10 + 3 * 10 + 18),
         (ReflectiveSettings(minibatch=50), 10 + 2 * 10 + 2 * 8),
     ],
 )

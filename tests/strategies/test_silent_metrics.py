@@ -138,7 +138,7 @@ def test_reflection_does_not_forbid_retrieval(
     tmp_path: Path, hard: int, settings: ReflectiveSettings
 ) -> None:
     talk = Talk(rewrite=lambda request, draw: f"{request.current_text} only what is near {draw}")
-    settings = replace(settings, minibatch=12)
+    settings = settings.model_copy(update={"minibatch": 12})
     made = reflecting(by_text, talk, settings=settings, budget=Budget(max_trials=3))
     run = driven(world(made, hard=hard), tmp_path / "run")
     assert len(run.rows) > 1

@@ -12,10 +12,11 @@ from burnish.core.cases import Case
 from burnish.core.errors import BaselineUnmeasured, ProposerFailed, RoleFailed
 from burnish.core.surfaces import NumberSurface, TextSurface, Value
 from burnish.effects.budget import Budget
-from burnish.reports.reading import RunRecord
 from burnish.reports.report import render
 from burnish.runs.driving import drive
 from burnish.runs.opening import fork
+from burnish.runs.plugins import strategy_plugin
+from burnish.runs.record import RunRecord
 from burnish.runs.setup import Setup
 from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
@@ -93,7 +94,7 @@ def test_the_run_fails_with_the_reason_and_pays_nothing_again(tmp_path: Path, na
         driven(setup(), tmp_path / "run")
     first = RunRecord.read(tmp_path / "run")
     assert first.status == "failed"
-    assert told in first.reason
+    assert told in strategy_plugin(first.header.strategy).reason(first)
     assert told in render(first)
     assert len(first.rows) >= 2, "what was asked is on record"
     with pytest.raises(ProposerFailed, match=told):
@@ -228,6 +229,6 @@ def test_a_baseline_that_is_missing_fails_the_run_and_says_why(tmp_path: Path, n
     assert "--retry-missing" in why.value.remedy
     record = RunRecord.read(tmp_path / "run")
     assert (record.status, len(record.rows)) == ("failed", 1)
-    assert why.value.message in record.reason
+    assert why.value.message in strategy_plugin(record.header.strategy).reason(record)
     with pytest.raises(BaselineUnmeasured):
         driven(UNMEASURED[name](), tmp_path / "run")

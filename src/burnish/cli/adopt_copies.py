@@ -7,10 +7,10 @@ import typer
 from burnish.cli.naming import run_name
 from burnish.core.errors import ConfigError, FileTrouble, Problem
 from burnish.core.trials import TrialRow
+from burnish.core.words import counted
 from burnish.projects.adopting_values import chosen_trial
-from burnish.reports.reading import RunRecord
-from burnish.reports.words import counted
 from burnish.runs.exporting import CANDIDATES
+from burnish.runs.record import RunRecord
 from burnish.system import make_folder, read_bytes
 
 
@@ -32,11 +32,8 @@ def copy_candidate(run: RunRecord, *, trial: int | None, to: Path | None) -> Non
 
 def _exported(run: RunRecord, row: TrialRow) -> list[PurePosixPath]:
     """The files that were written when the trial became the leader."""
-    for event in reversed(run.events):
-        files = event.data.get("files")
-        if event.kind == "advanced" and event.data.get("trial") == row.number:
-            named = files if isinstance(files, list) else []
-            return [PurePosixPath(str(name)) for name in named]
+    if row.number in run.files:
+        return [PurePosixPath(name) for name in run.files[row.number]]
     message = f"trial {row.number} was accepted, but its files were never written"
     raise ConfigError([Problem(message=message, remedy="resume the run, then adopt it")])
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import typer
 
 from burnish.core.trials import TrialRow
+from burnish.core.words import number, shorten, visible
 from burnish.projects.adopting_files import FileChange
 from burnish.projects.adopting_planning import Plan
-from burnish.reports.reading import RunRecord, loss_of
-from burnish.reports.words import number, sealed_words, shorten, visible
+from burnish.runs.record import RunRecord, loss_of, sealed_words
 from burnish.system import Redactor
 
 _NOTE = 60

@@ -10,12 +10,12 @@ from burnish.cli.adopt_copies import copy_candidate
 from burnish.cli.adopt_words import show_diff, show_evidence, tell_changed
 from burnish.cli.naming import run_name
 from burnish.core.errors import ConfigError, Problem
+from burnish.core.words import counted
 from burnish.projects.adopting import adopt, adopting, mend, require_whole, undo
 from burnish.projects.adopting_homes import is_adoptable
 from burnish.projects.adopting_planning import Plan, plan_adoption, plan_undo
-from burnish.reports.reading import RunRecord
-from burnish.reports.words import counted
 from burnish.runs.index import find_run
+from burnish.runs.record import RunRecord
 
 
 @dataclass(frozen=True, kw_only=True)

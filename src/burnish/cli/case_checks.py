@@ -7,12 +7,12 @@ from pathlib import Path
 
 import typer
 
-from burnish.cli.tables import Columns
 from burnish.core.codec import codec
 from burnish.core.errors import ConfigError, Problem
 from burnish.evaluation.datasets.checking import check
 from burnish.evaluation.datasets.findings import Findings, SplitFacts
 from burnish.evaluation.datasets.formats import read_cases
+from burnish.reports.terminal import Columns
 
 
 def check_cases(files: list[Path], *, near: float, as_json: bool) -> None:

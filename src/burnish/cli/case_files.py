@@ -8,12 +8,12 @@ import typer
 
 from burnish.core.cases import Split
 from burnish.core.errors import ConfigError, Problem
+from burnish.core.words import counted
 from burnish.evaluation.datasets.case_files import CaseFile
 from burnish.evaluation.datasets.converting import convert
 from burnish.evaluation.datasets.format_table import format_of
 from burnish.evaluation.datasets.formats import read_cases, write_cases
 from burnish.evaluation.datasets.splitting import split
-from burnish.reports.words import counted
 
 _ENDINGS = (".evalset.json", ".test.json")
 

@@ -9,6 +9,7 @@ import typer
 from burnish.core.errors import BurnishError
 from burnish.core.messages import Message
 from burnish.core.money import to_usd
+from burnish.core.words import duration, money
 from burnish.effects.passthrough import DirectEffects
 from burnish.effects.retries import RetryPolicy
 from burnish.models.calling import Priced
@@ -16,7 +17,6 @@ from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.models.troubles import ModelRejected, ModelUnavailable
-from burnish.reports.words import duration, money
 
 _PATIENCE = RetryPolicy(attempts=2)
 """Somebody is waiting: try once more, then say what is wrong."""

@@ -5,12 +5,12 @@ import json
 import typer
 
 from burnish.cli.listing import facts, losses
-from burnish.cli.tables import Columns
 from burnish.core.content import Json
+from burnish.core.words import counted, number, spending, visible
 from burnish.reports.compare import CaseDelta, compare_cases
-from burnish.reports.reading import RunRecord
-from burnish.reports.words import counted, number, sealed_words, spending, visible
+from burnish.reports.terminal import Columns
 from burnish.runs.index import find_run
+from burnish.runs.record import RunRecord, sealed_words
 
 _SPLITS = ("train", "holdout")
 _SHOWN = 20

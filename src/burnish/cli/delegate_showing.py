@@ -9,8 +9,9 @@ import typer
 
 from burnish.cli.naming import file_name
 from burnish.core.content import Json
-from burnish.reports.words import counted, shorten, spending
-from burnish.runs.events import Event, Tick
+from burnish.core.words import counted, shorten, spending
+from burnish.runs.events import Event, Stopping, Tick
+from burnish.runs.plugins import strategy_plugin
 from burnish.targets.delegation.endings import ending_words, next_step
 from burnish.targets.delegation.result import DelegationResult
 from burnish.targets.delegation.workflow import Workflow
@@ -60,12 +61,12 @@ def say(event: Mapping[str, Json]) -> None:
 class StopNotice:
     """Says on stderr that a signal was heard, and when the run will stop."""
 
-    after: str
+    strategy: str
 
     def event(self, event: Event) -> None:
         """Look for the one that says so."""
-        if event.kind == "stopping":
-            typer.echo(f"stopping after this {self.after}; once more stops at once", err=True)
+        if event.read(Stopping):
+            typer.echo(strategy_plugin(self.strategy).progress().stopping, err=True)
 
     def tick(self, tick: Tick) -> None:
         """Nothing to say."""

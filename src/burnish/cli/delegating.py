@@ -190,7 +190,7 @@ async def _driven(plan: _Plan, asked: Asked) -> DelegationResult:
     strategy = Delegate(plan.delegation, listen=None if asked.quiet or asked.as_json else say)
     go_on = f"go on    burnish delegate --resume {shown_path(plan.folder)}"
     try:
-        return await driven(strategy, plan.folder, listeners=(StopNotice("iteration"),))
+        return await driven(strategy, plan.folder, listeners=(StopNotice(Delegate.name),))
     except Interrupted as error:
         raise Interrupted(error.message, remedy=go_on) from error
     finally:

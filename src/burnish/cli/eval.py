@@ -4,18 +4,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from burnish.cli import options
+from burnish.cli.exits import CodedCommand
 
-USAGE_EXIT = 3
 _MEASURE, _REPORTS = "What is measured", "Reports"
 
 
-class EvalCommand(TyperCommand):
-    """A command whose exit code for a command line that makes no sense is its own."""
+class EvalCommand(CodedCommand):
+    """Its 1 says that a case fails."""
 
-    usage_exit = USAGE_EXIT
+    usage_exit = options.EVAL_USAGE_EXIT
 
 
 test = typer.Typer(no_args_is_help=True, help="`test run` is `eval`, by its HoloDeck name.")

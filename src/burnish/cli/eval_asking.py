@@ -6,6 +6,7 @@ from pathlib import Path
 
 from burnish.cli.progress import Progress
 from burnish.cli.running import chosen_progress
+from burnish.core.bounds import MOST_REPEATS
 from burnish.core.errors import ConfigError, Problem, RunNotFound
 from burnish.projects.evaluating import Wanted
 from burnish.projects.measuring import Place
@@ -44,6 +45,11 @@ class Asked:
             found.append(Problem(where="--repeats", message="must be 1 or more"))
         if self.noise_sweeps is not None and self.noise_sweeps < 2:
             found.append(Problem(where="--aa", message="must be 2 or more: one sweep has no noise"))
+        found += [
+            Problem(where=flag, message=f"must be at most {MOST_REPEATS:,}")
+            for flag, number in (("--repeats", self.repeats), ("--aa", self.noise_sweeps))
+            if number is not None and number > MOST_REPEATS
+        ]
         if self.repeats is not None and self.noise_sweeps is not None:
             told = "--repeats and --aa do not go together: --aa N repeats every case N times"
             found.append(Problem(message=told))

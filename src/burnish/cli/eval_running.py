@@ -2,30 +2,21 @@
 
 import os
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import typer
 
-from burnish.cli.eval import USAGE_EXIT
 from burnish.cli.eval_asking import STDOUT, Asked, Options
 from burnish.cli.eval_showing import human_console, show_nothing, show_report
+from burnish.cli.options import EVAL_USAGE_EXIT
 from burnish.cli.progress import Progress, view
 from burnish.cli.running import resumable
-from burnish.core.errors import (
-    BurnishError,
-    ConfigError,
-    FileTrouble,
-    PriceUnknown,
-    ResumeRefused,
-    RunNotFound,
-    TargetMismatch,
-)
+from burnish.core.errors import ConfigError, FileTrouble
 from burnish.effects.budget import Budget
 from burnish.projects.eval_wanted import named_in_header, noise_wanted_before, wanted_before
-from burnish.projects.evaluating import Measurement, Preparing, prepare_evaluation
+from burnish.projects.evaluate_api import Preparing, prepare_evaluation
+from burnish.projects.evaluating import Measurement
 from burnish.projects.measuring import Measured, Place, measure
 from burnish.projects.overrides import Overrides
 from burnish.projects.settings import BudgetSettings
@@ -34,15 +25,15 @@ from burnish.reports.eval_report import EvalReport
 from burnish.runs.index import find_run
 from burnish.system import write_atomic
 
-_CONFIGURATION = (ConfigError, PriceUnknown, ResumeRefused, RunNotFound, TargetMismatch)
-
 
 def evaluate_agent(asked: Asked, *, prepare: Preparing = prepare_evaluation) -> None:
     """Measure, show, write the reports; ends with the exit code."""
-    with _configuration(FileTrouble):
+    try:
         measurement, options = _prepared(asked, prepare)
-    with _configuration():
-        measured = measure_and_show(measurement, options)
+    except FileTrouble as error:
+        error.exit_code = EVAL_USAGE_EXIT  # nothing was written yet: it is a file of the user's
+        raise
+    measured = measure_and_show(measurement, options)
     if measured.ending.interrupted:
         raise typer.Exit(2)
     if measured.report is None or not measured.report.ok:
@@ -103,14 +94,3 @@ def _prepared(asked: Asked, prepare: Preparing) -> tuple[Measurement, Options]:
 
 def _budget(flags: Overrides) -> Budget:
     return BudgetSettings().budget(flags, Overrides.from_environment(os.environ))
-
-
-@contextmanager
-def _configuration(*more: type[BurnishError]) -> Generator[None, None, None]:
-    """Errors of configuration, and `more`, leave with the exit code that is theirs here."""
-    kinds: tuple[type[BurnishError], ...] = (*_CONFIGURATION, *more)
-    try:
-        yield
-    except kinds as error:
-        error.exit_code = USAGE_EXIT
-        raise

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from burnish.cli.naming import eval_command, file_name, resume_command, run_name
 from burnish.core.stopping import FINISHED
+from burnish.core.words import shorten, spending
 from burnish.projects.measuring import Measured
 from burnish.reports import eval_text
 from burnish.reports.eval_report import EvalReport
@@ -15,7 +16,6 @@ from burnish.reports.eval_tables import case_table, metric_table
 from burnish.reports.eval_words import heading, totals_lines, verdict
 from burnish.reports.lines import WIDTH
 from burnish.reports.report import NAME as REPORT
-from burnish.reports.words import shorten, spending
 from burnish.runs.driving import Ending
 from burnish.runs.header import Header
 

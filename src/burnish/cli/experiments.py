@@ -35,8 +35,8 @@ def new(
 @app.command("list")
 def show_all(*, root: Root = None, as_json: options.AsJson = False) -> None:
     """List the experiments."""
-    from burnish.cli.tables import Columns
     from burnish.projects.experiments.places import Experiment
+    from burnish.reports.terminal import Columns
 
     records = [each.record for each in Experiment.all(root)]
     if as_json:

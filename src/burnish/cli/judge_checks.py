@@ -9,12 +9,12 @@ import typer
 from burnish.cli.progress import Progress, view
 from burnish.cli.running import chosen_progress, resumable
 from burnish.core.codec import codec
+from burnish.core.words import counted, spending
 from burnish.effects.budget import Budget
 from burnish.evaluation.agreement import Agreement
 from burnish.evaluation.configs.reading import read_metric_file
 from burnish.models.references import ModelRef
 from burnish.projects.judge_check import Disagreement, JudgeChecked, prepare_judge_check
-from burnish.reports.words import counted, spending
 
 _SHOWN = 10
 

@@ -5,14 +5,15 @@ from pathlib import Path
 
 import typer
 
-from burnish.cli.tables import Columns
 from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError
 from burnish.core.money import Spend
-from burnish.reports.reading import RunRecord, loss_of
-from burnish.reports.words import money, number, shorten
+from burnish.core.words import money, number, shorten
+from burnish.reports.terminal import Columns
 from burnish.runs.index import known_runs
+from burnish.runs.plugins import strategy_plugin
+from burnish.runs.record import RunRecord, loss_of
 
 
 def print_list(*, as_json: bool) -> None:
@@ -37,7 +38,7 @@ def facts(run: RunRecord) -> dict[str, Json]:
         "started_at": run.header.started_at,
         "strategy": run.header.strategy,
         "status": run.status,
-        "reason": run.reason,
+        "reason": strategy_plugin(run.header.strategy).reason(run),
         "trials": run.trials,
         "accepted": run.accepted,
         "best": run.best_candidate.id if run.best_candidate else None,

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import typer
 
-from burnish.cli.tables import Columns
 from burnish.core.errors import BurnishError
 from burnish.models.embedded.files import (
     EMBEDDING,
@@ -19,8 +18,10 @@ from burnish.models.embedded.files import (
 )
 from burnish.models.embedded.server import require_engine
 from burnish.models.factory import Models
-from burnish.models.references import PROVIDERS, ModelRef
+from burnish.models.providers import all_providers
+from burnish.models.references import ModelRef
 from burnish.models.troubles import ModelRefused
+from burnish.reports.terminal import Columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +58,10 @@ def found_models(models: Models) -> Iterator[Entry]:
     yield _any_file()
     for name, (carried, *_) in EMBEDDING.items():
         yield _embedding(name, carried)
-    for provider in (name for name in PROVIDERS if name != "local"):
+    for row in (row for row in all_providers() if row.protocol != "embedded"):
         yield _entry(
             models,
-            ModelRef(provider=provider, name="…"),
+            ModelRef(provider=row.name, name="…"),
             "can be asked; `burnish doctor` tells whether it answers",
         )
     own = ModelRef(provider="openai", name="…", base_url="http://localhost")

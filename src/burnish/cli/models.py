@@ -61,9 +61,13 @@ def chat(
 ) -> None:
     """Talk to a model: one answer to MESSAGE, or a conversation, line by line."""
     from burnish.cli.chatting import Conversation, talk
+    from burnish.core.bounds import MOST
+    from burnish.core.errors import ConfigError, Problem
     from burnish.models.references import ModelRef, ModelSettings
 
     _know_keys()
+    if max_tokens is not None and max_tokens > MOST:
+        raise ConfigError([Problem(where="--max-tokens", message=f"must be at most {MOST:,}")])
     model = ModelRef.parse(
         ref,
         base_url=base_url,

@@ -6,7 +6,7 @@ from pathlib import Path
 from burnish.core.errors import RunNotFound
 from burnish.runs.header import Header, Project
 from burnish.runs.index import find_run
-from burnish.strategies.measure import Measure
+from burnish.runs.plugins import strategy_plugin
 
 
 def run_name(folder: Path) -> str:
@@ -21,8 +21,9 @@ def run_name(folder: Path) -> str:
 def resume_command(folder: Path) -> str:
     """The command that goes on with a run."""
     header = Header.read(folder)
-    if header.strategy == Measure.name and header.project.file:
-        return f"burnish eval {file_name(header.project.file)} --resume {run_name(folder)}"
+    command = strategy_plugin(header.strategy).resume_command
+    if command and header.project.file:
+        return f"burnish {command} {file_name(header.project.file)} --resume {run_name(folder)}"
     return f"burnish runs resume {run_name(folder)}"
 
 

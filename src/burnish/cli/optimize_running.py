@@ -1,60 +1,58 @@
 """Running `burnish optimize`: from flags to a run, a plan, a report or a block to paste."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 import typer
 
-from burnish.cli.estimating import show_estimate
+from burnish.cli.naming import file_name, run_name
 from burnish.cli.optimize_asking import USUAL_FILE, Asked
-from burnish.cli.optimize_backprop import show_backprop_plan
-from burnish.cli.optimize_baseline import show_baseline
-from burnish.cli.optimize_planning import show_plan
-from burnish.cli.optimize_prompts import show_reflective_baseline, show_reflective_plan
 from burnish.cli.optimize_rationales import Rationales
-from burnish.cli.optimize_suites import show_suite_plan, tell_policy
-from burnish.cli.optimize_tasks import show_task_baseline, show_task_plan
 from burnish.cli.running import Way, run_project
 from burnish.core.errors import ConfigError, Problem
+from burnish.models.factory import Models
 from burnish.projects import LoadedProject, Overrides, load_project
-from burnish.projects.limits import Limits
 from burnish.projects.loading import (
     GRAPH,
     OPTIMIZER,
     PROMPTS,
     is_agent_file,
+    reload_project,
     stored_overrides,
 )
-from burnish.projects.optimizer_exports import BASELINE_ONLY
 from burnish.reports.report import write_report
+from burnish.reports.terminal import show
 from burnish.runs.events import Listener
 from burnish.runs.header import Header
 from burnish.runs.index import find_run
+from burnish.runs.outputs import BASELINE_ONLY
+from burnish.runs.plugins import TargetPlugin, strategy_plugin, target_plugin
+from burnish.runs.record import RunRecord
 from burnish.runs.run import Run
-from burnish.strategies.backprop.strategy import Backprop
-from burnish.strategies.coordinate.strategy import Coordinate
-from burnish.strategies.epochs.strategy import Epochs
-from burnish.strategies.reflective.strategy import Reflective
 from burnish.system import read_tree
-from burnish.targets.artifacts.target import ArtifactsTarget
-from burnish.targets.delegation.target import DelegationTarget
+from burnish.system.settings import Limits
 
 Preparing: TypeAlias = Callable[[Path, Overrides], LoadedProject]
 
 
-def optimize_project(asked: Asked, *, prepare: Preparing = load_project) -> None:
-    """Do what is asked; ends with exit code 2 when a run was interrupted."""
+def optimize_project(
+    asked: Asked, *, prepare: Preparing = load_project, models: Models | None = None
+) -> None:
+    """Do what is asked; ends with exit code 2 when a run was interrupted.
+
+    `models` stand in for the real ones, where a run goes on or a request is laid over a file.
+    """
     asked.check()
     if asked.report_only is not None:
         typer.echo(f"report   {write_report(find_run(asked.report_only))}")
     elif asked.suggest_axes:
         typer.echo(_starter(_file(asked)), nl=False)
     elif asked.dry_run:
-        _show(_prepared(asked, prepare))
+        _show(_prepared(asked, prepare, models))
     else:
-        _run(_prepared(asked, prepare), asked)
+        _run(_prepared(asked, prepare, models), asked)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,16 +71,22 @@ class Watched(Way):
         return run
 
 
-def _prepared(asked: Asked, prepare: Preparing) -> LoadedProject:
+def _prepared(asked: Asked, prepare: Preparing, models: Models | None) -> LoadedProject:
     """The project; a run that goes on keeps what it was started with where nothing is said now."""
     if asked.way.resume is not None:
         folder = find_run(asked.way.resume)
-        file = asked.file or Path(Header.read(folder).project.file)
+        project = Header.read(folder).project
+        if project.spec:
+            return reload_project(folder, asked.flags, file=asked.file, models=models)
+        file = asked.file or Path(project.file)
         return prepare(file, asked.flags.over(stored_overrides(folder)))
     if asked.request is not None:
-        from burnish.cli.optimize_requests import with_request
+        from burnish.compat.promptiter.patches import RequestFile
 
-        asked = with_request(asked, _file(asked))
+        request = RequestFile.read(asked.request)
+        for warning in request.warnings:
+            typer.echo(f"! {asked.request.name}: {warning}", err=True)
+        return load_project(_file(asked), asked.flags, models=models, request=request)
     if asked.way.fork is not None:
         return prepare(*_forked(asked, find_run(asked.way.fork)))
     return prepare(_file(asked), asked.flags)
@@ -123,37 +127,44 @@ def _run(project: LoadedProject, asked: Asked) -> None:
         opened=opened,
     )
     run_project(project, watched, progress="none" if asked.quiet else asked.progress)
-    if isinstance(project.setup.target, DelegationTarget) and not asked.quiet:
-        tell_policy(opened[0])
-    if BASELINE_ONLY not in project.setup.stop_callbacks:
-        return
-    if isinstance(project.setup.target, ArtifactsTarget):
-        show_task_baseline(opened[0])
-    elif isinstance(project.setup.strategy, Reflective | Backprop):
-        show_reflective_baseline(opened[0])
-    else:
-        show_baseline(opened[0], told=not asked.quiet)
+    run = RunRecord.read(opened[0])
+    target = target_plugin(project.setup.target.description.kind)
+    if not asked.quiet:
+        _print(target.last_words(run))
+    if BASELINE_ONLY in project.setup.stop_callbacks:
+        _show_baseline(run, target, quiet=asked.quiet)
 
 
 def _show(project: LoadedProject) -> None:
-    strategy = project.setup.strategy
-    if isinstance(project.setup.target, ArtifactsTarget):
-        show_task_plan(project.setup)
-    elif isinstance(strategy, Coordinate):
-        show_plan(project.setup, strategy)
-    elif isinstance(strategy, Reflective):
-        show_reflective_plan(project.setup, strategy)
-    elif isinstance(strategy, Backprop):
-        show_backprop_plan(project.setup, strategy)
-    elif isinstance(strategy, Epochs):
-        show_suite_plan(project.setup, strategy)
-    else:
-        show_estimate(project)
+    """Say what would run; nothing is paid."""
+    setup = project.setup
+    setup.check()
+    target = target_plugin(setup.target.description.kind)
+    _print(target.plan(setup, strategy_plugin(setup.strategy.name)))
+
+
+def _show_baseline(run: RunRecord, target: TargetPlugin, *, quiet: bool) -> None:
+    """Where the search would start, and how to go on from there."""
+    strategy = strategy_plugin(run.header.strategy)
+    sections = target.baseline(run, strategy, quiet=quiet)
+    if not sections:
+        typer.echo("the baseline was not measured: see `stopped` above")
+        return
+    typer.echo("")
+    show(sections)
+    if target.offers_fork(strategy):
+        file = file_name(run.header.project.file)
+        typer.echo(f"go on    burnish optimize {file} --fork {run_name(run.folder)}")
+        typer.echo("         (a new run, which does not pay for the baseline again)")
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        typer.echo(line)
 
 
 def _starter(path: Path) -> str:
-    from burnish.models.factory import Models
-    from burnish.projects.optimizer_starter import starter
+    from burnish.projects.agent.starter import starter
     from burnish.targets.agent.loading import load_agent
 
     if not is_agent_file(read_tree(path)):

@@ -1,9 +1,12 @@
-"""Flags that several commands share. Their bounds are those of the file: see `projects.limits`."""
+"""Flags that several commands share. Their bounds are those of the file: see `system.settings`."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+EVAL_USAGE_EXIT = 3
+"""The exit code of `eval` for a configuration or a command line that is wrong."""
 
 _LIMITS = "Limits"
 _SHOW = "Output"

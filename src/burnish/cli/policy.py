@@ -25,7 +25,7 @@ def show_all(
     *, db: suite_options.Db = None, target: Experiment = None, as_json: options.AsJson = False
 ) -> None:
     """List the texts: which version of each is read, and how many there are."""
-    from burnish.cli.tables import Columns
+    from burnish.reports.terminal import Columns
     from burnish.targets.delegation.policy import NAMES
 
     registry = _registry(db, target)
@@ -56,7 +56,7 @@ def epochs(
     as_json: options.AsJson = False,
 ) -> None:
     """List the epochs of a suite with their mean loss; an edited suite is a new version of it."""
-    from burnish.cli.tables import Columns
+    from burnish.reports.terminal import Columns
     from burnish.targets.delegation.training import TrainingLog
 
     rows = TrainingLog(_registry(db, target).path).epochs(suite)

@@ -8,23 +8,21 @@ from enum import StrEnum
 import typer
 from rich.console import Console
 
-from burnish.cli.listing import losses
 from burnish.cli.naming import run_name
 from burnish.core.stopping import FINISHED
+from burnish.core.words import counted, spending
 from burnish.effects.budget import Budget
 from burnish.projects.adopting_homes import is_adoptable
-from burnish.reports.coordinate_words import ended_words
-from burnish.reports.edits_page import EDITS, result_words
 from burnish.reports.lines import WIDTH, LineView
 from burnish.reports.live import LiveView
 from burnish.reports.ndjson import NdjsonView
-from burnish.reports.reading import RunRecord, loss_of
 from burnish.reports.report import NAME as REPORT
-from burnish.reports.report_parts import silences
-from burnish.reports.words import counted, sealed_words, spending
 from burnish.runs.driving import Ending
 from burnish.runs.events import Listener
 from burnish.runs.exporting import BEST, CANDIDATES
+from burnish.runs.plugins import strategy_plugin
+from burnish.runs.record import RunRecord, sealed_words
+from burnish.runs.report_sections import silences
 
 
 class Progress(StrEnum):
@@ -65,27 +63,18 @@ def last_words(ending: Ending, progress: Progress) -> None:
 
 def _result(ending: Ending, progress: Progress) -> Iterator[str]:
     run = RunRecord.read(ending.folder)
+    plugin = strategy_plugin(run.header.strategy)
     without_view = progress in {Progress.JSON, Progress.NONE}
     if ending.sealed is not None and without_view:
         yield f"test     {sealed_words(ending.sealed)}"
     if run.baseline is not None:
         trials = f"{counted(run.trials, 'trial')}, {run.accepted} accepted"
-        yield f"{_numbers(run)}; {trials}"
+        yield f"{plugin.result_words(run)}; {trials}"
     code, detail = ending.reason.code, ending.reason.detail
-    ended = ended_words(run.search_end) if run.search_end else detail
+    ended = plugin.ended_words(run.search_end) if run.search_end else detail
     told = ended if code == FINISHED.code else f"{code}: {detail}"
     yield f"stopped  {told}"
     yield from (f"warning  {message}" for message in silences(run) if without_view)
-
-
-def _numbers(run: RunRecord) -> str:
-    if run.header.strategy == EDITS:
-        return f"result   {result_words(run)}"
-    rows = (run.baseline, run.best)
-    splits = ("train", "holdout")
-    known = [s for s in splits if any(loss_of(row, s) is not None for row in rows)]
-    told = (f"{split} {losses(run, split)}" for split in known or ("holdout",))
-    return f"loss     {', '.join(told)}"
 
 
 def _cost(ending: Ending) -> Iterator[str]:

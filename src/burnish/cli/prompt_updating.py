@@ -9,16 +9,18 @@ from burnish.cli.naming import run_name
 from burnish.core.errors import BurnishError
 from burnish.projects.adopting import adopt, adopting, mend
 from burnish.projects.adopting_planning import plan_adoption
-from burnish.reports.reading import RunRecord
-from burnish.reports.round_files import RESULT, write_result_files
 from burnish.runs.header import Project
+from burnish.runs.record import RunRecord
+from burnish.strategies.reflective.result_files import RESULT, write_result_files
 
 
 def asks_for_update(project: Project) -> bool:
     """Whether the command said so, now or when the run was started."""
-    told = project.config.get("overrides")
     flags = ("update_source", "in_place")
-    return isinstance(told, dict) and any(told.get(flag) is True for flag in flags)
+    places = (project.spec.get("output"), project.config.get("overrides"))
+    return any(
+        isinstance(place, dict) and place.get(flag) is True for place in places for flag in flags
+    )
 
 
 def update_source(folder: Path) -> None:

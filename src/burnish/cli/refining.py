@@ -12,6 +12,7 @@ import typer
 from burnish.cli.delegate_showing import StopNotice
 from burnish.cli.naming import file_name
 from burnish.core.errors import BurnishError, Interrupted, SeedRefused
+from burnish.core.words import counted
 from burnish.projects.experiments.places import find_task
 from burnish.projects.refining.opening import (
     OpenRefinement,
@@ -21,12 +22,12 @@ from burnish.projects.refining.opening import (
 )
 from burnish.projects.refining.settings import Pair, RefineSettings
 from burnish.projects.refining.showing import plan_json, plan_lines
-from burnish.reports.refine_page import outcome
-from burnish.reports.words import counted
 from burnish.strategies.refine.gradients import Gradient
 from burnish.strategies.refine.loop import MOST_ITERATIONS
+from burnish.strategies.refine.report import outcome
 from burnish.strategies.refine.sessions import Iteration, Session
 from burnish.strategies.refine.stopping import EMPTY
+from burnish.strategies.refine.strategy import Refine
 
 INTERRUPTED_EXIT = 130
 
@@ -106,7 +107,7 @@ def _show_plan(seat: Seat, asked: Asked, wishes: Wishes) -> None:
 async def _driven(opened: OpenRefinement, asked: Asked) -> Session:
     """Drive it; a first signal stops it after the loop that it is in, a second at once."""
     try:
-        return await opened.run((StopNotice("loop"),))
+        return await opened.run((StopNotice(Refine.name),))
     except Interrupted as error:
         raise _StoppedRefining(error.message, remedy=_go_on(opened, asked)) from error
 

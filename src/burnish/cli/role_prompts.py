@@ -9,12 +9,12 @@ from pathlib import Path
 
 import typer
 
-from burnish.cli.tables import Columns
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, Problem
+from burnish.core.words import shorten
 from burnish.models.keys import load_dotenv
 from burnish.models.prompts import INSTALL_FOLDER, RolePrompt, in_force, read_prompt, shipped
-from burnish.reports.words import shorten
+from burnish.reports.terminal import Columns
 from burnish.system import Redactor, read_bytes, read_text
 
 

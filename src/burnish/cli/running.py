@@ -4,12 +4,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from burnish.cli.naming import resume_command, run_name
-from burnish.cli.progress import Progress, last_words, view
-from burnish.cli.prompt_updating import asks_for_update, update_source
 from burnish.core.errors import (
     BaselineUnmeasured,
     ConfigError,
@@ -22,6 +21,9 @@ from burnish.projects import LoadedProject, launch
 from burnish.runs.index import find_run
 from burnish.runs.opening import fork, refuse_spent_test, resume, start
 from burnish.runs.run import Run
+
+if TYPE_CHECKING:
+    from burnish.cli.progress import Progress
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +73,9 @@ class Way:
 
 def run_project(project: LoadedProject, way: Way, *, progress: str) -> None:
     """Drive a run to its end and say how it went; exit code 2 when it was interrupted."""
+    from burnish.cli.progress import last_words, view
+    from burnish.cli.prompt_updating import asks_for_update, update_source
+
     chosen = chosen_progress(progress)
     opened: list[Path] = []
 
@@ -109,8 +114,10 @@ def _go_on(opened: list[Path]) -> str:
     return f"go on    {resume_command(opened[0])}" if opened else ""
 
 
-def chosen_progress(name: str) -> Progress:
+def chosen_progress(name: str) -> "Progress":
     """The view that a flag names."""
+    from burnish.cli.progress import Progress
+
     try:
         return Progress(name)
     except ValueError:

@@ -89,8 +89,7 @@ def resume(
 ) -> None:
     """Go on with a run that was interrupted or killed, or that gets more budget."""
     from burnish.cli.running import Way, run_project
-    from burnish.projects import Overrides
-    from burnish.projects.reloading import reload_run
+    from burnish.projects import Overrides, reload_project
     from burnish.runs.index import find_run
 
     flags = Overrides.from_flags(
@@ -105,7 +104,7 @@ def resume(
         score_threshold=score_threshold,
     )
     folder = find_run(run)
-    project = reload_run(folder, flags)
+    project = reload_project(folder, flags)
     run_project(project, Way(resume=str(folder)), progress="none" if quiet else progress)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from burnish.core.errors import BurnishError, ConfigError, Problem
+from burnish.core.errors import ConfigError, MissingExtra, Problem
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -17,6 +17,8 @@ token = typer.Typer(no_args_is_help=True, help="Tokens of the service.")
 app.add_typer(token, name="token")
 
 _WHAT, _WHO, _WHERE, _LIMITS = "What", "Who may ask", "Where things lie", "Limits"
+_PLACES, _MOST = 10_000, 1_000_000_000
+"""As in core/bounds.py, which loads pydantic; `burnish --help` does without."""
 DATA = Path("results") / "service"
 Data = Annotated[
     Path,
@@ -117,18 +119,20 @@ def serve(
         ),
     ] = False,
     max_running: Annotated[
-        int, typer.Option(min=1, rich_help_panel=_LIMITS, help="Runs at once.")
+        int, typer.Option(min=1, max=_PLACES, rich_help_panel=_LIMITS, help="Runs at once.")
     ] = 4,
     max_waiting: Annotated[
-        int, typer.Option(min=0, rich_help_panel=_LIMITS, help="Runs that may wait.")
+        int, typer.Option(min=0, max=_MOST, rich_help_panel=_LIMITS, help="Runs that may wait.")
     ] = 100,
     max_body: Annotated[
-        int, typer.Option(min=1, rich_help_panel=_LIMITS, help="Megabytes of a request.")
+        int,
+        typer.Option(min=1, max=_PLACES, rich_help_panel=_LIMITS, help="Megabytes of a request."),
     ] = 10,
     lease: Annotated[
         float,
         typer.Option(
             min=0.5,
+            max=_MOST,
             rich_help_panel=_LIMITS,
             help="Seconds after which the runs of a dead process are picked up.",
         ),
@@ -136,12 +140,17 @@ def serve(
     grace: Annotated[
         float,
         typer.Option(
-            min=0.0, rich_help_panel=_LIMITS, help="Seconds that a shutdown gives runs in flight."
+            min=0.0,
+            max=_MOST,
+            rich_help_panel=_LIMITS,
+            help="Seconds that a shutdown gives runs in flight.",
         ),
     ] = 10.0,
     sync_timeout: Annotated[
         float | None,
-        typer.Option(min=0.1, rich_help_panel=_LIMITS, help="Seconds a blocking run may take."),
+        typer.Option(
+            min=0.1, max=_MOST, rich_help_panel=_LIMITS, help="Seconds a blocking run may take."
+        ),
     ] = None,
 ) -> None:
     """Serve project files over HTTP. Runs in progress survive a restart."""
@@ -185,7 +194,7 @@ def serve(
 def _require() -> None:
     missing = [name for name in ("fastapi", "sqlalchemy", "uvicorn") if find_spec(name) is None]
     if missing:
-        raise BurnishError(
+        raise MissingExtra(
             f"the service needs {', '.join(missing)}", remedy="pip install 'burnish[server]'"
         )
 

@@ -7,18 +7,19 @@ import typer
 
 from burnish.cli.listing import facts
 from burnish.cli.naming import resume_command
-from burnish.cli.tables import Columns
 from burnish.core.codec import codec
 from burnish.core.errors import ConfigError, Problem
+from burnish.core.words import duration, shorten, spending
 from burnish.effects.journal_reader import EffectRow
 from burnish.reports.lines import WIDTH, LineView
-from burnish.reports.reading import RunRecord
+from burnish.reports.terminal import Columns
 from burnish.reports.trial_page import trial_page
-from burnish.reports.words import duration, shorten, spending
 from burnish.runs.directory import look_into
 from burnish.runs.header import Header
 from burnish.runs.index import find_run
 from burnish.runs.ledger import trial_lines
+from burnish.runs.plugins import strategy_plugin
+from burnish.runs.record import RunRecord
 
 
 def print_run(name: str, *, as_json: bool) -> None:
@@ -27,8 +28,8 @@ def print_run(name: str, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(facts(run), ensure_ascii=False, indent=2))
         return
-    reason = f": {run.reason}" if run.reason else ""
-    typer.echo(f"{run.header.id} · {run.status}{reason}")
+    reason = strategy_plugin(run.header.strategy).reason(run)
+    typer.echo(f"{run.header.id} · {run.status}{f': {reason}' if reason else ''}")
     lines = LineView(typer.echo, width=_width)
     for event in run.events:
         lines.event(event)

@@ -7,8 +7,8 @@ from pathlib import Path
 import typer
 
 from burnish.core.structures import Node, Position
+from burnish.core.words import counted, shorten
 from burnish.projects.structures import Anatomy, read_structure
-from burnish.reports.words import counted, shorten
 from burnish.system import Redactor
 from burnish.targets.graph.conditions import Condition
 

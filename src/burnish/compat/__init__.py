@@ -6,7 +6,7 @@ from burnish.compat.callbacks import Callback, CallbackResult, Callbacks, Moment
 from burnish.compat.optimizer_base import BaseOptimizer
 from burnish.compat.optimizer_registry import OPTIMIZER_REGISTRY
 from burnish.compat.optimizer_stopping import LabeledStopper
-from burnish.reports.optimize_result import OptimizeResult, RoundRecord
+from burnish.strategies.reflective.result import OptimizeResult, RoundRecord
 from burnish.targets.prompts import TargetPrompt
 
 _LabeledStopper = LabeledStopper

@@ -13,8 +13,8 @@ from burnish.compat.optimizer_custom import run_custom
 from burnish.compat.optimizer_reflective import ReflectiveOptimizer
 from burnish.compat.optimizer_registry import OPTIMIZER_REGISTRY
 from burnish.compat.optimizer_showing import Reporter
-from burnish.reports.optimize_result import OptimizeResult
-from burnish.reports.round_files import write_files
+from burnish.strategies.reflective.result import OptimizeResult
+from burnish.strategies.reflective.result_files import write_files
 from burnish.targets.prompts import TargetPrompt, write_back
 
 AnyPath = str | PathLike[str]

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from burnish.compat.callbacks import Callbacks
-from burnish.projects.prompts.config import AnyOptimizerFile
-from burnish.reports.optimize_result import OptimizeResult
+from burnish.projects.prompts.optimizer_config import AnyOptimizerConfig
+from burnish.strategies.reflective.result import OptimizeResult
 from burnish.targets.prompts import TargetPrompt
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class BaseOptimizer(ABC):
     to `output_dir`, however it ends.
     """
 
-    config: AnyOptimizerFile
+    config: AnyOptimizerConfig
     """Both sections of the optimizer.json; `config.optimize.algorithm` is the algorithm's own."""
     config_path: str
     call_agent: CallAgent

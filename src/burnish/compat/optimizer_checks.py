@@ -9,8 +9,11 @@ from typing import Any
 from burnish.compat.optimizer_errors import WrongInput, WrongKind, as_wrong_input
 from burnish.core.errors import Problem
 from burnish.projects.black_box import trajectory_problems
-from burnish.projects.prompts.algorithm import ReflectiveAlgorithm
-from burnish.projects.prompts.config import AnyOptimizerFile, parse_optimizer
+from burnish.projects.prompts.optimizer_config import (
+    AnyOptimizerConfig,
+    ReflectiveAlgorithm,
+    read_any_optimizer,
+)
 from burnish.runs.header import NAME as HEADER
 from burnish.system import read_tree
 from burnish.targets.prompts import TargetPrompt
@@ -46,17 +49,17 @@ def check_arguments(
         raise WrongInput(problems)
 
 
-def read_config(path: str, algorithms: Sequence[str]) -> AnyOptimizerFile:
+def read_config(path: str, algorithms: Sequence[str]) -> AnyOptimizerConfig:
     """The optimizer.json; the algorithm may be one that was registered."""
     with as_wrong_input():
-        file = parse_optimizer(read_tree(Path(path)), algorithms=algorithms)
+        file = read_any_optimizer(read_tree(Path(path)), algorithms=algorithms)
     problems = trajectory_problems(file.evaluate.metrics)
     if problems:
         raise WrongInput(problems)
     return file
 
 
-def warn_of_merge(file: AnyOptimizerFile, target_prompt: TargetPrompt) -> None:
+def warn_of_merge(file: AnyOptimizerConfig, target_prompt: TargetPrompt) -> None:
     """Merging takes two fields; with one it never happens."""
     algorithm = file.optimize.algorithm
     merging = isinstance(algorithm, ReflectiveAlgorithm) and algorithm.use_merge

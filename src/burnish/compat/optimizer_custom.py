@@ -10,11 +10,16 @@ from burnish.compat.optimizer_closing import surely
 from burnish.compat.optimizer_errors import WrongInput, WrongKind
 from burnish.compat.optimizer_showing import Reporter
 from burnish.core.errors import BurnishError, Interrupted, Problem
-from burnish.projects.prompts.config import as_json
-from burnish.reports.optimize_result import OptimizeResult, Status
-from burnish.reports.round_files import BASELINE_PROMPTS, SNAPSHOT, write_files, write_prompts
+from burnish.projects.prompts.optimizer_config import as_json
 from burnish.runs.directory import LOCK
 from burnish.runs.header import NAME as HEADER
+from burnish.strategies.reflective.result import OptimizeResult, Status
+from burnish.strategies.reflective.result_files import (
+    BASELINE_PROMPTS,
+    SNAPSHOT,
+    write_files,
+    write_prompts,
+)
 from burnish.system import FileLock, Redactor, write_atomic
 from burnish.system.state_folder import state_folder
 from burnish.targets.prompts import TargetPrompt

@@ -10,13 +10,10 @@ from typing import Any
 
 from burnish.compat.optimizer_moments import proposed, settled, validated
 from burnish.compat.optimizer_state import SearchState, Voice, read_row
-from burnish.core.content import Json
 from burnish.core.errors import BurnishError
 from burnish.core.trials import TrialRow
-from burnish.runs.events import Event, Tick
+from burnish.runs.events import Event, RunEnded, RunFailed, SessionBegun, Tick, TrialRecorded
 from burnish.runs.standing import BASELINE
-
-_ENDS = ("run_finished", "run_interrupted", "run_failed")
 
 
 @dataclass(kw_only=True)
@@ -34,29 +31,25 @@ class GepaEvents:
 
     def event(self, event: Event) -> None:
         """Tell what an event means."""
-        if event.kind in {"run_started", "run_resumed"}:
-            self._begin(event.data)
-        elif event.kind == "trial_recorded":
-            number = event.data.get("trial")
-            assert isinstance(number, int)
-            self._round(read_row(self.folder, number))
-        elif event.kind in _ENDS:
+        if begun := event.read(SessionBegun):
+            self._begin(begun)
+        elif trial := event.read(TrialRecorded):
+            self._round(read_row(self.folder, trial.trial))
+        elif event.read(RunEnded):
             self._end(event)
 
     def tick(self, tick: Tick) -> None:
         """Nothing: gepa has no word for a case."""
 
-    def _begin(self, data: Mapping[str, Json]) -> None:
-        cases, budget = data.get("cases"), data.get("budget")
-        known = cases if isinstance(cases, dict) else {}
-        self.sizes = {name: size for name, size in known.items() if isinstance(size, int)}
+    def _begin(self, begun: SessionBegun) -> None:
+        self.sizes = {**begun.cases}
         self._tell(
             "optimization_start",
             {
                 "seed_candidate": dict(self.baseline),
                 "trainset_size": self.sizes.get("train", 0),
                 "valset_size": self.sizes.get("holdout", 0),
-                "config": dict(budget) if isinstance(budget, dict) else {},
+                "config": {**begun.budget},
             },
         )
 
@@ -89,8 +82,8 @@ class GepaEvents:
 
     def _end(self, event: Event) -> None:
         last = {"iteration": self.state.i}
-        if event.kind == "run_failed":
-            error = BurnishError(str(event.data.get("reason")))
+        if failed := event.read(RunFailed):
+            error = BurnishError(failed.reason)
             self._tell("error", last | {"exception": error, "will_continue": False})
         self._tell(
             "optimization_end",

@@ -11,7 +11,8 @@ from burnish.compat.optimizer_state import SearchState, case_scores, mean_of, sc
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError
 from burnish.core.trials import Proposal, Trial, TrialRow
-from burnish.reports.optimize_result_rounds import Spent, has_proposal, prompts_of, round_of
+from burnish.strategies.reflective.attempts import ReflectiveDetails
+from burnish.strategies.reflective.result_rounds import Spent, has_proposal, prompts_of, round_of
 
 Moment: TypeAlias = tuple[str, dict[str, Any]]
 """The method without its `on_`, and what it is given."""
@@ -30,9 +31,10 @@ def proposed(row: TrialRow, state: SearchState, trainset: int) -> Iterator[Momen
     score = None if parent is None else state.program_full_scores_val_set[parent]
     chosen = {"candidate_idx": parent, "candidate": texts, "score": score}
     yield "candidate_selected", now | chosen
-    batch = trial.details.get("minibatch") or []
+    details = ReflectiveDetails.of(trial)
+    batch = [*details.minibatch]
     yield "minibatch_sampled", now | {"minibatch_ids": batch, "trainset_size": trainset}
-    if reason := trial.details.get("skipped"):
+    if reason := details.skipped:
         skipped = {"candidate_idx": parent, "reason": reason, "scores": None}
         yield "evaluation_skipped", now | skipped | {"is_seed_candidate": parent == 0}
     if trial.proposals:
@@ -116,8 +118,9 @@ def settled(row: TrialRow, state: SearchState) -> Iterator[Moment]:
     reason = round_of(row, Spent()).acceptance_reason
     if merging:
         yield "merge_rejected", now | {"parent_ids": parents, "reason": reason}
-    old, new = trial.details.get("parent_score"), trial.details.get("candidate_score")
-    yield "candidate_rejected", now | {"old_score": old, "new_score": new, "reason": reason}
+    details = ReflectiveDetails.of(trial)
+    scores = {"old_score": details.parent_score, "new_score": details.candidate_score}
+    yield "candidate_rejected", now | scores | {"reason": reason}
 
 
 def _messages(proposal: Proposal) -> Json:

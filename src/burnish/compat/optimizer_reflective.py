@@ -15,14 +15,15 @@ from burnish.compat.optimizer_showing import Reporter
 from burnish.compat.optimizer_state import SearchState, Voice
 from burnish.compat.optimizer_stopping import by_label
 from burnish.core.errors import BurnishError, ConfigError, Interrupted, Problem
-from burnish.reports.optimize_result import OptimizeResult
 from burnish.reports.report import write_report
-from burnish.reports.round_files import RoundFiles
 from burnish.runs.driving import drive
+from burnish.runs.events import RunBroken, RunEnded, RunFailed
 from burnish.runs.header import NAME as HEADER
 from burnish.runs.opening import resume, start
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
+from burnish.strategies.reflective.result import OptimizeResult
+from burnish.strategies.reflective.result_files import RoundFiles
 from burnish.system.secret_shapes import MARKER
 
 
@@ -90,12 +91,12 @@ class ReflectiveOptimizer(BaseOptimizer):
             raise
         except BurnishError as error:
             # One that the run did not tell by itself, such as that of a callback.
-            _announce(run, "run_failed", str(error))
+            _tell_end(run, RunFailed(reason=str(error)))
         except (asyncio.CancelledError, KeyboardInterrupt):
-            _announce(run, "run_interrupted", "it was cancelled")
+            _tell_end(run, RunBroken(reason="it was cancelled"))
             raise
         except Exception as error:
-            _announce(run, "run_failed", f"{type(error).__name__}: {error}")
+            _tell_end(run, RunFailed(reason=f"{type(error).__name__}: {error}"))
             raise
 
     def best_texts(self, result: OptimizeResult) -> Mapping[str, str]:
@@ -112,10 +113,9 @@ class ReflectiveOptimizer(BaseOptimizer):
         return self.found or result.best_prompts
 
 
-def _announce(run: Run, kind: str, reason: str) -> None:
+def _tell_end(run: Run, ended: RunEnded) -> None:
     """Say how the session ended, unless the run itself has."""
-    session = run.directory.journal.session
-    run.announce(kind, f"session:{session}:failed", {"reason": reason})
+    run.tell(ended, f"session:{run.directory.journal.session}:failed")
 
 
 async def _opened(setup: Setup, folder: Path) -> Run:

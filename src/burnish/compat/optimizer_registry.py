@@ -6,7 +6,7 @@ from burnish.compat.optimizer_base import BaseOptimizer
 from burnish.compat.optimizer_errors import WrongInput
 from burnish.compat.optimizer_reflective import ReflectiveOptimizer
 from burnish.core.errors import Problem
-from burnish.projects.prompts.algorithm import BUILT_IN
+from burnish.projects.prompts.optimizer_config import BUILT_IN
 
 
 class OptimizerRegistry:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from burnish.compat.callbacks import Callbacks, Telling
 from burnish.compat.optimizer_base import BaseOptimizer
@@ -11,11 +11,14 @@ from burnish.compat.optimizer_errors import WrongKind, as_wrong_input
 from burnish.compat.watching import Scoring, WatchedTarget
 from burnish.core.cases import Dataset
 from burnish.core.errors import ConfigError
-from burnish.models.factory import Models
-from burnish.projects.prompts.config import OptimizerFile
-from burnish.projects.prompts.datasets import read_dataset
-from burnish.projects.prompts.plan import PromptsPlan, setup_of
+from burnish.projects.describing import describe
+from burnish.projects.dialects import Document
+from burnish.projects.prompts.optimizer_config import as_json
+from burnish.projects.prompts.optimizer_file import OptimizerFile
+from burnish.runs.building import Description, build
 from burnish.runs.setup import Setup
+from burnish.strategies.reflective.result_files import OPTIMIZER
+from burnish.system import YamlTree
 from burnish.targets.calling import CallableTarget
 from burnish.targets.prompts import PromptsTarget
 
@@ -63,31 +66,34 @@ async def prepared(
     optimizer: BaseOptimizer, stop_callbacks: Mapping[str, Callable[[], bool]]
 ) -> Prepared:
     """Everything that a run is made of; nothing is written, and nobody is called."""
-    config = cast("OptimizerFile", optimizer.config)
-    folder = Path(optimizer.config_path).parent
-    sealed = config.optimize.sealed_dataset_path
     with as_wrong_input():
-        dataset = read_dataset(
-            Path(optimizer.train_dataset_path),
-            Path(optimizer.validation_dataset_path),
-            None if sealed is None else folder / sealed,
-        )
-    models = Models()
-    agent = _agent(optimizer)
+        description = _described(optimizer)
     target = await PromptsTarget.load(
-        agent, optimizer.target_prompt, mode=config.optimize.isolation
+        _agent(optimizer), optimizer.target_prompt, mode=description.spec.target.isolation
     )
     with as_wrong_input():
-        plan = PromptsPlan(
-            config=config,
-            target=target,
-            dataset=dataset,
-            folder=folder,
-            models=models,
-            stop_callbacks=stop_callbacks,
-        )
-        setup = setup_of(plan)
+        setup = build(description, live=target)
+    config = {OPTIMIZER: as_json(optimizer.config), **setup.project.config}
+    setup = replace(
+        setup, stop_callbacks=stop_callbacks, project=replace(setup.project, config=config)
+    )
     return _watched(setup, optimizer.callbacks)
+
+
+def _described(optimizer: BaseOptimizer) -> Description:
+    """The run as its optimizer.json describes it; the program says which cases.
+
+    The environment has no say: a program does the same wherever it is started.
+    """
+    path = Path(optimizer.config_path)
+    tree = YamlTree(path=path, data=as_json(optimizer.config), text="")
+    cases = {"train": optimizer.train_dataset_path, "holdout": optimizer.validation_dataset_path}
+    return describe(
+        Document(path=path, tree=tree),
+        {split: str(Path(name).absolute()) for split, name in cases.items()},
+        environ={},
+        dialect=OptimizerFile(),
+    )
 
 
 def _agent(optimizer: BaseOptimizer) -> CallableTarget:

@@ -11,11 +11,11 @@ from rich.console import Console
 from burnish.compat.optimizer_state import read_row
 from burnish.core.content import Json
 from burnish.core.trials import Proposal
+from burnish.core.words import visible
 from burnish.effects.budget import Budget
 from burnish.reports.lines import WIDTH, LineView
 from burnish.reports.live import LiveView
-from burnish.reports.words import visible
-from burnish.runs.events import Event, Listener, Tick
+from burnish.runs.events import Event, Listener, Tick, TrialRecorded
 
 _PLAIN = str.maketrans(
     {
@@ -60,11 +60,11 @@ class Reflections:
 
     def event(self, event: Event) -> None:
         """Print the questions of a round once it is on record."""
-        number = event.data.get("trial")
-        if event.kind != "trial_recorded" or not isinstance(number, int):
+        recorded = event.read(TrialRecorded)
+        if recorded is None:
             return
-        for proposal in read_row(self._folder, number).trial.proposals:
-            for line in _told(number, proposal):
+        for proposal in read_row(self._folder, recorded.trial).trial.proposals:
+            for line in _told(recorded.trial, proposal):
                 self._reporter.say(line)
 
     def tick(self, tick: Tick) -> None:

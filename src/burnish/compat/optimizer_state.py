@@ -8,12 +8,14 @@ from pathlib import Path
 from burnish.core.codec import codec
 from burnish.core.evaluations import mean
 from burnish.core.trials import SplitResult, Trial, TrialRow
-from burnish.reports.optimize_result_reading import validated
-from burnish.reports.optimize_result_rounds import prompts_of
-from burnish.reports.reading import RunRecord
 from burnish.runs.directory import look_into
+from burnish.runs.events import Warned
+from burnish.runs.record import RunRecord
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
+from burnish.strategies.reflective.attempts import ReflectiveDetails
+from burnish.strategies.reflective.result_files import validated
+from burnish.strategies.reflective.result_rounds import prompts_of
 
 
 @dataclass(kw_only=True)
@@ -56,8 +58,7 @@ class SearchState:
 
     def places_of(self, trial: Trial) -> list[int]:
         """Where in the pool the parents of a candidate are."""
-        named = trial.details.get("parents")
-        places = [self.place_of(str(each)) for each in named] if isinstance(named, list) else []
+        places = [self.place_of(each) for each in ReflectiveDetails.of(trial).parents]
         return [place for place in places if place is not None]
 
     def catch_up(self, folder: Path) -> None:
@@ -75,7 +76,7 @@ class Voice:
     def warn(self, key: str, message: str) -> None:
         """A warning under a key that stays the same."""
         if self.run is not None:
-            self.run.announce("warning", f"compat:{key}", {"message": message})
+            self.run.tell(Warned(message=message), f"compat:{key}")
 
 
 def read_row(folder: Path, number: int) -> TrialRow:

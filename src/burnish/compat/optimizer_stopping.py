@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from burnish.compat.optimizer_state import SearchState, Voice
-from burnish.reports.optimize_result_reasons import UNLABELLED
+from burnish.strategies.reflective.result_rounds import UNLABELLED
 
 _POSITIONAL = (
     inspect.Parameter.POSITIONAL_ONLY,

@@ -2,6 +2,7 @@
 
 BurnishError
 ├── ConfigError         a file, flag or argument is wrong; carries every problem found
+├── MissingExtra        a part of burnish is needed that is not installed
 ├── FileTrouble         a file cannot be read or written
 ├── RollbackError       prompts could not be written, and not all could be put back
 ├── RunNotFound         no run by that name
@@ -63,6 +64,10 @@ class ConfigError(BurnishError):
     def __init__(self, problems: Sequence[Problem], *, remedy: str = "") -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(map(str, self.problems)), remedy=remedy)
+
+
+class MissingExtra(BurnishError):
+    """A part of burnish is needed that is not installed."""
 
 
 class FileTrouble(BurnishError):

@@ -112,6 +112,50 @@ def held(target: Target, candidate: Candidate) -> AbstractAsyncContextManager[ob
     return target.held(candidate) if isinstance(target, TakesTurns) else nullcontext()
 
 
+@runtime_checkable
+class ForecastsCosts(Protocol):
+    """A target that knows more of what a case will cost than how many calls it takes."""
+
+    def forecast(self, case: Case) -> Spend:
+        """Calls, tokens and USD, by the length of prompts and references."""
+        ...
+
+
+@runtime_checkable
+class Summarized(Protocol):
+    """A target that says in a few words what it is."""
+
+    @property
+    def plan_summary(self) -> str:
+        """What is optimised, for a line of a plan."""
+        ...
+
+
+@runtime_checkable
+class HoldsPrompts(Protocol):
+    """A target that is the prompts of an agent which is only called."""
+
+    @property
+    def prompts_summary(self) -> str:
+        """What is called and how it gets its prompts, for a line of a plan."""
+        ...
+
+
+@runtime_checkable
+class CallsFunctions(Protocol):
+    """A target that may run a Python function of the user's."""
+
+    @property
+    def calls_function(self) -> bool:
+        """Whether it does."""
+        ...
+
+
+def calls_function(target: Target) -> bool:
+    """Whether a run of the target calls a function of the user's, which may block."""
+    return isinstance(target, CallsFunctions) and target.calls_function
+
+
 class Metric(Protocol):
     """Scores an outcome that has an output; failures never reach it."""
 

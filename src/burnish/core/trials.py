@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import ClassVar, Self, TypeAlias
 
 from burnish.core.candidates import Candidate
+from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.core.decisions import Decision, Verdict
 from burnish.core.errors import Problem
@@ -85,6 +86,52 @@ class Trial:
     def kept(self) -> bool:
         """Whether the candidate is built on, though it does not lead."""
         return self.decision is not None and self.decision.verdict is Verdict.KEEP
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialDetails:
+    """What a strategy knows of a trial beyond what every trial has.
+
+    These are the details that the ledger and progress views know; a strategy with more to keep
+    derives its own class. Every field has a default: old journals may lack it.
+    """
+
+    optional: ClassVar[frozenset[str]] = frozenset(
+        {
+            *("axis_target", "proposal_source", "skipped", "parent_score", "whole_holdout"),
+            *("primary", "train_score"),
+        }
+    )
+    """Fields that are left out of the JSON where they are None."""
+
+    axis_target: str | None = None
+    """What the trial aimed at, where that is not what it touched."""
+    proposal_source: Mapping[str, Json] | None = None
+    """Where the proposal came from: the study, or the critic and the applier."""
+    skipped: str | bool | None = None
+    """Why nothing was proposed, or that nothing was."""
+    parent_score: float | None = None
+    """The parent's score on the same few cases of train."""
+    whole_holdout: bool | None = None
+    """False where a race was over before all of holdout was run."""
+    primary: Json = None
+    """The primary number of a task, in its own unit: its name, and the value on each split."""
+    train_score: float | None = None
+    """The incumbent's score on train."""
+
+    def to_json(self) -> dict[str, Json]:
+        """As the journal keeps it."""
+        data = codec(type(self)).encode(self)
+        assert isinstance(data, dict)
+        return {k: v for k, v in data.items() if v is not None or k not in self.optional}
+
+    @classmethod
+    def of(cls, trial: Trial) -> Self:
+        """The details of a trial; none where another strategy means something else by them."""
+        try:
+            return codec(cls).decode(dict(trial.details))
+        except ValueError:
+            return cls()
 
 
 @dataclass(frozen=True, kw_only=True)

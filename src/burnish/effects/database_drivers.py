@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, cast
 
-from burnish.core.errors import BurnishError, JournalTrouble
+from burnish.core.errors import JournalTrouble, MissingExtra
 from burnish.effects.database_urls import DatabaseUrl
 from burnish.effects.storage import Rows
 
@@ -163,7 +163,7 @@ def _loaded(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise BurnishError(
+        raise MissingExtra(
             f"a journal in this database needs the package {module}",
             remedy=f"pip install 'burnish[{extra}]'",
         ) from error

@@ -10,6 +10,7 @@ from burnish.models.calling import RETRIES, ModelClient
 from burnish.models.chat import Backend
 from burnish.models.keys import referred
 from burnish.models.prices import Prices
+from burnish.models.providers import find_provider
 from burnish.models.references import ModelRef, ModelSettings
 
 DEFAULT_LIMITS = {"local": EndpointLimit(concurrency=1)}
@@ -62,9 +63,10 @@ class Models:
     def _backend(self, provider: str) -> Backend:
         if provider in self._given:
             return self._given[provider]
-        kind = "local" if provider == "local" else "wire"
+        row = find_provider(provider)
+        kind = "embedded" if row is not None and row.protocol == "embedded" else "wire"
         if kind not in self._made:
-            self._made[kind] = _embedded() if kind == "local" else _wire()
+            self._made[kind] = _embedded() if kind == "embedded" else _wire()
         return self._made[kind]
 
 

@@ -9,30 +9,20 @@ from burnish.models.references import ModelRef
 from burnish.system import expand_variables
 
 _LOOPBACK = re.compile(r"localhost|127(\.\d+){3}|::1")
-_OWN_HOSTS = {
-    "openai": ("api.openai.com",),
-    "anthropic": ("api.anthropic.com",),
-    "google": ("googleapis.com",),
-    "azure": (
-        "openai.azure.com",
-        "azure-api.net",
-        "cognitiveservices.azure.com",
-        "services.ai.azure.com",
-    ),
-}
 
 
 def is_here(ref: ModelRef) -> bool:
     """Whether the model runs on this machine."""
-    if ref.provider in {"local", "ollama"} and not ref.base_url:
+    row = ref.row
+    if row.is_local and (row.protocol == "embedded" or not ref.base_url):
         return True
-    return ref.provider == "local" or bool(_LOOPBACK.fullmatch(host_of(ref)))
+    return bool(_LOOPBACK.fullmatch(host_of(ref)))
 
 
 def is_providers_own(ref: ModelRef) -> bool:
     """Another endpoint may speak the same protocol under the same names, at prices of its own."""
-    own = _OWN_HOSTS.get(ref.provider, ())
     host = host_of(ref)
+    own = ref.row.hosts
     return not ref.base_url or any(host == name or host.endswith(f".{name}") for name in own)
 
 

@@ -7,14 +7,13 @@ from pathlib import Path
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.hosts import is_here, is_providers_own
-from burnish.models.references import PROVIDERS, ModelRef
+from burnish.models.references import ModelRef
 from burnish.models.troubles import ModelRefused
 from burnish.system import read_text
 
 DOTENV = ".env"
 WHERE = f"in the environment or in {DOTENV}"
 
-_ALSO = {"google": ("GEMINI_API_KEY",)}
 _REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*)\}", re.ASCII)
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)\s*=(.*)", re.ASCII)
 _SINGLE = re.compile(r"'([^']*)'\s*(?:#.*)?")
@@ -59,12 +58,6 @@ def read_dotenv(path: Path) -> dict[str, str]:
     return values
 
 
-def variables(provider: str) -> tuple[str, ...]:
-    """The variables that hold a provider's key, the usual one first; none needs no key."""
-    usual = PROVIDERS.get(provider, "")
-    return (usual, *_ALSO.get(provider, ())) if usual else ()
-
-
 def key_for(ref: ModelRef, environ: Mapping[str, str] | None = None) -> str | None:
     """The key of a model, or None when there is none.
 
@@ -76,13 +69,13 @@ def key_for(ref: ModelRef, environ: Mapping[str, str] | None = None) -> str | No
         return _referred(ref, env)
     if not (is_providers_own(ref) or is_here(ref)):
         return None
-    values = (env.get(name, "").strip() for name in variables(ref.provider))
+    values = (env.get(name, "").strip() for name in ref.row.key_variables)
     return next(filter(None, values), None)
 
 
 def missing_key(ref: ModelRef) -> ModelRefused:
     """What to say when a model needs a key and there is none."""
-    named = referred(ref.api_key) or variables(ref.provider)
+    named = referred(ref.api_key) or ref.row.key_variables
     if not named:
         remedy = f"give the model an api_key: ${{NAME}}, and set NAME {WHERE}"
     else:

@@ -1,44 +1,25 @@
 """What calls of models cost, in whole nano-dollars; an unknown price is None, never 0."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from burnish.core.errors import ConfigError, Problem
 from burnish.core.money import to_nano
 from burnish.core.outcomes import Usage
 from burnish.models.hosts import is_here, is_providers_own
+from burnish.models.providers import Price, Provider, cost
 from burnish.models.references import ModelRef
 
-_MILLION = 1_000_000
 _ONE = Usage(requests=1, input_tokens=1, output_tokens=1)
 _ONE_WAY = Usage(requests=1, input_tokens=1)
 """What an embedding model is asked: it has no price for output, since it gives none."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Price:
-    """US dollars for a million tokens each way."""
-
-    input_per_million: float
-    output_per_million: float
-
-    def __post_init__(self) -> None:
-        for name, usd in vars(self).items():
-            if not (math.isfinite(usd) and usd >= 0):
-                raise ConfigError([Problem(where=name, message="expected US dollars, 0 or more")])
-
-    def of(self, usage: Usage) -> Decimal:
-        """US dollars, exactly: a float is taken for the digits it is written with."""
-        written = map(str, (self.input_per_million, self.output_per_million))
-        return _cost(usage, *map(Decimal, written))
-
-
-@dataclass(frozen=True, kw_only=True)
 class Prices:
-    """The prices of a run: its own table first, then what genai-prices knows offline."""
+    """The prices of a run: what a model's own block says, then the table of the run, then the
+    provider's row and what genai-prices knows offline."""
 
     overrides: Mapping[str, Price] = field(default_factory=dict[str, Price])
     """By reference, such as `openai:gpt-4o`."""
@@ -59,7 +40,7 @@ class Prices:
         a price.
         """
         asked = (ref.label, ref.base_url, model)
-        if asked in self._unlisted:
+        if ref.price is None and asked in self._unlisted:
             return None
         usd = self._usd(ref, usage, model)
         if usd is not None:
@@ -75,23 +56,28 @@ class Prices:
         return any(self._usd(ref, usage, "") is not None for usage in (_ONE, _ONE_WAY))
 
     def _usd(self, ref: ModelRef, usage: Usage, model: str) -> Decimal | None:
-        if own := self.overrides.get(ref.label):
+        if own := ref.price or self.overrides.get(ref.label):
             return own.of(usage)
-        if ref.provider in {"local", "ollama"}:
+        row = ref.row
+        if row.is_local:
             return Decimal(0) if is_here(ref) else None
         if not is_providers_own(ref):
             return None
-        found = (_listed(ref.provider, name, usage) for name in (model, ref.name) if name)
-        return next((usd for usd in found if usd is not None), None)
+        listed = (_listed(row, name, usage) for name in (model, ref.name) if name)
+        return next((usd for usd in listed if usd is not None), None)
 
 
-def _listed(provider: str, name: str, usage: Usage) -> Decimal | None:
-    """By the data that genai-prices carries; it is never fetched anew."""
+def _listed(row: Provider, name: str, usage: Usage) -> Decimal | None:
+    """By the provider's row, or the data that genai-prices carries; it is never fetched anew."""
+    if (own := row.prices.get(name)) is not None:
+        return own.of(usage)
+    if not row.price_list:
+        return None
     from genai_prices import Usage as Tokens
     from genai_prices.data_snapshot import get_snapshot
 
     try:
-        home, model = get_snapshot().find_provider_model(name, None, provider, None)
+        home, model = get_snapshot().find_provider_model(name, None, row.price_list, None)
     except LookupError:
         return None
     now = datetime.now(tz=UTC)
@@ -99,15 +85,11 @@ def _listed(provider: str, name: str, usage: Usage) -> Decimal | None:
     if price.input_mtok is None or (price.output_mtok is None and usage.output_tokens):
         return None  # it would be added up as 0
     if price.output_mtok is None and isinstance(price.input_mtok, Decimal):
-        return _cost(usage, price.input_mtok, Decimal(0))  # an embedding says nothing
+        return cost(usage, price.input_mtok, Decimal(0))  # an embedding says nothing
     if isinstance(price.input_mtok, Decimal) and isinstance(price.output_mtok, Decimal):
-        return _cost(usage, price.input_mtok, price.output_mtok)
+        return cost(usage, price.input_mtok, price.output_mtok)
     tokens = Tokens(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
     return model.calc_price(tokens, home, genai_request_timestamp=now).total_price
-
-
-def _cost(usage: Usage, input_price: Decimal, output_price: Decimal) -> Decimal:
-    return (usage.input_tokens * input_price + usage.output_tokens * output_price) / _MILLION
 
 
 def _unknown(ref: ModelRef) -> str:

@@ -15,6 +15,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from burnish.core.bounds import AtLeastOne
 from burnish.core.content import Json, canonical, short_id
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.messages import Message
@@ -32,7 +33,7 @@ class SettingsBlock(BaseModel):
 
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_tokens: AtLeastOne | None = None
 
 
 class PromptFile(BaseModel):
@@ -42,7 +43,7 @@ class PromptFile(BaseModel):
 
     name: str
     description: str = ""
-    version: Annotated[int, Field(ge=1)] = 1
+    version: AtLeastOne = 1
     system: str
     user: str
     """A template: `{{ field }}` stands for a field of the request."""

@@ -7,16 +7,7 @@ from typing import Any
 
 from burnish.core.content import Json, short_id
 from burnish.core.errors import ConfigError, Problem
-
-PROVIDERS = {
-    "openai": "OPENAI_API_KEY",
-    "azure": "AZURE_OPENAI_API_KEY",
-    "anthropic": "ANTHROPIC_API_KEY",
-    "google": "GOOGLE_API_KEY",
-    "ollama": "",
-    "local": "",
-}
-"""The providers, and the variable that holds each one's key; none needs no key."""
+from burnish.models.providers import Price, Provider, all_providers, find_provider
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,20 +35,28 @@ class ModelRef:
     provider: str
     name: str
     base_url: str = ""
-    """The address of an OpenAI-compatible endpoint, of Ollama or of Azure."""
+    """The address of the endpoint; empty takes the provider's own."""
     api_key: str = ""
     """A `${VAR}`; empty takes the provider's usual variable."""
     api_version: str = ""
     """That of Azure's dated API; empty takes its v1 API, unless OPENAI_API_VERSION is set."""
     settings: ModelSettings = field(default_factory=ModelSettings)
+    price: Price | None = None
+    """What it costs where it is, for an endpoint of one's own; before every other price."""
 
     @classmethod
     def parse(cls, text: str, **more: Any) -> "ModelRef":
         """`provider:name`; what is wrong is said with the nearest known provider."""
         provider, colon, name = text.partition(":")
-        if colon and name.strip() and provider in PROVIDERS:
-            return cls(provider=provider, name=name.strip(), **more)
-        raise ConfigError([_unknown(text, provider, named=bool(colon and name.strip()))])
+        row = find_provider(provider)
+        if colon and name.strip() and row is not None:
+            return cls(provider=row.name, name=name.strip(), **more)
+        raise ConfigError([_unknown(text, provider, row)])
+
+    @property
+    def row(self) -> Provider:
+        """What is known of the provider: little of one that only a double plays."""
+        return find_provider(self.provider) or Provider(name=self.provider)
 
     @property
     def endpoint(self) -> str:
@@ -86,11 +85,12 @@ def _plain(value: Any) -> Json:
     return list(value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
 
-def _unknown(text: str, provider: str, *, named: bool) -> Problem:
-    known = ", ".join(f"{name}:…" for name in PROVIDERS)
-    near = difflib.get_close_matches(provider, PROVIDERS, n=1)
-    if provider in PROVIDERS and not named:
+def _unknown(text: str, provider: str, row: Provider | None) -> Problem:
+    if row is not None:
         return Problem(where=text, message="the model has no name", remedy=f"such as {provider}:…")
+    names = [row.name for row in all_providers()]
+    near = difflib.get_close_matches(provider, names, n=1)
+    known = ", ".join(f"{name}:…" for name in names)
     hint = (
         f"did you mean '{near[0]}:{text.partition(':')[2] or '…'}'?" if near else f"known: {known}"
     )

@@ -12,8 +12,8 @@ from burnish.projects.adopting_homes import nobody_writes
 from burnish.projects.adopting_planning import Plan, plan_undo
 from burnish.projects.adopting_record import Adopted
 from burnish.projects.adopting_writing import require_writable, write_together
-from burnish.reports.reading import RunRecord
 from burnish.runs.index import index_folder
+from burnish.runs.record import RunRecord
 from burnish.runs.telling import now
 from burnish.system import FileLock, Redactor, remove_stale_temporaries
 

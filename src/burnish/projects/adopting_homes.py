@@ -21,8 +21,8 @@ from burnish.projects.graph.originals import has_files
 from burnish.projects.graph.reading import read_graph
 from burnish.projects.loading import GRAPH
 from burnish.projects.prompts.originals import changed_prompts, paths_in
-from burnish.reports.reading import RunRecord
 from burnish.runs.header import Header
+from burnish.runs.record import RunRecord
 from burnish.system import read_bytes, read_text, read_tree
 from burnish.system.abandoned import restore_abandoned
 from burnish.system.borrow_records import borrowed_folder

@@ -15,8 +15,8 @@ FILES = "files"
 
 def measured_files(agent: LoadedAgent) -> dict[str, Json]:
     """Hashes of the agent file and of the files it names, by the path that names them."""
-    own = hashlib.sha256(read_bytes(agent.path)).hexdigest()
-    return {agent.path.name: own, **agent.contents}
+    own = read_bytes(agent.path) if agent.path.exists() else agent.tree.text.encode()
+    return {agent.path.name: hashlib.sha256(own).hexdigest(), **agent.contents}
 
 
 def changed_since(header: Header, agent: LoadedAgent) -> list[str]:

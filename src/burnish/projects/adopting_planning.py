@@ -9,7 +9,7 @@ from burnish.projects.adopting_files import FileChange
 from burnish.projects.adopting_homes import Home, home_of
 from burnish.projects.adopting_record import Adopted, Standing
 from burnish.projects.adopting_values import changes_of, chosen_trial, turned_round
-from burnish.reports.reading import RunRecord
+from burnish.runs.record import RunRecord
 
 
 @dataclass(frozen=True, kw_only=True)

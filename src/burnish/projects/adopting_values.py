@@ -7,8 +7,8 @@ from burnish.core.candidates import Change, diff
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.surfaces import Value, value_key
 from burnish.core.trials import TrialRow
-from burnish.reports.reading import RunRecord
-from burnish.reports.words import shorten
+from burnish.core.words import shorten
+from burnish.runs.record import RunRecord
 from burnish.runs.standing import BASELINE
 from burnish.system.secret_shapes import MARKER
 from burnish.targets.agent.demonstrating import demonstrations_of

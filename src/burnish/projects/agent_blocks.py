@@ -10,13 +10,12 @@ from burnish.core.protocols import Role
 from burnish.effects.retries import RetryPolicy
 from burnish.evaluation.configs.agent_metrics import AgentMetric
 from burnish.evaluation.simulation import NextRemark, TalkSoFar
-from burnish.projects.limits import AboveZero, AtLeastOne, Settings
-from burnish.projects.model_settings import ModelBlock
+from burnish.models.model_block import ModelBlock
 from burnish.projects.settings import ProjectFile
 from burnish.runs.evaluating import CasePolicy
+from burnish.system.settings import AboveZero, NotNegative, Repeats, Settings
 from burnish.targets.calling import CallableTarget, CallingTarget, CommandTarget, HttpTarget
 
-NotNegative = Annotated[float, Field(ge=0)]
 Text = Annotated[str, Field(min_length=1)]
 User = Role[TalkSoFar, NextRemark]
 
@@ -24,7 +23,7 @@ User = Role[TalkSoFar, NextRemark]
 class RetryBlock(Settings):
     """How often a case is tried when the infrastructure fails, and how long to wait."""
 
-    attempts: AtLeastOne = 1
+    attempts: Repeats = 1
     first_wait: NotNegative = 0.5
     longest_wait: NotNegative = 60.0
 
@@ -136,7 +135,7 @@ class CalledFile(ProjectFile):
     """Who judges where a metric names nobody."""
     user_simulator: ModelBlock | None = None
     """Who plays the user in scenarios."""
-    repeats: AtLeastOne = 1
+    repeats: Repeats = 1
     retry: RetryBlock = Field(default_factory=RetryBlock)
     infrastructure_errors: tuple[str, ...] = ()
     """Names of error types that are not the agent's fault, beside the usual ones."""

@@ -1,7 +1,6 @@
 """Agent files as projects: what is measured, on which cases, by which metrics."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from burnish.core.cases import Case, Dataset
@@ -11,6 +10,7 @@ from burnish.core.protocols import Metric, Role
 from burnish.evaluation.configs.layering import make_agent_metrics
 from burnish.evaluation.configs.making import MetricMaking
 from burnish.evaluation.configs.reading import MetricsRead
+from burnish.evaluation.judges.judged import check_judges
 from burnish.evaluation.metrics.expected_tools import ExpectedTools
 from burnish.evaluation.simulation import ROLE as USER_SIMULATOR
 from burnish.evaluation.simulation import NextRemark, TalkSoFar, user_simulator
@@ -40,6 +40,7 @@ def prepare_agent(path: Path, wanted: Wanted, *, models: Models | None = None) -
     metrics = agent_metrics(agent, cases, used, wanted=wanted)
     target = AgentTarget(agent, used, user=user_of(agent, cases, used))
     target.client.check()
+    check_judges(metrics)
     measure = Measure(repeats=wanted.repeats or 1)
     setup = Setup(
         target=target,
@@ -71,16 +72,15 @@ def agent_metrics(
     if judge is None and block.model is not None:
         judge = block.model.reference()
     read = MetricsRead(blocks=block.metrics).only(wanted.metrics)
-    making = MetricMaking(models=models, folder=agent.folder, judge=judge or agent_judge(agent))
+    making = MetricMaking(models=models, folder=agent.folder, judge=judge or agent.own_model)
     made = make_agent_metrics(read.blocks, cases, making)
     uses_tools = any(turn.expected_tools is not None for case in cases for turn in case.turns)
     return (*made, ExpectedTools()) if uses_tools and not wanted.metrics else made
 
 
 def agent_judge(agent: LoadedAgent) -> ModelRef:
-    """Who judges where nobody is named: the agent's own model, at its most even-tempered."""
-    ref = agent.block.model.reference()
-    return replace(ref, settings=replace(ref.settings, temperature=None, max_tokens=None))
+    """Who judges where nobody is named."""
+    return agent.own_model
 
 
 def user_of(
@@ -90,7 +90,7 @@ def user_of(
     if not any(case.scenario for case in cases):
         return None
     block = agent.block.user_simulator
-    ref = block.reference() if block else agent_judge(agent)
+    ref = block.reference() if block else agent.own_model
     prompt = in_force(USER_SIMULATOR, agent.folder)
     return user_simulator(models.client(ref, prompt.settings), prompt)
 

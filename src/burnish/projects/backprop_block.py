@@ -4,11 +4,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from burnish.core.gates import Guards
-from burnish.projects.limits import AtLeastOne, Settings, Share
 from burnish.strategies.backprop.packets import Severity
-from burnish.strategies.backprop.settings import BackpropSettings, GateName, LossHint
+from burnish.strategies.backprop.settings import BackpropSettings, GateName, GuardSettings, LossHint
 from burnish.strategies.backprop.wording import AGGREGATOR, BACKWARDER, PATCHER
+from burnish.system.settings import AtLeastOne, NoneOrMore, NotNegative, Settings, Share
 
 PROPOSER = "proposer"
 """Who fills the roles that nobody is named for."""
@@ -61,11 +60,11 @@ class BackpropBlock(Settings):
     targets: tuple[Text, ...] = ()
     """The surfaces that may be patched; all of them when none is named."""
     max_rounds: AtLeastOne = _USUAL.max_rounds
-    max_rounds_without_acceptance: Annotated[int, Field(ge=0)] = 0
+    max_rounds_without_acceptance: NoneOrMore = 0
     target_score: Share | None = None
     min_score_gain: float = _USUAL.min_score_gain
     gate: GateName = _USUAL.gate
-    accept_sigma: Annotated[float, Field(ge=0)] = _USUAL.accept_sigma
+    accept_sigma: NotNegative = _USUAL.accept_sigma
     guards: GuardsBlock = Field(default_factory=GuardsBlock)
     candidates_per_round: AtLeastOne = _USUAL.candidates_per_round
     cases_per_round: AtLeastOne | None = None
@@ -79,7 +78,7 @@ class BackpropBlock(Settings):
 
     def settings(self, *, repeats: int) -> BackpropSettings:
         """How the search goes about it."""
-        guards = Guards(
+        guards = GuardSettings(
             protected=self.guards.protected,
             no_new_failures=self.guards.no_new_failures,
             floors=self.guards.floors,

@@ -8,12 +8,8 @@ from burnish.models.factory import Models
 from burnish.models.prompts import in_force
 from burnish.models.references import ModelRef
 from burnish.models.roles import ModelRole
-from burnish.projects.agent_files import agent_judge
-from burnish.projects.backprop_block import PROPOSER, ROLES
-from burnish.projects.optimizer_block import AT
-from burnish.projects.optimizer_findings import Findings
-from burnish.projects.optimizer_plan import TuningPlan
-from burnish.projects.optimizer_roles import reached
+from burnish.projects.backprop_block import ROLES
+from burnish.runs.parts import reached
 from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.strategies.backprop.wording import (
@@ -30,7 +26,6 @@ from burnish.strategies.backprop.wording import (
     backwarder,
     patcher,
 )
-from burnish.targets.agent.loading import LoadedAgent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,20 +58,3 @@ def proposers_of(
         aggregator=aggregator(clients[AGGREGATOR], prompts[AGGREGATOR]),
         patcher=patcher(clients[PATCHER], prompts[PATCHER]),
     )
-
-
-def proposers_for(
-    agent: LoadedAgent, plan: TuningPlan, models: Models, findings: Findings
-) -> Proposers | None:
-    """The roles for an agent file: whoever is named, the critic's model, or the agent's own."""
-    shared = plan.proposers.get(PROPOSER) or plan.critic
-    left = [role for role in ROLES if role not in plan.proposers]
-    if left and shared is None and agent.block.model.provider == "local":
-        told = "the agent's own model is a local one, and writing patches takes a stronger one"
-        findings.wrong((PROPOSER,), told, "name one, or say --proposer PROVIDER:NAME")
-        return None
-
-    def made() -> Proposers:
-        return proposers_of(plan.proposers, shared or agent_judge(agent), models, agent.folder)
-
-    return findings.of((*AT, PROPOSER), made, None)

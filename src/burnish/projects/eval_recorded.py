@@ -10,6 +10,7 @@ from burnish.evaluation.configs.layering import make_agent_metrics
 from burnish.evaluation.configs.making import MetricMaking
 from burnish.evaluation.configs.reading import read_metric_file
 from burnish.evaluation.datasets.formats import read_some_cases
+from burnish.evaluation.judges.judged import check_judges
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.projects.evaluating import RESULTS, Measurement, Wanted
@@ -32,6 +33,7 @@ def prepare_recorded(path: Path, wanted: Wanted) -> Measurement:
     judge = ModelRef.parse(wanted.judge) if wanted.judge else read.judge
     making = MetricMaking(models=models, folder=metric_file.resolve().parent, judge=judge)
     metrics = make_agent_metrics(read.blocks, cases, making)
+    check_judges(metrics)
     measure = Measure(repeats=wanted.repeats or 1)
     setup = Setup(
         target=RecordedTarget(),

@@ -1,7 +1,8 @@
-"""`burnish.evaluate`: measure any agent from a program or a test."""
+"""`burnish.evaluate`: measure any agent from a program or a test; `prepare_evaluation`: a file."""
 
 import asyncio
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias, TypeVar
@@ -14,9 +15,10 @@ from burnish.effects.budget import Budget
 from burnish.evaluation.configs.making import MetricMaking
 from burnish.evaluation.datasets.formats import read_cases
 from burnish.models.factory import Models
+from burnish.models.keys import load_dotenv
 from burnish.models.references import ModelRef
 from burnish.projects.evaluated import Evaluated
-from burnish.projects.evaluating import RESULTS, Measurement, Wanted, prepare_evaluation
+from burnish.projects.evaluating import RESULTS, Measurement, Wanted
 from burnish.projects.given_agents import (
     Agent,
     How,
@@ -31,12 +33,17 @@ from burnish.projects.settings import DEFAULT_CONCURRENCY, DEFAULT_SEED
 from burnish.runs.evaluating import CasePolicy
 from burnish.runs.setup import Setup
 from burnish.strategies.measure import Measure
+from burnish.system import read_tree
 from burnish.system.loops import run_to_end
 from burnish.targets.calling import CallingTarget
 from burnish.targets.calling.notes import notes_for
 
 T = TypeVar("T")
 Cases: TypeAlias = Sequence[Case] | str | Path
+Preparing = Callable[[Path, Wanted], Measurement]
+
+_AGENTS = (".yaml", ".yml", ".json")
+"""What agents are written in; everything else is cases."""
 
 
 def evaluate(
@@ -123,6 +130,27 @@ def _of_file(
         resources = (*setup.resources, models)
         setup = replace(setup, metrics=made, objective=_objective(made), resources=resources)
     return replace(measurement, setup=_said_here(setup, how))
+
+
+def prepare_evaluation(path: Path, wanted: Wanted) -> Measurement:
+    """What a file describes, ready to be measured: by what kind of file it is."""
+    from burnish.projects.agent_blocks import KINDS
+    from burnish.projects.agent_files import prepare_agent
+    from burnish.projects.eval_recorded import prepare_recorded
+    from burnish.projects.graph.evaluating import prepare_graph_evaluation
+    from burnish.projects.loading import GRAPH
+    from burnish.projects.other_agents import prepare_other_agent
+
+    load_dotenv(path.resolve().parent, os.environ)
+    tree = read_tree(path) if path.suffix in _AGENTS and path.is_file() else None
+    keys = tree.data if tree is not None and isinstance(tree.data, dict) else {}
+    if tree is not None and keys.get("kind") in KINDS:
+        return prepare_other_agent(path, tree, wanted)
+    if keys.get("kind") == GRAPH:
+        return prepare_graph_evaluation(path, wanted)
+    if "model" in keys or "instructions" in keys:
+        return prepare_agent(path, wanted)
+    return prepare_recorded(path, wanted)
 
 
 def _refuse_beside_a_file(how: How) -> None:

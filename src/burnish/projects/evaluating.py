@@ -1,17 +1,14 @@
-"""Measuring an agent: from a file to a run of the strategy `measure`, and what it found."""
+"""What is asked of a measurement, and a measurement that is ready to run, with its result."""
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from burnish.core.cases import Case
 from burnish.core.evaluations import Evaluation
 from burnish.evaluation.datasets.formats import read_some_cases
-from burnish.models.keys import load_dotenv
 from burnish.runs.setup import Setup
 from burnish.strategies.measure import Measure
-from burnish.system import read_tree
 
 RESULTS = Path("results") / "eval"
 
@@ -64,30 +61,3 @@ class Measurement:
     def evaluation(self) -> Evaluation | None:
         """What was found; None before the run, and when a limit stopped it."""
         return self.measure.evaluation
-
-
-_AGENTS = (".yaml", ".yml", ".json")
-"""What agents are written in; everything else is cases."""
-
-Preparing = Callable[[Path, Wanted], Measurement]
-
-
-def prepare_evaluation(path: Path, wanted: Wanted) -> Measurement:
-    """What a file describes, ready to be measured: by what kind of file it is."""
-    from burnish.projects.agent_blocks import KINDS
-    from burnish.projects.agent_files import prepare_agent
-    from burnish.projects.eval_recorded import prepare_recorded
-    from burnish.projects.graph.evaluating import prepare_graph_evaluation
-    from burnish.projects.loading import GRAPH
-    from burnish.projects.other_agents import prepare_other_agent
-
-    load_dotenv(path.resolve().parent, os.environ)
-    tree = read_tree(path) if path.suffix in _AGENTS and path.is_file() else None
-    keys = tree.data if tree is not None and isinstance(tree.data, dict) else {}
-    if tree is not None and keys.get("kind") in KINDS:
-        return prepare_other_agent(path, tree, wanted)
-    if keys.get("kind") == GRAPH:
-        return prepare_graph_evaluation(path, wanted)
-    if "model" in keys or "instructions" in keys:
-        return prepare_agent(path, wanted)
-    return prepare_recorded(path, wanted)

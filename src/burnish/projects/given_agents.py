@@ -16,8 +16,8 @@ from burnish.models.factory import Models
 from burnish.models.prompts import in_force
 from burnish.models.references import ModelRef
 from burnish.projects.agent_blocks import User
+from burnish.runs.conditions import Closable
 from burnish.runs.evaluating import CasePolicy
-from burnish.runs.setup import Closable
 from burnish.system.importing import is_reference
 from burnish.targets.calling import CallableTarget
 from burnish.targets.calling.target import no_player

@@ -3,21 +3,15 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from burnish.projects.suites.keeping import RegistryKeeper, SuiteRecord
 from burnish.reports.report import write_report
-from burnish.reports.round_files import RoundFiles
-from burnish.reports.task_results import TaskLog, TaskResults
 from burnish.runs.driving import Ending, drive
 from burnish.runs.events import Listener
 from burnish.runs.header import NAME as HEADER
 from burnish.runs.opening import resume, start
+from burnish.runs.plugins import strategy_plugin, target_plugin
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
-from burnish.strategies.reflective.strategy import Reflective
 from burnish.system.loops import run_to_end
-from burnish.targets.artifacts.target import ArtifactsTarget
-from burnish.targets.delegation.target import DelegationTarget
-from burnish.targets.prompts.target import PromptsTarget
 
 
 def launch(open_run: Callable[[], Run], listeners: Sequence[Listener] = ()) -> Ending:
@@ -42,8 +36,11 @@ def optimize(setup: Setup, folder: Path, *, listeners: Sequence[Listener] = ()) 
 async def launched(open_run: Callable[[], Run], listeners: Sequence[Listener] = ()) -> Ending:
     """The same, in the event loop that is running."""
     run = open_run()
-    written = (_round_files(run), _task_results(run), _registry(run))
-    files = [each for each in written if each is not None]
+    plugins = (
+        strategy_plugin(run.setup.strategy.name),
+        target_plugin(run.target.description.kind),
+    )
+    files = [each for plugin in plugins if (each := plugin.result_files(run)) is not None]
     for listener in (*listeners, *files):
         run.listen(listener)
     try:
@@ -55,30 +52,3 @@ async def launched(open_run: Callable[[], Run], listeners: Sequence[Listener] = 
             write_report(run.directory.folder)
             for each in files:
                 each.finish()
-
-
-def _task_results(run: Run) -> TaskResults | None:
-    """What writes the files of seed 002, where the run is over a task."""
-    log = TaskLog.of(run.directory.header.project.config)
-    if log is None or not isinstance(run.target, ArtifactsTarget):
-        return None
-    return TaskResults(run.directory.folder, log, run.target.files_of)
-
-
-def _registry(run: Run) -> RegistryKeeper | None:
-    """What keeps the policy registry, where texts of it are trained."""
-    if not isinstance(run.target, DelegationTarget):
-        return None
-    # Delegations that were under way when a run was killed go on from here.
-    run.target.move_in(run.directory)
-    record = SuiteRecord.of(run.directory.header.project.config)
-    return None if record is None else RegistryKeeper(run, record)
-
-
-def _round_files(run: Run) -> RoundFiles | None:
-    """What writes the files of seed 001, where its kind of search goes on."""
-    if not isinstance(run.target, PromptsTarget) or run.setup.strategy.name != Reflective.name:
-        return None
-    texts = {name: str(text) for name, text in run.target.baseline.values.items()}
-    redactor = run.directory.redactor
-    return RoundFiles(run.directory.folder, baseline=texts, redactor=redactor)

@@ -11,12 +11,15 @@ from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from pydantic import BaseModel
 
 from burnish.core.errors import ConfigError, Problem, ResumeRefused
+from burnish.models.factory import Models
 from burnish.models.keys import load_dotenv
+from burnish.projects.describing import Flags, Request, describe, described_again
+from burnish.projects.dialects import Dialect, Document
 from burnish.projects.overrides import (
     AGENT_FOLDER,
     AgentOverrides,
@@ -27,9 +30,11 @@ from burnish.projects.overrides import (
     TaskOverrides,
     flag_of,
 )
+from burnish.runs.building import build
 from burnish.runs.header import NAME as HEADER
 from burnish.runs.header import Header, Project
 from burnish.runs.opening import RESULTS
+from burnish.runs.plugins import strategy_plugin
 from burnish.runs.setup import Setup
 from burnish.system import YamlTree, read_tree, validate_config
 
@@ -51,26 +56,12 @@ FOUND = "found"
 
 _NUMERIC = {"numeric_max_trials", "numeric_patience"}
 _PROPOSING = {"proposer", "max_rounds"}
-_COORDINATE = {"accept_sigma", "max_cycles", "textual_max_trials", "textual_patience"}
 _TOLD: Mapping[str, Set[str]] = {
     AGENT: {*AgentOverrides.model_fields, *_PROPOSING},
     GRAPH: {
         *AgentOverrides.model_fields,
         *BackpropOverrides.model_fields,
         *("train_cases", "holdout_cases", "metric_file", "update_source"),
-    },
-    PROMPTS: {
-        *AgentOverrides.model_fields,
-        *PromptOverrides.model_fields,
-        *_PROPOSING,
-    }
-    - _NUMERIC,
-    OPTIMIZER: {*AgentOverrides.model_fields, *PromptOverrides.model_fields}
-    - {*_NUMERIC, *_COORDINATE, "critic", "applier", "metric_file"},
-    TASK: {
-        *TaskOverrides.model_fields,
-        *_NUMERIC,
-        *("accept_sigma", "baseline_only", "keep_best_only", "max_cycles", "repeats", "strategy"),
     },
     SUITE: {*AgentOverrides.model_fields, *SuiteOverrides.model_fields, "proposer"}
     - {*_NUMERIC, "sealed_cases"},
@@ -127,15 +118,31 @@ class LoadedProject:
 
 
 def load_project(
-    path: Path, flags: Overrides, *, environ: Mapping[str, str] | None = None
+    path: Path,
+    flags: Overrides | Flags,
+    *,
+    environ: Mapping[str, str] | None = None,
+    models: Models | None = None,
+    request: Request | None = None,
 ) -> LoadedProject:
-    """Read a project file; everything that is wrong with it is said at once."""
+    """Read a project file; everything that is wrong with it is said at once.
+
+    A `request` is laid over the file, and `models` stand in for the real ones.
+    """
+    flags = flags if isinstance(flags, Overrides) else Overrides.from_doors(flags)
     given = Given.read(path, flags, environ=environ)
     loaders = _loaders()
     kind = _kind(given.tree, path, loaders)
+    loader = loaders[kind].load()
+    if isinstance(loader, type):
+        document = Document(path=path, tree=given.tree)
+        dialect = cast("type[Dialect]", loader)()
+        described = describe(
+            document, flags.by_door(), environ=environ, dialect=dialect, request=request
+        )
+        return LoadedProject(setup=build(described, models=models), root=given.folder / RESULTS)
     _refuse_misplaced(flags, kind)
-    loader: Loader = loaders[kind].load()
-    return loaded_from(given, kind, loader(given))
+    return loaded_from(given, kind, cast("Loader", loader)(given))
 
 
 def loaded_from(given: Given, kind: str, setup: Setup) -> LoadedProject:
@@ -146,8 +153,13 @@ def loaded_from(given: Given, kind: str, setup: Setup) -> LoadedProject:
     return LoadedProject(setup=replace(setup, project=project), root=given.folder / RESULTS)
 
 
-def reload_project(folder: Path, flags: Overrides) -> LoadedProject:
-    """Set a run's project up again, as its header says, with newer flags on top."""
+def reload_project(
+    folder: Path, flags: Overrides, *, file: Path | None = None, models: Models | None = None
+) -> LoadedProject:
+    """Set a run's project up again, as its header says, with newer flags on top.
+
+    `file` is where the project file lies now, where it was moved.
+    """
     header = Header.read(folder)
     if header.project.kind == "python":
         raise ResumeRefused(
@@ -159,6 +171,14 @@ def reload_project(folder: Path, flags: Overrides) -> LoadedProject:
             f"run {header.id} is a measurement",
             remedy=f"go on with it: `burnish eval {header.project.file} --resume {header.id}`",
         )
+    strategy = strategy_plugin(header.strategy)
+    if not strategy.described:
+        _refuse_flags(header.project.kind, flags)
+        return LoadedProject(setup=strategy.reload(folder), root=folder.parent)
+    if header.project.spec:
+        described = described_again(folder, flags.by_door(), file=file)
+        home = Path(described.spec.source.folder)
+        return LoadedProject(setup=build(described, models=models), root=home / RESULTS)
     path = Path(header.project.file)
     if not path.exists():
         raise ResumeRefused(
@@ -167,6 +187,13 @@ def reload_project(folder: Path, flags: Overrides) -> LoadedProject:
             f"`burnish optimize FILE --resume {header.id}`",
         )
     return load_project(path, flags.over(stored_overrides(folder)))
+
+
+def _refuse_flags(kind: str, flags: Overrides) -> None:
+    """A run that is set up from its folder is as it was started."""
+    if settings := flags.to_json():
+        message = f"a {kind} keeps what it was started with"
+        raise ConfigError([Problem(where=flag_of(name), message=message) for name in settings])
 
 
 def stored_overrides(folder: Path) -> Overrides:

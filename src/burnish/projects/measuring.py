@@ -10,11 +10,11 @@ from burnish.projects.evaluating import Measurement
 from burnish.projects.launching import launch
 from burnish.reports.eval_report import NAME, About, EvalReport
 from burnish.reports.eval_summary import Bill
-from burnish.reports.reading import RunRecord
 from burnish.reports.report import write_report
 from burnish.runs.driving import Ending
 from burnish.runs.events import Listener
 from burnish.runs.opening import resume, start
+from burnish.runs.record import RunRecord
 from burnish.runs.run import Run
 
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, TypeAlias, TypeVar, cast
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError
-from burnish.projects.limits import AtLeastOne, Limits, Places, Settings
 from burnish.system import validate_config
+from burnish.system.settings import AtLeastOne, Limits, NotNegative, Places, Repeats, Settings
 
 T = TypeVar("T")
 AGENT_FOLDER = "agent_folder"
@@ -23,11 +23,20 @@ _FLAGS = {
     "holdout_cases": "--val",
     "prompt_files": "--prompt",
     "metric_file": "--metrics",
-    "asked": "--request",
     "policy_db": "--db",
     "experiment": "--target",
 }
 """The flags that have another name than what they set."""
+_DOORS = {
+    "sealed_cases": "test",
+    "train_cases": "train",
+    "holdout_cases": "holdout",
+    "prompt_files": "prompt",
+    "metric_file": "metrics",
+    "policy_db": "db",
+    "baseline_only": "print_baseline",
+    "no_rollback": "rollback",
+}
 
 
 class AgentOverrides(Settings):
@@ -38,8 +47,8 @@ class AgentOverrides(Settings):
     numeric_patience: AtLeastOne | None = None
     textual_max_trials: AtLeastOne | None = None
     textual_patience: AtLeastOne | None = None
-    repeats: AtLeastOne | None = None
-    accept_sigma: Annotated[float, Field(ge=0)] | None = None
+    repeats: Repeats | None = None
+    accept_sigma: NotNegative | None = None
     strategy: str | None = None
     critic: str | None = None
     """Models, as `provider:name`."""
@@ -73,8 +82,6 @@ class BackpropOverrides(Settings):
     proposer: str | None = None
     """A model, as `provider:name`."""
     max_rounds: AtLeastOne | None = None
-    asked: dict[str, JsonValue] | None = None
-    """What a request says in the place of a graph file; the command line reads it."""
 
 
 class TaskOverrides(Settings):
@@ -117,7 +124,7 @@ class Overrides(
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> "Overrides":
         """`BURNISH_MAX_TRIALS=10` and so on: weaker than the file, stronger than defaults."""
-        unsaid = (*PromptOverrides.model_fields, "in_place", "asked", "no_rollback")
+        unsaid = (*PromptOverrides.model_fields, "in_place", "no_rollback")
         # The registry has its own way to be found, whatever runs with it.
         unsaid += ("policy_db", "experiment", "policy_versions")
         names = [name for name in cls.model_fields if name not in unsaid]
@@ -143,6 +150,17 @@ class Overrides(
     def to_json(self) -> dict[str, Json]:
         """The values that are set."""
         return self.model_dump(exclude_none=True)
+
+    def by_door(self) -> dict[str, Json]:
+        """The same by the names that the doors of a description have."""
+        said = self.to_json()
+        return {_DOORS.get(key, key): value for key, value in said.items() if key != AGENT_FOLDER}
+
+    @classmethod
+    def from_doors(cls, flags: Mapping[str, Json]) -> "Overrides":
+        """From the names that the doors have."""
+        names = {door: name for name, door in _DOORS.items()}
+        return cls.from_flags(**{names.get(key, key): value for key, value in flags.items()})  # pyright: ignore[reportArgumentType]
 
     def over(self, earlier: "Overrides") -> "Overrides":
         """These, and what an earlier command said where these are silent."""

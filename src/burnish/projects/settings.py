@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from burnish.effects.budget import Budget
-from burnish.projects.limits import AboveZero, AtLeastOne, Limits, Places, Settings, Share
-from burnish.projects.model_settings import ModelsBlock
+from burnish.models.model_settings import ModelsBlock
 from burnish.projects.overrides import Overrides
+from burnish.system.settings import AboveZero, AtLeastOne, Limits, Places, Settings, Share
 
 DEFAULT_SEED = 42
 DEFAULT_CONCURRENCY = 8

@@ -7,16 +7,16 @@ from pathlib import Path
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.structures import Structure
 from burnish.models.factory import Models
-from burnish.projects.gathering import Gathering
-from burnish.projects.graph.graph_file import GraphFile
-from burnish.projects.graph.reading import read_graph
-from burnish.projects.graph.surfaces import spelled_out, surfaces_for
+from burnish.projects.agent.axes import Axes, axes_of
+from burnish.projects.agent.plugin import AgentSpec, agent_of
+from burnish.projects.describing import describe
+from burnish.projects.dialects import Document
+from burnish.projects.file_kinds import GraphFile
+from burnish.projects.graph.plugin import graph_of, graph_surfaces, untargeted
 from burnish.projects.loading import GRAPH, is_agent_file
-from burnish.projects.optimizer_axes import Axes, axes_of
-from burnish.projects.optimizer_block import read_optimizer
-from burnish.projects.optimizer_findings import Findings
-from burnish.system import YamlTree, read_tree, validate_config
-from burnish.targets.agent.loading import load_agent
+from burnish.runs.building import building_of
+from burnish.runs.draft import Problems
+from burnish.system import YamlTree, read_tree
 from burnish.targets.agent.target import AgentTarget
 from burnish.targets.graph import GraphTarget
 from burnish.targets.graph.conditions import Condition
@@ -57,29 +57,32 @@ def read_structure(path: Path) -> Anatomy:
 
 
 def _of_graph(path: Path, tree: YamlTree) -> Anatomy:
-    file = validate_config(tree.data, GraphFile, source=path.name, tree=tree)
-    graph, wrong = read_graph(path, tree), Gathering(tree=tree)
-    surfaces = surfaces_for(spelled_out(file.optimizer, graph), graph, wrong)
-    wrong.settle()
+    described = describe(Document(path=path, tree=tree), {}, dialect=GraphFile())
+    building = building_of(described, models=Models())
+    graph = graph_of(building)
+    surfaces = None if graph is None else graph_surfaces(building, graph)
+    building.problems.settle()
+    assert graph is not None
     assert surfaces is not None
+    target = GraphTarget(graph, building.models, surfaces=surfaces)
+    left_out = untargeted(building, target)
     conditions: dict[Way, tuple[Condition | None, ...]] = {}
     for edge in graph.edges:
         way = (node_id(graph, edge.source), node_id(graph, edge.to))
         conditions[way] = (*conditions.get(way, ()), edge.when)
     return Anatomy(
-        target=GraphTarget(graph, Models(), surfaces=surfaces.surfaces),
-        targets=frozenset(surfaces.targets),
+        target=target,
+        targets=frozenset(each.id for each in surfaces if each.id not in left_out),
         conditions=conditions,
     )
 
 
 def _of_agent(path: Path, tree: YamlTree) -> Anatomy:
     """An agent; what may be changed are the axes of its optimizer block, if it has one."""
-    agent, block = load_agent(path), read_optimizer(tree)
-    axes = Axes()
-    if block is not None:
-        findings = Findings(tree=tree)
-        axes = axes_of(agent, block.axes, findings)
-        findings.settle()
+    described = describe(Document(path=path, tree=tree), {}, environ={})
+    spec: AgentSpec = described.spec.target
+    agent, problems = agent_of(described.spec.source.file, spec), Problems(places=described.places)
+    axes = Axes() if spec.axes is None else axes_of(agent, spec.axes, problems)
+    problems.settle()
     target = AgentTarget(agent, Models(), surfaces=axes.surfaces)
     return Anatomy(target=target, targets=frozenset(each.id for each in axes.surfaces))

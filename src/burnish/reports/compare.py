@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from burnish.core.evaluations import mean
-from burnish.reports.reading import RunRecord, result_of
+from burnish.runs.record import RunRecord, result_of
 
 
 @dataclass(frozen=True, kw_only=True)

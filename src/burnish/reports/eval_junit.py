@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from burnish.core.words import shorten, visible
 from burnish.reports.eval_failures import Complaint, Trouble, complaints_of
 from burnish.reports.eval_report import EvalReport
 from burnish.reports.eval_rows import CaseRow, CaseVerdict
-from burnish.reports.words import shorten, visible
 
 _MESSAGE = 200
 _FORBIDDEN = re.compile("[\ud800-\udfff\ufffe\uffff]")

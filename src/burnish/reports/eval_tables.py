@@ -7,10 +7,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from burnish.core.words import counted, shorten
 from burnish.reports.eval_report import EvalReport
 from burnish.reports.eval_rows import CaseRow, CaseVerdict
 from burnish.reports.eval_words import metric_cells, two
-from burnish.reports.words import counted, shorten
 
 ALL_SHOWN = 40
 """Up to so many cases are shown whole; beyond, only those that do not pass."""

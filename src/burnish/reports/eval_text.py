@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from burnish.core.words import counted, shorten
 from burnish.reports.eval_baseline import BaselineComparison, CaseChange, Change
 from burnish.reports.eval_failures import Complaint, Trouble, complaints_of, unwell
 from burnish.reports.eval_noise import Noise
@@ -22,7 +23,6 @@ from burnish.reports.eval_words import (
     repeats_note,
     two,
 )
-from burnish.reports.words import counted, shorten
 
 _SHOWN = 20
 _REPLIES = 3

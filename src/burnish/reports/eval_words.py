@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterator
 
 from burnish.core.comparisons import commonest_reason
+from burnish.core.words import counted, duration, spending
 from burnish.evaluation.shares import Share
 from burnish.reports.eval_baseline import BaselineComparison, Change, MetricChange
 from burnish.reports.eval_report import EvalReport
 from burnish.reports.eval_summary import MetricSummary, Totals
-from burnish.reports.words import counted, duration, spending
 
 Line = tuple[str, str]
 """A short label and what follows it."""

@@ -10,14 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from burnish.core.cases import Split
-from burnish.core.codec import codec
-from burnish.core.content import Json
 from burnish.core.money import NOTHING, Spend
+from burnish.core.words import duration, number, spending
 from burnish.effects.budget import Budget
-from burnish.reports.coordinate_words import phase_title
-from burnish.reports.lines import INDENT, LineView, begins_measuring
-from burnish.reports.words import duration, number, spending
-from burnish.runs.events import Event, Tick
+from burnish.reports.lines import LineView
+from burnish.runs.events import Event, PhaseStarted, RunEnded, RunResumed, Tick, TrialRecorded
+from burnish.runs.progress import INDENT
 
 REFRESH_SECONDS = 0.1
 _BAR = 12
@@ -32,11 +30,10 @@ class LiveView:
         self._lines = LineView(self._print, width=lambda: console.width)
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._doing = "starting"
-        self._measuring = False
         self._phases = False
         """Whether the strategy tells of its phases."""
         self._tick: Tick | None = None
-        self._best: Json = None
+        self._best: float | None = None
         self._trials = 0
         self._spent: Spend = NOTHING
         self._seconds = 0.0
@@ -56,35 +53,36 @@ class LiveView:
 
     def event(self, event: Event) -> None:
         """Print the event's line and remember what the panel shows."""
-        data = event.data
-        self._measuring = self._measuring or begins_measuring(event)
-        if event.kind == "run_resumed":
-            self._trials = max(0, _whole(data.get("trials_recorded")) - 1)
-        if event.kind == "phase_started":
+        if resumed := event.read(RunResumed):
+            self._trials = max(0, resumed.trials_recorded - 1)
+        if phase := event.read(PhaseStarted):
             self._phases = True
             # The panel has little room: which study it is stands in the line above.
-            self._doing = phase_title(data).partition(" (")[0]
-        if event.kind == "trial_recorded":
-            self._best = data.get("best_score")
-            self._trials = _whole(data.get("trial"))
-            self._tick = None
+            self._doing = self._lines.progress.phase_title(phase).partition(" (")[0]
+        if trial := event.read(TrialRecorded):
+            self._best, self._trials, self._tick = trial.best_score, trial.trial, None
             if not self._phases:
                 self._doing = f"trial {self._trials + 1}"
-        if "spent" in data:
-            self._spent = codec(Spend).decode(data["spent"])
+            self._spent = trial.spent or self._spent
+        if (ended := event.read(RunEnded)) and ended.spent is not None:
+            self._spent = ended.spent
         self._lines.event(event)
         self._draw(now=True)
+
+    @property
+    def _is_measuring(self) -> bool:
+        return not self._lines.plugin.proposes
 
     def tick(self, tick: Tick) -> None:
         """Move the bar."""
         # A measurement is one block, and only counts as spent once it is used: at its end.
-        self._tick, self._spent = tick, tick.billed if self._measuring else tick.spent
+        self._tick, self._spent = tick, tick.billed if self._is_measuring else tick.spent
         self._seconds = tick.active_seconds
         self._draw(now=tick.done == tick.total)
 
     def panel(self) -> Group:
         """What is shown below the lines."""
-        best = () if self._measuring else (("best score ", "dim"), f"{number(self._best)}  ")
+        best = () if self._is_measuring else (("best score ", "dim"), f"{number(self._best)}  ")
         shown = Text.assemble(
             *best,
             ("spent ", "dim"),
@@ -107,7 +105,7 @@ class LiveView:
         return _row(doing, bar, Text(f"{tick.done}/{tick.total}{troubles}"))
 
     def _what(self) -> str:
-        if self._measuring:
+        if self._is_measuring:
             return "measuring"
         if self._tick is None:
             return f"{self._doing} · thinking"
@@ -146,7 +144,7 @@ class LiveView:
 
         A measurement ends with its last case, and its pace is that of its cases.
         """
-        if self._measuring and self._tick is not None and self._tick.done:
+        if self._is_measuring and self._tick is not None and self._tick.done:
             tick = self._tick
             return f"~{duration(self._seconds * (tick.total - tick.done) / tick.done)}"
         used = max((1 - left for left in self._left().values()), default=0.0)
@@ -172,7 +170,3 @@ def _row(*cells: Text | ProgressBar) -> Table:
         row.add_column(no_wrap=True, overflow="ellipsis")
     row.add_row(*cells)
     return row
-
-
-def _whole(value: Json) -> int:
-    return value if isinstance(value, int) else 0

@@ -5,22 +5,23 @@ from collections.abc import Iterator
 
 from burnish.core.candidates import Candidate, diff
 from burnish.core.evaluations import mean
-from burnish.core.trials import SplitResult, Trial, TrialRow
-from burnish.reports.reading import RunRecord, result_of
-from burnish.reports.words import duration, number, shorten, spending, visible
+from burnish.core.trials import SplitResult, TrialRow
+from burnish.core.words import duration, number, shorten, spending, visible
+from burnish.runs.plugins import strategy_plugin
+from burnish.runs.record import RunRecord, result_of
 
 
 def trial_page(run: RunRecord, row: TrialRow, *, width: int) -> Iterator[str]:
     """The lines of a page about one trial."""
     trial = row.trial
     note = shorten(trial.candidate.origin.note or "—", width)
-    turn = "round" if {"minibatch", "round"} & trial.details.keys() else "cycle"
-    yield f"trial {row.number} · {turn} {trial.cycle} · {trial.phase} · {note}"
+    strategy = strategy_plugin(run.header.strategy)
+    yield f"trial {row.number} · {strategy.turn(trial)} {trial.cycle} · {trial.phase} · {note}"
     yield f"spent {spending(row.spend)} in {duration(row.seconds)}"
     for proposal in trial.proposals:
         said = proposal.error or json.dumps(proposal.answer, ensure_ascii=False)
         yield shorten(f"{proposal.role} {'failed' if proposal.error else 'said'}: {said}", width)
-    yield from _minibatch(trial, width)
+    yield from (shorten(line, width) for line in strategy.trial_lines(row))
     yield from _changes(run, trial.candidate)
     for problem in trial.problems:
         yield f"turned away: {visible(str(problem))}"
@@ -30,16 +31,6 @@ def trial_page(run: RunRecord, row: TrialRow, *, width: int) -> Iterator[str]:
             yield from _scores(split, result, width)
     if trial.decision is not None:
         yield f"\n{trial.decision.verdict.value}: {trial.decision.reason}"
-
-
-def _minibatch(trial: Trial, width: int) -> Iterator[str]:
-    """The few cases that were reflected on, and how parent and candidate did on them."""
-    names = trial.details.get("minibatch")
-    if not isinstance(names, list) or not names:
-        return
-    before, after = (trial.details.get(f"{side}_score") for side in ("parent", "candidate"))
-    scores = f"parent {number(before)}, candidate {number(after)}"
-    yield shorten(f"minibatch {', '.join(map(str, names))}: score of {scores}", width)
 
 
 def _changes(run: RunRecord, candidate: Candidate) -> Iterator[str]:

@@ -1,13 +1,16 @@
-"""Asking a role, once: its answer, or its failure, as the journal keeps it."""
+"""Asking a role once: its answer or its failure, and a run of a case as a role reads it."""
 
 import asyncio
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Generic, TypeVar
 
+from burnish.core.cases import Case
 from burnish.core.codec import Codec, codec
-from burnish.core.content import Json
+from burnish.core.content import Json, canonical
 from burnish.core.effects import Call, Effects, Receipt, Scope
 from burnish.core.errors import RoleFailed
+from burnish.core.evaluations import CaseResult
 from burnish.core.money import NOTHING
 from burnish.core.protocols import Role
 from burnish.core.trials import Proposal
@@ -15,6 +18,9 @@ from burnish.effects.call_time import asked_to_leave
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
+
+_MOST_CHARS = 1200
+"""Of one text in a transcript; the middle of a longer one is left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,3 +99,33 @@ async def ask_once(
         otherwise=lambda error: Reply(failure=error.message),
     )
     return await scope.once(call, perform)
+
+
+def transcript(result: CaseResult, case: Case) -> str:
+    """One run as a proposer reads it: asked, expected, done, said, and why it failed."""
+    outcome = result.outcome
+    lines = [f"case {result.case}"]
+    asked = outcome.asked or [turn.input for turn in case.turns]
+    expected = [turn.expected for turn in case.turns]
+    for message, reference, reply in zip_longest(asked, expected, outcome.replies):
+        lines.append(f"asked: {_cut(message or '')}")
+        if reference is not None:
+            lines.append(f"expected: {_cut(reference)}")
+        lines.append(f"replied: {_cut(reply) if reply else '(nothing)'}")
+    lines += [
+        f"used {tool.name} with {_cut(canonical(dict(tool.arguments)).decode())}"
+        f"{f', which failed: {_cut(tool.error)}' if tool.error else ''}"
+        for step in outcome.trace.steps
+        for tool in step.tools
+    ]
+    if outcome.failure is not None:
+        return "\n".join([*lines, f"it failed: {_cut(outcome.failure.message)}"])
+    lines += [f"{s.metric}: {_cut(s.reason)}" for s in result.scores if s.reason and not s.passed]
+    return "\n".join(lines)
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _MOST_CHARS:
+        return text
+    half = _MOST_CHARS // 2
+    return f"{text[:half]} […] {text[-half:]}"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from burnish.core.content import Json
 from burnish.core.decisions import Decision
 from burnish.core.surfaces import EPSILON
-from burnish.core.trials import SplitResult, Trial, TrialRow
+from burnish.core.trials import SplitResult, Trial, TrialDetails, TrialRow
 from burnish.runs.leading import Leader
 from burnish.runs.standing import BASELINE
 
@@ -58,14 +58,13 @@ def audited(row: TrialRow, before: Leader, after: Leader) -> dict[str, Json]:
 
 def axis_target(trial: Trial) -> str:
     """What the trial aimed at: one axis, or the axes that were moved together."""
-    said = trial.details.get("axis_target")
-    return said if isinstance(said, str) else ", ".join(trial.touched)
+    axis = TrialDetails.of(trial).axis_target
+    return ", ".join(trial.touched) if axis is None else axis
 
 
 def proposal_source(trial: Trial) -> Mapping[str, Json]:
     """Where the proposal came from, as the strategy tells it."""
-    source = trial.details.get("proposal_source")
-    return source if isinstance(source, dict) else {}
+    return TrialDetails.of(trial).proposal_source or {}
 
 
 def _explained(source: Mapping[str, Json], trial: Trial, before: Leader) -> Json:

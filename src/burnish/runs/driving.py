@@ -6,15 +6,23 @@ from typing import TYPE_CHECKING
 
 from burnish.core.candidates import Candidate
 from burnish.core.cases import Split
-from burnish.core.codec import codec
 from burnish.core.comparisons import Pair, compare
-from burnish.core.content import Json
 from burnish.core.errors import BurnishError, Interrupted
 from burnish.core.evaluations import Evaluation
 from burnish.core.money import Spend
-from burnish.core.statistics import Interval, paired_interval
+from burnish.core.statistics import paired_interval
 from burnish.core.stopping import FINISHED, StopReason
 from burnish.effects.call_time import asked_to_leave
+from burnish.runs.events import (
+    RunBroken,
+    RunFailed,
+    RunFinished,
+    RunInterrupted,
+    RunResumed,
+    SealedResult,
+    SessionBegun,
+    Warned,
+)
 from burnish.runs.run import Run
 from burnish.runs.signals import Signals
 from burnish.runs.stoppers import STOP_FILE
@@ -26,17 +34,6 @@ if TYPE_CHECKING:
 
 SILENT = "silent"
 """Begins the key of the warning about a role that never answered."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SealedResult:
-    """What the sealed test said, looked at once."""
-
-    baseline_score: float | None
-    best_score: float | None
-    gain: Interval | None
-    """None where the best is the baseline, or too few cases are there."""
-    missing: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,15 +56,14 @@ class Ending:
 async def drive(run: Run) -> Ending:
     """Search until there is a reason to stop; then the sealed test. The run stays open."""
     session = run.directory.journal.session
-    kind = "run_started" if session == 1 else "run_resumed"
-    run.announce(kind, f"session:{session}", _beginning(run))
+    run.tell(_beginning(run, SessionBegun if session == 1 else RunResumed), f"session:{session}")
     for number, note in enumerate(run.setup.notes):
-        run.announce("warning", f"note:{number}", {"message": note})
+        run.tell(Warned(message=note), f"note:{number}")
     try:
         reason, sealed = await _watched(run)
     except BurnishError as error:
-        kind = "run_interrupted" if isinstance(error, Interrupted) else "run_failed"
-        run.announce(kind, f"session:{session}:failed", {"reason": str(error)})
+        ended = RunBroken if isinstance(error, Interrupted) else RunFailed
+        run.tell(ended(reason=str(error)), f"session:{session}:failed")
         raise
     ending = Ending(
         folder=run.directory.folder,
@@ -108,7 +104,7 @@ async def _watched(run: Run) -> tuple[StopReason, SealedResult | None]:
 
 
 async def _work(run: Run, watch: Watch) -> tuple[StopReason, SealedResult | None]:
-    await run.setup.strategy.search(run)
+    await run.search()
     watch.searching = False
     reason = _obeyed(run, run.stopped or FINISHED)
     if not _stopped_by_the_user(run, reason):
@@ -138,7 +134,7 @@ def _require_answers(run: Run) -> None:
         if not run.tried:
             raise run.answering.failed(role)
         message = f"{run.answering.words(role)}. What it was to propose was not tried"
-        run.announce("warning", f"{SILENT}:{role}", {"message": message})
+        run.tell(Warned(message=message), f"{SILENT}:{role}")
 
 
 def _worth_testing(run: Run, reason: StopReason) -> bool:
@@ -160,9 +156,7 @@ async def _sealed_test(run: Run) -> SealedResult:
         after = await run.evaluate(run.incumbent, split=Split.TEST, repeats=repeats)
     result = _compare(run, before, after)
     run.directory.journal.set_mark("sealed_done", "yes")
-    data = codec(SealedResult).encode(result)
-    assert isinstance(data, dict)
-    run.announce("sealed_test", "sealed_test", data)
+    run.tell(result, "sealed_test")
     return result
 
 
@@ -183,33 +177,32 @@ def _compare(run: Run, before: Evaluation, after: Evaluation) -> SealedResult:
     )
 
 
-def _beginning(run: Run) -> dict[str, Json]:
+def _beginning(run: Run, session: type[SessionBegun]) -> SessionBegun:
     header = run.directory.header
-    budget = run.budget
-    limits: dict[str, Json] = {
+    limits = {
         name: value
-        for name, value in vars(budget).items()
+        for name, value in vars(run.budget).items()
         if value is not None and isinstance(value, int | float)
     }
-    return {
-        "run": header.id,
-        "folder": str(run.directory.folder),
-        "strategy": header.strategy,
-        "target": run.target.description.kind,
-        "cases": {**header.cases},
-        "budget": limits,
-        "trials_recorded": run.directory.journal.trials_recorded,
-    }
+    return session(
+        run=header.id,
+        folder=str(run.directory.folder),
+        strategy=header.strategy,
+        target=run.target.description.kind,
+        cases={**header.cases},
+        budget=limits,
+        trials_recorded=run.directory.journal.trials_recorded,
+    )
 
 
 def _tell_end(run: Run, ending: Ending, session: int) -> None:
-    kind = "run_interrupted" if ending.interrupted else "run_finished"
-    data: dict[str, Json] = {
-        "code": ending.reason.code,
-        "reason": ending.reason.detail,
-        "best": ending.best.id,
-        "best_score": run.standing.best_score,
-        "spent": codec(Spend).encode(ending.spent),
-        "billed": codec(Spend).encode(ending.billed),
-    }
-    run.announce(kind, f"session:{session}:end", data)
+    ended = RunInterrupted if ending.interrupted else RunFinished
+    data = ended(
+        code=ending.reason.code,
+        reason=ending.reason.detail,
+        best=ending.best.id,
+        best_score=run.standing.best_score,
+        spent=ending.spent,
+        billed=ending.billed,
+    )
+    run.tell(data, f"session:{session}:end")

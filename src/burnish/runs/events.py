@@ -1,12 +1,36 @@
-"""What happens in a run, told to whoever listens: progress views, other tools, user callbacks."""
+"""What happens in a run, told to whoever listens: progress views, other tools, user callbacks.
 
-from collections.abc import Mapping
+An event is kept as JSON under a kind. What an event of one kind says is a dataclass here, or in the
+package of the strategy that tells it: whoever tells makes one, whoever listens reads one.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol, TypeVar
 
 from burnish.core.cases import Split
+from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.core.money import Spend
+from burnish.core.statistics import Interval
+
+Said = TypeVar("Said", bound="EventData")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventData:
+    """What an event of one kind says. Every field has a default: old journals may lack it."""
+
+    kinds: ClassVar[tuple[str, ...]] = ()
+    """The kinds of event that say this; the first one is what `Run.tell` keeps it under."""
+    optional: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are left out of the JSON where they are None."""
+
+    def to_json(self) -> dict[str, Json]:
+        """As the journal keeps it."""
+        data = codec(type(self)).encode(self)
+        assert isinstance(data, dict)
+        return {k: v for k, v in data.items() if v is not None or k not in self.optional}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +46,211 @@ class Event:
     at: str
     """UTC, ISO 8601."""
     data: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+    def read(self, kind: type[Said]) -> Said | None:
+        """What it says, if it is of this kind."""
+        return codec(kind).decode(dict(self.data)) if self.kind in kind.kinds else None
+
+
+def read_all(events: Iterable[Event], kind: type[Said]) -> Iterator[Said]:
+    """What the events of one kind say, in order."""
+    return (data for event in events if (data := event.read(kind)) is not None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionBegun(EventData):
+    """A process drives the run from here on."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("run_started", "run_resumed")
+
+    run: str = ""
+    folder: str = ""
+    strategy: str = ""
+    target: str = ""
+    """The kind of target."""
+    cases: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How many cases each split has."""
+    budget: Mapping[str, int | float] = field(default_factory=dict[str, int | float])
+    trials_recorded: int = 1
+    """The baseline included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResumed(SessionBegun):
+    """The same, of a run that was begun before."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("run_resumed",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunEnded(EventData):
+    """Nobody drives the run any more, and why."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("run_finished", "run_interrupted", "run_failed")
+    optional: ClassVar[frozenset[str]] = frozenset({"code", "spent", "billed"})
+
+    reason: str = ""
+    code: str | None = None
+    spent: Spend | None = None
+    billed: Spend | None = None
+    """Spent and billed are told by runs that did not fail."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFinished(RunEnded):
+    """The run came to its end."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("run_finished", "run_interrupted")
+
+    best: str = ""
+    best_score: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInterrupted(RunFinished):
+    """The run was stopped, and can be resumed."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("run_interrupted",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFailed(RunEnded):
+    """The run failed; it can be resumed once the reason is mended."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("run_failed",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunBroken(RunEnded):
+    """The run was stopped at once."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("run_interrupted",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseStarted(EventData):
+    """A phase of a search begins."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("phase_started",)
+
+    cycle: int = 0
+    phase: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseEnded(EventData):
+    """A phase of a search is over, and why."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("phase_ended",)
+
+    cycle: int = 0
+    phase: str = ""
+    reason: str = ""
+    trials: int = 0
+    accepts: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchEnded(EventData):
+    """The strategy has nothing left to try, and why."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("search_ended",)
+
+    cycle: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialRecorded(EventData):
+    """A trial is on disk: what a progress view says about it."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("trial_recorded",)
+    optional: ClassVar[frozenset[str]] = frozenset(
+        {"parent_train", "part_of_holdout", "primary", "train_score"}
+    )
+
+    trial: int = 0
+    index: int | None = None
+    """Which of its phase it is; runs of an earlier burnish do not say."""
+    cycle: int = 0
+    phase: str = ""
+    touched: tuple[str, ...] = ()
+    axis_target: str = ""
+    candidate: str = ""
+    note: str = ""
+    accepted: bool = False
+    kept: bool = False
+    code: str = ""
+    reason: str = ""
+    numbers: Mapping[str, float] = field(default_factory=dict[str, float])
+    """What the decision was made on."""
+    train: float | None = None
+    """The loss."""
+    train_std: float | None = None
+    holdout: float | None = None
+    holdout_cases: int | None = None
+    usd: float | None = None
+    calls: int = 0
+    seconds: float = 0.0
+    spent: Spend | None = None
+    """By the whole run."""
+    best_score: float | None = None
+    parent_train: float | None = None
+    """The parent's loss on the same few cases, where it was run on them."""
+    part_of_holdout: bool | None = None
+    """True where a race was over before all of holdout was run."""
+    primary: Json = None
+    """The primary number of a task, in its own unit."""
+    train_score: float | None = None
+    """The incumbent's score on train, before the patch."""
+
+    @property
+    def measured(self) -> bool:
+        """Whether the candidate was run at all."""
+        return self.train is not None or self.holdout is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advanced(EventData):
+    """A candidate became the incumbent, and its files are written."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("advanced",)
+
+    trial: int = 0
+    candidate: str = ""
+    files: tuple[str, ...] = ()
+    """From the run's folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SealedResult(EventData):
+    """What the sealed test said, looked at once."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("sealed_test",)
+
+    baseline_score: float | None
+    best_score: float | None
+    gain: Interval | None
+    """None where the best is the baseline, or too few cases are there."""
+    missing: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Warned(EventData):
+    """Something that the user should know."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("warning",)
+
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopping(EventData):
+    """The run was asked to stop, and finishes the trial under way."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("stopping",)
+
+    reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,10 @@ class Project:
     """The name of a project kind, or `python` for a run started from a program."""
     file: str = ""
     config: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """The configuration after defaults and flags; secrets out, `${VAR}` kept."""
+    """What was found at the start and is needed afterwards: originals, and their hashes."""
+    spec: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """The description of the run; secrets out, `${VAR}` kept. A run that goes on is built from
+    it. Empty where a program started the run."""
 
 
 @dataclass(frozen=True, kw_only=True)

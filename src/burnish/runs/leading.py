@@ -4,14 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from burnish.core.candidates import Candidate
-from burnish.core.content import Json
 from burnish.core.trials import SplitResult, TrialRow
-from burnish.runs.events import Event
+from burnish.runs.events import Advanced, Event, read_all
 from burnish.runs.exporting import CANDIDATES
 from burnish.runs.standing import BASELINE
-
-ADVANCED = "advanced"
-"""The event that says where a candidate's files lie."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +28,7 @@ class Leader:
             return self
         return replace(self._led_by(row), path=self.path_at(row.number))
 
-    def advanced(self, row: TrialRow, files: Sequence[Json]) -> "Leader":
+    def advanced(self, row: TrialRow, files: Sequence[str]) -> "Leader":
         """Who is ahead once the files of the last trial are written."""
         return replace(self._led_by(row), path=_path(files, row.number))
 
@@ -57,28 +53,19 @@ def leads(row: TrialRow) -> bool:
     return row.trial.accepted or row.trial.phase == BASELINE
 
 
-def written_files(event: Event) -> tuple[int, list[Json]] | None:
-    """The trial and the files that an event speaks of, if it says that files were written."""
-    number, files = event.data.get("trial"), event.data.get("files")
-    if event.kind != ADVANCED or not isinstance(number, int) or not isinstance(files, list):
-        return None
-    return number, files
-
-
-def files_by_trial(events: Iterable[Event]) -> Mapping[int, list[Json]]:
+def files_by_trial(events: Iterable[Event]) -> Mapping[int, tuple[str, ...]]:
     """The files of each candidate that became the incumbent, by trial."""
-    return dict(found for event in events if (found := written_files(event)) is not None)
+    return {advanced.trial: advanced.files for advanced in read_all(events, Advanced)}
 
 
-def _path(files: Sequence[Json], number: int) -> str | None:
+def _path(files: Sequence[str], number: int) -> str | None:
     """The file of a candidate, or the folder where it has several."""
     name = f"{CANDIDATES}/{_name(number)}"
     for file in files:
-        text = str(file)
-        if text.startswith(f"{name}/"):
+        if file.startswith(f"{name}/"):
             return name
-        if text.startswith(f"{name}."):
-            return text
+        if file.startswith(f"{name}."):
+            return file
     return None
 
 

@@ -16,8 +16,8 @@ from burnish.core.content import Json, canonical
 from burnish.core.money import Spend
 from burnish.core.trials import SplitResult, TrialRow
 from burnish.runs.audit import audited, axis_target
-from burnish.runs.events import Event
-from burnish.runs.leading import Leader, files_by_trial, leads, written_files
+from burnish.runs.events import Advanced, Event
+from burnish.runs.leading import Leader, files_by_trial, leads
 from burnish.system import append_line, write_atomic
 
 TRIALS, EVENTS, TRAJECTORY = "trials.jsonl", "events.jsonl", "trajectory.csv"
@@ -122,8 +122,9 @@ class Ledger:
     def add_event(self, event: Event) -> None:
         """Append an event."""
         append_line(self.folder / EVENTS, event_line(event))
-        if self._last is not None and (found := written_files(event)) is not None:
-            self._leader = _once_written(self._leader, self._last, dict([found]))
+        if self._last is not None and (advanced := event.read(Advanced)) is not None:
+            files = {advanced.trial: advanced.files}
+            self._leader = _once_written(self._leader, self._last, files)
 
 
 def _followed(
@@ -138,7 +139,7 @@ def _followed(
         before = _once_written(after, row, files)
 
 
-def _once_written(leader: Leader, last: TrialRow, files: Mapping[int, list[Json]]) -> Leader:
+def _once_written(leader: Leader, last: TrialRow, files: Mapping[int, tuple[str, ...]]) -> Leader:
     """Who is ahead once the files of the last trial are written, if it has any."""
     return leader.advanced(last, files[last.number]) if last.number in files else leader
 

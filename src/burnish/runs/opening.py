@@ -46,7 +46,7 @@ def resume(setup: Setup, folder: Path, *, redactor: Redactor | None = None) -> R
     setup.check()
     Header.read(folder).require_same(setup.inputs())
     known = redactor or Redactor.from_environment(extra=setup.secrets())
-    return Run(setup, RunDirectory(folder, redactor=known))
+    return Run(setup, RunDirectory(folder, redactor=known), search=setup.strategy.search)
 
 
 def fork(
@@ -120,7 +120,8 @@ def _begin(
     wanted = root / name if folder is None else folder
     home = _make_home(header, wanted, exactly=folder is not None, furnish=furnish)
     remember_run(home)
-    return Run(setup, RunDirectory(home, redactor=redactor), cache=cache)
+    directory = RunDirectory(home, redactor=redactor)
+    return Run(setup, directory, search=setup.strategy.search, cache=cache)
 
 
 def _make_home(

@@ -32,14 +32,14 @@ from burnish.effects.budget import Budget, Meter
 from burnish.effects.executors import AsyncioExecutor, together
 from burnish.effects.once import Cache, JournaledEffects
 from burnish.runs.asking import Asked, as_asked, ask_once
+from burnish.runs.conditions import Conditions
 from burnish.runs.directory import RunDirectory
 from burnish.runs.evaluating import Evaluator
-from burnish.runs.events import Listener
+from burnish.runs.events import Advanced, EventData, Listener, Stopping
 from burnish.runs.exporting import in_folders
 from burnish.runs.probing import Probed, Prober, measured_runs
 from burnish.runs.recording import Recorder
 from burnish.runs.requirements import Answering
-from burnish.runs.setup import Setup
 from burnish.runs.stoppers import STOP_FILE, ImpureStopper, Stops, asked_by, out_of_time, stop_file
 from burnish.runs.telling import Teller, summary
 
@@ -63,10 +63,16 @@ class Run:
     """
 
     def __init__(
-        self, setup: Setup, directory: RunDirectory, *, cache: Cache | None = None
+        self,
+        setup: Conditions,
+        directory: RunDirectory,
+        *,
+        search: "Callable[[Run], Awaitable[None]]",
+        cache: Cache | None = None,
     ) -> None:
         self.setup = setup
         self.directory = directory
+        self._search = search
         self._cache = cache
         self.incumbent: Candidate = setup.target.baseline
         self.stopped: StopReason | None = None
@@ -93,6 +99,10 @@ class Run:
         self._signal: str = ""
         self._recorder = Recorder(directory, baseline=setup.target.baseline)
         self._teller = Teller(directory)
+
+    async def search(self) -> None:
+        """Let the strategy search until there is a reason to stop; for whoever drives the run."""
+        await self._search(self)
 
     # -- what the strategy works on --------------------------------------------------------
 
@@ -384,8 +394,7 @@ class Run:
                 "a resume with more budget could not tell where it was cut",
             )
         row, index = self._recorder.record(trial, spent=self._meter.spent, replaying=self.replaying)
-        data = summary(row, self.standing, index)
-        self.announce("trial_recorded", f"trial:{row.number}", data)
+        self.tell(summary(row, self.standing, index), f"trial:{row.number}")
         return row
 
     def advance(self, candidate: Candidate) -> None:
@@ -403,9 +412,9 @@ class Run:
         exporter = self.setup.exporter or in_folders(self.target)
         exported = exporter(candidate, self.directory.folder, number)
         self.directory.export(exported)
-        files: list[Json] = [*sorted(exported.files)]
-        data: dict[str, Json] = {"trial": number, "candidate": candidate.id, "files": files}
-        self.announce("advanced", f"advanced:{number}", data)
+        files = tuple(sorted(exported.files))
+        advanced = Advanced(trial=number, candidate=candidate.id, files=files)
+        self.tell(advanced, f"advanced:{number}")
 
     # -- telling ---------------------------------------------------------------------------
 
@@ -413,8 +422,12 @@ class Run:
         """Tell a listener what happens from now on."""
         self._teller.listen(listener)
 
-    def announce(self, kind: str, key: str, data: Mapping[str, Json] | None = None) -> None:
+    def tell(self, data: EventData, key: str) -> None:
         """Keep an event under a key that is the same on a replay, and tell it once."""
+        self._teller.announce(data.kinds[0], key, data.to_json())
+
+    def announce(self, kind: str, key: str, data: Mapping[str, Json] | None = None) -> None:
+        """The same for an event that no type describes."""
         self._teller.announce(kind, key, data)
 
     # -- life ------------------------------------------------------------------------------
@@ -423,7 +436,7 @@ class Run:
         """Finish the trial in flight, then stop."""
         self._signal = why
         session = self.directory.journal.session
-        self.announce("stopping", f"session:{session}:stopping", {"reason": why})
+        self.tell(Stopping(reason=why), f"session:{session}:stopping")
 
     async def close(self) -> None:
         """Leave nothing running and let go of the directory."""

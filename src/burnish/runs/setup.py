@@ -1,31 +1,20 @@
 """Everything a run is made of, checked before anything is written or paid."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from burnish.core.cases import Dataset, Split
+from burnish.core.cases import Split
 from burnish.core.codec import codec
 from burnish.core.content import short_id
 from burnish.core.effects import KEY_SCHEMA
 from burnish.core.errors import ConfigError, PriceUnknown, Problem, TargetMismatch
 from burnish.core.leaks import LeakWatch
 from burnish.core.objectives import Objective
-from burnish.core.protocols import Metric, Target
-from burnish.effects.budget import Budget
+from burnish.runs.conditions import Conditions
 from burnish.runs.evaluating import CasePolicy
-from burnish.runs.exporting import Exporter
-from burnish.runs.header import Project
 from burnish.runs.strategy import Strategy
 from burnish.version import VERSION
-
-
-class Closable(Protocol):
-    """Something that is held open for a run."""
-
-    async def close(self) -> None:
-        """Let go of it."""
-        ...
 
 
 @runtime_checkable
@@ -38,33 +27,10 @@ class KnowsSecrets(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup:
+class Setup(Conditions):
     """What to optimise, on which cases, by which measure, how, and how far."""
 
-    target: Target
-    metrics: tuple[Metric, ...]
-    objective: Objective
-    dataset: Dataset
     strategy: Strategy
-    seed: int = 42
-    budget: Budget = field(default_factory=Budget)
-    concurrency: int = 8
-    case_policy: CasePolicy = field(default_factory=CasePolicy)
-    grace_seconds: float = 30.0
-    """A run that is to stop finishes the trial under way; where no call ends for so long, the trial
-    is dropped."""
-    test_repeats: int = 1
-    stop_callbacks: Mapping[str, Callable[[], bool]] = field(
-        default_factory=dict[str, Callable[[], bool]]
-    )
-    """User callables by label; one that gives True stops the run."""
-    exporter: Exporter | None = None
-    """How accepted candidates lie in the run's folder; a folder each unless it says otherwise."""
-    project: Project = field(default_factory=Project)
-    notes: tuple[str, ...] = ()
-    """What the user should know before the start, such as a price that is unknown."""
-    resources: tuple[Closable, ...] = ()
-    """What is let go of when the run is closed: connections, engines."""
 
     def secrets(self) -> list[str]:
         """The keys that anything here was given."""

@@ -1,13 +1,11 @@
 """The protocol of a strategy: how candidates are proposed and pursued."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from burnish.core.errors import Problem
 from burnish.core.protocols import Role, Target
-
-if TYPE_CHECKING:
-    from burnish.runs.run import Run
+from burnish.runs.run import Run
 
 
 class Strategy(Protocol):
@@ -38,6 +36,6 @@ class Strategy(Protocol):
         """What it needs that the target does not have."""
         ...
 
-    async def search(self, run: "Run") -> None:
+    async def search(self, run: Run) -> None:
         """Search until there is a reason to stop."""
         ...

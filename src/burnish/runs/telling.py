@@ -5,18 +5,14 @@ from datetime import UTC, datetime
 
 from burnish.core.candidates import Candidate
 from burnish.core.cases import Split
-from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.core.money import Spend
 from burnish.core.stopping import Standing
-from burnish.core.trials import Trial, TrialRow
+from burnish.core.trials import Trial, TrialDetails, TrialRow
 from burnish.runs.audit import axis_target, proposal_source
 from burnish.runs.directory import RunDirectory
 from burnish.runs.evaluating import Done
-from burnish.runs.events import Event, Listener, Tick
-
-_TOLD_ALSO = ("primary", "train_score")
-"""Details of a strategy's own that a line shows."""
+from burnish.runs.events import Event, Listener, Tick, TrialRecorded
 
 
 def now() -> str:
@@ -74,46 +70,39 @@ class Teller:
         return seen
 
 
-def summary(row: TrialRow, standing: Standing, index: int) -> dict[str, Json]:
+def summary(row: TrialRow, standing: Standing, index: int) -> TrialRecorded:
     """What a progress view says about a trial, which is the `index`-th of its phase."""
-    trial, decision = row.trial, row.trial.decision
-    return {
-        "trial": row.number,
-        "index": index,
-        "cycle": trial.cycle,
-        "phase": trial.phase,
-        "touched": list(trial.touched),
-        "axis_target": axis_target(trial),
-        "candidate": trial.candidate.id,
-        "note": trial.candidate.origin.note,
-        "accepted": trial.accepted,
-        "kept": trial.kept,
-        "code": turned_away(trial) or (decision.code if decision else ""),
-        "reason": "; ".join(map(str, trial.problems)) or (decision.reason if decision else ""),
-        "numbers": dict(decision.numbers) if decision else {},
-        "train": None if trial.train is None else trial.train.measurement.loss,
-        "train_std": None if trial.train is None else trial.train.measurement.std,
-        "holdout": None if trial.holdout is None else trial.holdout.measurement.loss,
-        "holdout_cases": None if trial.holdout is None else trial.holdout.measurement.cases,
-        "usd": row.spend.usd,
-        "calls": row.spend.calls,
-        "seconds": round(row.seconds, 3),
-        "spent": codec(Spend).encode(standing.spent),
-        "best_score": standing.best_score,
-        **_of_minibatch(trial),
-        **{name: trial.details[name] for name in _TOLD_ALSO if name in trial.details},
-    }
-
-
-def _of_minibatch(trial: Trial) -> dict[str, Json]:
-    """Where a parent was run on the same few cases, its loss there; and how far holdout went."""
-    before = trial.details.get("parent_score")
-    found: dict[str, Json] = {}
-    if trial.train is not None and isinstance(before, int | float):
-        found["parent_train"] = 1 - before
-    if trial.holdout is not None and trial.details.get("whole_holdout") is False:
-        found["part_of_holdout"] = True
-    return found
+    trial, decision, details = row.trial, row.trial.decision, TrialDetails.of(row.trial)
+    train, holdout, before = trial.train, trial.holdout, details.parent_score
+    part = holdout is not None and details.whole_holdout is False
+    return TrialRecorded(
+        trial=row.number,
+        index=index,
+        cycle=trial.cycle,
+        phase=trial.phase,
+        touched=trial.touched,
+        axis_target=axis_target(trial),
+        candidate=trial.candidate.id,
+        note=trial.candidate.origin.note,
+        accepted=trial.accepted,
+        kept=trial.kept,
+        code=turned_away(trial) or (decision.code if decision else ""),
+        reason="; ".join(map(str, trial.problems)) or (decision.reason if decision else ""),
+        numbers=dict(decision.numbers) if decision else {},
+        train=None if train is None else train.measurement.loss,
+        train_std=None if train is None else train.measurement.std,
+        holdout=None if holdout is None else holdout.measurement.loss,
+        holdout_cases=None if holdout is None else holdout.measurement.cases,
+        usd=row.spend.usd,
+        calls=row.spend.calls,
+        seconds=round(row.seconds, 3),
+        spent=standing.spent,
+        best_score=standing.best_score,
+        parent_train=None if train is None or before is None else 1 - before,
+        part_of_holdout=True if part else None,
+        primary=details.primary,
+        train_score=details.train_score,
+    )
 
 
 def turned_away(trial: Trial) -> str:
@@ -124,7 +113,7 @@ def turned_away(trial: Trial) -> str:
     """
     if not trial.problems:
         return ""
-    if trial.details.get("skipped"):
+    if TrialDetails.of(trial).skipped:
         return "skipped"
     source = proposal_source(trial)
     answered = not any(proposal.error for proposal in trial.proposals)

@@ -272,7 +272,8 @@ def _planned(app: App, request: Json | RunRequest) -> tuple[Work, dict[str, Json
             return app.planned(request), kept
         return app.plan(kept), kept
     kept = Asked.read(request).to_json()
-    return app.plan(kept), kept
+    work = app.plan(kept)
+    return work, {**kept, "spec": dict(work.spec)} if work.spec else kept
 
 
 def _remove(place: Place) -> None:

@@ -10,9 +10,9 @@ from burnish.core.content import Json
 from burnish.effects.places import POINTER
 from burnish.effects.position import NAME as COUNT
 from burnish.effects.schema import NAME as JOURNAL
-from burnish.reports.reading import RunRecord
 from burnish.runs.directory import LOCK, PROCESSES
 from burnish.runs.ledger import trial_lines
+from burnish.runs.record import RunRecord
 from burnish.runs.standing import BASELINE
 from burnish.server.errors import FileMissing
 from burnish.server.places import Place

@@ -85,10 +85,14 @@ class RunShape(Shape):
             "lease_until",
             "cancel_requested",
             "events",
-            "request",
             "result",
         )
+        request = record.request
+        if isinstance(request, dict):
+            # The description is the service's own: it names folders of this machine.
+            request = {name: value for name, value in request.items() if name != "spec"}
         return cls(
+            request=request,
             app=record.app_name,
             id=record.run_id,
             journal=record.where.journal,

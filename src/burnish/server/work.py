@@ -1,9 +1,10 @@
 """What the manager drives: an app plans work for a request, and the work is driven to its end."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from burnish.core.content import Json
@@ -78,6 +79,11 @@ class Work(Protocol):
         ...
 
     @property
+    def spec(self) -> Mapping[str, Json]:
+        """The description that the run is built from; empty where a program has built it."""
+        ...
+
+    @property
     def thread(self) -> LoopThread | None:
         """The loop that it must run in; None for one of its own."""
         ...
@@ -101,6 +107,11 @@ class App(Protocol):
     @property
     def name(self) -> str:
         """What requests call it."""
+        ...
+
+    @property
+    def folder(self) -> Path | None:
+        """Where its file lies; None where a program made it."""
         ...
 
     def plan(self, request: Json) -> Work:

@@ -9,6 +9,7 @@ from burnish.core.content import short_id
 from burnish.core.errors import Problem
 from burnish.core.protocols import Role, Target
 from burnish.core.trials import SplitResult, Trial
+from burnish.runs.events import SearchEnded
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
 from burnish.targets.delegation.chronicle import Listener
@@ -84,7 +85,7 @@ class Delegate:
         )
         train = SplitResult.of(measured, run.objective)
         run.record(Trial(candidate=start, phase=BASELINE, train=train))
-        run.announce("search_ended", f"delegation:{result.status}", {"reason": _ending(result)})
+        run.tell(SearchEnded(reason=_ending(result)), f"delegation:{result.status}")
         self._ended(result)
 
 

@@ -18,10 +18,9 @@ from burnish.system.yaml_tree import YamlTree
 
 def problems_of(faults: Sequence[Fault], *, source: str, tree: YamlTree | None) -> list[Problem]:
     """A problem for each fault, in the order of the file, with no secret in any."""
-    redactor = Redactor.from_environment()
     placed = [(_line(tree, fault.path), fault) for fault in faults]
     placed.sort(key=lambda pair: pair[0] or 0)
-    return [_problem(fault, _where(source, line, fault.path), redactor) for line, fault in placed]
+    return [problem_of(fault, _where(source, line, fault.path)) for line, fault in placed]
 
 
 def dotted(path: TreePath) -> str:
@@ -48,8 +47,9 @@ def _where(source: str, line: int | None, path: TreePath) -> str:
     return f"{place} {dotted(path)}".strip()
 
 
-def _problem(fault: Fault, where: str, redactor: Redactor) -> Problem:
-    error = fault.errors[0]
+def problem_of(fault: Fault, where: str) -> Problem:
+    """What to show of a fault, with no secret in it."""
+    redactor, error = Redactor.from_environment(), fault.errors[0]
     if error["type"] == "extra_forbidden":
         message, remedy = _unknown_key(fault)
     else:

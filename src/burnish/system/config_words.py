@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic_core import ErrorDetails
 
@@ -51,6 +51,8 @@ _KINDS = (
     ("uuid", "a UUID"),
 )
 _LONGEST = 60
+_LISTED = 12
+"""Names that are listed where none is near."""
 
 
 def complaint(errors: Sequence[ErrorDetails]) -> str:
@@ -115,3 +117,17 @@ def _own_words(error: ErrorDetails) -> str:
         return str(raised) or "not valid"
     message = re.sub(r"^Input should be( a valid)?", "expected", error["msg"])
     return message[:1].lower() + message[1:]
+
+
+def near(name: str, known: Sequence[str]) -> str:
+    """What was probably meant, else all there is, as far as it can be listed."""
+    meant = next(iter(_ending(name, known)), None) or nearest(name, known)
+    if meant is not None:
+        return f"did you mean '{meant}'?"
+    shown = ", ".join(known[:_LISTED]) or "none"
+    return f"there are: {shown}{', …' if len(known) > _LISTED else ''}"
+
+
+def _ending(name: str, known: Iterable[str]) -> Iterable[str]:
+    """Most often what stands before a slash is left out."""
+    return (each for each in known if each.endswith(f"/{name}"))

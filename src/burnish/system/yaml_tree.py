@@ -77,6 +77,13 @@ def parse_tree(path: Path, text: str) -> YamlTree:
         raise ConfigError([problem]) from None
 
 
+def tree_of(path: Path, data: Mapping[str, JsonValue]) -> YamlTree:
+    """The tree of a file that would hold this data."""
+    plain = cast("JsonValue", dict(data))
+    text = write_json(plain, like="\n  x") if _is_json(path) else write_yaml(plain, like="")
+    return parse_tree(path, text)
+
+
 def _parse(path: Path, text: str) -> YamlTree:
     if _is_json(path):
         data = parse_json(text, source=path.name) if text.strip() else None

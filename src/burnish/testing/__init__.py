@@ -7,6 +7,7 @@ from burnish.testing.backends import ScriptedBackend
 from burnish.testing.contracts import (
     check_executor,
     check_metric,
+    check_provider,
     check_strategy,
     check_target,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "ScriptedTarget",
     "check_executor",
     "check_metric",
+    "check_provider",
     "check_strategy",
     "check_target",
 ]

@@ -1,4 +1,4 @@
-"""Contract tests: what every target, metric, strategy and executor must keep.
+"""Contract tests: what every target, metric, strategy, executor and provider must keep.
 
 Call them from your own tests; each raises AssertionError with a sentence that says what is
 broken. burnish runs them over its own implementations.
@@ -14,11 +14,16 @@ from burnish.core.cases import Case
 from burnish.core.codec import codec
 from burnish.core.content import canonical
 from burnish.core.errors import ProposerFailed
-from burnish.core.outcomes import Outcome
+from burnish.core.outcomes import Outcome, Usage
 from burnish.core.protocols import Executor, Metric, Target
 from burnish.core.scores import Score
 from burnish.core.surfaces import out_of_bounds
 from burnish.effects.passthrough import DirectEffects
+from burnish.models.keys import key_for
+from burnish.models.model_block import ModelBlock
+from burnish.models.prices import Prices
+from burnish.models.providers import Provider
+from burnish.models.references import ModelRef
 from burnish.runs.driving import Ending, drive
 from burnish.runs.ledger import TRIALS
 from burnish.runs.opening import resume, start
@@ -98,6 +103,29 @@ async def check_strategy(make: Callable[[], Setup], folder: Path, *, cut_at: int
     assert resumed.spent == reference.spent, "a resume spends differently"
     assert resumed.billed == reference.billed, "a resume pays for something twice"
     return whole
+
+
+def check_provider(row: Provider) -> None:
+    """An installed provider is found by each of its names, in references and in blocks of files,
+    keeps its key to its own hosts, and has prices for the models that it lists."""
+    is_complete = row.address or row.protocol == "embedded"
+    address = "" if is_complete else f"https://{row.hosts[0]}"
+    for name in row.names:
+        assert ModelRef.parse(f"{name}:m").provider == row.name, f"'{name}:m' is somebody else's"
+        block = ModelBlock.model_validate({"provider": name, "name": "m", "base_url": address})
+        assert block.reference().provider == row.name, f"'{name}' in a file is somebody else"
+    ref = ModelRef(provider=row.name, name="m", base_url=address)
+    if row.key_variables:
+        environ = {row.key_variables[0]: "key"}
+        assert key_for(ref, environ) == "key", "its usual variable is not looked at"
+        elsewhere = replace(ref, base_url="https://elsewhere.invalid/v1")
+        assert key_for(elsewhere, environ) is None, "its key goes to the host of a stranger"
+    else:
+        assert row.key_optional == "always", "it needs a key, and no variable holds one"
+    assert row.probe is None or row.address, "a health request needs an address"
+    for model in row.prices:
+        assert Prices().known(replace(ref, name=model)), f"the price of {model} is not found"
+    assert not row.is_local or Prices().nano_usd(ref, Usage(requests=1, input_tokens=1)) == 0
 
 
 async def _driven(setup: Setup, folder: Path) -> Ending:

@@ -1,32 +1,41 @@
-"""The project kind `toy`: the toy world as a file, for the demo, the docs and the tests."""
+"""The toy world as a plug-in: a kind of file, a target and a strategy, each of them one class.
 
-from pathlib import Path
-from typing import Annotated, Literal
+This is all that it takes to be used from a file, flags, the environment, HTTP, `--dry-run`, reports
+and resume. The world itself is in `toy_world`, the search in `toy_strategy`.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from burnish.core.objectives import Objective
 from burnish.core.protocols import Role
-from burnish.projects.limits import Settings, Share
-from burnish.projects.loading import Given
-from burnish.projects.model_settings import ModelBlock
-from burnish.projects.settings import DEFAULT_CONCURRENCY, DEFAULT_SEED, ProjectFile
-from burnish.runs.evaluating import CasePolicy
-from burnish.runs.setup import Setup
-from burnish.system import validate_config
-from burnish.testing import toy_world
-from burnish.testing.doubles import CallCounter
-from burnish.testing.toy_strategy import (
-    Climb,
-    Complaints,
-    Rewrite,
-    model_proposer,
-    proposer,
+from burnish.core.surfaces import ChoiceSurface, NumberSurface, Surface, TextSurface
+from burnish.models.calling import ModelClient
+from burnish.plugins import (
+    Building,
+    Dialect,
+    Door,
+    Repeats,
+    RoleNeed,
+    Settings,
+    Share,
+    StrategyParts,
+    StrategyPlugin,
+    StrategySettings,
+    TargetParts,
+    TargetPlugin,
+    TargetSpec,
 )
+from burnish.system.plain_data import TreePath
+from burnish.testing import toy_world
+from burnish.testing.doubles import CallCounter, ScriptedTarget
+from burnish.testing.toy_strategy import Climb, Complaints, Rewrite, model_proposer, proposer
 
 Amount = Annotated[float, Field(ge=0, le=1000)]
 Count = Annotated[int, Field(ge=1, le=100_000)]
 CountOrNone = Annotated[int, Field(ge=0, le=100_000)]
+PROPOSER = RoleNeed(name="proposer", help="Who rewrites texts: provider:name; a script, else.")
 
 
 class WorldSettings(Settings):
@@ -45,59 +54,109 @@ class WorldSettings(Settings):
     """A file in which every call is counted as it starts."""
 
 
-class ClimbSettings(Settings):
+class ToySpec(TargetSpec):
+    """The support agent of the toy world."""
+
+    kind: str = toy_world.KIND
+    world: WorldSettings = Field(default_factory=WorldSettings)
+
+
+class ToyPlugin(TargetPlugin):
+    """Builds the world from its description."""
+
+    kind: ClassVar[str] = toy_world.KIND
+    Spec: ClassVar[type[TargetSpec]] = ToySpec
+
+    def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
+        """The agent, its cases and the one metric."""
+        del strategy
+        settings: WorldSettings = building.spec.target.world
+        world = toy_world.World(**settings.model_dump(exclude={"counter"}))
+        counter = None
+        if settings.counter is not None:
+            counter = CallCounter(path=building.path(settings.counter))
+        return TargetParts(
+            target=toy_world.target(world, counter=counter),
+            dataset=toy_world.dataset(world),
+            metrics=(toy_world.RulesKept(),),
+        )
+
+
+class ClimbSettings(StrategySettings):
     """The settings of the strategy."""
 
-    name: Literal["climb"] = "climb"
-    repeats: Count = 2
+    repeats: Annotated[Repeats, Door(flag="*", http=True)] = 2
+    """Runs of every case; they show the noise."""
     accept_sigma: Amount = 1.0
     max_cycles: Count = 4
     trials_per_phase: Count = 4
     block_size: Count | None = None
     look_ahead: CountOrNone = 0
     version: str = "1"
-    proposer: ModelBlock | None = None
-    """A model that proposes; without one a script does."""
 
 
-class ToyFile(ProjectFile):
-    """A toy project."""
+class ClimbPlugin(StrategyPlugin):
+    """Climbing, with a model that proposes or with a script."""
 
-    world: WorldSettings = Field(default_factory=WorldSettings)
-    strategy: ClimbSettings = Field(default_factory=ClimbSettings)
+    name: ClassVar[str] = "climb"
+    Settings: ClassVar[type[StrategySettings]] = ClimbSettings
+    roles: ClassVar[tuple[RoleNeed, ...]] = (PROPOSER,)
+    changes: ClassVar[tuple[type[Surface], ...]] = (TextSurface, NumberSurface, ChoiceSurface)
+
+    def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
+        """The search over a target; a script knows only the toy world."""
+        settings: ClimbSettings = building.spec.strategy.settings
+        ref, client = building.named(PROPOSER), None
+        if ref is not None:
+            client = building.problems.attempt(
+                f"roles.{PROPOSER.name}", lambda: _reached(building.models.client(ref)), None
+            )
+        role = _role(client, parts)
+        if role is None:
+            if PROPOSER.name not in building.spec.roles:
+                remedy = "name one: proposer: openai:gpt-4o, or --proposer MODEL"
+                building.problems.add(f"roles.{PROPOSER.name}", parts.no_model, remedy)
+            return None
+        return StrategyParts(
+            strategy=Climb(proposer=role, **settings.model_dump()),
+            client=client,
+            notes=tuple(_notes(client)),
+        )
 
 
-def load(given: Given) -> Setup:
-    """A toy project as a Setup."""
-    file = validate_config(given.tree.data, ToyFile, source=given.path.name, tree=given.tree)
-    return setup(file, folder=given.path.parent, given=given)
+def _reached(client: ModelClient) -> ModelClient:
+    client.check()
+    return client
 
 
-def setup(file: ToyFile, *, folder: Path, given: Given) -> Setup:
-    """The world, the strategy and the limits that a file asks for."""
-    flags, environment = given.flags, given.environment
-    world = toy_world.World(**file.world.model_dump(exclude={"counter"}))
-    counter = CallCounter(path=folder / file.world.counter) if file.world.counter else None
-    role: Role[Complaints, Rewrite] = proposer(seconds=world.call_seconds, counter=counter)
-    models = file.models.models()
-    notes: tuple[str, ...] = ()
-    if file.strategy.proposer is not None:
-        client = models.client(file.strategy.proposer.reference())
-        client.check()
-        role = model_proposer(client)
-        if not client.priced:
-            notes = (f"the price of {client.ref.label} is unknown: US dollars leave it out",)
-    return Setup(
-        target=toy_world.target(world, counter=counter),
-        metrics=(toy_world.RulesKept(),),
-        objective=Objective(weights={"rules_kept": 1.0}),
-        dataset=toy_world.dataset(world),
-        strategy=Climb(proposer=role, **file.strategy.model_dump(exclude={"name", "proposer"})),
-        seed=flags.choose("seed", file.seed, environment, DEFAULT_SEED),
-        budget=file.budget.budget(flags, environment),
-        concurrency=flags.choose("concurrency", file.concurrency, environment, DEFAULT_CONCURRENCY),
-        case_policy=CasePolicy(time_limit=file.time_limit),
-        test_repeats=file.strategy.repeats,
-        notes=notes,
-        resources=(models,),
-    )
+def _role(client: ModelClient | None, parts: TargetParts) -> Role[Complaints, Rewrite] | None:
+    if client is not None:
+        return model_proposer(client)
+    if isinstance(parts.target, ScriptedTarget):
+        return proposer(seconds=parts.target.seconds, counter=parts.target.counter)
+    return None
+
+
+def _notes(client: ModelClient | None) -> Iterator[str]:
+    if client is not None and not client.priced:
+        yield f"the price of {client.ref.label} is unknown: US dollars leave it out"
+
+
+class ToyFile(Dialect):
+    """`kind: toy`: the world, and how it is climbed."""
+
+    kind: ClassVar[str] = "toy"
+    target: ClassVar[str] = toy_world.KIND
+    strategy: ClassVar[str] = ClimbPlugin.name
+    strategy_at: ClassVar[TreePath] = ("strategy", "name")
+    keys: ClassVar[Mapping[str, str]] = {
+        "world": "target.world",
+        "strategy.name": "strategy.name",
+        "strategy.proposer": "roles.proposer",
+        **{f"strategy.{name}": f"strategy.climb.{name}" for name in ClimbSettings.model_fields},
+        "seed": "execution.seed",
+        "concurrency": "execution.concurrency",
+        "time_limit": "execution.time_limit",
+        "budget": "budget",
+        "models": "models",
+    }

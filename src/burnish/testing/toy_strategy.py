@@ -27,6 +27,7 @@ from burnish.core.trials import SplitResult, Trial
 from burnish.models.calling import ModelClient
 from burnish.models.prompts import RolePrompt
 from burnish.models.roles import ModelRole
+from burnish.runs.events import PhaseStarted
 from burnish.runs.run import Run
 from burnish.testing.doubles import CallCounter, ScriptedRole
 from burnish.testing.toy_world import RULES
@@ -144,9 +145,7 @@ class Climb:
         for cycle in range(1, self.max_cycles + 1):
             before = best.candidate.id
             for phase in PHASES:
-                run.announce(
-                    "phase_started", f"cycle:{cycle}:{phase}", {"cycle": cycle, "phase": phase}
-                )
+                run.tell(PhaseStarted(cycle=cycle, phase=phase), f"cycle:{cycle}:{phase}")
                 for step in range(self.trials_per_phase):
                     if run.stop_reason(self._need(run)) is not None:
                         return

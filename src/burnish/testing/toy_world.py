@@ -20,6 +20,8 @@ from burnish.core.scores import Score
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, TextSurface
 from burnish.testing.doubles import CallCounter, ScriptedTarget
 
+KIND = "toy agent"
+"""The kind of target that the agent of this world is."""
 RULES = {
     "name": "Greet the customer by name.",
     "order": "Repeat the order number.",
@@ -79,7 +81,7 @@ def target(world: World, *, counter: CallCounter | None = None) -> ScriptedTarge
         "usd_per_call": world.usd_per_call,
     }
     return ScriptedTarget(
-        name="toy agent",
+        name=KIND,
         config=config,
         respond=lambda candidate, case, draw: _respond(world, candidate, case, draw),
         surfaces=SURFACES,

@@ -12,8 +12,7 @@ from burnish.cli.running import Way
 from burnish.effects.retries import RetryPolicy
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
-from burnish.projects import LoadedProject, Overrides
-from burnish.projects.artifacts.task_files import prepare_task
+from burnish.projects import LoadedProject, Overrides, load_project
 from burnish.testing.backends import ScriptedBackend
 
 TEXT = "one\n"
@@ -90,7 +89,12 @@ def optimize(backend: ScriptedBackend, file: Path | None, **asked: Any) -> None:
     told.setdefault("way", Way(output_dir=Path("run")))
     told.setdefault("quiet", True)
     wish = Asked(file=file, overrides=overrides, **told)
-    optimize_project(wish, prepare=_preparing(backend))
+    optimize_project(wish, prepare=_preparing(backend), models=scripted(backend))
+
+
+def scripted(backend: ScriptedBackend) -> Models:
+    """Models of which only a scripted one answers."""
+    return Models(backends={"openai": backend}, retries=RetryPolicy(attempts=1))
 
 
 def results(folder: Path) -> list[dict[str, Any]]:
@@ -100,5 +104,5 @@ def results(folder: Path) -> list[dict[str, Any]]:
 
 
 def _preparing(backend: ScriptedBackend) -> Callable[[Path, Overrides], LoadedProject]:
-    models = Models(backends={"openai": backend}, retries=RetryPolicy(attempts=1))
-    return lambda path, flags: prepare_task(path, flags, environ={}, models=models)
+    models = scripted(backend)
+    return lambda path, flags: load_project(path, flags, environ={}, models=models)

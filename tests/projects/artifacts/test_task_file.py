@@ -1,4 +1,4 @@
-"""Task files: every key of the seed, defaults, and everything that is refused."""
+"""Task files: every key of the original, defaults, and everything that is refused."""
 
 from pathlib import Path
 from typing import Any
@@ -6,11 +6,14 @@ from typing import Any
 import pytest
 
 from burnish.core.errors import ConfigError
-from burnish.projects.artifacts.task_file import TaskFile
-from burnish.system import load_config, read_tree, validate_config
+from burnish.projects.describing import describe
+from burnish.projects.dialects import Document
+from burnish.projects.file_kinds import TaskFile
+from burnish.runs.spec import AnySpec
+from burnish.system import YamlTree
 from tests.projects.artifacts.task_world import TASK
 
-SEED = """\
+EXAMPLE = """\
 id: skill-quality
 description: Optimize a skill markdown file against a rubric.
 artifacts:
@@ -59,8 +62,17 @@ logging:
 """
 
 
-def parsed(**changes: Any) -> TaskFile:
-    return validate_config({**TASK, **changes}, TaskFile, source="task.yaml")
+def parsed(**changes: Any) -> AnySpec:
+    data = {key: value for key, value in {**TASK, **changes}.items() if value is not None}
+    tree = YamlTree(path=Path("task.yaml"), data=data, text="")
+    document = Document(path=Path("task.yaml"), tree=tree)
+    return describe(document, {}, environ={}, dialect=TaskFile()).spec
+
+
+def example(folder: Path, text: str = EXAMPLE) -> AnySpec:
+    path = folder / "task.yaml"
+    path.write_text(text, encoding="utf-8")
+    return describe(Document.read(path), {}, environ={}, dialect=TaskFile()).spec
 
 
 def refusal(**changes: Any) -> str:
@@ -69,43 +81,33 @@ def refusal(**changes: Any) -> str:
     return str(error.value)
 
 
-def test_the_seed_s_example_loads_with_every_field(tmp_path: Path) -> None:
-    path = tmp_path / "task.yaml"
-    path.write_text(SEED, encoding="utf-8")
-    file = load_config(path, TaskFile)
-    assert file.mutation.allowed_file_types == [".md", ".txt", ".yaml", ".py"]
-    assert file.runner is not None
-    assert file.runner.made().timeout_seconds == 300
-    assert file.scorer.made().score_field == "score"
-    assert [str(each.made()) for each in file.constraints] == [
+def test_the_original_s_example_loads_with_every_field(tmp_path: Path) -> None:
+    spec = example(tmp_path)
+    assert spec.target.allowed_file_types == [".md", ".txt", ".yaml", ".py"]
+    assert spec.target.runner.runner().timeout_seconds == 300
+    assert spec.target.scorer.scoring().score_field == "score"
+    objective = spec.objective.objective({})
+    assert [str(each) for each in objective.constraints] == [
         "violation_count <= 0",
         "required_sections_present == 1",
     ]
-    breakers = [each.made() for each in file.policy.tie_breakers]
-    assert [(each.prefer, each.metric) for each in breakers] == [
+    assert [(each.prefer, each.metric) for each in objective.tie_breakers] == [
         ("lower", "violation_count"),
         ("lower", "length_tokens"),
     ]
 
 
-def test_what_the_seed_s_example_says_is_what_a_short_file_gets(tmp_path: Path) -> None:
-    short = parsed(mutation={}, budget={})
-    path = tmp_path / "task.yaml"
-    path.write_text(SEED, encoding="utf-8")
-    long = load_config(path, TaskFile)
-    assert short.artifacts.max_files_per_iteration == long.artifacts.max_files_per_iteration
-    assert short.mutation.max_changed_lines == long.mutation.max_changed_lines
-    assert short.logging == long.logging
-    assert short.budget.max_failures == long.budget.max_failures
+def test_what_the_original_s_example_says_is_what_a_short_file_gets(tmp_path: Path) -> None:
+    short, long = parsed(mutation={}, budget={}), example(tmp_path)
+    assert short.strategy.settings == long.strategy.settings
+    assert short.target.logging == long.target.logging
 
 
 def test_all_mistakes_are_said_at_once_with_line_and_nearest_key(tmp_path: Path) -> None:
-    path = tmp_path / "task.yaml"
-    told = SEED.replace("max_changed_lines", "max_changed_line").replace("maximize", "up")
-    told = told.replace('cwd: "."', 'cwd: "../elsewhere"').replace('op: "<="', 'op: "<<"')
-    path.write_text(told, encoding="utf-8")
+    text = EXAMPLE.replace("max_changed_lines", "max_changed_line").replace("maximize", "up")
+    text = text.replace('cwd: "."', 'cwd: "../elsewhere"').replace('op: "<="', 'op: "<<"')
     with pytest.raises(ConfigError) as error:
-        validate_config(read_tree(path).data, TaskFile, source="task.yaml", tree=read_tree(path))
+        example(tmp_path, text)
     words = str(error.value)
     assert len(error.value.problems) == 4
     assert "task.yaml:12 mutation.max_changed_line: unknown key" in words
@@ -143,7 +145,7 @@ def test_there_must_be_something_to_edit_and_something_that_scores() -> None:
     ],
 )
 def test_scorers_are_known_by_their_keys(scorer: dict[str, Any], way: str) -> None:
-    assert parsed(scorer=scorer).scorer.way == way
+    assert parsed(scorer=scorer).target.scorer.way == way
 
 
 def test_a_scorer_that_says_one_thing_and_has_another_is_refused() -> None:
@@ -158,9 +160,8 @@ def test_an_editor_is_a_model_or_a_program() -> None:
     told = refusal(mutation={"mode": "command", "command": "agent", "editor": "openai:m"})
     assert "editor has no meaning" in told
     assert "keep one of them" in refusal(editor="openai:m")
-    named = parsed(mutation={}, editor="openai:other").editing_model
-    assert named is not None
-    assert named.ref == "openai:other"
+    assert parsed(mutation={}, editor="openai:other").roles["editor"].name == "other"
+    assert "'direct_edit' or 'command'" in refusal(mutation={"mode": "by hand"})
 
 
 def test_tie_breakers_say_lower_or_higher() -> None:
@@ -169,7 +170,7 @@ def test_tie_breakers_say_lower_or_higher() -> None:
 
 
 def test_limits_are_said_in_round_numbers() -> None:
-    limits = parsed(limits={"memory_mb": 64, "output_kb": 8}).limits.made()
+    limits = parsed(limits={"memory_mb": 64, "output_kb": 8}).target.limits.made()
     assert limits.memory_bytes == 64 * 2**20
     assert limits.output_bytes == 8192
 
@@ -181,7 +182,16 @@ def test_axes_are_numbers_or_choices() -> None:
     assert "whole numbers" in refusal(axes=[{**here, "low": 0.5, "high": 2, "integer": True}])
     assert "do not go with" in refusal(axes=[{**here, "low": 1, "high": 2, "choices": [1, 2]}])
     assert "each once" in refusal(axes=[{**here, "choices": ["a", "a"]}])
-    assert parsed(axes=[{**here, "low": 0, "high": 8}]).axes[0].surface().id == "c.yaml#a.b"
+    assert parsed(axes=[{**here, "low": 0, "high": 8}]).target.axes[0].surface().id == "c.yaml#a.b"
+
+
+def test_what_edits_reads_is_checked_where_another_strategy_searches() -> None:
+    refused = refusal(strategy="coordinate", mutation={"mode": "command"})
+    assert "task.yaml mutation: mode: command needs the command" in refused
+    lines = refusal(strategy="coordinate", mutation={"max_changed_lines": 0})
+    assert "mutation.max_changed_lines: expected at least 1" in lines
+    spec = parsed(strategy="coordinate")
+    assert not hasattr(spec.strategy.settings, "max_changed_lines")
 
 
 def test_a_holdout_must_be_something_else() -> None:

@@ -8,13 +8,25 @@ import pytest
 
 from burnish.core.errors import ConfigError
 from burnish.projects import Overrides, load_project
-from burnish.projects.artifacts.measured_scores import ScaledScore
+from burnish.projects.artifacts.scoring import ScaledScore
+from burnish.projects.artifacts.spec import ArtifactsSpec
+from burnish.runs.building import Description, build
 from burnish.runs.setup import Setup
+from burnish.runs.spec import spec_type
 from burnish.strategies.coordinate.strategy import Coordinate
 from burnish.strategies.edits.command_editor import CommandEditor
+from burnish.strategies.edits.settings import EditsSettings
 from burnish.strategies.edits.strategy import Edits
 from burnish.targets.artifacts.target import ArtifactsTarget
-from tests.projects.artifacts.task_world import Change, prepared, put, top, write_task
+from tests.projects.artifacts.task_world import (
+    Change,
+    adding,
+    prepared,
+    put,
+    scripted,
+    top,
+    write_task,
+)
 
 RUBRICS = [{"id": "1", "content": {"text": "it is clear"}}]
 JUDGED = {
@@ -37,6 +49,13 @@ def refusal(folder: Path, *changes: Change, **flags: Any) -> str:
     with pytest.raises(ConfigError) as error:
         setup(folder, *changes, **flags)
     return str(error.value)
+
+
+def _tuned(folder: Path) -> tuple[Change, Change]:
+    """A number in a file as an axis."""
+    (folder / "c.yaml").write_text("# sizes\ncache:\n  size: 4  # now\n", encoding="utf-8")
+    axis = {"file": "c.yaml", "path": "cache.size", "low": 1, "high": 64, "integer": True}
+    return put("artifacts", include=["*.yaml"]), top(axes=[axis])
 
 
 def edits(made: Setup) -> Edits:
@@ -89,6 +108,26 @@ def test_a_program_edits_within_the_same_bounds(tmp_path: Path) -> None:
     assert (role.command, role.max_files, role.max_changed_lines) == ("my-agent", 2, 9)
 
 
+def test_a_program_is_stronger_than_the_environment_and_weaker_than_a_flag(tmp_path: Path) -> None:
+    file = write_task(tmp_path, top(mutation={"mode": "command", "command": "my-agent"}))
+    environ = {"BURNISH_EDITOR": "openai:m"}
+    made = load_project(file, Overrides(), environ=environ).setup
+    assert isinstance(edits(made).editor, CommandEditor)
+    made = prepared(file, editor="openai:other").setup
+    assert "openai:other" in getattr(edits(made).editor, "client").ref.label  # noqa: B009
+
+
+def test_a_run_is_described_whole_in_its_header(tmp_path: Path) -> None:
+    """What run.json keeps makes the same search again, flags and bounds included."""
+    made = setup(tmp_path, top(budget={"max_iterations": 7}, candidates_per_iteration=2))
+    spec = made.project.spec
+    model = spec_type(ArtifactsSpec, EditsSettings)
+    models = scripted(adding("one\ntwo\n"))
+    again = build(Description(spec=model.model_validate(spec)), models=models)
+    assert (again.inputs(), again.budget) == (made.inputs(), made.budget)
+    assert again.project.spec == spec
+
+
 @pytest.mark.parametrize(
     ("budget", "flags", "most"),
     [
@@ -119,7 +158,7 @@ def test_metrics_score_the_text_of_the_file(tmp_path: Path) -> None:
     assert made.target.task.scoring.reads == "notes.md"
     notes = " ".join(made.notes)
     assert "one judge decides on clarity" in notes
-    assert "openai:m edits the files and judges clarity" in notes
+    assert "openai:m writes the files and judges clarity" in notes
 
 
 def test_names_that_no_metric_has_are_refused(tmp_path: Path) -> None:
@@ -188,10 +227,7 @@ def test_what_burnish_writes_is_no_part_of_the_task(tmp_path: Path) -> None:
 
 
 def test_numbers_in_a_file_are_tuned_by_coordinate(tmp_path: Path) -> None:
-    (tmp_path / "c.yaml").write_text("# sizes\ncache:\n  size: 4  # now\n", encoding="utf-8")
-    axis = {"file": "c.yaml", "path": "cache.size", "low": 1, "high": 64, "integer": True}
-    tuned = (put("artifacts", include=["*.yaml"]), top(axes=[axis]))
-    made = setup(tmp_path, *tuned, strategy="coordinate")
+    made = setup(tmp_path, *_tuned(tmp_path), strategy="coordinate")
     made.check()
     assert isinstance(made.strategy, Coordinate)
     assert made.strategy.settings.numbers == ("c.yaml#cache.size",)
@@ -216,18 +252,24 @@ def test_flags_of_other_kinds_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
     file = write_task(tmp_path)
     with pytest.raises(ConfigError) as error:
         load_project(file, Overrides.from_flags(critic="openai:m"), environ={})
-    assert "--critic: a project of kind 'task' cannot be told this" in str(error.value)
+    assert "--critic: 'edits' over 'artifacts' has no use for it" in str(error.value)
     agent = tmp_path / "agent.yaml"
     agent.write_text(json.dumps({"name": "a", "model": {}, "instructions": {}}), encoding="utf-8")
     with pytest.raises(ConfigError) as error:
-        load_project(agent, Overrides.from_flags(editor="openai:m", in_place=True), environ={})
-    assert "--editor: a project of kind 'agent'" in str(error.value)
-    assert "--in-place: a project of kind 'agent'" in str(error.value)
+        load_project(agent, Overrides.from_flags(editor="openai:m"), environ={})
+    assert "--editor: 'coordinate' over 'agent' has no use for it" in str(error.value)
 
 
 def test_only_coordinate_knows_cycles(tmp_path: Path) -> None:
-    assert "--max-cycles: only the strategy 'coordinate'" in refusal(tmp_path, max_cycles=2)
-    assert "no strategy 'reflective' for a task" in refusal(tmp_path, strategy="reflective")
+    text = refusal(tmp_path, max_cycles=2)
+    assert "--max-cycles: 'edits' over 'artifacts' has no use for it" in text
+    assert "it is for the strategy 'coordinate'" in text
+
+
+def test_a_strategy_that_tunes_neither_files_nor_numbers_is_refused(tmp_path: Path) -> None:
+    text = refusal(tmp_path, strategy="reflective")
+    assert "--strategy: reflective changes neither files nor numbers in them" in text
+    assert "there are: coordinate, edits" in text
 
 
 def test_a_threshold_needs_a_score(tmp_path: Path) -> None:

@@ -139,9 +139,7 @@ def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
 
 def test_what_the_rest_of_the_world_lacks_is_said_at_once(tmp_path: Path) -> None:
     text = (
-        FLOW.replace("worker: openai:hand", "worker: opnai:hand").replace(
-            "manager: openai:boss, ", ""
-        )
+        FLOW.replace("manager: openai:boss, ", "")
         + "workspace: {copy_from: gone}\n"
         + "tools: [{name: t, type: function, description: d, file: gone.py, function: f}]\n"
         + "refinement_tier_mid: {worker: nobody}\n"
@@ -150,10 +148,18 @@ def test_what_the_rest_of_the_world_lacks_is_said_at_once(tmp_path: Path) -> Non
         load(tmp_path, text)
     told = str(error.value)
     for words in (
-        "there is no model for the manager", "did you mean 'openai:hand'", "gone is no folder",
+        "there is no model for the manager", "gone is no folder",
         "tool t: gone.py is not a file", "refinement_tier_mid.worker",
     ):  # fmt: skip
         assert words in told, words
+
+
+def test_a_model_that_cannot_be_is_refused_where_it_stands(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as error:
+        load(tmp_path, FLOW.replace("worker: openai:hand", "worker: opnai:hand"))
+    told = str(error.value)
+    assert "workflow.yaml:4 orchestration.delegation_loop.models.worker: opnai:hand" in told
+    assert "did you mean 'openai:hand'" in told
 
 
 @pytest.mark.parametrize(

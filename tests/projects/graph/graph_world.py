@@ -17,10 +17,7 @@ from burnish.effects.retries import RetryPolicy
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
 from burnish.models.prices import Price, Prices
-from burnish.projects import LoadedProject, Overrides
-from burnish.projects.agent_optimizing import prepare_optimization
-from burnish.projects.graph.project_files import prepare_graph
-from burnish.projects.loading import Given, is_agent_file
+from burnish.projects import LoadedProject, Overrides, load_project
 from burnish.testing.backends import ScriptedBackend
 from tests.projects.optimizer_world import written_for
 
@@ -138,9 +135,7 @@ def models(backend: ScriptedBackend | None = None) -> Models:
 def prepared(path: Path, backend: ScriptedBackend | None = None, **flags: Any) -> LoadedProject:
     """The project, with scripted models."""
     told = Overrides.from_flags(**flags)
-    if is_agent_file(Given.read(path, told, environ={}).tree):
-        return prepare_optimization(path, told, environ={}, models=models(backend))
-    return prepare_graph(path, told, environ={}, models=models(backend))
+    return load_project(path, told, environ={}, models=models(backend))
 
 
 def optimize(path: Path, backend: ScriptedBackend | None = None, **more: Any) -> None:
@@ -150,4 +145,5 @@ def optimize(path: Path, backend: ScriptedBackend | None = None, **more: Any) ->
     optimize_project(
         Asked(file=path, way=way, overrides=flags, progress="lines", **more),
         prepare=lambda file, told: prepared(file, backend, **told.to_json()),
+        models=models(backend),
     )

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from burnish.core.errors import ConfigError
-from burnish.projects.backprop_block import GuardsBlock
-from burnish.projects.graph.graph_file import GraphOptimizerBlock
+from burnish.projects.file_kinds import GraphFile
 from burnish.strategies.backprop.packets import Severity
-from burnish.strategies.backprop.settings import BackpropSettings
+from burnish.strategies.backprop.settings import BackpropSettings, GuardSettings
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.strategies.coordinate.strategy import Coordinate
 from burnish.strategies.reflective.strategy import Reflective
@@ -92,7 +91,7 @@ def test_a_flag_wins_over_the_file(tmp_path: Path) -> None:
     [
         ({"max_cycles": 2}, "--max-cycles: the strategy 'backprop' has no use for it"),
         ({"strategy": "coordinate", "max_rounds": 2}, "take --strategy backprop"),
-        ({"strategy": "reflective", "critic": "openai:m"}, "take --strategy coordinate"),
+        ({"strategy": "reflective", "max_cycles": 2}, "take --strategy coordinate"),
     ],
 )
 def test_a_flag_that_would_do_nothing_is_refused(
@@ -120,7 +119,7 @@ MISTAKES: list[tuple[Change, str, str]] = [
         "no case of train 'x'",
         "train-0",
     ),
-    (optimizer(strategy="evolve"), "strategy", "'backprop'"),
+    (optimizer(strategy="evolve"), "no strategy 'evolve'", "there are: backprop"),
     (lambda data: data["edges"].append("writer -> plan"), "no node 'plan'", "planner"),
     (lambda data: data.pop("train"), "no cases for train", "--train"),
     (file(metrics=[]), "no metrics", "add one"),
@@ -203,5 +202,5 @@ def test_a_graph_that_is_told_in_python(tmp_path: Path) -> None:
 def test_the_page_names_every_key() -> None:
     page = Path(__file__).parents[3] / "docs" / "multi-agent.md"
     told = page.read_text(encoding="utf-8")
-    keys = {*GraphOptimizerBlock.model_fields, *GuardsBlock.model_fields}
+    keys = {*GraphFile.block, *BackpropSettings.model_fields, *GuardSettings.model_fields}
     assert [key for key in sorted(keys) if f"`{key}" not in told] == []

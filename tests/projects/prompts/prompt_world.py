@@ -12,10 +12,7 @@ from burnish.cli.running import Way
 from burnish.effects.retries import RetryPolicy
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
-from burnish.projects import LoadedProject, Overrides
-from burnish.projects.loading import Given, is_optimizer_file
-from burnish.projects.prompts.optimizer_files import prepare_search
-from burnish.projects.prompts.project_files import prepare_project
+from burnish.projects import LoadedProject, Overrides, load_project
 from burnish.testing.backends import ScriptedBackend
 from tests.projects.optimizer_world import written_for
 
@@ -148,9 +145,7 @@ def preparing(backend: ScriptedBackend) -> Callable[[Path, Overrides], LoadedPro
     """How the command line prepares a project, with scripted models."""
 
     def prepare(path: Path, told: Overrides) -> LoadedProject:
-        tree = Given.read(path, told, environ={}).tree
-        make = prepare_search if is_optimizer_file(tree) else prepare_project
-        return make(path, told, environ={}, models=models(backend))
+        return load_project(path, told, environ={}, models=models(backend))
 
     return prepare
 
@@ -161,7 +156,8 @@ def optimize(backend: ScriptedBackend, **asked: Any) -> None:
     overrides = {k: v for k, v in asked.items() if k not in told}
     told.setdefault("way", Way(output_dir=Path("run")))
     told.setdefault("quiet", True)
-    optimize_project(Asked(overrides=overrides, **told), prepare=preparing(backend))
+    request = Asked(overrides=overrides, **told)
+    optimize_project(request, prepare=preparing(backend), models=models(backend))
 
 
 def contents(folder: Path) -> Sequence[bytes]:

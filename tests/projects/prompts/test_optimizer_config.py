@@ -9,15 +9,23 @@ import pytest
 from pydantic.alias_generators import to_camel
 
 from burnish.core.errors import ConfigError
-from burnish.projects.prompts.algorithm import CustomAlgorithm, ReflectiveAlgorithm
-from burnish.projects.prompts.config import (
-    AnyOptimizerFile,
-    OptimizerFile,
+from burnish.effects.budget import Budget
+from burnish.evaluation.configs.eval_metrics import MetricItem
+from burnish.projects.describing import describe
+from burnish.projects.dialects import Document
+from burnish.projects.prompts.optimizer_config import (
+    AnyOptimizerConfig,
+    CustomAlgorithm,
+    OptimizerConfig,
+    ReflectiveAlgorithm,
     as_json,
-    parse_optimizer,
+    metric_thresholds,
+    read_any_optimizer,
     read_optimizer,
-    thresholds_of,
 )
+from burnish.projects.prompts.optimizer_file import OptimizerFile
+from burnish.runs.spec import AnySpec
+from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.system import read_tree
 from tests.projects.prompts.prompt_world import (
     OPTIMIZER,
@@ -32,8 +40,22 @@ from tests.projects.prompts.prompt_world import (
 METRIC = "final_response_avg_score"
 
 
-def read(folder: Path, *changes: Change) -> OptimizerFile:
-    return read_optimizer(write_config(folder, *changes))
+def read(folder: Path, *changes: Change) -> OptimizerConfig:
+    return read_optimizer(read_tree(write_config(folder, *changes)))
+
+
+def described(folder: Path, *changes: Change, **flags: Any) -> AnySpec:
+    """The description that such a file becomes."""
+    document = Document.read(write_config(folder, *changes))
+    return describe(document, flags, environ={}, dialect=OptimizerFile()).spec
+
+
+def settings_of(spec: AnySpec) -> ReflectiveSettings:
+    return spec.strategy.settings
+
+
+def budget_of(spec: AnySpec) -> Budget:
+    return spec.budget.budget()
 
 
 def refusal(folder: Path, *changes: Change) -> str:
@@ -53,7 +75,7 @@ def camel(value: Any) -> Any:
     return [*map(camel, cast("list[Any]", value))] if isinstance(value, list) else value
 
 
-def test_the_defaults_are_those_of_the_seed(tmp_path: Path) -> None:
+def test_the_defaults_are_those_of_agent_optimizer(tmp_path: Path) -> None:
     def bare(data: dict[str, Any]) -> None:
         data["optimize"] = {
             "algorithm": {
@@ -63,48 +85,50 @@ def test_the_defaults_are_those_of_the_seed(tmp_path: Path) -> None:
             }
         }
 
-    file = read(tmp_path, bare)
+    file, spec = read(tmp_path, bare), described(tmp_path, bare)
     found = file.optimize.algorithm
     assert file.evaluate.num_runs == 1
-    assert file.optimize.eval_case_parallelism == 4
     assert file.optimize.stop.required_metrics == "all"
-    assert file.optimize.isolation == "source"
-    assert (found.seed, found.reflection_history_top_k, found.perfect_score) == (42, 2, 1.0)
-    assert found.settings(repeats=1).parent_selection == "pareto"
+    assert (found.reflection_history_top_k, found.perfect_score) == (2, 1.0)
     assert (found.module_selector, found.frontier_type) == ("round_robin", "instance")
     assert (found.skip_perfect_score, found.use_merge) == (True, False)
     assert (found.max_merge_invocations, found.merge_val_overlap_floor) == (5, 5)
     assert (found.cache_evaluation, found.track_best_outputs) == (False, False)
-    settings = found.settings(repeats=1)
-    assert settings.minibatch == 3
-    assert (settings.racing, settings.reuse) == (False, False)
-    assert found.budget().max_minutes == 1.5
+    assert (spec.execution.concurrency, spec.execution.seed) == (4, 42)
+    assert spec.target.isolation == "source"
+    settings = settings_of(spec)
+    assert settings == ReflectiveSettings(racing=False, reuse=False, parent_selection="pareto")
+    assert (settings.minibatch, settings.repeats) == (3, 1)
+    assert budget_of(spec).max_minutes == 1.5
 
 
 def test_both_spellings_say_the_same(tmp_path: Path) -> None:
     snake = read(tmp_path)
     path = tmp_path / "camel.json"
     path.write_text(json.dumps(camel(OPTIMIZER)), encoding="utf-8")
-    assert read_optimizer(path) == snake
+    assert read_optimizer(read_tree(path)) == snake
+    again = describe(Document.read(path), {}, environ={}, dialect=OptimizerFile()).spec
+    assert again.to_json() | {"source": {}} == described(tmp_path).to_json() | {"source": {}}
 
 
 def test_yaml_is_read_too(tmp_path: Path) -> None:
     path = tmp_path / "optimizer.yaml"
     path.write_text(json.dumps(OPTIMIZER), encoding="utf-8")
-    assert read_optimizer(path) == read(tmp_path)
+    assert read_optimizer(read_tree(path)) == read(tmp_path)
 
 
 def test_what_a_file_says_can_be_read_again(tmp_path: Path) -> None:
     told = as_json(read(tmp_path, set_algorithm(racing=True)))
     again = tmp_path / "again.json"
     again.write_text(json.dumps(told), encoding="utf-8")
-    assert as_json(read_optimizer(again)) == told
+    assert as_json(read_optimizer(read_tree(again))) == told
     assert "${P2B_TEST_API_KEY}" in json.dumps(told)
 
 
 def test_reflective_races_unless_it_is_told_otherwise(tmp_path: Path) -> None:
     def racing(**values: Any) -> tuple[bool, bool]:
-        found = read(tmp_path, set_algorithm(**values)).optimize.algorithm.settings(repeats=1)
+        found = settings_of(described(tmp_path, set_algorithm(**values)))
+        assert found.parent_selection == ("trail" if found.racing else "pareto")
         return found.racing, found.reuse
 
     assert racing(name="reflective") == (True, True)
@@ -112,6 +136,32 @@ def test_reflective_races_unless_it_is_told_otherwise(tmp_path: Path) -> None:
     assert racing(name="reflective", racing=False) == (False, False)
     assert racing(name="reflective", cache_evaluation=False) == (True, False)
     assert racing(cache_evaluation=True) == (False, True)
+
+
+def test_a_flag_names_the_algorithm_and_brings_its_defaults(tmp_path: Path) -> None:
+    spec = described(tmp_path, strategy="reflective")
+    assert (spec.strategy.name, settings_of(spec).racing) == ("reflective", True)
+    assert algorithm(cast("Any", spec.source.document))["name"] == "reflective"
+    racing = set_algorithm(name="reflective")
+    assert not settings_of(described(tmp_path, racing, strategy="gepa_reflective")).racing
+    with pytest.raises(ConfigError, match="there are: gepa_reflective, reflective"):
+        described(tmp_path, strategy="coordinate")
+
+
+def test_the_environment_is_weaker_than_the_file_and_stronger_than_its_defaults(
+    tmp_path: Path,
+) -> None:
+    def silent(data: dict[str, Any]) -> None:
+        del data["optimize"]["eval_case_parallelism"]
+
+    environ = {"BURNISH_CONCURRENCY": "7", "BURNISH_STRATEGY": "coordinate"}
+
+    def concurrency(*changes: Change) -> int:
+        document = Document.read(write_config(tmp_path, *changes))
+        spec = describe(document, {}, environ=environ, dialect=OptimizerFile()).spec
+        return spec.execution.concurrency
+
+    assert (concurrency(), concurrency(silent)) == (2, 7)
 
 
 def test_every_setting_reaches_the_search(tmp_path: Path) -> None:
@@ -131,8 +181,8 @@ def test_every_setting_reaches_the_search(tmp_path: Path) -> None:
         score_threshold=0.8,
         max_tracked_candidates=9,
     )
-    found = read(tmp_path, said).optimize.algorithm
-    settings, budget = found.settings(repeats=2), found.budget()
+    spec = described(tmp_path, said, set_evaluate(num_runs=2))
+    settings, budget = settings_of(spec), budget_of(spec)
     assert settings.parent_selection == "epsilon_greedy"
     assert settings.field_selection == "random"
     assert settings.frontier == "hybrid"
@@ -210,6 +260,7 @@ def test_a_model_may_name_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert found.label == "openai:gpt-x"
     assert (found.base_url, found.api_key) == ("${P2B_URL}", "${P2B_KEY}"), "expanded at use"
     assert (found.settings.temperature, found.settings.max_tokens) == (0.6, 4096)
+    assert described(tmp_path, said).roles["reflector"].reference() == found
 
 
 def test_a_key_that_is_written_out_is_refused_and_not_repeated(tmp_path: Path) -> None:
@@ -229,10 +280,11 @@ def test_required_metrics(tmp_path: Path) -> None:
         data["evaluate"]["metrics"].append({"metric_name": "response_match_score", "threshold": 0})
 
     both = {METRIC: 1.0, "response_match_score": 0.0}
-    assert thresholds_of(read(tmp_path, two)) == both, "a threshold of 0 stays 0"
-    assert thresholds_of(read(tmp_path, two, required([METRIC]))) == {METRIC: 1.0}
-    assert thresholds_of(read(tmp_path, two, required(None))) == {}
-    assert thresholds_of(read(tmp_path, two, required([]))) == {}
+    assert metric_thresholds(read(tmp_path, two)) == both, "a threshold of 0 stays 0"
+    assert metric_thresholds(read(tmp_path, two, required([METRIC]))) == {METRIC: 1.0}
+    assert described(tmp_path, two, required([METRIC])).budget.metric_thresholds == {METRIC: 1.0}
+    assert metric_thresholds(read(tmp_path, two, required(None))) == {}
+    assert metric_thresholds(read(tmp_path, two, required([]))) == {}
     said = refusal(tmp_path, two, required(["speed", METRIC, "tone"]))
     assert "no such metric in evaluate.metrics: speed, tone" in said
     assert f"there are: {METRIC}, response_match_score" in said
@@ -243,11 +295,15 @@ def test_the_older_criteria_work(tmp_path: Path) -> None:
     def older(data: dict[str, Any]) -> None:
         data["evaluate"] = {"criteria": {METRIC: 0.5}}
 
-    assert thresholds_of(read(tmp_path, older)) == {METRIC: 0.5}
+    assert metric_thresholds(read(tmp_path, older)) == {METRIC: 0.5}
+    (block,) = described(tmp_path, older).metrics.blocks
+    assert isinstance(block, MetricItem)
+    assert (block.metric_name, block.threshold) == (METRIC, 0.5)
 
 
-def parsed(folder: Path, *changes: Change) -> AnyOptimizerFile:
-    return parse_optimizer(read_tree(write_config(folder, *changes)), algorithms=("my_own",))
+def parsed(folder: Path, *changes: Change) -> AnyOptimizerConfig:
+    tree = read_tree(write_config(folder, *changes))
+    return read_any_optimizer(tree, algorithms=("my_own",))
 
 
 def test_an_algorithm_that_somebody_registered_keeps_its_own_fields(tmp_path: Path) -> None:
@@ -266,7 +322,7 @@ def test_an_algorithm_that_nobody_knows_is_refused_with_those_there_are(tmp_path
     path = tmp_path / "optimizer.json"
     path.write_text(json.dumps(unknown), encoding="utf-8")
     with pytest.raises(ConfigError) as error:
-        parse_optimizer(read_tree(path), algorithms=("my_own",))
+        read_any_optimizer(read_tree(path), algorithms=("my_own",))
     said = str(error.value)
     assert "no algorithm 'gepa_reflectiv'" in said
     assert "did you mean 'gepa_reflective'? there are: gepa_reflective, reflective, my_own" in said

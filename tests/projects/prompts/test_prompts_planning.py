@@ -9,13 +9,11 @@ import pytest
 
 from burnish.core.errors import ConfigError
 from burnish.core.surfaces import TextSurface
-from burnish.projects import Overrides
-from burnish.projects.prompts.bounds import budget_floor, estimated_tokens, prompt_limits
-from burnish.projects.prompts.optimizer_files import prepare_search
-from burnish.projects.prompts.project_files import prepare_project
+from burnish.projects import Overrides, load_project
+from burnish.projects.prompts.bounds import estimated_tokens, prompt_limits
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.strategy import Coordinate
-from burnish.strategies.reflective.strategy import Reflective
+from burnish.strategies.reflective.strategy import Reflective, budget_floor
 from burnish.targets.prompts import PromptsTarget
 from tests.projects.prompts.prompt_world import (
     PROMPT,
@@ -54,7 +52,7 @@ def searched(folder: Path, *changes: Change, **told: Any) -> Setup:
     """An optimizer.json, changed first, with the flags of the world and more."""
     path = write_config(folder, *changes)
     overrides = Overrides.from_flags(**{**flags(folder), **told})
-    return prepare_search(path, overrides, environ={}, models=models(reflector())).setup
+    return load_project(path, overrides, environ={}, models=models(reflector())).setup
 
 
 def project(folder: Path, said: dict[str, Any] | None = None, **told: Any) -> Setup:
@@ -64,7 +62,7 @@ def project(folder: Path, said: dict[str, Any] | None = None, **told: Any) -> Se
         path = folder / "prompts.yaml"
         path.write_text(json.dumps({**PROJECT, **said}), encoding="utf-8")
     overrides = Overrides.from_flags(**told)
-    return prepare_project(path, overrides, environ={}, models=models(reflector())).setup
+    return load_project(path, overrides, environ={}, models=models(reflector())).setup
 
 
 def refusal(make: Any, *args: Any, **told: Any) -> str:
@@ -128,7 +126,8 @@ def test_the_file_may_say_how_long_a_case_may_take(folder: Path) -> None:
 
 def test_flags_that_are_missing_are_said_together(folder: Path) -> None:
     said = refusal(searched, folder, agent=None, prompt_files=None, train_cases=None)
-    assert [line.split(":")[0] for line in said.splitlines()] == ["--agent", "--prompt", "--train"]
+    assert [line.split(":")[0] for line in said.splitlines()] == ["--train", "--agent", "--prompt"]
+    assert "name it: --agent module:function" in said, "the file has no key for it"
 
 
 def test_what_is_wrong_with_agent_prompts_and_cases_is_said_together(folder: Path) -> None:
@@ -293,7 +292,7 @@ def lines_of(said: str) -> Sequence[str]:
 
 def test_everything_that_flags_leave_out_is_said(folder: Path) -> None:
     said = refusal(project, folder, agent="numbers_agent:call_agent")
-    for part in ("--train FILE", "--val FILE", "--prompt NAME=FILE", "there are no metrics"):
+    for part in ("--train FILE", "--holdout FILE", "--prompt NAME=FILE", "there are no metrics"):
         assert part in said, part
     assert all(line.startswith("the command line") for line in lines_of(said))
 
@@ -306,7 +305,7 @@ def test_everything_that_flags_leave_out_is_said(folder: Path) -> None:
         ({"prompts": {}}, "there are no prompts to rewrite"),
         ({"prompts": {"system": "gone.md"}}, "there is no file"),
         ({"reflector": None}, "there is nobody to rewrite prompts"),
-        ({"reflector": None, "strategy": "coordinate"}, "there is nobody to diagnose"),
+        ({"reflector": None, "strategy": "coordinate"}, "there is nobody to rewrite prompts"),
         ({"budget": {"max_metric_calls": 8}}, "allow 15 or more"),
         ({"strategy": "gradient"}, "strategy"),
         ({"isolated": True}, "did you mean 'isolation'"),
@@ -318,13 +317,14 @@ def test_what_is_wrong_with_such_a_file(folder: Path, said: dict[str, Any], told
     path = folder / "prompts.yaml"
     path.write_text(json.dumps(given), encoding="utf-8")
     with pytest.raises(ConfigError) as error:
-        prepare_project(path, Overrides(), environ={}, models=models(reflector()))
+        load_project(path, Overrides(), environ={}, models=models(reflector()))
     assert told in str(error.value)
 
 
 def test_settings_of_coordinate_descent_do_not_go_with_reflection(folder: Path) -> None:
     said = refusal(project, folder, {}, max_cycles=2, accept_sigma=1.0)
-    assert "--max-cycles: only the strategy 'coordinate' can be told this" in said
+    assert "--max-cycles: 'reflective' over 'prompts' has no use for it" in said
+    assert "it is for the strategy 'coordinate'" in said
     assert "--accept-sigma" in said
 
 

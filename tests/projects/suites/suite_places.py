@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from burnish.projects import Overrides
+from burnish.projects import Overrides, load_project, reload_project
 from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
 from burnish.projects.delegation.overrides import WorkflowOverrides
 from burnish.projects.launching import launch
-from burnish.projects.loading import LoadedProject, stored_overrides
-from burnish.projects.suites.project_files import prepare_suite
+from burnish.projects.loading import LoadedProject
 from burnish.projects.suites.registries import find_registry
 from burnish.runs.driving import Ending
 from burnish.runs.opening import resume, start
@@ -54,7 +53,7 @@ class Place:
         """What `burnish optimize suite.yaml` would run, with models of this world."""
         told = {"epochs": 2, "with_textgrad": True, "repeats": 1, **flags}
         overrides = Overrides.from_flags(**told)
-        return prepare_suite(self.suite, overrides, models=self.world.models())
+        return load_project(self.suite, overrides, models=self.world.models())
 
     def train(self, name: str = "run", **flags: Any) -> Ending:
         """A new run."""
@@ -63,8 +62,8 @@ class Place:
 
     def go_on(self, name: str = "run", **flags: Any) -> Ending:
         """The run again, as `--resume` has it."""
-        told = Overrides.from_flags(**flags).over(stored_overrides(self.folder / name))
-        project = prepare_suite(self.suite, told, models=self.world.models())
+        told = Overrides.from_flags(**flags)
+        project = reload_project(self.folder / name, told, models=self.world.models())
         return launch(lambda: resume(project.setup, self.folder / name))
 
     def rows(self, name: str = "run") -> list[dict[str, Any]]:

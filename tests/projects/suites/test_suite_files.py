@@ -1,6 +1,7 @@
 """Suite files: what they say, and everything that is wrong with them."""
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -66,7 +67,7 @@ def test_a_suite_is_known_by_its_keys(place: Place, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-real-key")
     place.write("heat")
     assert isinstance(load_project(place.suite, Overrides()).setup.target, DelegationTarget)
-    with pytest.raises(ConfigError, match="--editor: a project of kind 'suite'"):
+    with pytest.raises(ConfigError, match="--editor: 'epochs' over 'policy' has no use for it"):
         load_project(place.suite, Overrides.from_flags(editor="openai:x"))
 
 
@@ -111,6 +112,17 @@ def test_a_task_needs_somebody_to_do_it(place: Place) -> None:
     models = setup.target.tasks["a"].workflow.models
     assert models == {"manager": "openai:m", "worker": "openai:m", "critic": "openai:m"}
     assert any("it grades its own work" in note for note in setup.notes)
+
+
+def test_the_model_of_a_task_may_be_a_block(place: Place) -> None:
+    block = "{provider: openai, name: m, base_url: 'http://127.0.0.1:9/v1'}"
+    place.suite.write_text(f"name: w\ntasks: [{{name: a, task: x, model: {block}}}]")
+    setup = place.prepare().setup
+    assert isinstance(setup.target, DelegationTarget)
+    task = setup.target.tasks["a"]
+    assert task.workflow.models["manager"] == "openai:m"
+    kept = cast("dict[str, Any]", task.kept["overrides"])
+    assert kept["manager"]["base_url"] == "http://127.0.0.1:9/v1"
 
 
 def test_two_registries_are_one_too_many(place: Place) -> None:

@@ -219,7 +219,7 @@ def test_reflection_trains_the_texts_too(place: Place) -> None:
     assert RULE in str(ending.best.values[GUILTY])
     assert RULE in other.registry.texts()[GUILTY]
     other.write("heat", "rain")
-    with pytest.raises(ConfigError, match="reflection decides on tasks that it never saw"):
+    with pytest.raises(ConfigError, match="reflective decides on tasks that it never saw"):
         other.prepare(**flags)
     with pytest.raises(ConfigError, match="--with-textgrad"):
         other.prepare(**{**flags, "with_textgrad": True})

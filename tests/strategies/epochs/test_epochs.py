@@ -80,7 +80,7 @@ class World:
                 holdout=held if self.holdout else (),
             ),
             strategy=Epochs(
-                settings=replace(EpochSettings(epochs=4), **self.settings),
+                settings=EpochSettings(epochs=4).model_copy(update={**self.settings}),
                 proposer=ScriptedRole(
                     name=ROLE,
                     respond=self._answer,

@@ -12,6 +12,7 @@ from burnish.core.content import Json
 from burnish.core.demonstrations import Demonstration
 from burnish.core.effects import Call, Receipt, Scope
 from burnish.core.errors import ConfigError
+from burnish.core.protocols import calls_function
 from burnish.core.structures import NodeKind, Structured
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, TextSurface, Value
 from burnish.effects.passthrough import DirectEffects
@@ -368,6 +369,13 @@ class Kept(DirectEffects):
         found = await super().once(call, perform)
         self.values[call.key] = call.codec.encode(found)
         return found
+
+
+def test_a_graph_says_whether_it_calls_functions(tmp_path: Path) -> None:
+    only_agents = graph("g").agent("a", model="openai:m", instructions="You are a.")
+    assert calls_function(target_of(small())[0])
+    assert not calls_function(target_of(only_agents)[0])
+    assert not calls_function(agent_target(write_agent(tmp_path))[0])
 
 
 def test_an_agent_is_a_graph_of_one_node(tmp_path: Path) -> None:

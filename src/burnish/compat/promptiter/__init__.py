@@ -33,6 +33,7 @@ from burnish.compat.promptiter.results import (
     Slimming,
     StopDecision,
 )
+from burnish.compat.promptiter.settings import RunDefaults
 from burnish.compat.promptiter.stage_models import aggregator, backwarder, optimizer
 from burnish.compat.promptiter.stages import (
     AggregateRequest,
@@ -102,6 +103,7 @@ __all__ = [
     "Propagation",
     "RoundCompleted",
     "RoundResult",
+    "RunDefaults",
     "RunRequest",
     "RunResult",
     "RunStatus",

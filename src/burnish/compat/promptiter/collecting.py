@@ -31,7 +31,7 @@ from burnish.core.objectives import Objective
 from burnish.runs.events import Event as RunEvent
 from burnish.runs.events import Tick
 from burnish.strategies.backprop.rounds import Attempt, Round
-from burnish.strategies.backprop.watching import Stage
+from burnish.strategies.backprop.watching import Stage, StageBegun
 
 _DOING: dict[EventKind, str] = {
     EventKind.STRUCTURE_SNAPSHOT: "evaluate baseline validation: ",
@@ -69,7 +69,7 @@ class Collector:
 
     def event(self, event: RunEvent) -> None:
         """A stage that was not told before is about to be shown."""
-        if event.kind == "stage":
+        if event.read(StageBegun):
             self._fresh = True
 
     def tick(self, tick: Tick) -> None:

@@ -18,6 +18,7 @@ from burnish.compat.promptiter.planning import Plan, Stages, cases_of
 from burnish.compat.promptiter.requests import RunRequest
 from burnish.compat.promptiter.result_files import ResultFiles
 from burnish.compat.promptiter.results import RunResult, RunStatus
+from burnish.compat.promptiter.settings import RunDefaults
 from burnish.compat.promptiter.stage_models import ModelStage
 from burnish.compat.promptiter.stages import Aggregator, Backwarder, Optimizer
 from burnish.compat.promptiter.structure import Snapshot
@@ -68,11 +69,16 @@ class PromptIterEngine:
         aggregator: Aggregator | ModelStage | ModelRef | str | None,
         optimizer: Optimizer | ModelStage | ModelRef | str | None,
         budget: Budget | None = None,
+        defaults: RunDefaults | None = None,
     ) -> None:
-        """`budget` holds for every run: a request can make its limits stricter, not wider."""
+        """`budget` holds for every run: a request can make its limits stricter, not wider.
+
+        `defaults` hold where a request says nothing.
+        """
         self.target = target
         self.evaluation = evaluation
         self.budget = budget or Budget()
+        self.defaults = defaults or RunDefaults()
         self.stages = Stages(backwarder=backwarder, aggregator=aggregator, optimizer=optimizer)
         if problems := list(self.stages.problems()):
             raise ConfigError(problems)
@@ -117,7 +123,9 @@ class PromptIterEngine:
         if not isinstance(request, RunRequest):
             told = f"a RunRequest is wanted, found {type(request).__name__}"
             raise ConfigError([Problem(where="request", message=told)])
-        return Plan.of(request, self.target, self.stages, self.evaluation, self.budget)
+        return Plan.of(
+            request, self.target, self.stages, self.evaluation, self.budget, self.defaults
+        )
 
 
 class _Driving:

@@ -75,6 +75,8 @@ class EvaluationStack:
     judge: ModelRef | str | None = None
     """Who judges where neither a metric nor a request names anybody."""
     models: Models = field(default_factory=Models)
+    scenarios: bool = True
+    """Whether there is somebody to play the user of a case."""
 
     def load(self, request: RunRequest) -> Assets:
         """Everything a request names; all that is wrong with it is said at once."""
@@ -128,7 +130,7 @@ class _Loading:
         names = dict.fromkeys(home.eval_set for home in self._homes.values())
         by_set = {name: self._metrics(name) for name in names}
         if not self._problems:
-            self._problems += unfit_cases(dataset, scenarios=True)
+            self._problems += unfit_cases(dataset, scenarios=self._stack.scenarios)
             self._problems += self._untaught(dataset)
         if self._problems:
             raise ConfigError(self._problems)

@@ -8,8 +8,9 @@ from burnish.compat.promptiter.anatomy import Anatomy
 from burnish.compat.promptiter.checking import mismatches, problems_of
 from burnish.compat.promptiter.eval_stack import Assets, EvaluationStack
 from burnish.compat.promptiter.judging_in_turn import in_turn
+from burnish.compat.promptiter.patches import LIMITS
 from burnish.compat.promptiter.requests import RunRequest
-from burnish.compat.promptiter.settings import settings_of
+from burnish.compat.promptiter.settings import RunDefaults, settings_of, unknown_in
 from burnish.compat.promptiter.stage_models import Kind, ModelStage
 from burnish.compat.promptiter.stage_roles import aggregate_role, backward_role, optimize_role
 from burnish.compat.promptiter.stage_views import StageViews
@@ -27,11 +28,9 @@ from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.runs.header import Project
 from burnish.runs.setup import Setup
+from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.strategies.backprop.watching import Watcher
-
-USUAL_CASES = 8
-_LIMITS = ("max_metric_calls", "max_calls", "max_tokens", "max_usd", "max_minutes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +65,8 @@ class Plan:
     start: Candidate
     budget: Budget = field(default_factory=Budget)
     """The limits of the engine, which a request can only make stricter."""
+    settings: BackpropSettings = field(default_factory=BackpropSettings)
+    defaults: RunDefaults = field(default_factory=RunDefaults)
     whereabouts: Whereabouts = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,6 +81,7 @@ class Plan:
         stages: Stages,
         stack: EvaluationStack,
         budget: Budget | None = None,
+        defaults: RunDefaults | None = None,
     ) -> "Plan":
         """The plan; everything that is wrong is said at once, as far as it can be told."""
         anatomy = Anatomy.of(target)
@@ -94,6 +96,12 @@ class Plan:
         assets = stack.load(request)
         if problems := mismatches(request, assets):
             raise ConfigError(problems)
+        # An aggregator of one's own may do more than merge, so it sees single remarks too.
+        by_model = isinstance(stages.aggregator, ModelStage | ModelRef | str)
+        usual = defaults or RunDefaults()
+        settings = settings_of(request, anatomy, assets, usual.settings, merge_single=not by_model)
+        if problems := unknown_in(settings, target, assets):
+            raise ConfigError(problems)
         return cls(
             request=request,
             anatomy=anatomy,
@@ -103,6 +111,8 @@ class Plan:
             target=target,
             start=start,
             budget=budget or Budget(),
+            settings=settings,
+            defaults=usual.over(request),
         )
 
     @property
@@ -115,8 +125,6 @@ class Plan:
         """Everything the run is made of."""
         options = self.request.options
         evaluation, metrics = self.request.evaluation_options, self.assets.metrics
-        parallel = evaluation.eval_case_parallel_inference_enabled
-        width = evaluation.eval_case_parallelism or USUAL_CASES
         config = {"app": self.stack.app_name, "request": cast("Json", self.request.to_json())}
         return Setup(
             target=StartingFrom(target=self.target, anatomy=self.anatomy, start=self.start),
@@ -126,24 +134,21 @@ class Plan:
             objective=self.objective,
             dataset=self.assets.dataset,
             strategy=self._strategy(watch),
-            seed=options.seed,
-            budget=self.budget.within(**{name: getattr(options, name) for name in _LIMITS}),
-            concurrency=width if parallel else 1,
+            seed=self.defaults.seed,
+            budget=self.budget.within(**{name: getattr(options, name) for name in LIMITS}),
+            concurrency=self.defaults.concurrency,
+            case_policy=self.defaults.case_policy,
             project=Project(config={"promptiter": config}),
             notes=tuple(self._notes()),
             resources=(_Borrowed(self.assets.models),),
         )
 
     def _strategy(self, watch: Watcher) -> Backprop:
-        # An aggregator of one's own may do more than merge, so it sees single remarks too.
-        by_model = isinstance(self.stages.aggregator, ModelStage | ModelRef | str)
         return Backprop(
             backwarder=self._role("backwarder", self.stages.backwarder),
             aggregator=self._role("aggregator", self.stages.aggregator),
             patcher=self._role("optimizer", self.stages.optimizer),
-            settings=settings_of(
-                self.request, self.anatomy, self.assets, merge_single=not by_model
-            ),
+            settings=self.settings,
             watch=watch,
         )
 

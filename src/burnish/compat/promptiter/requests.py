@@ -6,6 +6,14 @@ from pydantic import Field, field_serializer
 
 from burnish.compat.promptiter.structure import Profile
 from burnish.compat.promptiter.wire import CamelWire, Wire, unknown_keys
+from burnish.core.bounds import (
+    MOST,
+    MOST_PLACES,
+    AboveZero,
+    AtLeastOne,
+    NotNegative,
+    Repeats,
+)
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
 
@@ -48,7 +56,7 @@ class EvalSetInput(CamelWire):
 class EvaluationOptions(Wire):
     """How many cases run at once; 0 leaves it to burnish."""
 
-    eval_case_parallelism: int = 0
+    eval_case_parallelism: int = Field(default=0, le=MOST_PLACES)
     eval_case_parallel_inference_enabled: bool = True
     """Off, cases run one after the other, and are scored as they come."""
     eval_case_parallel_evaluation_enabled: bool = True
@@ -59,14 +67,14 @@ class BackwardOptions(Wire):
     """How many cases are walked back at once."""
 
     case_parallelism_enabled: bool = True
-    case_parallelism: int = 0
+    case_parallelism: int = Field(default=0, le=MOST_PLACES)
 
 
 class SurfaceOptions(Wire):
     """How many surfaces are worked on at once."""
 
     surface_parallelism_enabled: bool = True
-    surface_parallelism: int = 0
+    surface_parallelism: int = Field(default=0, le=MOST_PLACES)
 
 
 class AggregationOptions(SurfaceOptions):
@@ -86,7 +94,7 @@ class AcceptancePolicy(Wire):
 class StopPolicy(Wire):
     """When to stop before the last round."""
 
-    max_rounds_without_acceptance: int = 0
+    max_rounds_without_acceptance: int = Field(default=0, le=MOST)
     """0 is no limit."""
     target_score: float | None = None
 
@@ -94,22 +102,22 @@ class StopPolicy(Wire):
 class BurnishOptions(Wire):
     """What burnish adds to PromptIter: repeats, gates, guards, budgets."""
 
-    repeats: int = Field(default=1, ge=1)
+    repeats: Repeats = 1
     gate: Literal["min_gain", "sigma", "strict"] = "min_gain"
-    accept_sigma: float = Field(default=1.0, ge=0)
+    accept_sigma: NotNegative = 1.0
     protected_cases: tuple[str, ...] = ()
     """Validation cases that may not get worse: `case`, or `set/case` where two sets have it."""
     no_new_failures: bool = False
     metric_floors: dict[str, float] = Field(default_factory=dict[str, float])
     """The least mean of a metric on validation."""
-    candidates_per_round: int = Field(default=1, ge=1)
-    cases_per_round: int | None = Field(default=None, ge=1)
+    candidates_per_round: AtLeastOne = 1
+    cases_per_round: AtLeastOne | None = None
     """At most so many failing cases are walked back in a round."""
-    max_metric_calls: int | None = Field(default=None, ge=1)
-    max_calls: int | None = Field(default=None, ge=1)
-    max_tokens: int | None = Field(default=None, ge=1)
-    max_usd: float | None = Field(default=None, gt=0)
-    max_minutes: float | None = Field(default=None, gt=0)
+    max_metric_calls: AtLeastOne | None = None
+    max_calls: AtLeastOne | None = None
+    max_tokens: AtLeastOne | None = None
+    max_usd: AboveZero | None = None
+    max_minutes: AboveZero | None = None
     seed: int = 42
 
 
@@ -134,7 +142,7 @@ class RunRequest(Wire):
     optimizer_options: OptimizerOptions = Field(default_factory=OptimizerOptions)
     acceptance_policy: AcceptancePolicy = Field(default_factory=AcceptancePolicy)
     stop_policy: StopPolicy = Field(default_factory=StopPolicy)
-    max_rounds: int = 0
+    max_rounds: int = Field(default=0, le=MOST)
     burnish: BurnishOptions | None = Field(default=None, exclude_if=_absent)
 
     @field_serializer("teacher", "judge")

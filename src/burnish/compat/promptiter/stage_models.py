@@ -23,7 +23,7 @@ from burnish.models.calling import ModelClient
 from burnish.models.factory import Models
 from burnish.models.prompts import RolePrompt, in_force
 from burnish.models.references import ModelRef, ModelSettings
-from burnish.projects.optimizer_roles import reached
+from burnish.runs.parts import reached
 from burnish.strategies.backprop import wording
 
 Kind: TypeAlias = Literal["backwarder", "aggregator", "optimizer"]

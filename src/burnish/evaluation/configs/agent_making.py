@@ -1,7 +1,6 @@
-"""From the metrics of an agent file to metrics."""
+"""From the metrics of an agent file to metrics. A metric's module loads when a file names it."""
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from burnish.evaluation.configs.agent_metrics import (
     AgentMetric,
@@ -11,51 +10,16 @@ from burnish.evaluation.configs.agent_metrics import (
     StandardBlock,
     metric_name,
 )
-from burnish.evaluation.configs.eval_making import make_metric
 from burnish.evaluation.configs.eval_metrics import MetricItem
 from burnish.evaluation.configs.making import MetricMaking
-from burnish.evaluation.graders import CodeGrader
-from burnish.evaluation.graders.loading import load_grader
-from burnish.evaluation.judges import (
-    AnswerRelevancy,
-    Coherence,
-    ContextualPrecision,
-    ContextualRecall,
-    ContextualRelevancy,
-    Faithfulness,
-    Fluency,
-    GEval,
-    Groundedness,
-    JudgedMetric,
-    Relevance,
-)
-from burnish.evaluation.judges.numbered_judge import NumberedJudge
-from burnish.evaluation.judges.quality import QualityJudge
-from burnish.evaluation.metrics.equality import Equality
-from burnish.evaluation.metrics.numeric import Numeric
-from burnish.evaluation.metrics.overlap import Bleu, Chrf, Meteor, RougeMetric
-from burnish.evaluation.metrics.repetition import DistinctPhrases
 from burnish.evaluation.turn_metric import TurnMetric
 
-_QUALITY: dict[str, type[QualityJudge]] = {
-    "groundedness": Groundedness,
-    "relevance": Relevance,
-    "coherence": Coherence,
-    "fluency": Fluency,
-}
-_OVERLAP: dict[str, Callable[..., TurnMetric]] = {
-    "bleu": Bleu,
-    "chrf": Chrf,
-    "meteor": Meteor,
-    "rouge": RougeMetric,
-}
-_RAG: dict[str, type[Faithfulness] | type[NumberedJudge]] = {
-    "faithfulness": Faithfulness,
-    "answer_relevancy": AnswerRelevancy,
-    "contextual_relevancy": ContextualRelevancy,
-    "contextual_precision": ContextualPrecision,
-    "contextual_recall": ContextualRecall,
-}
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from burnish.evaluation.judges import JudgedMetric
+    from burnish.evaluation.judges.numbered_judge import NumberedJudge
+    from burnish.evaluation.judges.quality import QualityJudge
 
 
 def make_agent_metric(block: AgentMetric, making: MetricMaking) -> TurnMetric:
@@ -70,34 +34,73 @@ def make_agent_metric(block: AgentMetric, making: MetricMaking) -> TurnMetric:
         case CodeBlock():
             return _code(block, making)
         case MetricItem():
+            from burnish.evaluation.configs.eval_making import make_metric
+
             return make_metric(block, making)
 
 
 def _standard(block: StandardBlock, making: MetricMaking) -> TurnMetric:
-    common: dict[str, Any] = {"name": block.metric, "threshold": block.threshold}
-    if block.metric == "equality":
-        keys = ("case_insensitive", "strip_whitespace", "strip_punctuation")
-    elif block.metric == "numeric":
-        keys = ("absolute_tolerance", "relative_tolerance", "accept_percent",
-                "accept_thousands_separators")  # fmt: skip
-    elif block.metric == "distinct_phrases":
-        return DistinctPhrases(**common)
-    elif block.metric in _OVERLAP:
-        return _OVERLAP[block.metric](**common, response_path=block.response_path or "")
-    else:
-        return _quality(block, making)
-    kind = Equality if block.metric == "equality" else Numeric
-    settings = {key: getattr(block, key) for key in keys}
-    return kind(**common, **settings, response_path=block.response_path or "")
+    match block.metric:
+        case "equality":
+            from burnish.evaluation.metrics.equality import Equality
+
+            keys = ("case_insensitive", "strip_whitespace", "strip_punctuation")
+            return Equality(**_compared(block, keys))
+        case "numeric":
+            from burnish.evaluation.metrics.numeric import Numeric
+
+            keys = ("absolute_tolerance", "relative_tolerance", "accept_percent",
+                    "accept_thousands_separators")  # fmt: skip
+            return Numeric(**_compared(block, keys))
+        case "distinct_phrases":
+            from burnish.evaluation.metrics.repetition import DistinctPhrases
+
+            return DistinctPhrases(name=block.metric, threshold=block.threshold)
+        case "bleu" | "chrf" | "meteor" | "rouge":
+            return _overlap(block)
+        case _:
+            return _quality(block, making)
+
+
+def _compared(block: StandardBlock, keys: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What a metric is told that compares the reply with what was expected."""
+    return {
+        "name": block.metric,
+        "threshold": block.threshold,
+        "response_path": block.response_path or "",
+        **{key: getattr(block, key) for key in keys},
+    }
+
+
+def _overlap(block: StandardBlock) -> TurnMetric:
+    from burnish.evaluation.metrics.overlap import Bleu, Chrf, Meteor, RougeMetric
+
+    kinds: dict[str, Callable[..., TurnMetric]] = {
+        "bleu": Bleu,
+        "chrf": Chrf,
+        "meteor": Meteor,
+        "rouge": RougeMetric,
+    }
+    return kinds[block.metric](**_compared(block))
 
 
 def _quality(block: StandardBlock, making: MetricMaking) -> TurnMetric:
-    kind = _QUALITY[block.metric]
+    from burnish.evaluation.judges import Coherence, Fluency, Groundedness, Relevance
+
+    kinds: dict[str, type[QualityJudge]] = {
+        "groundedness": Groundedness,
+        "relevance": Relevance,
+        "coherence": Coherence,
+        "fluency": Fluency,
+    }
+    kind = kinds[block.metric]
     told = _judge(kind, block, making)
     return kind(**told, threshold=block.threshold, custom_prompt=block.custom_prompt or "")
 
 
 def _geval(block: GevalBlock, making: MetricMaking) -> TurnMetric:
+    from burnish.evaluation.judges import GEval
+
     return GEval(
         **_judge(GEval, block, making),
         threshold=block.threshold,
@@ -110,18 +113,36 @@ def _geval(block: GevalBlock, making: MetricMaking) -> TurnMetric:
 
 
 def _rag(block: RagBlock, making: MetricMaking) -> TurnMetric:
-    kind = _RAG[block.metric_type]
+    from burnish.evaluation.judges import (
+        AnswerRelevancy,
+        ContextualPrecision,
+        ContextualRecall,
+        ContextualRelevancy,
+        Faithfulness,
+    )
+
+    kinds: dict[str, type[Faithfulness] | type[NumberedJudge]] = {
+        "faithfulness": Faithfulness,
+        "answer_relevancy": AnswerRelevancy,
+        "contextual_relevancy": ContextualRelevancy,
+        "contextual_precision": ContextualPrecision,
+        "contextual_recall": ContextualRecall,
+    }
+    kind = kinds[block.metric_type]
     told = _judge(kind, block, making)
     return kind(**told, threshold=block.threshold, include_reason=block.include_reason)
 
 
 def _code(block: CodeBlock, making: MetricMaking) -> TurnMetric:
+    from burnish.evaluation.graders import CodeGrader
+    from burnish.evaluation.graders.loading import load_grader
+
     grader = load_grader(block.grader, making.folder)
     return CodeGrader(name=block.name or grader.name, threshold=block.threshold, grader=grader)
 
 
 def _judge(
-    kind: type[JudgedMetric[Any, Any]],
+    kind: "type[JudgedMetric[Any, Any]]",
     block: StandardBlock | GevalBlock | RagBlock,
     making: MetricMaking,
 ) -> dict[str, Any]:

@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
+from burnish.core.bounds import AtLeastOne, NotNegative
 from burnish.evaluation.configs.eval_metrics import MetricItem
 from burnish.evaluation.configs.shapes import Share
-from burnish.models.provider_block import ProviderBlock
+from burnish.models.model_block import ModelBlock
 
 StandardName: TypeAlias = Literal[
     "groundedness",
@@ -35,7 +36,7 @@ class MetricBlock(BaseModel):
     enabled: bool = True
     fail_on_error: bool = False
     """A score that cannot be had is missing either way; with this the run reports it as failed."""
-    model: ProviderBlock | None = None
+    model: ModelBlock | None = None
     """Who judges, where this metric asks a judge."""
 
 
@@ -47,13 +48,13 @@ class StandardBlock(MetricBlock):
     threshold: Annotated[float, Field(ge=0, le=5)] | None = None
     scale: int | None = None
     retry_on_failure: Annotated[int, Field(ge=1, le=3)] | None = None
-    timeout_ms: Annotated[int, Field(gt=0)] | None = None
+    timeout_ms: AtLeastOne | None = None
     custom_prompt: str | None = None
     case_insensitive: bool = False
     strip_whitespace: bool = False
     strip_punctuation: bool = False
-    absolute_tolerance: Annotated[float, Field(ge=0)] = 1e-6
-    relative_tolerance: Annotated[float, Field(ge=0)] = 0.0
+    absolute_tolerance: NotNegative = 1e-6
+    relative_tolerance: NotNegative = 0.0
     accept_percent: bool = False
     accept_thousands_separators: bool = False
     response_path: str | None = None

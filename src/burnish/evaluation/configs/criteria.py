@@ -1,17 +1,19 @@
 """The criteria of EvalSet and PromptIter metrics, as their files spell them."""
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
 from burnish.evaluation.configs.judge_shapes import LlmJudgeCriterion
 from burnish.evaluation.configs.shapes import Shape, Share, block, spelled
-from burnish.evaluation.matching.json_trees import JsonRule
-from burnish.evaluation.matching.lengths import LengthRule
-from burnish.evaluation.matching.rouge_rule import RougeRule
-from burnish.evaluation.matching.texts import TextRule
-from burnish.evaluation.matching.tool_rules import ToolRule, TrajectoryRule
-from burnish.evaluation.matching.xml_trees import XmlRule
+
+if TYPE_CHECKING:
+    from burnish.evaluation.matching.json_trees import JsonRule
+    from burnish.evaluation.matching.lengths import LengthRule
+    from burnish.evaluation.matching.rouge_rule import RougeRule
+    from burnish.evaluation.matching.texts import TextRule
+    from burnish.evaluation.matching.tool_rules import ToolRule, TrajectoryRule
+    from burnish.evaluation.matching.xml_trees import XmlRule
 
 
 class LengthCriterion(Shape):
@@ -27,8 +29,10 @@ class LengthCriterion(Shape):
             raise ValueError("give min, max or both")
         return self
 
-    def rule(self) -> LengthRule | None:
+    def rule(self) -> "LengthRule | None":
         """The rule, unless it is to be ignored."""
+        from burnish.evaluation.matching.lengths import LengthRule
+
         return None if self.ignore else LengthRule(min=self.min, max=self.max)
 
 
@@ -44,8 +48,10 @@ class TextCriterion(Shape):
     ignore: bool = False
     length: LengthCriterion | None = None
 
-    def rule(self) -> TextRule:
+    def rule(self) -> "TextRule":
         """The rule."""
+        from burnish.evaluation.matching.texts import TextRule
+
         return TextRule(
             match=self.match,
             case_insensitive=self.case_insensitive,
@@ -77,8 +83,10 @@ class JsonCriterion(Shape):
             raise ValueError("ignore_tree and only_tree exclude each other")
         return self
 
-    def rule(self) -> JsonRule:
+    def rule(self) -> "JsonRule":
         """The rule."""
+        from burnish.evaluation.matching.json_trees import JsonRule
+
         return JsonRule(
             match=self.match,
             ignore_tree=self.ignore_tree or None,
@@ -101,8 +109,10 @@ class XmlCriterion(Shape):
     valid: bool = True
     ignore: bool = False
 
-    def rule(self) -> XmlRule:
+    def rule(self) -> "XmlRule":
         """The rule."""
+        from burnish.evaluation.matching.xml_trees import XmlRule
+
         return XmlRule(match=self.match, valid=self.valid, ignore=self.ignore)
 
 
@@ -124,8 +134,10 @@ class RougeCriterion(Shape):
     split_summaries: bool = False
     ignore: bool = False
 
-    def rule(self) -> RougeRule:
+    def rule(self) -> "RougeRule":
         """The rule."""
+        from burnish.evaluation.matching.rouge_rule import RougeRule
+
         return RougeRule(
             kind=self.rouge_type,
             measure=self.measure,
@@ -158,8 +170,10 @@ class ToolStrategy(Shape):
     arguments: JsonCriterion = Field(default_factory=JsonCriterion)
     result: JsonCriterion | None = None
 
-    def rule(self) -> ToolRule:
+    def rule(self) -> "ToolRule":
         """The rule."""
+        from burnish.evaluation.matching.tool_rules import ToolRule
+
         return ToolRule(
             name=self.name.rule(),
             arguments=self.arguments.rule(),
@@ -180,8 +194,10 @@ class ToolTrajectoryCriterion(Shape):
     order_sensitive: bool = False
     subset_matching: bool = False
 
-    def rule(self) -> TrajectoryRule:
+    def rule(self) -> "TrajectoryRule":
         """The rule."""
+        from burnish.evaluation.matching.tool_rules import TrajectoryRule
+
         return TrajectoryRule(
             default=self.default.rule(),
             overrides={name: strategy.rule() for name, strategy in self.overrides.items()},

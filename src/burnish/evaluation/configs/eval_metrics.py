@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, JsonValue, RootModel, model_validator
 
+from burnish.core.bounds import Repeats
 from burnish.evaluation.configs.criteria import Criterion
 from burnish.evaluation.configs.judge_shapes import LlmJudgeCriterion
-from burnish.evaluation.configs.shapes import Positive, Shape, block, spelled
+from burnish.evaluation.configs.shapes import Shape, block, spelled
 from burnish.system import load_config, read_tree, write_atomic
 
 
@@ -49,7 +50,7 @@ class EvalConfig(Shape):
     metrics: list[MetricItem] = Field(default_factory=list[MetricItem])
     criteria: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     """The older form: a name with a threshold, or with `{threshold, criterion}`."""
-    num_runs: Positive = 1
+    num_runs: Repeats = 1
     user_simulator_config: dict[str, JsonValue] | None = None
 
     @model_validator(mode="before")

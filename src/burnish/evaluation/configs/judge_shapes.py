@@ -7,24 +7,29 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
+from burnish.core.bounds import AboveZero, Repeats
 from burnish.core.cases import Rubric
 from burnish.evaluation.configs.shapes import Positive, Shape, Share, block, spelled
 from burnish.models.keys import require_reference
+from burnish.models.model_block import PriceBlock, Temperature, TopP, spelled_out
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.system import expand_variables
 
 _SHORT = re.compile(r"\$(?!\{)([A-Za-z_]\w*)", re.ASCII)
-_PROVIDERS = {"gemini": "google", "azure_openai": "azure", "": "openai"}
+_OF_A_BLOCK = {"provider": "provider_name", "name": "model_name", "endpoint": "base_url"}
+"""The keys of a model block, by which every other file names models, in this spelling."""
+_GENERATION = ("temperature", "max_tokens", "top_p", "seed", "stop")
+_GENERATION_KEYS = ("generation_config", "generationConfig", "generation")
 
 
 class GenerationConfig(Shape):
     """How a judge generates. What only a transport cares about is read and left alone."""
 
-    max_tokens: Annotated[int, Field(gt=0)] | None = Field(
+    max_tokens: Positive | None = Field(
         default=None, validation_alias=spelled("max_tokens", "max_output_tokens")
     )
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
     seed: int | None = None
     stop: list[str] = Field(
         default_factory=list[str], validation_alias=spelled("stop", "stop_sequences")
@@ -38,7 +43,10 @@ class GenerationConfig(Shape):
 
 
 class JudgeModel(Shape):
-    """One judge."""
+    """One judge: a model block in the spelling of EvalSet and AgentOptimizer.
+
+    The block's own keys are read too, and so is `provider:name` alone.
+    """
 
     provider_name: str = ""
     model_name: str
@@ -48,26 +56,34 @@ class JudgeModel(Shape):
     )
     api_key: str = ""
     extra_fields: dict[str, JsonValue] | None = None
-    num_samples: Positive = 1
+    num_samples: Repeats = 1
     generation_config: GenerationConfig = Field(
         default_factory=GenerationConfig,
         validation_alias=spelled("generation_config", "generation"),
     )
-    weight: Annotated[float, Field(gt=0)] = 1.0
+    weight: AboveZero = 1.0
     think: bool | None = None
+    api_version: str = ""
+    timeout: AboveZero | None = None
+    """Seconds for one attempt."""
+    prices: PriceBlock | None = None
+    """What the model costs, for an endpoint of one's own."""
     job: ClassVar[str] = "the judge"
     """What such a model does, for errors."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_block(cls, value: Any) -> Any:
+        return _respelled(spelled_out(value))
 
     def reference(self) -> ModelRef:
         """The model as a reference. Names are expanded now, the key when it is used."""
         provider = expand_variables(_long(self.provider_name), os.environ)
         name = expand_variables(_long(self.model_name), os.environ)
         settings = self.generation_config
-        known = _PROVIDERS.get(provider, provider)
-        parsed = ModelRef.parse(f"{known}:{name}")
-        return ModelRef(
-            provider=parsed.provider,
-            name=parsed.name,
+        usual = ModelSettings()
+        return ModelRef.parse(
+            f"{provider or 'openai'}:{name}",
             base_url=_long(self.base_url),
             api_key=require_reference(_long(self.api_key), f"the api_key of {self.job} {name}"),
             settings=ModelSettings(
@@ -76,7 +92,10 @@ class JudgeModel(Shape):
                 top_p=settings.top_p,
                 seed=settings.seed,
                 stop=tuple(settings.stop),
+                timeout=usual.timeout if self.timeout is None else self.timeout,
             ),
+            api_version=self.api_version,
+            price=None if self.prices is None else self.prices.price(),
         )
 
     def ignored(self) -> list[str]:
@@ -198,6 +217,22 @@ class LlmJudgeCriterion(Shape):
     def judges(self) -> Sequence[JudgeModel]:
         """Those that are named here."""
         return [self.judge_model] if self.judge_model else self.judge_models
+
+
+def _respelled(value: Any) -> Any:
+    """The keys of a model block as EvalSet spells them; what is spelled so already stays."""
+    given = block(value)
+    if not given:
+        return value
+    new = {_OF_A_BLOCK.get(key, key): item for key, item in given.items()}
+    if len(new) < len(given):
+        twice = [key for key, other in _OF_A_BLOCK.items() if {key, other} <= set(given)]
+        raise ValueError(f"{twice[0]} and {_OF_A_BLOCK[twice[0]]} are two names of one thing")
+    settings = {key: new.pop(key) for key in _GENERATION if key in new}
+    if not settings:
+        return new
+    key = next((each for each in _GENERATION_KEYS if each in new), "generation_config")
+    return {**new, key: {**block(new.get(key)), **settings}}
 
 
 def _long(text: str) -> str:

@@ -10,7 +10,7 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.evaluation.configs.agent_metrics import AgentMetric, metric_name
 from burnish.evaluation.configs.eval_metrics import EvalConfig, MetricItem, ignored_keys
 from burnish.evaluation.configs.layering import MetricList
-from burnish.models.provider_block import ProviderBlock
+from burnish.models.model_block import ModelBlock
 from burnish.models.references import ModelRef
 from burnish.system import YamlTree, read_tree, validate_config
 
@@ -20,7 +20,7 @@ class EvaluationsBlock(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    model: ProviderBlock | None = None
+    model: ModelBlock | None = None
     """Who judges, unless a metric names somebody else."""
     metrics: list[AgentMetric] = Field(min_length=1)
     optimizer: JsonValue = None

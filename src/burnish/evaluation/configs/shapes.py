@@ -1,13 +1,16 @@
 """The base of configuration shapes that are written in snake_case and in camelCase."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeAlias, cast
+from typing import Any, cast
 
-from pydantic import AliasChoices, AliasGenerator, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, AliasGenerator, BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
-Positive: TypeAlias = Annotated[int, Field(ge=1)]
+from burnish.core.bounds import AtLeastOne, Share
+
+__all__ = ["Positive", "Shape", "Share", "block", "spelled"]
+
+Positive = AtLeastOne
 
 
 def spelled(*names: str) -> AliasChoices:

@@ -6,7 +6,7 @@ from pathlib import Path
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
 from burnish.evaluation.datasets.agent_cases import case_of
-from burnish.evaluation.datasets.case_files import CaseFile
+from burnish.evaluation.datasets.case_files import WRAPPED, CaseFile
 from burnish.evaluation.datasets.complaints import Complaints, mapped
 from burnish.system.config_words import nearest, shown
 from burnish.system.plain_data import TreePath
@@ -16,8 +16,6 @@ MOST_CASES = 1000
 CASES, CASES_FILE = "test_cases", "test_cases_file"
 _LISTS = (".yaml", ".yml", ".json")
 """The endings of files that may hold a list of test cases."""
-WRAPPED = "wrapped"
-"""The extra of a file whose list stands under `test_cases`."""
 
 
 def read_test_cases(path: Path, read_named: Callable[[Path], CaseFile]) -> CaseFile:
@@ -26,7 +24,11 @@ def read_test_cases(path: Path, read_named: Callable[[Path], CaseFile]) -> CaseF
     `read_named` reads the file that is named, by its ending, unless it is a list of test cases
     too: that is read here, whether it is YAML or JSON.
     """
-    tree = read_tree(path)
+    return cases_in(read_tree(path), read_named)
+
+
+def cases_in(tree: YamlTree, read_named: Callable[[Path], CaseFile]) -> CaseFile:
+    """The same of a file that was read."""
     if isinstance(tree.data, dict) and CASES_FILE in tree.data:
         named = _path_named_in(tree)
         if named.suffix.lower() not in _LISTS:

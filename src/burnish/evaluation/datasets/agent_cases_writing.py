@@ -12,9 +12,9 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarStri
 from burnish.core.cases import Case, Turn
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, FileTrouble, Problem
-from burnish.evaluation.datasets.agent_case_files import CASES, CASES_FILE, WRAPPED
+from burnish.evaluation.datasets.agent_case_files import CASES, CASES_FILE
 from burnish.evaluation.datasets.agent_cases import AS_TURNS, case_of
-from burnish.evaluation.datasets.case_files import CaseFile
+from burnish.evaluation.datasets.case_files import WRAPPED, CaseFile
 from burnish.evaluation.datasets.case_writing import (
     asked,
     files_written,

@@ -6,7 +6,17 @@ from dataclasses import dataclass, field
 from burnish.core.cases import AS_WRITTEN, Case
 from burnish.core.content import Json
 
-__all__ = ["AS_WRITTEN", "CaseFile"]
+__all__ = ["AS_WRITTEN", "COLUMNS", "NAMES", "SPELLING", "WRAPPED", "CaseFile"]
+
+# The extras that a file may have.
+COLUMNS = "columns"
+"""The extra that keeps the columns of a file, in order."""
+NAMES = "names"
+"""The extra that keeps what the rows of a file call their parts, where they all agree."""
+SPELLING = "spelling"
+"""The extra that says whether a set is in snake_case or camelCase."""
+WRAPPED = "wrapped"
+"""The extra of a file whose list stands under `test_cases`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,13 +17,11 @@ from pathlib import Path
 
 from burnish.core.cases import Case, Turn
 from burnish.core.content import Json
-from burnish.evaluation.datasets.case_files import CaseFile
+from burnish.evaluation.datasets.case_files import COLUMNS, CaseFile
 from burnish.evaluation.datasets.complaints import Complaints, listed
 from burnish.evaluation.datasets.row_names import ALIASES
 from burnish.system.files import read_text
 
-COLUMNS = "columns"
-"""The extra that keeps the columns of a file, in order."""
 PARTS = ("name", "input", "expected", "context", "labels")
 
 

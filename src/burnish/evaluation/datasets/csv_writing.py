@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 from burnish.core.cases import Case
 from burnish.core.content import Json
-from burnish.evaluation.datasets.case_files import CaseFile
+from burnish.evaluation.datasets.case_files import COLUMNS, CaseFile
 from burnish.evaluation.datasets.complaints import listed
-from burnish.evaluation.datasets.csv_rows import COLUMNS, PARTS, case_of_cells, names_in
+from burnish.evaluation.datasets.csv_rows import PARTS, case_of_cells, names_in
 from burnish.evaluation.datasets.row_names import ALIASES
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from burnish.core.cases import Case
 from burnish.core.content import Json
-from burnish.evaluation.datasets.case_files import AS_WRITTEN, CaseFile
+from burnish.evaluation.datasets.case_files import AS_WRITTEN, SPELLING, CaseFile
 from burnish.evaluation.datasets.complaints import Complaints, listed
 from burnish.evaluation.datasets.evalset_cases import case_in
 from burnish.evaluation.datasets.evalset_keys import (
@@ -27,9 +27,6 @@ from burnish.evaluation.datasets.evalset_writing import case_written, header_wri
 from burnish.system.config_words import shown
 from burnish.system.plain_data import TreePath
 from burnish.system.yaml_tree import YamlTree, read_tree
-
-SPELLING = "spelling"
-"""The extra that says whether a set is in snake_case or camelCase."""
 
 
 def read_evalset(path: Path) -> CaseFile:

@@ -9,11 +9,11 @@ from pydantic import ValidationError
 from burnish.core.cases import Case
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError
-from burnish.evaluation.datasets.case_files import AS_WRITTEN, CaseFile
+from burnish.evaluation.datasets.case_files import AS_WRITTEN, SPELLING, CaseFile
 from burnish.evaluation.datasets.complaints import Complaints, mapped
 from burnish.evaluation.datasets.evalset_cases import case_in
 from burnish.evaluation.datasets.evalset_keys import as_python, folded
-from burnish.evaluation.datasets.evalset_reading import SPELLING, case_shape
+from burnish.evaluation.datasets.evalset_reading import case_shape
 from burnish.evaluation.datasets.evalset_shapes import EvalCaseShape, EvalSetShape
 from burnish.evaluation.datasets.evalset_writing import case_written, header_written
 

@@ -1,4 +1,7 @@
-"""The formats of case files, by name: how each is read and written, and what it can hold."""
+"""The formats of case files, by name: how each is read and written, and what it can hold.
+
+A format loads when a file of it is read or written.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,16 +9,7 @@ from pathlib import Path
 
 from burnish.core.cases import Case
 from burnish.core.errors import ConfigError, Problem
-from burnish.evaluation.datasets.agent_case_files import WRAPPED, read_test_cases
-from burnish.evaluation.datasets.agent_cases_writing import agent_cases_again, write_test_cases
-from burnish.evaluation.datasets.case_files import CaseFile
-from burnish.evaluation.datasets.csv_rows import COLUMNS, read_csv
-from burnish.evaluation.datasets.csv_writing import csv_again, write_csv
-from burnish.evaluation.datasets.evalset_reading import SPELLING, read_evalset
-from burnish.evaluation.datasets.evalsets import evalset_again, write_evalset
-from burnish.evaluation.datasets.json_files import read_json, write_json
-from burnish.evaluation.datasets.rows import NAMES, read_jsonl
-from burnish.evaluation.datasets.rows_writing import write_jsonl
+from burnish.evaluation.datasets.case_files import COLUMNS, NAMES, SPELLING, WRAPPED, CaseFile
 from burnish.system.config_words import nearest
 
 
@@ -34,46 +28,124 @@ class Format:
     """Whether the set as a whole can have an id, a name and a description."""
 
 
+def _read_evalset(path: Path) -> CaseFile:
+    from burnish.evaluation.datasets.evalset_reading import read_evalset
+
+    return read_evalset(path)
+
+
+def _write_evalset(file: CaseFile, path: Path) -> str:
+    from burnish.evaluation.datasets.evalsets import write_evalset
+
+    return write_evalset(file, path)
+
+
+def _evalset_again(file: CaseFile) -> tuple[Case, ...]:
+    from burnish.evaluation.datasets.evalsets import evalset_again
+
+    return evalset_again(file)
+
+
+def _read_test_cases(path: Path) -> CaseFile:
+    from burnish.evaluation.datasets.agent_case_files import read_test_cases
+
+    return read_test_cases(path, _read_by_name)
+
+
+def _write_test_cases(file: CaseFile, _: Path) -> str:
+    from burnish.evaluation.datasets.agent_cases_writing import write_test_cases
+
+    return write_test_cases(file)
+
+
+def _agent_cases_again(file: CaseFile) -> tuple[Case, ...]:
+    from burnish.evaluation.datasets.agent_cases_writing import agent_cases_again
+
+    return agent_cases_again(file)
+
+
+def _read_jsonl(path: Path) -> CaseFile:
+    from burnish.evaluation.datasets.rows import read_jsonl
+
+    return read_jsonl(path)
+
+
+def _write_jsonl(file: CaseFile, _: Path) -> str:
+    from burnish.evaluation.datasets.rows_writing import write_jsonl
+
+    return write_jsonl(file)
+
+
+def _read_json(path: Path) -> CaseFile:
+    from burnish.evaluation.datasets.json_files import read_json
+
+    return read_json(path)
+
+
+def _write_json(file: CaseFile, _: Path) -> str:
+    from burnish.evaluation.datasets.json_files import write_json
+
+    return write_json(file)
+
+
+def _read_csv(path: Path) -> CaseFile:
+    from burnish.evaluation.datasets.csv_rows import read_csv
+
+    return read_csv(path)
+
+
+def _write_csv(file: CaseFile, _: Path) -> str:
+    from burnish.evaluation.datasets.csv_writing import write_csv
+
+    return write_csv(file)
+
+
+def _csv_again(file: CaseFile) -> tuple[Case, ...]:
+    from burnish.evaluation.datasets.csv_writing import csv_again
+
+    return csv_again(file)
+
+
 FORMATS: Mapping[str, Format] = {
     "evalset": Format(
         suffixes=(".evalset.json", ".test.json"),
-        read=read_evalset,
-        write=write_evalset,
-        again=evalset_again,
+        read=_read_evalset,
+        write=_write_evalset,
+        again=_evalset_again,
         extras=(SPELLING,),
         names_sets=True,
     ),
     "promptiter": Format(
         suffixes=(".evalset.json", ".test.json"),
-        read=read_evalset,
-        write=write_evalset,
-        again=evalset_again,
+        read=_read_evalset,
+        write=_write_evalset,
+        again=_evalset_again,
         names_sets=True,
     ),
     "test_cases": Format(
         suffixes=(".yaml", ".yml"),
-        read=lambda path: read_test_cases(path, _read_by_name),
-        write=lambda file, _: write_test_cases(file),
-        again=agent_cases_again,
+        read=_read_test_cases,
+        write=_write_test_cases,
+        again=_agent_cases_again,
         extras=(WRAPPED,),
     ),
     "jsonl": Format(
         suffixes=(".jsonl", ".ndjson"),
-        read=read_jsonl,
-        write=lambda file, _: write_jsonl(file),
+        read=_read_jsonl,
+        write=_write_jsonl,
         extras=(NAMES,),
     ),
     "json": Format(
         suffixes=(".json",),
-        read=read_json,
-        write=lambda file, _: write_json(file),
+        read=_read_json,
+        write=_write_json,
         extras=(NAMES, WRAPPED),
     ),
     "csv": Format(
         suffixes=(".csv",),
-        read=read_csv,
-        write=lambda file, _: write_csv(file),
-        again=csv_again,
+        read=_read_csv,
+        write=_write_csv,
+        again=_csv_again,
         extras=(COLUMNS,),
     ),
 }

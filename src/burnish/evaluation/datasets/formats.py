@@ -5,10 +5,8 @@ from pathlib import Path
 
 from burnish.core.cases import Case
 from burnish.core.errors import ConfigError, Problem
-from burnish.evaluation.datasets.agent_cases_writing import refuse_agent_file
 from burnish.evaluation.datasets.case_files import CaseFile
 from burnish.evaluation.datasets.complaints import Complaints
-from burnish.evaluation.datasets.converting import in_format, losses_of
 from burnish.evaluation.datasets.format_table import FORMATS, format_of, known_format
 from burnish.system.files import write_atomic
 
@@ -69,6 +67,9 @@ def write_cases(
     A CaseFile keeps its format where the name of the file allows it. `convert` says what another
     format loses, and makes cases without it.
     """
+    from burnish.evaluation.datasets.agent_cases_writing import refuse_agent_file
+    from burnish.evaluation.datasets.converting import in_format
+
     wanted = _wanted(path, cases) if format is None else known_format(format)
     file = cases if isinstance(cases, CaseFile) else CaseFile(cases=tuple(cases), format=wanted)
     _refuse_losses(path, file, wanted)
@@ -84,6 +85,8 @@ def _wanted(path: Path, cases: CaseFile | Sequence[Case]) -> str:
 
 
 def _refuse_losses(path: Path, file: CaseFile, wanted: str) -> None:
+    from burnish.evaluation.datasets.converting import losses_of
+
     complaints = Complaints(source=path.name)
     for case in file.cases:
         complaints.named(case.name)

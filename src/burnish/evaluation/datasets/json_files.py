@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 from burnish.core.content import Json
-from burnish.evaluation.datasets.agent_case_files import CASES, WRAPPED
-from burnish.evaluation.datasets.case_files import CaseFile
+from burnish.evaluation.datasets.agent_case_files import CASES
+from burnish.evaluation.datasets.case_files import NAMES, WRAPPED, CaseFile
 from burnish.evaluation.datasets.complaints import Complaints, listed, mapped
 from burnish.evaluation.datasets.evalset_keys import folded
 from burnish.evaluation.datasets.evalset_reading import evalset_in
 from burnish.evaluation.datasets.row_names import layout_of, names_used
-from burnish.evaluation.datasets.rows import NAMES, case_of_row
+from burnish.evaluation.datasets.rows import case_of_row
 from burnish.evaluation.datasets.rows_writing import row_written
 from burnish.system.config_words import shown
 from burnish.system.plain_data import TreePath

@@ -6,7 +6,7 @@ from pathlib import Path
 from burnish.core.cases import Case, Turn
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError
-from burnish.evaluation.datasets.case_files import CaseFile
+from burnish.evaluation.datasets.case_files import NAMES, CaseFile
 from burnish.evaluation.datasets.case_shapes import expected_tools, rubrics
 from burnish.evaluation.datasets.complaints import Complaints
 from burnish.evaluation.datasets.row_names import (
@@ -24,9 +24,6 @@ from burnish.system.config_words import shown
 from burnish.system.file_trouble import file_trouble
 from burnish.system.plain_data import TreePath
 from burnish.system.yaml_syntax import parse_json
-
-NAMES = "names"
-"""The extra that keeps what the rows of a file call their parts, where they all agree."""
 
 
 def read_jsonl(path: Path) -> CaseFile:

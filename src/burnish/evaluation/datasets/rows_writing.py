@@ -9,7 +9,7 @@ from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.core.messages import Message
 from burnish.core.outcomes import Outcome, ToolCall
-from burnish.evaluation.datasets.case_files import CaseFile
+from burnish.evaluation.datasets.case_files import NAMES, CaseFile
 from burnish.evaluation.datasets.case_shapes import FILE_OPTIONS
 from burnish.evaluation.datasets.case_writing import (
     asked,
@@ -19,7 +19,6 @@ from burnish.evaluation.datasets.case_writing import (
 )
 from burnish.evaluation.datasets.complaints import mapped
 from burnish.evaluation.datasets.row_names import KNOWN
-from burnish.evaluation.datasets.rows import NAMES
 
 
 def write_jsonl(file: CaseFile) -> str:

@@ -4,7 +4,7 @@ import os
 import platform
 import shutil
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
@@ -14,20 +14,20 @@ from tempfile import TemporaryDirectory
 from burnish.core.errors import BurnishError
 from burnish.effects.schema import connect, prepare
 from burnish.models.health.findings import Finding, Site
-from burnish.models.health.services import embedded, ollama, online
-from burnish.models.keys import WHERE, variables
-from burnish.models.references import PROVIDERS
+from burnish.models.health.services import embedded, local_services, online
+from burnish.models.keys import WHERE
+from burnish.models.providers import Protocol, all_providers
 from burnish.system import Redactor, file_system_of, is_network_file_system
 from burnish.version import VERSION
 
 _LIBRARIES = ("genai-prices", "pydantic", "pydantic-ai-slim", "rich", "ruamel.yaml", "typer")
-_EXTRAS = {
-    "openai": ("openai", "openai, azure, ollama and compatible endpoints"),
-    "anthropic": ("anthropic", "anthropic"),
-    "google": ("google-genai", "google"),
-    "local": ("xllamacpp", "the embedded model"),
+_EXTRAS: Mapping[str, tuple[str, tuple[Protocol, ...]]] = {
+    "openai": ("openai", ("openai", "azure")),
+    "anthropic": ("anthropic", ("anthropic",)),
+    "google": ("google-genai", ("google",)),
+    "local": ("xllamacpp", ("embedded",)),
 }
-"""By extra: the library it brings, and what that is for."""
+"""By extra: the library it brings, and the protocols that need it."""
 _LEAST_FREE = 200 * 2**20
 
 
@@ -40,7 +40,7 @@ def examine(site: Site, *, ask_providers: bool = False) -> list[Finding]:
         *_libraries(),
         *_keys(site),
         embedded(site),
-        *(online(site) if ask_providers else (ollama(site),)),
+        *(online(site) if ask_providers else local_services(site)),
     ]
     return [_redacted(finding, redactor) for finding in found]
 
@@ -114,8 +114,8 @@ def _libraries() -> Iterator[Finding]:
             yield replace(missing, state="wrong", needed=True)
         else:
             yield Finding(area="libraries", name=name, told=found, needed=True)
-    for extra, (name, purpose) in _EXTRAS.items():
-        yield _extra(extra, name, purpose)
+    for extra, (name, protocols) in _EXTRAS.items():
+        yield _extra(extra, name, _purpose(protocols))
 
 
 def _extra(extra: str, name: str, purpose: str) -> Finding:
@@ -126,17 +126,25 @@ def _extra(extra: str, name: str, purpose: str) -> Finding:
     return replace(finding, state="absent", told="not installed", remedy=remedy)
 
 
+def _purpose(protocols: tuple[Protocol, ...]) -> str:
+    """What a library is for, by the providers that need it."""
+    if "embedded" in protocols:
+        return "the embedded model"
+    names = ", ".join(row.name for row in all_providers() if row.protocol in protocols)
+    return f"{names} and compatible endpoints" if "openai" in protocols else names
+
+
 def _keys(site: Site) -> Iterator[Finding]:
     if site.dotenv is not None:
         yield _dotenv(site, site.dotenv)
-    for provider in PROVIDERS:
-        names = variables(provider)
+    for row in all_providers():
+        names = row.key_variables
         held = [name for name in names if site.environ.get(name, "").strip()]
         for name in held:
             yield Finding(area="keys", name=name, told=f"set, from {site.source(name)}")
         if names and not held:
             also = f" (or {', '.join(names[1:])})" if names[1:] else ""
-            remedy = f"for {provider}:… models, set it{also} {WHERE}"
+            remedy = f"for {row.name}:… models, set it{also} {WHERE}"
             absent = Finding(area="keys", name=names[0], told="not set", remedy=remedy)
             yield replace(absent, state="absent")
 

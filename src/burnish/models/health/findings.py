@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from burnish.core.errors import BurnishError
 from burnish.models.keys import find_dotenv, read_dotenv
-from burnish.models.wire.places import ADDRESSES
+from burnish.models.providers import all_providers
 
 State: TypeAlias = Literal["ok", "absent", "wrong"]
 """`absent` is fine where nobody needs it."""
@@ -38,7 +38,9 @@ class Site:
     dotenv_names: frozenset[str] = frozenset()
     """The variables whose values `.env` gives."""
     dotenv_trouble: str = ""
-    addresses: Mapping[str, str] = field(default_factory=lambda: ADDRESSES)
+    addresses: Mapping[str, str] = field(
+        default_factory=lambda: {row.name: row.address for row in all_providers()}
+    )
     """Where each provider is."""
 
     @classmethod

@@ -1,26 +1,18 @@
-"""Which models can be asked: the embedded one, Ollama on this machine, the providers."""
+"""Which models can be asked: the embedded one, services on this machine, the providers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 
 from burnish.models.embedded.files import KNOWN, find_model, require_model
 from burnish.models.health.findings import Finding, Site
 from burnish.models.health.reachability import Heard, Probe, ask_all
-from burnish.models.keys import variables
-from burnish.models.references import PROVIDERS
+from burnish.models.providers import HealthRequest, Provider, all_providers
 from burnish.models.troubles import ModelRefused
 
 _EMBEDDED = "smollm2"
-_OLLAMA_SECONDS = 1.0
+_LOCAL_SECONDS = 1.0
 _SECONDS = 3.5
-_QUESTIONS = {
-    "openai": ("/models", "Authorization", "Bearer "),
-    "anthropic": ("/v1/models?limit=1", "x-api-key", ""),
-    "google": ("/v1beta/models?pageSize=1", "x-goog-api-key", ""),
-}
-"""By provider: what lists its models, which costs nothing, and the header that takes the key."""
-_MORE_HEADERS = {"anthropic": {"anthropic-version": "2023-06-01"}}
 _REFUSALS = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
 
 
@@ -35,57 +27,73 @@ def embedded(site: Site) -> Finding:
     return finding
 
 
-def ollama(site: Site) -> Finding:
-    """Whether Ollama answers on this machine."""
-    probe = _ollama_probe(site)
-    return _of_ollama(probe, ask_all([probe], seconds=_OLLAMA_SECONDS)[probe.name])
+def local_services(site: Site) -> Iterator[Finding]:
+    """Whether the services of this machine answer."""
+    rows = [row for row in all_providers() if _is_service(row)]
+    yield from _local(site, rows, ask_all(_probes(site, rows), seconds=_LOCAL_SECONDS))
 
 
 def online(site: Site) -> Iterator[Finding]:
-    """Whether Ollama and every provider whose key is there answer; all are asked at once."""
-    local = _ollama_probe(site)
-    probes = {name: probe for name in _QUESTIONS if (probe := _probe(site, name)) is not None}
-    heard = ask_all([local, *probes.values()], seconds=_SECONDS)
-    yield _of_ollama(local, heard[local.name])
-    for provider in PROVIDERS:
-        if provider in probes:
-            yield _of_provider(provider, heard[provider])
-        elif variables(provider):
-            yield _not_asked(provider)
+    """Whether the services of this machine and every provider whose key is there answer.
+
+    All are asked at once.
+    """
+    rows = all_providers()
+    services = [row for row in rows if _is_service(row)]
+    heard = ask_all(_probes(site, rows), seconds=_SECONDS)
+    yield from _local(site, services, heard)
+    for row in rows:
+        if row in services or row.protocol == "embedded":
+            continue
+        yield _remote(row, heard[row.name]) if row.name in heard else _not_asked(row)
 
 
-def _probe(site: Site, provider: str) -> Probe | None:
-    values = (site.environ.get(name, "").strip() for name in variables(provider))
+def _is_service(row: Provider) -> bool:
+    return row.is_local and row.probe is not None
+
+
+def _probes(site: Site, rows: Sequence[Provider]) -> list[Probe]:
+    found = (_probe(site, row, row.probe) for row in rows if row.probe is not None)
+    return [probe for probe in found if probe is not None]
+
+
+def _probe(site: Site, row: Provider, request: HealthRequest) -> Probe | None:
+    """What is sent, with the key where one is needed; None where there is no key."""
+    url = f"{site.addresses[row.name].removesuffix(request.drop)}{request.path}"
+    if row.is_local:
+        return Probe(name=row.name, url=url, seconds=_LOCAL_SECONDS, proxied=False)
+    values = (site.environ.get(name, "").strip() for name in row.key_variables)
     key = next(filter(None, values), None)
-    if key is None:
+    if key is None and row.key_optional != "always":
         return None
-    path, header, before = _QUESTIONS[provider]
-    headers = {header: f"{before}{key}", **_MORE_HEADERS.get(provider, {})}
-    return Probe(name=provider, url=f"{site.addresses[provider]}{path}", headers=headers)
+    headers = dict(request.headers)
+    if key is not None and request.key_header:
+        headers[request.key_header] = f"{request.key_prefix}{key}"
+    return Probe(name=row.name, url=url, headers=headers)
 
 
-def _ollama_probe(site: Site) -> Probe:
-    url = f"{site.addresses['ollama'].removesuffix('/v1')}/api/tags"
-    return Probe(name="ollama", url=url, seconds=_OLLAMA_SECONDS, proxied=False)
+def _local(site: Site, rows: Sequence[Provider], heard: Mapping[str, Heard]) -> Iterator[Finding]:
+    for row in rows:
+        assert row.probe is not None
+        where = site.addresses[row.name].removesuffix(row.probe.drop)
+        yield _service(row, where, heard[row.name], row.probe.listing)
 
 
-def _of_ollama(probe: Probe, heard: Heard) -> Finding:
-    finding = Finding(area="models", name="ollama:…", told="")
-    where = probe.url.removesuffix("/api/tags")
+def _service(row: Provider, where: str, heard: Heard, listing: str) -> Finding:
+    finding = Finding(area="models", name=f"{row.name}:…", told="")
     if heard.status == HTTPStatus.OK:
-        return replace(finding, told=f"answers at {where}; models: {heard.count('models')}")
+        return replace(finding, told=f"answers at {where}; models: {heard.count(listing)}")
     told = heard.trouble or f"something else is there (HTTP {heard.status})"
-    remedy = "for models of your own, start Ollama: ollama serve"
-    return replace(finding, state="absent", told=f"{where}: {told}", remedy=remedy)
+    return replace(finding, state="absent", told=f"{where}: {told}", remedy=row.start_hint)
 
 
-def _of_provider(provider: str, heard: Heard) -> Finding:
-    finding = Finding(area="models", name=f"{provider}:…", told="answers, and takes the key")
+def _remote(row: Provider, heard: Heard) -> Finding:
+    finding = Finding(area="models", name=f"{row.name}:…", told="answers, and takes the key")
     if heard.status == HTTPStatus.OK:
         return finding
     wrong = replace(finding, state="wrong")
     if heard.status in _REFUSALS:
-        remedy = f"check the key in {' or '.join(variables(provider))}"
+        remedy = f"check the key in {' or '.join(row.key_variables)}"
         return replace(wrong, told=f"refuses the key (HTTP {heard.status})", remedy=remedy)
     if heard.status:
         return replace(wrong, told=f"answers HTTP {heard.status}", remedy="try again later")
@@ -93,8 +101,6 @@ def _of_provider(provider: str, heard: Heard) -> Finding:
     return replace(wrong, told=heard.trouble, remedy=remedy)
 
 
-def _not_asked(provider: str) -> Finding:
-    told = "not asked: there is no key"
-    if provider not in _QUESTIONS:
-        told = "not asked: its address is part of each model's base_url"
-    return Finding(area="models", name=f"{provider}:…", state="absent", told=told)
+def _not_asked(row: Provider) -> Finding:
+    told = row.unprobed if row.probe is None else "not asked: there is no key"
+    return Finding(area="models", name=f"{row.name}:…", state="absent", told=told)

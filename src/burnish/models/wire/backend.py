@@ -1,4 +1,4 @@
-"""Models behind HTTP: OpenAI and whatever speaks like it, Azure, Anthropic, Google, Ollama.
+"""Models behind HTTP: OpenAI and whatever speaks like it, Azure, Anthropic, Google.
 
 pydantic-ai knows the wire. What is ours: one connection pool a place, the time limit, no
 retries underneath ours, no setting dropped in silence, plainer forms of a structured answer

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from burnish.models.references import PROVIDERS, ModelRef
+from burnish.models.references import ModelRef
 from burnish.models.troubles import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.wire.places import Place
 from burnish.models.wire.words import root_of, wait_of, words_of
@@ -112,7 +112,7 @@ class Blame:
 
 
 def _about_the_key(ref: ModelRef) -> str:
-    named = ref.api_key.strip("${}") or PROVIDERS[ref.provider]
+    named = ref.api_key.strip("${}") or next(iter(ref.row.key_variables), "")
     return f"check the key in {named}" if named else "give the model an api_key: ${NAME}"
 
 

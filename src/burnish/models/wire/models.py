@@ -1,11 +1,13 @@
 """pydantic-ai's models for each provider: one HTTP client a place, no retries of their own."""
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
+from burnish.models.providers import Protocol
 from burnish.models.references import ModelRef
-from burnish.models.wire.places import ADDRESSES, AZURE_V1, Place
+from burnish.models.wire.places import AZURE_V1, Place
 
 if TYPE_CHECKING:
     from httpx2 import AsyncBaseTransport, AsyncClient
@@ -35,24 +37,17 @@ def http_client(place: Place, transport: "AsyncBaseTransport | None" = None) -> 
 
 def build_model(ref: ModelRef, place: Place, client: "AsyncClient") -> "Model[Any]":
     """The model that a reference names, over this HTTP client."""
-    if ref.provider == "anthropic":
-        return _anthropic(ref, place, client)
-    if ref.provider == "google":
-        return _google(ref, place, client)
-    return _openai(ref, place, client)
+    return _BUILDERS[ref.row.protocol](ref, place, client)
 
 
 def _openai(ref: ModelRef, place: Place, client: "AsyncClient") -> "Model[Any]":
-    from pydantic_ai.models.ollama import OllamaModel
-    from pydantic_ai.models.openai import OpenAIChatModel
-
     from burnish.models.wire.openai import post_directly
 
     provider = _openai_provider(ref, place, client)
     provider.client.max_retries = 0
     if not place.api_version:  # With one, Azure's SDK client makes an address of the model's name.
         post_directly(provider.client, client, place, _azure_key(ref, place))
-    kind = OllamaModel if ref.provider == "ollama" else OpenAIChatModel
+    kind = resolve_name(ref.row.chat_model)
     model = kind(ref.name, provider=provider)
     if _knows_old_name_only(ref, place, reasons=_reasons(model)):
         return kind(ref.name, provider=provider, profile=_old_name(model))
@@ -61,21 +56,19 @@ def _openai(ref: ModelRef, place: Place, client: "AsyncClient") -> "Model[Any]":
 
 def _openai_provider(ref: ModelRef, place: Place, client: "AsyncClient") -> "Provider[AsyncOpenAI]":
     from pydantic_ai.providers.azure import AzureProvider
-    from pydantic_ai.providers.ollama import OllamaProvider
-    from pydantic_ai.providers.openai import OpenAIProvider
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-    if ref.provider == "azure":
+    row = ref.row
+    if row.protocol == "azure":
         return AzureProvider(
             azure_endpoint=place.address,
             api_version=place.api_version or None,
             api_key=place.key,
             http_client=client,
         )
-    if ref.provider == "ollama":
-        return OllamaProvider(base_url=place.address, api_key=place.key, http_client=client)
-    if place.address == ADDRESSES["openai"]:
-        return OpenAIProvider(base_url=place.address, api_key=place.key, http_client=client)
+    if row.sdk and (row.sdk_elsewhere or place.address == row.address):
+        sdk = resolve_name(row.sdk)
+        return sdk(base_url=place.address, api_key=place.key, http_client=client)
     return OpenAICompatibleProvider(
         "openai-compatible", base_url=place.address, api_key=place.key, http_client=client
     )
@@ -83,7 +76,7 @@ def _openai_provider(ref: ModelRef, place: Place, client: "AsyncClient") -> "Pro
 
 def _azure_key(ref: ModelRef, place: Place) -> Mapping[str, str] | None:
     """The header that Azure takes a key in, also where gateways stand before it."""
-    if ref.provider != "azure" or not place.address.endswith(AZURE_V1):
+    if ref.row.protocol != "azure" or not place.address.endswith(AZURE_V1):
         return None
     return {"api-key": place.key}
 
@@ -95,12 +88,13 @@ def _reasons(model: "Model[Any]") -> bool:
 def _knows_old_name_only(ref: ModelRef, place: Place, *, reasons: bool) -> bool:
     """Whether the endpoint may not know `max_completion_tokens`, and ignore it in silence.
 
-    Ollama and many compatible servers do; OpenAI's own reasoning models, behind whatever
-    address, take nothing else.
+    Many compatible servers do; OpenAI's own reasoning models, behind whatever address, take
+    nothing else.
     """
-    if ref.provider == "ollama":
-        return True
-    return ref.provider == "openai" and place.address != ADDRESSES["openai"] and not reasons
+    row = ref.row
+    if row.legacy_max_tokens == "elsewhere":
+        return place.address != row.address and not reasons
+    return row.legacy_max_tokens == "always"
 
 
 def _old_name(model: "Model[Any]") -> Any:
@@ -132,3 +126,11 @@ def _google(ref: ModelRef, place: Place, client: "AsyncClient") -> "Model[Any]":
         retry_options=HttpRetryOptions(attempts=1),
     )
     return GoogleModel(ref.name, provider=provider)
+
+
+_BUILDERS: "Mapping[Protocol, Callable[[ModelRef, Place, AsyncClient], Model[Any]]]" = {
+    "openai": _openai,
+    "azure": _openai,
+    "anthropic": _anthropic,
+    "google": _google,
+}

@@ -2,33 +2,24 @@
 
 import importlib.util
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit
 
 from burnish.core.errors import ConfigError
 from burnish.models.keys import key_for, missing_key
+from burnish.models.providers import Protocol
 from burnish.models.references import ModelRef
 from burnish.models.troubles import ModelRefused
 from burnish.system import expand_variables
 
-EXTRAS = {
+_EXTRAS: Mapping[Protocol, tuple[str, str]] = {
     "openai": ("openai", "openai"),
     "azure": ("openai", "openai"),
-    "ollama": ("openai", "openai"),
     "anthropic": ("anthropic", "anthropic"),
     "google": ("google", "google.genai"),
 }
-"""The extra of burnish that a provider needs, and the module that it installs."""
-
-ADDRESSES = {
-    "openai": "https://api.openai.com/v1",
-    "anthropic": "https://api.anthropic.com",
-    "google": "https://generativelanguage.googleapis.com",
-    "ollama": "http://localhost:11434/v1",
-}
-"""Where a model is without a `base_url`. The SDKs' own variables are not looked at: what a
-reference says is what a journal key says."""
-
+"""The extra of burnish that a protocol needs, and the module that it installs."""
 NO_KEY = "no-key-needed"
 AZURE_V1 = "/openai/v1"
 """Where a resource of Azure speaks OpenAI's own protocol, which takes no version."""
@@ -72,10 +63,10 @@ def place_of(ref: ModelRef) -> Place:
     """Where the model is, or ModelRefused with what is missing."""
     _require_extra(ref)
     parts, version = _parts(ref), ""
-    if ref.provider == "azure":
+    if ref.row.protocol == "azure":
         parts, version = _azure(ref, parts)
-    elif ref.provider == "ollama" and not parts.path:
-        parts = parts._replace(path="/v1")
+    elif not parts.path:
+        parts = parts._replace(path=ref.row.path)
     try:
         key = key_for(ref)
     except ConfigError as error:
@@ -86,11 +77,12 @@ def place_of(ref: ModelRef) -> Place:
 
 
 def _does_without(ref: ModelRef) -> bool:
-    return ref.provider == "ollama" or (ref.provider == "openai" and bool(ref.base_url))
+    optional = ref.row.key_optional
+    return optional == "always" or (optional == "elsewhere" and bool(ref.base_url))
 
 
 def _require_extra(ref: ModelRef) -> None:
-    extra, module = EXTRAS[ref.provider]
+    extra, module = _EXTRAS[ref.row.protocol]
     for needed in ("pydantic_ai", module):
         if not _importable(needed):
             message = f"{ref.label} needs the package {needed}, which is not installed"
@@ -105,13 +97,16 @@ def _importable(module: str) -> bool:
 
 
 def _parts(ref: ModelRef) -> SplitResult:
-    """The address, as it is written or as the provider's is known."""
+    """The address, as it is written or as the provider's is known.
+
+    The SDKs' own variables are not looked at: what a reference says is what a journal key says.
+    """
     try:
-        written = expand_variables(ref.base_url, os.environ) or ADDRESSES.get(ref.provider, "")
+        written = expand_variables(ref.base_url, os.environ) or ref.row.address
     except ConfigError as error:
         raise ModelRefused(f"the base_url of {ref.label}: {error.message}") from None
     if not written:
-        raise _refused(ref, "has no base_url", "give the address of your Azure resource")
+        raise _refused(ref, "has no base_url", ref.row.address_hint)
     written = written.strip().rstrip("/")
     try:
         parts = urlsplit(written)

@@ -1,15 +1,20 @@
-"""What pydantic cannot see in a task file: links that lead out, names that nothing measures."""
+"""What pydantic cannot see in a task: links that lead out, names that nothing measures."""
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from burnish.projects.artifacts.numeric_axes import NumericSurface
-from burnish.projects.artifacts.paths_inside import leads_out, plain
-from burnish.projects.artifacts.step_blocks import ScorerBlock
-from burnish.projects.artifacts.task_file import TaskFile
-from burnish.projects.gathering import Gathering, Keys
+from burnish.projects.artifacts.spec import (
+    ArtifactsSpec,
+    NumericSurface,
+    ScorerBlock,
+    leads_out,
+    plain,
+)
+from burnish.runs.draft import Problems
+from burnish.runs.spec import ObjectiveSpec
+from burnish.system.plain_data import TreePath
 from burnish.system.workspaces.paths import covers, matches
 from burnish.targets.artifacts.axes import value_in
 from burnish.targets.artifacts.numbers import RUNTIME
@@ -18,123 +23,122 @@ ALWAYS = ("loss", "pass_rate", "cost_usd", "latency_sec", "failed_cases", RUNTIM
 """Numbers that every evaluation has beside those of its scorer."""
 
 
-def check_task(file: TaskFile, folder: Path, wrong: Gathering) -> None:
+def check_task(
+    spec: ArtifactsSpec, objective: ObjectiveSpec, folder: Path, problems: Problems
+) -> None:
     """Keep everything that is wrong."""
-    _check_places(file, folder, wrong)
-    _check_logging(file, wrong)
-    _check_holdout(file, wrong)
-    _check_names(file, wrong)
-    _check_axes(file, wrong)
-
-
-def primary_of(file: TaskFile) -> str:
-    """The number that counts: as it is named, or the only one there is."""
-    if file.objective.primary_metric is not None:
-        return file.objective.primary_metric
-    names = file.scorer.names
-    return names[0] if file.scorer.way == "metrics" and len(names) == 1 else "score"
+    _check_places(spec, folder, problems)
+    _check_logging(spec, problems)
+    _check_holdout(spec, problems)
+    _check_names(spec, objective, problems)
+    _check_axes(spec, problems)
 
 
 def checked_axes(
-    file: TaskFile, texts: Mapping[str, str], wrong: Gathering
+    spec: ArtifactsSpec, texts: Mapping[str, str], problems: Problems
 ) -> tuple[NumericSurface, ...]:
     """The axes that start within their bounds; what is wrong with the others is kept."""
-    found: list[NumericSurface] = []
-    for number, block in enumerate(file.axes):
-        at: Keys = ("axes", number)
+    surfaces: list[NumericSurface] = []
+    for number, block in enumerate(spec.axes):
+        at: TreePath = ("target", "axes", number)
         text = texts.get(block.file)
         if text is None:
             continue
-        now = wrong.of(at, partial(value_in, text, block.file, block.path), None)
-        problems = [] if now is None else block.surface().problems(now)
-        for problem in problems:
-            told = f"the value of the file is outside: {problem.message}"
-            wrong.add(at, told, "widen the axis, or change the value in the file")
-        if now is not None and not problems:
-            found.append(block.surface())
-    return tuple(found)
+        now = problems.attempt(at, partial(value_in, text, block.file, block.path), None)
+        outside = [] if now is None else block.surface().problems(now)
+        for problem in outside:
+            message = f"the value of the file is outside: {problem.message}"
+            problems.add(at, message, "widen the axis, or change the value in the file")
+        if now is not None and not outside:
+            surfaces.append(block.surface())
+    return tuple(surfaces)
 
 
-def _check_places(file: TaskFile, folder: Path, wrong: Gathering) -> None:
+def _check_places(spec: ArtifactsSpec, folder: Path, problems: Problems) -> None:
     """Folders in which commands run, or in which burnish writes."""
-    named: dict[Keys, str] = {
-        ("logging", "results_file"): file.logging.results_file,
-        ("logging", "candidate_dir"): file.logging.candidate_dir,
+    places: dict[TreePath, str] = {
+        ("target", "logging", "results_file"): spec.logging.results_file,
+        ("target", "logging", "candidate_dir"): spec.logging.candidate_dir,
     }
-    if file.runner is not None:
-        named[("runner", "cwd")] = file.runner.cwd
-    if file.holdout is not None and file.holdout.runner is not None:
-        named[("holdout", "runner", "cwd")] = file.holdout.runner.cwd
-    for at, path in named.items():
+    if spec.runner is not None:
+        places["target", "runner", "cwd"] = spec.runner.cwd
+    if spec.holdout is not None and spec.holdout.runner is not None:
+        places["target", "holdout", "runner", "cwd"] = spec.holdout.runner.cwd
+    for at, path in places.items():
         if leads_out(folder, path):
-            told = f"'{path}' leads out of the folder of the task file, through a link"
-            wrong.add(at, told, "name a folder that lies there itself")
+            message = f"'{path}' leads out of the folder of the task file, through a link"
+            problems.add(at, message, "name a folder that lies there itself")
         elif at[-1] == "cwd" and not (folder / path).is_dir():
-            wrong.add(at, f"there is no folder '{path}'", "it starts from the task file's folder")
+            remedy = "it starts from the task file's folder"
+            problems.add(at, f"there is no folder '{path}'", remedy)
 
 
-def _check_logging(file: TaskFile, wrong: Gathering) -> None:
+def _check_logging(spec: ArtifactsSpec, problems: Problems) -> None:
     """What burnish writes may not be what is edited."""
-    include = file.artifacts.include
-    results, folder = plain(file.logging.results_file), plain(file.logging.candidate_dir)
+    results, folder = plain(spec.logging.results_file), plain(spec.logging.candidate_dir)
     remedy = "write it elsewhere, such as into work/"
-    excluded = file.artifacts.exclude
     for key, path in (("results_file", results), ("candidate_dir", f"{folder}/iter-01/x.md")):
-        if covers(include, path) and not covers(excluded, path):
-            told = "artifacts.include matches it, and results are not edited"
-            wrong.add(("logging", key), told, remedy)
+        if covers(spec.include, path) and not covers(spec.exclude, path):
+            message = "artifacts.include matches it, and results are not edited"
+            problems.add(f"target.logging.{key}", message, remedy)
     if results == folder or results.startswith(f"{folder}/"):
-        wrong.add(("logging", "results_file"), "it lies in candidate_dir", "write it beside it")
-    if matches(folder, include):
-        wrong.add(("logging", "candidate_dir"), "artifacts.include names this folder", remedy)
+        message = "it lies in candidate_dir"
+        problems.add("target.logging.results_file", message, "write it beside it")
+    if matches(folder, spec.include):
+        message = "artifacts.include names this folder"
+        problems.add("target.logging.candidate_dir", message, remedy)
 
 
-def _check_holdout(file: TaskFile, wrong: Gathering) -> None:
-    held = file.holdout
-    if held is not None and held.scorer is None and file.scorer.way == "metrics":
-        told = "metrics read the file itself, so another runner changes nothing"
-        wrong.add(("holdout",), told, "give it a scorer of its own")
+def _check_holdout(spec: ArtifactsSpec, problems: Problems) -> None:
+    held = spec.holdout
+    if held is not None and held.scorer is None and spec.scorer.way == "metrics":
+        message = "metrics read the file itself, so another runner changes nothing"
+        problems.add("target.holdout", message, "give it a scorer of its own")
 
 
-def _check_names(file: TaskFile, wrong: Gathering) -> None:
+def _check_names(spec: ArtifactsSpec, objective: ObjectiveSpec, problems: Problems) -> None:
     """A command's numbers are known when it has run; what metrics score is known before."""
-    primary = primary_of(file)
-    speaking: dict[Keys, str] = {("objective", "primary_metric"): primary}
-    for number, block in enumerate(file.constraints):
-        speaking[("constraints", number, "metric")] = block.metric
-    for number, breaker in enumerate(file.policy.tie_breakers):
-        speaking[("policy", "tie_breakers", number)] = breaker.made().metric
-    for at, scorer in _scorers(file):
+    names: dict[TreePath, str] = {
+        ("objective", "primary_metric"): objective.primary_metric or spec.metric_primary
+    }
+    for number, block in enumerate(objective.constraints):
+        names["objective", "constraints", number, "metric"] = block.metric
+    for number, breaker in enumerate(objective.tie_breakers):
+        names["objective", "tie_breakers", number] = str(breaker.lower or breaker.higher)
+    for place, scorer in _scorers(spec):
         if scorer.way != "metrics":
             continue
-        known = [*scorer.names, *ALWAYS]
-        for keys, name in speaking.items():
-            if name not in known:
-                _unknown(keys, name, scorer.names, at, wrong)
+        measured = [*scorer.names, *ALWAYS]
+        for at, name in names.items():
+            if name not in measured:
+                _refuse_name(at, name, measured, place, problems)
 
 
-def _unknown(keys: Keys, name: str, names: Sequence[str], at: str, wrong: Gathering) -> None:
-    near = difflib.get_close_matches(name, [*names, *ALWAYS], n=1)
+def _refuse_name(
+    at: TreePath, name: str, measured: Sequence[str], place: str, problems: Problems
+) -> None:
+    near = difflib.get_close_matches(name, measured, n=1)
     meant = f"did you mean '{near[0]}'? " if near else ""
-    told = f"no metric of {at} is called '{name}'"
-    wrong.add(keys, told, f"{meant}there are: {', '.join([*names, *ALWAYS])}")
+    message = f"no metric of {place} is called '{name}'"
+    problems.add(at, message, f"{meant}there are: {', '.join(measured)}")
 
 
-def _scorers(file: TaskFile) -> Iterator[tuple[str, ScorerBlock]]:
-    yield "scorer", file.scorer
-    if file.holdout is not None and file.holdout.scorer is not None:
-        yield "holdout.scorer", file.holdout.scorer
+def _scorers(spec: ArtifactsSpec) -> Iterator[tuple[str, ScorerBlock]]:
+    yield "scorer", spec.scorer
+    if spec.held_scorer is not None:
+        yield "holdout.scorer", spec.held_scorer
 
 
-def _check_axes(file: TaskFile, wrong: Gathering) -> None:
+def _check_axes(spec: ArtifactsSpec, problems: Problems) -> None:
     seen: set[str] = set()
-    for number, axis in enumerate(file.axes):
-        at: Keys = ("axes", number)
-        if not matches(axis.file, file.artifacts.include):
-            told = f"'{axis.file}' is not one of the files that artifacts.include names"
-            wrong.add((*at, "file"), told, "add it there")
+    for number, axis in enumerate(spec.axes):
+        at: TreePath = ("target", "axes", number)
+        if not matches(axis.file, spec.include):
+            message = f"'{axis.file}' is not one of the files that artifacts.include names"
+            problems.add((*at, "file"), message, "add it there")
         if not axis.file.lower().endswith((".yaml", ".yml", ".json")):
-            wrong.add((*at, "file"), "numbers are tuned in YAML and JSON files only")
+            problems.add((*at, "file"), "numbers are tuned in YAML and JSON files only")
         if axis.id in seen:
-            wrong.add((*at, "path"), f"'{axis.path}' has an axis already", "keep one of them")
+            message = f"'{axis.path}' has an axis already"
+            problems.add((*at, "path"), message, "keep one of them")
         seen.add(axis.id)

@@ -6,28 +6,14 @@ from pathlib import Path
 
 from burnish.core.content import Json
 from burnish.projects.adopting_originals import FILES
-from burnish.projects.artifacts.checking import primary_of
-from burnish.projects.artifacts.task_file import TaskFile
-from burnish.reports.task_results import KEPT, TaskLog
+from burnish.projects.artifacts.results import KEPT, TaskLog
 from burnish.runs.header import Header
 from burnish.system import read_bytes
 from burnish.targets.artifacts.target import ArtifactsTarget
 
 
-def kept_task(
-    file: TaskFile, target: ArtifactsTarget, *, name: str, repeats: int
-) -> dict[str, Json]:
+def task_record(log: TaskLog, target: ArtifactsTarget) -> dict[str, Json]:
     """For the header of the run."""
-    log = TaskLog(
-        task=name,
-        folder=str(target.task.folder),
-        results_file=file.logging.results_file,
-        candidate_dir=file.logging.candidate_dir,
-        primary=primary_of(file),
-        direction=file.objective.direction,
-        constraints=tuple(block.made() for block in file.constraints),
-        repeats=repeats,
-    )
     hashes = {path: _hash(text.encode()) for path, text in target.texts.items()}
     return {KEPT: log.to_json(), FILES: {**hashes}}
 

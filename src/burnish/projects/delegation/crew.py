@@ -8,6 +8,7 @@ from typing import TypeVar
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.calling import ModelClient
 from burnish.models.factory import Models
+from burnish.models.model_block import ModelBlock
 from burnish.models.prompts import RolePrompt, in_force
 from burnish.models.references import ModelRef
 from burnish.models.roles import ModelRole
@@ -18,8 +19,7 @@ from burnish.projects.delegation.workflow_file import (
     LoopBlock,
 )
 from burnish.projects.gathering import Gathering, Keys
-from burnish.projects.model_settings import ModelBlock
-from burnish.projects.optimizer_roles import reached
+from burnish.runs.parts import reached
 from burnish.targets.delegation.command_worker import CommandWorker
 from burnish.targets.delegation.critic import ROLE as CRITIC
 from burnish.targets.delegation.critic import Critic
@@ -109,8 +109,11 @@ class Crew:
 
     def _named(self, *names: str) -> ModelRef | None:
         for place, name in enumerate(names):
-            if (flag := getattr(self.told, name)) is not None:
-                return self._instead(str(flag), names[place:])
+            flag: str | ModelBlock | None = getattr(self.told, name)
+            if isinstance(flag, ModelBlock):
+                return flag.reference()
+            if flag is not None:
+                return self._instead(flag, names[place:])
             if (block := self._block(name)) is not None:
                 return block.reference()
         return None
@@ -125,7 +128,7 @@ class Crew:
         block = next(filter(None, map(self._block, names)), None)
         if block is None or block.reference().provider != told.provider:
             return told
-        return block.model_copy(update={"ref": told.label}).reference()
+        return block.model_copy(update={"name": told.name}).reference()
 
     def _block(self, name: str) -> ModelBlock | None:
         return getattr(self.loop.models, name)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
 
-from burnish.projects.limits import AboveZero, Settings, Share
+from burnish.system.settings import AboveZero, Settings, Share
 from burnish.system.workspaces import path_problem
 from burnish.targets.delegation.expressions import BadExpression, parse
 

@@ -1,17 +1,18 @@
 """What a command may say that is stronger than a workflow file."""
 
 from burnish.core.content import Json
-from burnish.projects.limits import AboveZero, AtLeastOne, Settings
+from burnish.models.model_block import ModelBlock
+from burnish.system.settings import AboveZero, AtLeastOne, Settings
 
 
 class WorkflowOverrides(Settings):
     """What a command may say that is stronger than the file."""
 
-    manager: str | None = None
-    """Models, as `provider:name`."""
-    worker: str | None = None
-    critic: str | None = None
-    judge: str | None = None
+    manager: str | ModelBlock | None = None
+    """Models: `provider:name` at the address of the one whose place it takes, or a block."""
+    worker: str | ModelBlock | None = None
+    critic: str | ModelBlock | None = None
+    judge: str | ModelBlock | None = None
     max_loops: AtLeastOne | None = None
     max_total_workers: AtLeastOne | None = None
     max_total_tokens: AtLeastOne | None = None

@@ -13,13 +13,13 @@ from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
 from burnish.projects.delegation.overrides import WorkflowOverrides
 from burnish.projects.experiments.attaching import offer
 from burnish.projects.launching import launched
-from burnish.projects.loading import LoadedProject
+from burnish.runs.conditions import Closable
 from burnish.runs.events import Listener as RunListener
 from burnish.runs.header import NAME as HEADER
 from burnish.runs.header import Project
 from burnish.runs.opening import resume, start
 from burnish.runs.run import Run
-from burnish.runs.setup import Closable, Setup
+from burnish.runs.setup import Setup
 from burnish.runs.strategy import Strategy
 from burnish.strategies.delegate import Delegate
 from burnish.system import Redactor
@@ -147,13 +147,13 @@ def task_setup(
     )
 
 
-def reload_delegation(folder: Path) -> LoadedProject:
+def reload_delegation(folder: Path) -> Setup:
     """Set a delegation up again from its folder; one of an experiment is offered to its task."""
     delegation, loaded = kept_delegation(folder)
     strategy = Delegate(delegation, ended=lambda run: offer(delegation.kept, run.run_dir))
     setup = delegation_setup(strategy, folder, (loaded.models,))
     delegation.check(folder, Redactor.from_environment(extra=setup.secrets()))
-    return LoadedProject(setup=setup, root=folder.parent)
+    return setup
 
 
 def kept_delegation(

@@ -4,11 +4,12 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, JsonValue, model_validator
 
-from burnish.projects.artifacts.task_file import LimitsBlock, Variable
+from burnish.models.model_block import ModelBlock
+from burnish.models.model_settings import ModelsBlock
+from burnish.projects.artifacts.spec import LimitsBlock, Variable
 from burnish.projects.delegation.metric_blocks import EvaluationBlock, Inside
-from burnish.projects.limits import AboveZero, AtLeastOne, Settings, Share
-from burnish.projects.model_settings import ModelBlock, ModelsBlock
 from burnish.system.sandbox import Mode
+from burnish.system.settings import AboveZero, AtLeastOne, NoneOrMore, NotNegative, Settings, Share
 from burnish.targets.agent.tool_blocks import FunctionTool, McpTool
 from burnish.targets.delegation.envelope import Envelope
 from burnish.targets.delegation.gates.completion import GateSettings
@@ -58,14 +59,14 @@ class CritiqueBlock(Settings):
 
     enabled: bool = True
     min_score_to_complete: Share = _GATES.min_score_to_complete
-    max_repairs: Annotated[int, Field(ge=0)] = 2
+    max_repairs: NoneOrMore = 2
     """How often a worker mends critical defects before the manager hears of them."""
 
 
 class GatesBlock(Settings):
     """How strict the completion gates are."""
 
-    min_prose_bytes: Annotated[int, Field(ge=0)] = _GATES.min_prose_bytes
+    min_prose_bytes: NoneOrMore = _GATES.min_prose_bytes
     strict_criteria: bool = _GATES.strict_criteria
     smoke_seconds: AboveZero = _GATES.smoke_seconds
 
@@ -105,7 +106,7 @@ class CommandEngineBlock(LoopBlock):
     env: list[Variable] = Field(default_factory=list[str])
     """Names of variables that only it may see, such as that of its key."""
     network: bool = True
-    usd_per_run: Annotated[float, Field(ge=0)] | None = None
+    usd_per_run: NotNegative | None = None
 
 
 class OrchestrationBlock(Settings):

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from burnish.core.content import Json
+from burnish.core.words import counted
 from burnish.projects.experiments.places import Experiment, ExperimentTask
 from burnish.projects.experiments.task_best import TaskBest
-from burnish.reports.words import counted
 from burnish.strategies.refine.session_files import SessionFiles
 
 

@@ -2,11 +2,15 @@
 
 from pathlib import Path
 
-from burnish.projects.graph.graph_file import OWN_KEYS
 from burnish.system import YamlTree
 from burnish.targets.graph import Graph, load_graph
+from burnish.targets.graph.blocks import GraphBlock
 
 
 def read_graph(path: Path, tree: YamlTree) -> Graph:
-    """The graph of a file; everything that is wrong with it is said at once."""
-    return load_graph(path, tree=tree, beside=OWN_KEYS)
+    """The graph of a file; everything that is wrong with it is said at once.
+
+    Keys that are none of the graph's belong to the project, which knows them or refuses them.
+    """
+    keys = tree.data if isinstance(tree.data, dict) else {}
+    return load_graph(path, tree=tree, beside=keys.keys() - GraphBlock.model_fields.keys())

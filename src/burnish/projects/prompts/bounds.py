@@ -1,15 +1,7 @@
-"""How long a prompt may become, and how small a budget may be."""
+"""How long a prompt may become."""
 
 import math
 from collections.abc import Mapping
-
-from burnish.core.cases import Dataset
-from burnish.core.errors import Problem
-from burnish.effects.budget import Budget
-from burnish.projects.prompts.algorithm import ReflectiveAlgorithm
-from burnish.strategies.reflective.settings import ReflectiveSettings
-from burnish.strategies.reflective.strategy import least_metric_calls
-from burnish.targets.prompts.target import PromptsTarget
 
 _ASCII_PER_TOKEN = 4
 """Characters of plain text that make about one token; others are taken for a token each."""
@@ -36,45 +28,3 @@ def prompt_limits(
         if said:
             limits[name] = min(said)
     return limits
-
-
-def within_limits(target: PromptsTarget, algorithm: ReflectiveAlgorithm) -> PromptsTarget:
-    """The target with the caps of an algorithm; the same one where it has none."""
-    values = {name: str(text) for name, text in target.baseline.values.items()}
-    limits = prompt_limits(
-        values, max_chars=algorithm.max_prompt_chars, max_tokens=algorithm.max_prompt_tokens
-    )
-    if not limits:
-        return target
-    made = PromptsTarget(
-        agent=target.agent,
-        prompts=target.prompts,
-        values=values,
-        mode=target.mode,
-        max_chars=limits,
-    )
-    made.notes = target.notes
-    return made
-
-
-def budget_floor(dataset: Dataset, settings: ReflectiveSettings, *, test_repeats: int) -> int:
-    """The metric calls that it takes to finish one round, the sealed test set aside."""
-    sealed = 2 * len(dataset.test) * test_repeats
-    return least_metric_calls(dataset, settings) + sealed
-
-
-def too_small(
-    budget: Budget, dataset: Dataset, settings: ReflectiveSettings, *, test_repeats: int
-) -> Problem | None:
-    """What to say of a budget that cannot finish one round."""
-    limit = budget.max_metric_calls
-    floor = budget_floor(dataset, settings, test_repeats=test_repeats)
-    if limit is None or limit >= floor:
-        return None
-    sealed = ", the sealed test included" if dataset.test else ""
-    return Problem(
-        where="max_metric_calls",
-        message=f"{limit} runs of cases cannot finish one round: measuring the baseline and one "
-        f"candidate takes {floor}{sealed}",
-        remedy=f"allow {floor} or more, use fewer cases, or a smaller minibatch",
-    )

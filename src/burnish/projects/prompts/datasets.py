@@ -1,44 +1,12 @@
-"""The cases of a search over prompts: train, holdout and the sealed test."""
+"""What makes cases unfit for a search over prompts."""
 
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from burnish.core.cases import Case, Dataset, Split
-from burnish.core.errors import BurnishError, ConfigError, Problem
-from burnish.evaluation.datasets.formats import read_some_cases
+from burnish.core.cases import Dataset, Split
+from burnish.core.errors import Problem
 from burnish.targets.calling.target import no_player
-
-_SHOWN = 3
-"""Cases that are named where many are amiss: they mostly are in the same way."""
-
-
-def read_dataset(
-    train: Path, holdout: Path, test: Path | None = None, *, scenarios: bool = False
-) -> Dataset:
-    """The cases of these files, in any format; everything that is wrong is said at once.
-
-    `scenarios` says that there is somebody to play the user of a case.
-    """
-    paths = {Split.TRAIN: train, Split.HOLDOUT: holdout, Split.TEST: test}
-    cases: dict[Split, tuple[Case, ...]] = dict.fromkeys(Split, ())
-    problems = list(_same_files({split: path for split, path in paths.items() if path}))
-    for split, path in paths.items():
-        try:
-            cases[split] = () if path is None else read_some_cases(path)
-        except ConfigError as error:
-            problems += error.problems
-        except BurnishError as error:
-            told = Problem(where=split.value, message=error.message, remedy=error.remedy)
-            problems.append(told)
-    dataset = Dataset(
-        train=cases[Split.TRAIN], holdout=cases[Split.HOLDOUT], test=cases[Split.TEST]
-    )
-    if not problems:
-        problems = list(unfit_cases(dataset, scenarios=scenarios))
-    if problems:
-        raise ConfigError(_few(problems))
-    return dataset
 
 
 def unfit_cases(dataset: Dataset, *, scenarios: bool) -> Iterator[Problem]:
@@ -55,7 +23,7 @@ def unfit_cases(dataset: Dataset, *, scenarios: bool) -> Iterator[Problem]:
                 yield no_player(case)
 
 
-def _same_files(paths: Mapping[Split, Path]) -> Iterator[Problem]:
+def same_files(paths: Mapping[Split, Path]) -> Iterator[Problem]:
     """One file twice, links followed: its cases would be in two splits."""
     homes: dict[str, Split] = {}
     for split, path in paths.items():
@@ -64,11 +32,3 @@ def _same_files(paths: Mapping[Split, Path]) -> Iterator[Problem]:
             told = f"both are the same file, {path}"
             remedy = "a case may be in one split only: `burnish data split` makes two files of one"
             yield Problem(where=f"{first.value}, {split.value}", message=told, remedy=remedy)
-
-
-def _few(problems: list[Problem]) -> list[Problem]:
-    kept = problems[:_SHOWN]
-    if len(problems) > _SHOWN:
-        more = f"{len(problems) - _SHOWN} more problems of this kind"
-        kept.append(Problem(message=more))
-    return kept

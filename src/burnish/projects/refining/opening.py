@@ -14,7 +14,6 @@ from burnish.projects.delegation.runs import task_setup
 from burnish.projects.experiments.places import ExperimentTask, find_task
 from burnish.projects.experiments.task_best import TaskBest
 from burnish.projects.launching import launched
-from burnish.projects.loading import LoadedProject
 from burnish.projects.refining.settings import RefineSettings
 from burnish.projects.refining.workflows import (
     Loading,
@@ -23,7 +22,6 @@ from burnish.projects.refining.workflows import (
     find_workflow,
 )
 from burnish.projects.suites.registries import texts_for_refining
-from burnish.reports.refine_page import PAGE, refine_page
 from burnish.runs.events import Listener as RunListener
 from burnish.runs.header import NAME as HEADER
 from burnish.runs.header import Header, Project
@@ -32,6 +30,7 @@ from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.strategies.refine.best import BestPlace, SeedBest, recover
 from burnish.strategies.refine.loop import Job, Refinement
+from burnish.strategies.refine.report import PAGE, refine_page
 from burnish.strategies.refine.seeds import WHOLE_BUDGET, Seed, read_seed
 from burnish.strategies.refine.session_files import SESSIONS, SessionFiles
 from burnish.strategies.refine.sessions import Session
@@ -227,11 +226,10 @@ def open_refinement(
     return replace(opened, others=others)
 
 
-def reload_refinement(folder: Path) -> LoadedProject:
+def reload_refinement(folder: Path) -> Setup:
     """Set a session up again from the folder of its run."""
     seat = Seat.of_run(folder)
-    opened = open_refinement(seat, RefineSettings(), resume=folder.name, ended=True)
-    return LoadedProject(setup=opened.setup(), root=folder.parent)
+    return open_refinement(seat, RefineSettings(), resume=folder.name, ended=True).setup()
 
 
 def _as_it_was(seat: Seat, session: Session) -> Seat:

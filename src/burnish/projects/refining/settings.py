@@ -6,9 +6,9 @@ from typing import Annotated
 from pydantic import BeforeValidator
 
 from burnish.core.content import Json
-from burnish.projects.limits import Settings
 from burnish.strategies.refine.loop import MOST_ITERATIONS
 from burnish.strategies.refine.tiers import ModelPair, Tier, TierPlan
+from burnish.system.settings import Settings
 
 MIXED = "refinement.mixed_body: tier_* set; ignoring legacy model/worker_model"
 

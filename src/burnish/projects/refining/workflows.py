@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem, SeedRefused
-from burnish.models.references import PROVIDERS
+from burnish.models.providers import find_provider
 from burnish.projects.delegation.loading import LoadedWorkflow
 from burnish.projects.delegation.overrides import WorkflowOverrides
 from burnish.projects.refining.settings import RefineSettings
@@ -21,7 +21,6 @@ from burnish.targets.delegation.workflow import Workflow
 Loading: TypeAlias = Callable[[Path, WorkflowOverrides], LoadedWorkflow]
 PLAIN = "workflow.yaml"
 """The file of the plain workflow, in the folder of the sessions."""
-_OTHER_NAMES = {"gemini": "google"}
 _AWP_METRICS: Json = [
     {"name": name, "kind": "deterministic_test", "weight": weight, "params": {"expr": expr}}
     for name, weight, expr in (
@@ -168,11 +167,11 @@ def _why_unknown(seed: Seed) -> str:
 def reference_of(told: str) -> str:
     """`openai/gpt-5` as other systems write it is `openai:gpt-5` here."""
     provider, colon, _ = told.partition(":")
-    if colon and provider in PROVIDERS:
+    if colon and find_provider(provider) is not None:
         return told
     provider, slash, name = told.partition("/")
-    provider = _OTHER_NAMES.get(provider, provider)
-    return f"{provider}:{name}" if slash and name and provider in PROVIDERS else ""
+    row = find_provider(provider)
+    return f"{row.name}:{name}" if slash and name and row is not None else ""
 
 
 def _other(wanted: str, there: str) -> str:

@@ -13,11 +13,11 @@ from pathlib import Path
 from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.core.trials import TrialRow
-from burnish.runs.events import Event, Tick
-from burnish.runs.leading import ADVANCED
+from burnish.runs.events import Advanced, Event, Tick, TrialRecorded, Warned
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
-from burnish.strategies.epochs.training import STAYS
+from burnish.strategies.epochs.proposing import EpochDetails, TextUpdate
+from burnish.strategies.epochs.training import PolicyChanged
 from burnish.system.secret_shapes import MARKER
 from burnish.targets.delegation.training import Epoch, EpochRun, Source, TrainingLog
 
@@ -62,17 +62,16 @@ class RegistryKeeper:
 
     def event(self, event: Event) -> None:
         """Keep what an event brings."""
-        number = event.data.get("trial")
-        if event.kind not in ("trial_recorded", ADVANCED) or not isinstance(number, int):
-            return
-        row = self._run.directory.trial(number)
+        advanced, recorded = event.read(Advanced), event.read(TrialRecorded)
+        told = advanced or recorded
+        row = None if told is None else self._run.directory.trial(told.trial)
         if row is None:
             return
-        if event.kind == ADVANCED and row.trial.phase != BASELINE:
+        if advanced and row.trial.phase != BASELINE:
             self._put(row)
-        if event.kind == "trial_recorded":
+        if recorded:
             self._epoch(row)
-            if row.trial.details.get(STAYS):
+            if EpochDetails.of(row.trial).stays:
                 self._put(row)
 
     def tick(self, tick: Tick) -> None:
@@ -88,36 +87,34 @@ class RegistryKeeper:
         texts = {name: str(value) for name, value in row.trial.candidate.values.items()}
         if any(MARKER in text for text in texts.values()):
             why = f"a text with {MARKER} in it, where something looked like a secret, is not kept"
-            self._run.announce("warning", f"policy:{row.number}", {"message": why})
+            self._run.tell(Warned(message=why), f"policy:{row.number}")
             return
         put = self._log.put(self._source(row), texts, expected=self._record.active)
-        told: dict[str, Json] = dict[str, Json](put.versions)
         if put.active:
-            self._run.announce("policy", f"policy:{row.number}", {"versions": told})
+            self._run.tell(PolicyChanged(versions={**put.versions}), f"policy:{row.number}")
             return
         versions = ", ".join(f"{name} {number}" for name, number in put.versions.items())
         message = (
             f"the active policy texts were changed by somebody else meanwhile and stay: {versions} "
             "is in the registry, and `burnish policy rollback` makes it active"
         )
-        self._run.announce("warning", f"policy:{row.number}", {"message": message})
+        self._run.tell(Warned(message=message), f"policy:{row.number}")
 
     def _epoch(self, row: TrialRow) -> None:
-        details, number = row.trial.details, row.trial.details.get("epoch")
-        runs = details.get("runs")
-        if not isinstance(number, int) or not isinstance(runs, list):
+        details = EpochDetails.of(row.trial)
+        if details.runs is None:
             return
         ended = datetime.fromisoformat(row.at)
         train = row.trial.train
         epoch = Epoch(
             suite=self._suite,
-            number=number,
+            number=details.epoch,
             started_at=(ended - timedelta(seconds=row.seconds)).isoformat(timespec="seconds"),
             completed_at=ended.isoformat(timespec="seconds"),
             mean_loss=None if train is None else train.measurement.loss,
             parents=self._parents(row),
             events=_events(row),
-            runs=tuple(_run(each, row.number) for each in runs if isinstance(each, dict)),
+            runs=tuple(_run(each, row.number) for each in details.runs),
         )
         self._log.epoch(self._source(row), epoch)
 
@@ -129,11 +126,12 @@ class RegistryKeeper:
 
 def _events(row: TrialRow) -> list[Json]:
     """What the epoch did to a text, in the words of the system whose tables these are."""
-    update, decision = row.trial.details.get("update"), row.trial.decision
-    if not isinstance(update, dict) or decision is None:
+    details, decision = EpochDetails.of(row.trial), row.trial.decision
+    if details.update is None or decision is None:
         return []
-    stays = row.trial.accepted or bool(row.trial.details.get(STAYS))
-    kind = "update" if stays else "rollback"
+    kind = "update" if row.trial.accepted or details.stays else "rollback"
+    update = codec(TextUpdate).encode(details.update)
+    assert isinstance(update, dict)
     return [{"type": kind, **update, "reason": decision.reason}]
 
 

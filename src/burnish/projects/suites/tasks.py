@@ -3,15 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from burnish.core.content import Json, canonical
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.factory import Models
+from burnish.models.model_block import ModelBlock
 from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
 from burnish.projects.delegation.overrides import WorkflowOverrides
-from burnish.projects.gathering import Gathering, Keys
 from burnish.projects.refining.workflows import reference_of
-from burnish.projects.suites.suite_file import SuiteFile, TaskBlock
+from burnish.projects.suites.suite_spec import PolicySpec, TaskBlock
+from burnish.runs.parts import Building
+from burnish.system.plain_data import TreePath
 from burnish.targets.delegation.manager import CommandManager
 from burnish.targets.delegation.target import SuiteTask
 
@@ -23,17 +26,14 @@ PLAIN = Path(__file__).with_name("plain_workflow.yaml")
 class SuiteTasks:
     """Reads the workflows of a suite; what is wrong is kept."""
 
-    file: SuiteFile
-    folder: Path
-    wrong: Gathering
-    models: Models | None = None
-    """Stand in for the real ones."""
+    spec: PolicySpec
+    building: Building
     loaded: dict[bytes, LoadedWorkflow] = field(default_factory=dict[bytes, LoadedWorkflow])
 
     def read(self, key: str) -> tuple[SuiteTask, ...]:
-        """The tasks under a key of the file; those that cannot be had are left out."""
-        blocks: list[TaskBlock] = getattr(self.file, key)
-        made = (self._task(block, (key, place)) for place, block in enumerate(blocks))
+        """The tasks under a key of the suite; those that cannot be had are left out."""
+        blocks: list[TaskBlock] = getattr(self.spec, key)
+        made = (self._task(block, ("target", key, place)) for place, block in enumerate(blocks))
         return tuple(task for task in made if task is not None)
 
     @property
@@ -44,11 +44,11 @@ class SuiteTasks:
         told += [f"{name} runs a program, which reads no text but the rubric" for name in programs]
         return tuple(dict.fromkeys(told))
 
-    def _task(self, block: TaskBlock, at: Keys) -> SuiteTask | None:
-        loaded = self.wrong.of(at, lambda: self._workflow(block), None)
+    def _task(self, block: TaskBlock, at: TreePath) -> SuiteTask | None:
+        loaded = self.building.problems.attempt(at, lambda: self._workflow(block), None)
         if loaded is None:
             return None
-        extra: dict[str, Json] = {"suite": self.file.name, "file": str(loaded.path.resolve())}
+        extra: dict[str, Json] = {"suite": self.spec.name, "file": str(loaded.path.resolve())}
         if block.extra:
             extra["extra"] = dict(block.extra)
         told = loaded.overrides.to_json()
@@ -65,7 +65,9 @@ class SuiteTasks:
         told = _overrides(block, plain=path == PLAIN)
         key = canonical([str(path.resolve()), told.to_json()])
         if key not in self.loaded:
-            self.loaded[key] = load_workflow(path, told, models=self.models or self._shared(path))
+            self.loaded[key] = load_workflow(
+                path, told, models=self.building.given_models or self._shared(path)
+            )
         return self.loaded[key]
 
     def _shared(self, path: Path) -> Models | None:
@@ -74,10 +76,10 @@ class SuiteTasks:
         return next((each.models for each in there), None)
 
     def _file(self, block: TaskBlock) -> Path:
-        named = block.workflow or self.file.workflow
+        named = block.workflow or self.spec.workflow
         if named is not None:
-            return self.folder / named
-        usual = self.folder / USUAL
+            return self.building.path(named)
+        usual = self.building.path(USUAL)
         if not usual.is_file() and block.model is None:
             message = "it names neither a workflow nor a model"
             remedy = f"name one, for the task or the suite, or put {USUAL} beside the suite"
@@ -91,6 +93,10 @@ def _is_program(loaded: LoadedWorkflow) -> bool:
 
 def _overrides(block: TaskBlock, *, plain: bool) -> WorkflowOverrides:
     worker = block.worker_model or (block.model if plain else None)
-    named: Mapping[str, str | None] = {"manager": block.model, "worker": worker}
-    models = {role: reference_of(told) or told for role, told in named.items() if told}
+    named: Mapping[str, str | ModelBlock | None] = {"manager": block.model, "worker": worker}
+    models: dict[str, Any] = {role: _model(told) for role, told in named.items() if told}
     return WorkflowOverrides(**models, **block.budget.model_dump(exclude_none=True))
+
+
+def _model(named: str | ModelBlock) -> str | ModelBlock:
+    return named if isinstance(named, ModelBlock) else reference_of(named) or named

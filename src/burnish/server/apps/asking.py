@@ -1,62 +1,81 @@
 """What a run may be asked for over HTTP: limits and numbers freely, names only from a list."""
 
 from collections.abc import Set
-from typing import Annotated, Literal
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, JsonValue, create_model
 
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
-from burnish.projects.limits import AtLeastOne, Limits, Places, Settings
-from burnish.projects.overrides import Overrides
+from burnish.projects.describing import Flags, all_doors
 from burnish.server.datasets import DatasetName, Datasets
 from burnish.server.errors import NotAllowed
 from burnish.system import validate_config
+from burnish.system.settings import Door, Places, Repeats, SettingField, Settings
 
 PROMPTITER = "promptiter"
 """The key of a request in PromptIter's terms."""
-_NAMED = ("agent", "applier", "critic", "editor", "proposer", "reflector")
-_DATASETS = {"train": "train_cases", "holdout": "holdout_cases", "test": "sealed_cases"}
 Text = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class RunSettings(Limits):
-    """What may be said in the place of the project file. Nothing here names a path."""
+class HttpSettings(Settings):
+    """What may be said over HTTP in the place of the project file. Nothing here names a path."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
-    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
-    concurrency: Places | None = None
-    strategy: Text | None = None
-    repeats: AtLeastOne | None = None
-    accept_sigma: Annotated[float, Field(ge=0)] | None = None
-    max_cycles: AtLeastOne | None = None
-    max_rounds: AtLeastOne | None = None
-    numeric_max_trials: AtLeastOne | None = None
-    numeric_patience: AtLeastOne | None = None
-    textual_max_trials: AtLeastOne | None = None
-    textual_patience: AtLeastOne | None = None
-    keep_best_only: bool | None = None
-    train: DatasetName | None = None
-    """Datasets of this service, by name."""
-    holdout: DatasetName | None = None
-    test: DatasetName | None = None
-    agent: Text | None = None
-    """`module:function`, and models as `provider:name`: only what the operator allowed."""
-    critic: Text | None = None
-    applier: Text | None = None
-    reflector: Text | None = None
-    proposer: Text | None = None
-    editor: Text | None = None
+    def flags(self, datasets: Datasets, allowed: Set[str]) -> Flags:
+        """The same as flags of the command line: datasets as files, names only from the list."""
+        fields, flags = http_fields(), dict[str, JsonValue]()
+        for name, value in self.model_dump(exclude_none=True).items():
+            field = fields[name]
+            if field.path[0] == "data":
+                flags[name] = str(datasets.path(value))
+            else:
+                if _names_code(field):
+                    refuse_unlisted({name: str(value)}, allowed)
+                flags[name] = value
+        return flags
 
-    def overrides(self, datasets: Datasets, allowed: Set[str]) -> Overrides:
-        """The same as flags of the command line."""
-        said = self.model_dump(exclude_none=True)
-        refuse_unlisted({name: str(said[name]) for name in _NAMED if name in said}, allowed)
-        for name, flag in _DATASETS.items():
-            if name in said:
-                said[flag] = str(datasets.path(said.pop(name)))
-        return Overrides.from_flags(**said)
+
+@cache
+def http_fields() -> dict[str, SettingField]:
+    """The fields that clients may set, by name: those whose door is open to them."""
+    return {
+        name: field
+        for doors in all_doors()
+        for name, field in doors.named().items()
+        if field.door.http
+    }
+
+
+def _names_code(field: SettingField) -> bool:
+    """Whether a field names a model or a function, which runs or is paid for."""
+    return field.path[0] == "roles" or field.path == ("target", "agent")
+
+
+def _type_of(field: SettingField) -> Any:
+    """What a client may send for a field: names are texts, cases are datasets of the service."""
+    kind: Any = field.info.annotation
+    parts = [each for each in field.info.metadata if not isinstance(each, Door)]
+    if parts:
+        kind = Annotated[kind, *parts]
+    if field.path[0] == "data":
+        kind = DatasetName
+    elif _names_code(field) or field.path == ("strategy", "name"):
+        kind = Text
+    return Optional[kind]  # noqa: UP045 - a type that is only known here
+
+
+def _generated() -> type[HttpSettings]:
+    fields: dict[str, Any] = {name: (_type_of(each), None) for name, each in http_fields().items()}
+    return create_model("RunSettings", __base__=HttpSettings, __module__=__name__, **fields)
+
+
+if TYPE_CHECKING:
+    RunSettings = HttpSettings
+else:
+    RunSettings = _generated()
 
 
 class EvaluationSettings(Settings):
@@ -68,7 +87,7 @@ class EvaluationSettings(Settings):
     """A dataset of this service, by name."""
     metrics: list[Text] = Field(default_factory=list[str], max_length=100)
     """Only these, by name."""
-    repeats: AtLeastOne | None = None
+    repeats: Repeats | None = None
     concurrency: Places | None = None
     judge: Text | None = None
     """A model that the operator allowed."""
@@ -81,6 +100,8 @@ class Asked(Settings):
     settings: RunSettings = Field(default_factory=RunSettings)
     evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings)
     promptiter: Json = None
+    spec: dict[str, JsonValue] | None = None
+    """The description of the run, from which it is built; the service writes it, no client."""
 
     @classmethod
     def read(cls, request: Json) -> "Asked":

@@ -1,7 +1,7 @@
 """A run of a PromptIter engine as work for the manager."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from burnish.compat.promptiter import Engine, RunRequest, RunResult, RunStatus
@@ -34,6 +34,7 @@ class EngineWork:
         self._owned = owned
         self._latest: Json = None
         self.thread = thread
+        self.spec: Mapping[str, Json] = {}
 
     def so_far(self) -> Json:
         """The rounds that were finished."""

@@ -10,13 +10,17 @@ from burnish.compat.promptiter import read_request
 from burnish.compat.promptiter.anatomy import Anatomy
 from burnish.core.content import Json
 from burnish.core.errors import FileTrouble
+from burnish.projects.describing import from_kept
 from burnish.projects.eval_wanted import named_in_header
-from burnish.projects.evaluating import Wanted, prepare_evaluation
+from burnish.projects.evaluate_api import prepare_evaluation
+from burnish.projects.evaluating import Wanted
 from burnish.projects.loading import load_project
 from burnish.projects.overrides import Overrides
 from burnish.projects.settings import BudgetSettings
 from burnish.projects.structures import read_structure
-from burnish.server.apps.asking import Asked, EvaluationSettings, RunSettings, refuse_unlisted
+from burnish.runs.building import build
+from burnish.runs.literals import refuse_literals
+from burnish.server.apps.asking import Asked, EvaluationSettings, refuse_unlisted
 from burnish.server.apps.engine_work import EngineWork
 from burnish.server.apps.file_engines import engine_of, has_structure
 from burnish.server.apps.project_work import MeasureWork, ProjectWork
@@ -46,6 +50,11 @@ class FileApp:
                 remedy="say --app NAME=FILE with a project file",
             )
 
+    @property
+    def folder(self) -> Path:
+        """Where the file lies."""
+        return self.path.resolve().parent
+
     def plan(self, request: Json) -> "Work":
         """Load the file with what the request says."""
         asked = Asked.read(request)
@@ -56,10 +65,16 @@ class FileApp:
             return EngineWork(engine, parsed, owned=True)
         if asked.kind == "evaluate":
             return self._measuring(asked.evaluation)
-        return self._searching(asked.settings)
+        return self._searching(asked)
 
-    def _searching(self, settings: RunSettings) -> ProjectWork:
-        setup = load_project(self.path, settings.overrides(self.datasets, self.allowed)).setup
+    def _searching(self, asked: Asked) -> ProjectWork:
+        """A search: built from its description alone once that is kept."""
+        if asked.spec is not None:
+            setup = build(from_kept(asked.spec, {}))
+        else:
+            flags = asked.settings.flags(self.datasets, self.allowed)
+            setup = load_project(self.path, flags).setup
+            refuse_literals(setup.project.spec)
         setup.check()
         return ProjectWork(setup)
 

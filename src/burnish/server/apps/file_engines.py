@@ -1,29 +1,28 @@
-"""A PromptIter engine made from a graph file or an agent file.
+"""A PromptIter engine made from the description of a graph file.
 
 Eval sets lie beside the file as `data/<app>/<set>.evalset.json`; the stages are the models that
-the file's `optimizer` names. Metrics, judge and budget are those of the file, as for
-`burnish optimize`; without metrics of its own, each set has a `<set>.metrics.json`.
+the file's `optimizer` names. Everything else is that of the file, as for `burnish optimize`;
+without metrics of its own, each set has a `<set>.metrics.json`.
 """
 
 from pathlib import Path
 
-from burnish.compat.promptiter import Engine, EvaluationStack
+from burnish.compat.promptiter import Engine, EvaluationStack, RunDefaults
+from burnish.core.cases import Dataset
 from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.core.protocols import Metric
 from burnish.models.references import ModelRef
-from burnish.projects.agent_files import agent_judge
-from burnish.projects.called_parts import CalledParts
-from burnish.projects.gathering import Gathering
-from burnish.projects.graph.graph_file import GraphFile
-from burnish.projects.graph.project_files import read_file
-from burnish.projects.graph.reaching import check_reach
-from burnish.projects.loading import GRAPH, Given
-from burnish.projects.overrides import Overrides
+from burnish.projects.describing import STRATEGY, describe
+from burnish.projects.dialects import Document
+from burnish.projects.file_kinds import GraphFile
+from burnish.projects.graph.plugin import graph_of, graph_parts, graph_target
+from burnish.projects.measures import named_user, read_metrics
 from burnish.projects.structures import read_structure
-from burnish.targets.graph import Graph, GraphTarget, all_surfaces
-from burnish.targets.graph.nodes import AgentNode
-
-_STAGES = ("backwarder", "aggregator", "patcher")
+from burnish.runs.building import building_of
+from burnish.runs.parts import Building, TargetParts
+from burnish.strategies.backprop.building import role_models, whole_names
+from burnish.strategies.backprop.strategy import Backprop
+from burnish.strategies.backprop.wording import AGGREGATOR, BACKWARDER, PATCHER
 
 
 def has_structure(path: Path) -> bool:
@@ -36,54 +35,74 @@ def has_structure(path: Path) -> bool:
 
 
 def engine_of(path: Path, app_name: str, *, data_dir: Path | None = None) -> Engine:
-    """An engine for a graph file; eval sets lie in `data` beside it, unless `data_dir` says."""
-    given = Given.read(path, Overrides())
-    data = given.tree.data if isinstance(given.tree.data, dict) else {}
-    if data.get("kind") != GRAPH:
+    """An engine for a graph file; eval sets lie in `data` beside it, unless `data_dir` says.
+
+    Everything that is wrong with the file is said at once, models out of reach included.
+    """
+    document = Document.read(path)
+    if document.data.get("kind") != GraphFile.kind:
         message = "PromptIter's requests are for graph files"
         remedy = "write `kind: graph`, serve an engine from Python, or use /api/v1"
         raise ConfigError([Problem(where=path.name, message=message, remedy=remedy)])
-    file, graph = read_file(given)
-    wrong = Gathering(tree=given.tree)
-    parts = CalledParts(file, given.folder, None, wrong)
-    target = GraphTarget(graph, parts.models, surfaces=all_surfaces(graph))
-    check_reach(target, parts.models, wrong)
-    stages = [_stage(file, graph, name, path) for name in _STAGES]
+    described = describe(document, {STRATEGY: Backprop.name}, dialect=GraphFile())
+    building = building_of(described)
+    parts, judge = _parts(building), _judge(building)
+    stages = {} if parts is None else _stages(building, parts)
+    building.problems.settle()
+    assert parts is not None
+    spec = described.spec
     stack = EvaluationStack(
         app_name=app_name,
-        data_dir=data_dir or given.folder / "data",
-        metrics=_metrics(file, parts),
-        judge=None if file.judge is None else wrong.of(("judge",), file.judge.reference, None),
-        models=parts.models,
+        data_dir=data_dir or building.folder / "data",
+        metrics=parts.metrics,
+        judge=judge,
+        models=building.models,
+        scenarios=spec.metrics.user_simulator is not None,
     )
-    wrong.settle()
     return Engine(
-        target,
+        parts.target,
         stack,
-        backwarder=stages[0],
-        aggregator=stages[1],
-        optimizer=stages[2],
-        budget=file.budget.budget(given.flags, given.environment),
+        backwarder=stages[BACKWARDER],
+        aggregator=stages[AGGREGATOR],
+        optimizer=stages[PATCHER],
+        budget=spec.budget.budget(),
+        defaults=RunDefaults(
+            settings=whole_names(spec.strategy.settings, parts),
+            seed=spec.execution.seed,
+            concurrency=spec.execution.concurrency,
+            case_policy=spec.execution.case_policy(),
+        ),
     )
 
 
-def _metrics(file: GraphFile, parts: CalledParts) -> tuple[Metric, ...]:
+def _parts(building: Building) -> TargetParts | None:
+    """The graph and its metrics; the cases come with each request."""
+    graph, metrics = graph_of(building), _metrics(building)
+    user = named_user(building)
+    target = None if graph is None else graph_target(building, graph, user)
+    return None if target is None else graph_parts(building, target, Dataset(train=()), metrics)
+
+
+def _metrics(building: Building) -> tuple[Metric, ...]:
     """The metrics of the file; none where it leaves them to the sets."""
-    if not file.metrics and file.metrics_file is None:
+    spec = building.spec.metrics
+    if not spec.blocks and spec.file is None:
         return ()
     # No case of an eval set has metrics of its own, so that none need be known here.
-    return parts.metrics(parts.read_metrics(None, replies_only=False), ())
+    return read_metrics(building, (), replies_only=False)
 
 
-def _stage(file: GraphFile, graph: Graph, name: str, path: Path) -> ModelRef:
-    """The model of a stage: its own, that of all stages, or the first of the graph."""
-    named = getattr(file.optimizer, name) or file.optimizer.proposer
-    if named is not None:
-        return named.reference()
-    agents = (node.agent for node in graph.nodes.values() if isinstance(node, AgentNode))
-    first = next(agents, None)
-    if first is None:
-        message = f"nobody is named for the stage '{name}'"
-        remedy = "name a model as optimizer.proposer in the file"
-        raise ConfigError([Problem(where=path.name, message=message, remedy=remedy)])
-    return agent_judge(first)
+def _judge(building: Building) -> ModelRef | None:
+    block = building.spec.metrics.judge
+    if block is None:
+        return None
+    return building.problems.attempt("metrics.judge", block.reference, None)
+
+
+def _stages(building: Building, parts: TargetParts) -> dict[str, ModelRef | None]:
+    """The model of each stage, seen to be within reach."""
+    models = role_models(building, parts)
+    for name, ref in models.items():
+        if ref is not None:
+            building.asked(name, ref)
+    return models

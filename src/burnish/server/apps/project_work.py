@@ -1,7 +1,7 @@
 """A run of a project file, or a measurement of one, as work for the manager."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -13,7 +13,8 @@ from burnish.projects.evaluating import Measurement
 from burnish.projects.launching import launched
 from burnish.projects.measuring import report_of
 from burnish.reports.eval_report import NAME as REPORT
-from burnish.runs.driving import Ending, SealedResult
+from burnish.runs.driving import Ending
+from burnish.runs.events import SealedResult
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.server.apps.telling import Forwarding
@@ -33,6 +34,11 @@ class ProjectWork:
     def strategy(self) -> str:
         """The strategy's name."""
         return self.setup.strategy.name
+
+    @property
+    def spec(self) -> Mapping[str, Json]:
+        """The description that the run is built from."""
+        return self.setup.project.spec
 
     def so_far(self) -> Json:
         """Nothing: the run's folder tells."""

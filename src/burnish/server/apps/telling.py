@@ -1,7 +1,7 @@
 """Events of a run, as the store keeps them."""
 
 from burnish.runs.directory import events, look_into
-from burnish.runs.events import Event, Tick
+from burnish.runs.events import Event, Tick, TrialRecorded
 from burnish.server.places import Place
 from burnish.server.stores.records import NewEvent, RunChanges
 from burnish.server.work import Tell
@@ -17,11 +17,10 @@ class Forwarding:
     def event(self, event: Event) -> None:
         """Pass it on under its id, with what it says of the run as a whole."""
         number, changes = 0, RunChanges()
-        if event.kind == "trial_recorded":
-            number = _number(event.data.get("trial"))
-            best = event.data.get("best_score")
-            if isinstance(best, int | float):
-                self.best_score = float(best)
+        if trial := event.read(TrialRecorded):
+            number = trial.trial
+            if trial.best_score is not None:
+                self.best_score = trial.best_score
             changes = RunChanges(current_round=number, best_score=self.best_score)
         payload = {"at": event.at, **event.data}
         told = NewEvent(kind=event.kind, round=number, payload=payload, key=f"run:{event.id}")
@@ -35,7 +34,3 @@ class Forwarding:
         with look_into(place.folder) as reader:
             for event in events(reader):
                 self.event(event)
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0

@@ -1,8 +1,9 @@
-"""Finding the folder of a finished delegation by its id: below a folder, or on this machine."""
+"""Finding the folder of a finished delegation by its id, among those that clients may name."""
 
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -18,17 +19,30 @@ _PARTS = ("", "iter_*/run/", f"{DELEGATIONS}/*/")
 """Where delegations lie in a run: in its folder, as iterations of a refinement, in a suite."""
 
 
-def find_run_folder(data: Path, run_id: str) -> Path | None:
-    """The finished run of this id, below `data` or in the index of this machine's runs.
+@dataclass(frozen=True, kw_only=True)
+class DelegationPlaces:
+    """Where the delegations lie that clients of a service may name."""
 
-    The id is only compared, never a part of a path.
-    """
-    if not _ID.fullmatch(run_id):
+    data: Path
+    """All of it is searched."""
+    folders: tuple[Path, ...] = ()
+    """Of these, only what the index of this machine's runs names."""
+
+    def find(self, run_id: str) -> Path | None:
+        """The finished delegation of this id, which is only compared, never a part of a path."""
+        if not _ID.fullmatch(run_id):
+            return None
+        for folder in chain(finished_runs(self.data), self._indexed()):
+            if folder.name == run_id or _id_of(folder) == run_id:
+                return folder
         return None
-    for folder in chain(finished_runs(data), _known_delegations()):
-        if folder.name == run_id or _id_of(folder) == run_id:
-            return folder
-    return None
+
+    def _indexed(self) -> Iterator[Path]:
+        # Resolved, so that no link leads out of the folders.
+        roots = [folder.resolve() for folder in (self.data, *self.folders)]
+        for folder in _known_delegations():
+            if any(folder.resolve().is_relative_to(root) for root in roots):
+                yield folder
 
 
 def finished_runs(data: Path) -> Iterator[Path]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from burnish.core.errors import BurnishError, ConfigError, Problem
+from burnish.core.errors import ConfigError, MissingExtra, Problem
 from burnish.effects.database_schema import PREFIX, check_prefix
 from burnish.effects.database_store import LEASE_SECONDS, DatabaseJournals
 from burnish.effects.database_urls import DatabaseUrl
@@ -92,7 +92,7 @@ def _require(url: DatabaseUrl) -> None:
         try:
             importlib.import_module(module)
         except ImportError as error:
-            raise BurnishError(
+            raise MissingExtra(
                 f"the store {url} needs the package {module}",
                 remedy=f"pip install 'burnish[{needed}]'",
             ) from error

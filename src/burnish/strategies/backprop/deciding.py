@@ -82,7 +82,7 @@ class Judge:
             self._by_gate(attempt, pair),
             pair=pair,
             objective=self._run.objective,
-            guards=self._settings.guards,
+            guards=self._settings.guards.guards(),
         )
 
     def _by_gate(self, attempt: Attempt, pair: Pair) -> Decision:

@@ -6,30 +6,6 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.runs.run import Run
 from burnish.strategies.backprop.settings import BackpropSettings
 
-_AT_LEAST = {
-    "max_rounds": 1,
-    "max_rounds_without_acceptance": 0,
-    "repeats": 1,
-    "candidates_per_round": 1,
-    "cases_per_round": 1,
-    "backward_parallelism": 1,
-    "aggregation_parallelism": 1,
-    "patch_parallelism": 1,
-}
-
-
-def out_of_range(settings: BackpropSettings) -> list[Problem]:
-    """The numbers that make no sense."""
-    found: list[Problem] = []
-    for name, least in _AT_LEAST.items():
-        value = getattr(settings, name)
-        if value is not None and value < least:
-            message = f"must be at least {least}, found {value}"
-            found.append(Problem(where=name, message=message))
-    if settings.accept_sigma < 0:
-        found.append(Problem(where="accept_sigma", message="cannot be negative"))
-    return found
-
 
 def require_known(run: Run, settings: BackpropSettings) -> None:
     """Refuse splits without cases, and names of cases and metrics that do not exist."""

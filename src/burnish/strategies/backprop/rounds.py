@@ -1,18 +1,18 @@
 """One round: losses, the walk back, merging, patches, and what came of the candidates."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from burnish.core.candidates import Candidate
 from burnish.core.case_changes import CaseChanges, case_changes
-from burnish.core.codec import codec
 from burnish.core.comparisons import Pair
 from burnish.core.content import Json
 from burnish.core.decisions import Decision
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation
 from burnish.core.objectives import Objective
-from burnish.core.trials import Proposal, SplitResult, Trial
+from burnish.core.trials import Proposal, SplitResult, Trial, TrialDetails
 from burnish.evaluation.failure_classes import FailureClass
 from burnish.strategies.backprop.packets import (
     CaseLoss,
@@ -103,48 +103,78 @@ class Attempt:
             train=None if self.train is None else SplitResult.of(self.train, objective),
             holdout=None if self.holdout is None else SplitResult.of(self.holdout, objective),
             decision=self.decision,
-            details=self._details(objective),
+            details=self._details(objective).to_json(),
         )
 
-    def _details(self, objective: Objective) -> dict[str, Json]:
-        measured = objective.measure(self.round.train)
-        details: dict[str, Json] = {
-            "round": self.round.number,
-            "train_score": measured.score,
-            "patches": {
-                patch.surface: {"value": shown_value(patch.value), "reason": patch.reason}
+    def _details(self, objective: Objective) -> "BackpropDetails":
+        train, lost = self.round.train, self.lost
+        details = BackpropDetails(
+            round=self.round.number,
+            train_score=objective.measure(train).score,
+            patches={
+                patch.surface: PatchNote(value=shown_value(patch.value), reason=patch.reason)
                 for patch in self.patches
             },
-        }
+            changes=self.changes(objective),
+        )
         if self.first:
-            train = self.round.train
-            details["train_scores"] = {
-                case: objective.case_score(train, case) for case in train.cases
-            }
-            details |= round_details(self.round)
-        lost = (*self.round.lost, *self.lost) if self.first else self.lost
-        if lost:
-            details["lost"] = [codec(Lost).encode(each) for each in lost]
-        if (changes := self.changes(objective)) is not None:
-            details["changes"] = codec(CaseChanges).encode(changes)
-        return details
+            scores = {case: objective.case_score(train, case) for case in train.cases}
+            details = replace(_walked(details, self.round), train_scores=scores)
+            lost = (*self.round.lost, *lost)
+        return replace(details, lost=lost or None)
 
 
-def round_details(found: Round) -> dict[str, Json]:
-    """The walk back as the ledger keeps it."""
-    return {
-        "losses": [
-            codec(TerminalLoss).encode(loss) for case in found.losses for loss in case.losses
-        ],
-        "train_missing": [*found.missing],
-        "train_failed": dict[str, Json](crashed(found.train)),
-        "failure_classes": {case: each.value for case, each in (found.classes or {}).items()},
-        "gradients": [codec(SurfaceGradient).encode(each) for each in found.gradients],
-        "merged": {
-            name: [_merged(each) for each in remarks]
-            for name, remarks in (found.merged or {}).items()
-        },
+@dataclass(frozen=True, kw_only=True)
+class PatchNote:
+    """What a patch made of a surface, and why."""
+
+    value: Json = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackpropDetails(TrialDetails):
+    """What a round keeps of each candidate; of the first one, the whole walk back."""
+
+    optional: ClassVar[frozenset[str]] = (TrialDetails.optional - {"train_score"}) | {
+        *("train_scores", "losses", "train_missing", "train_failed", "failure_classes"),
+        *("gradients", "merged", "lost", "changes"),
     }
+
+    round: int = 0
+    patches: Mapping[str, PatchNote] = field(default_factory=dict[str, PatchNote])
+    """By surface."""
+    train_scores: Mapping[str, float | None] | None = None
+    """By case, of the incumbent."""
+    losses: tuple[TerminalLoss, ...] | None = None
+    train_missing: tuple[str, ...] | None = None
+    train_failed: Mapping[str, str] | None = None
+    """By case, what the agent raised."""
+    failure_classes: Mapping[str, str] | None = None
+    """By case, the earliest cause that can be seen."""
+    gradients: tuple[SurfaceGradient, ...] | None = None
+    merged: Json = None
+    """By surface, what was said of it, merged."""
+    lost: tuple[Lost, ...] | None = None
+    """Questions to roles that brought nothing."""
+    changes: CaseChanges | None = None
+    """What became of single cases of holdout."""
+
+
+def _walked(details: BackpropDetails, walk: Round) -> BackpropDetails:
+    """The details with the walk back in them."""
+    return replace(
+        details,
+        losses=tuple(loss for case in walk.losses for loss in case.losses),
+        train_missing=tuple(walk.missing),
+        train_failed=dict(crashed(walk.train)),
+        failure_classes={case: each.value for case, each in (walk.classes or {}).items()},
+        gradients=tuple(walk.gradients),
+        merged={
+            name: [_merged(each) for each in remarks]
+            for name, remarks in (walk.merged or {}).items()
+        },
+    )
 
 
 def _merged(each: MergedGradient) -> Json:

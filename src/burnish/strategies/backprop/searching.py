@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from burnish.core.candidates import Origin
 from burnish.core.cases import Split
-from burnish.core.content import Json
 from burnish.core.decisions import MAX_MISSING
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation
@@ -14,6 +13,7 @@ from burnish.core.protocols import Role
 from burnish.core.structures import Structured
 from burnish.core.surfaces import EPSILON
 from burnish.core.trials import SplitResult, Trial
+from burnish.runs.events import Warned
 from burnish.runs.requirements import GIVE_UP_AFTER, require_baseline
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
@@ -24,7 +24,7 @@ from burnish.strategies.backprop.rounds import Attempt, Round
 from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.backprop.troubles import crash_words, why_missing
 from burnish.strategies.backprop.values import shown_value
-from burnish.strategies.backprop.watching import Stage, Watcher
+from burnish.strategies.backprop.watching import Stage, StageBegun, Watcher
 from burnish.strategies.backprop.wording import (
     BackwardAnswer,
     BackwardRequest,
@@ -143,7 +143,7 @@ class Search:
         """An agent that raises is a bug more often than a bad text: it should not go unseen."""
         told = crash_words(train)
         if told and self._run.incumbent.id not in self._on_train:
-            self._run.announce("warning", f"train:{self.number}:failed", {"message": told})
+            self._run.tell(Warned(message=told), f"train:{self.number}:failed")
 
     async def _learned(self, found: Round) -> Round:
         draw = DRAWS * self.number
@@ -244,11 +244,11 @@ class Search:
             f"{what}. Nothing can be learned from what is missing. Mend it, then make a new run "
             "that asks for it again (--retry-missing)"
         )
-        self._run.announce("warning", key, {"message": message})
+        self._run.tell(Warned(message=message), key)
 
     def _show(self, stage: Stage, found: Round | Attempt | Evaluation | None) -> None:
-        about: dict[str, Json] = {"stage": stage, "round": self.number}
         slot = "" if not isinstance(found, Attempt) else f":{found.candidate.id}"
-        self._run.announce("stage", f"round:{self.number}:{stage}{slot}", about)
+        begun = StageBegun(stage=stage, round=self.number)
+        self._run.tell(begun, f"round:{self.number}:{stage}{slot}")
         if self._watch is not None:
             self._watch(stage, found)

@@ -1,51 +1,96 @@
-"""The settings of `backprop`."""
+"""The settings of back-propagation."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, cast
+
+from pydantic import BeforeValidator, Field
 
 from burnish.core.gates import Guards
+from burnish.runs.spec import StrategySettings
 from burnish.strategies.backprop.packets import Severity
+from burnish.system.settings import (
+    AtLeastOne,
+    Door,
+    NoneOrMore,
+    NotNegative,
+    Settings,
+    Share,
+    Text,
+)
 
 GateName: TypeAlias = Literal["min_gain", "sigma", "strict"]
+PARALLELISM = 16
 
 
-@dataclass(frozen=True, kw_only=True)
-class LossHint:
+class LossHint(Settings):
     """What a person says about a case that fails a metric."""
 
-    case: str
-    metric: str
-    reason: str
+    case: Text
+    metric: Text
+    reason: Text
     severity: Severity = Severity.P1
 
 
-@dataclass(frozen=True, kw_only=True)
-class BackpropSettings:
+class GuardSettings(Settings):
+    """What an accept may not break, whatever the mean says."""
+
+    protected: tuple[Text, ...] = ()
+    """Cases of holdout whose score may not fall."""
+    no_new_failures: bool = False
+    """No case that passed may fail."""
+    floors: dict[str, Share] = Field(default_factory=dict[str, float])
+    """The least mean of a metric."""
+
+    def guards(self) -> Guards:
+        """The guards as the gate checks them."""
+        return Guards(**self.model_dump())
+
+
+def _at_once(value: Any) -> Any:
+    """`{enabled, at_once}` and a plain true or false as the number that they mean."""
+    if isinstance(value, bool):
+        return PARALLELISM if value else 1
+    if not isinstance(value, dict):
+        return value
+    data = cast("dict[str, Any]", value)
+    if set(data) - {"enabled", "at_once"}:
+        return data
+    return data.get("at_once", PARALLELISM) if data.get("enabled", True) else 1
+
+
+AtOnce: TypeAlias = Annotated[AtLeastOne, BeforeValidator(_at_once)]
+
+
+class BackpropSettings(StrategySettings):
     """How far, how wide, and by which rule."""
 
-    targets: tuple[str, ...] = ()
+    targets: tuple[Text, ...] = ()
     """The surfaces that may be patched; all of them when none is named."""
-    max_rounds: int = 4
-    max_rounds_without_acceptance: int = 0
+    max_rounds: Annotated[AtLeastOne, Door(flag="*", panel="Limits", http=True)] = 4
+    """Rounds of back-propagation."""
+    max_rounds_without_acceptance: NoneOrMore = 0
     """Rounds in a row without an accept, after which it is over; 0 is no limit."""
-    target_score: float | None = None
+    target_score: Share | None = None
     """Good enough: the incumbent's score on holdout."""
     min_score_gain: float = 0.0
+    """How much a candidate must gain under the gate `min_gain`."""
     gate: GateName = "min_gain"
-    accept_sigma: float = 1.0
-    """How much noise a gain must clear, under the gates that measure noise."""
-    guards: Guards = field(default_factory=Guards)
-    repeats: int = 1
-    candidates_per_round: int = 1
+    """The rule by which a candidate is accepted."""
+    accept_sigma: Annotated[NotNegative, Door(flag="*", http=True)] = 1.0
+    """How many times its noise a gain must be, under the gates that measure noise."""
+    guards: GuardSettings = Field(default_factory=GuardSettings)
+    candidates_per_round: AtLeastOne = 1
     """Patches of each surface that are made and tried in a round."""
-    cases_per_round: int | None = None
+    cases_per_round: AtLeastOne | None = None
     """At most so many failing cases are walked back in a round; all of them when not given."""
     loss_hints: tuple[LossHint, ...] = ()
-    loss_targets: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What a person says about cases that fail."""
+    loss_targets: dict[str, Text] = Field(default_factory=dict[str, str])
     """By metric, the node where its losses begin instead of where the run ended."""
-    backward_parallelism: int = 16
-    aggregation_parallelism: int = 16
-    patch_parallelism: int = 16
+    backward_parallelism: AtOnce = PARALLELISM
+    """Cases that are walked back at once."""
+    aggregation_parallelism: AtOnce = PARALLELISM
+    """Surfaces whose gradients are merged at once."""
+    patch_parallelism: AtOnce = PARALLELISM
+    """Surfaces that are patched at once."""
     merge_single: bool = False
     """Ask the aggregator even where there is one gradient only."""

@@ -12,16 +12,17 @@ was asked about. A round without losses or without patches pays for no validatio
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from burnish.core.cases import Split
-from burnish.core.content import Json, short_id
+from burnish.core.content import short_id
 from burnish.core.errors import Problem
 from burnish.core.protocols import Role, Target
 from burnish.core.structures import Structured
+from burnish.runs.events import SearchEnded
 from burnish.runs.run import Run
-from burnish.strategies.backprop.requirements import listed, out_of_range, require_known
+from burnish.strategies.backprop.requirements import listed, require_known
 from burnish.strategies.backprop.searching import Search
 from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.backprop.watching import Stage, Watcher
@@ -62,7 +63,7 @@ class Backprop:
     @property
     def fingerprint(self) -> str:
         """A hash of the settings that decide."""
-        settings = {k: v for k, v in asdict(self.settings).items() if k not in _FREE}
+        settings = {k: v for k, v in self.settings.model_dump().items() if k not in _FREE}
         return short_id([VERSION, settings])
 
     @property
@@ -85,7 +86,7 @@ class Backprop:
         ]
         if not known:
             problems.append(Problem(message="there is no surface to patch"))
-        return [*problems, *self._unknown_nodes(target), *out_of_range(self.settings)]
+        return [*problems, *self._unknown_nodes(target)]
 
     def _unknown_nodes(self, target: Target) -> list[Problem]:
         if not isinstance(target, Structured):
@@ -119,5 +120,5 @@ class Backprop:
         while not ended and run.stopped is None and run.stop_reason(search.need) is None:
             ended = await search.next()
         if ended:
-            about: dict[str, Json] = {"cycle": search.number, "reason": ended}
-            run.announce("search_ended", f"round:{search.number}:{ended}", about)
+            over = SearchEnded(cycle=search.number, reason=ended)
+            run.tell(over, f"round:{search.number}:{ended}")

@@ -1,8 +1,10 @@
 """The stages of a search, for whoever watches."""
 
-from typing import Literal, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol, TypeAlias
 
 from burnish.core.evaluations import Evaluation
+from burnish.runs.events import EventData
 from burnish.strategies.backprop.rounds import Attempt, Round
 
 Stage: TypeAlias = Literal[
@@ -18,6 +20,16 @@ Stage: TypeAlias = Literal[
     "round_validation",
     "round_completed",
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageBegun(EventData):
+    """A stage is over, and about to be shown."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("stage",)
+
+    stage: str = ""
+    round: int = 0
 
 
 class Watcher(Protocol):

@@ -1,18 +1,10 @@
 """What a whole search comes to, given what its parts cost: least to most."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from burnish.core.money import NOTHING, Spend, total
-from burnish.core.outcomes import Usage
-from burnish.core.protocols import Role
-from burnish.models.calling import ModelClient
-from burnish.models.roles import ModelRole
+from burnish.core.money import NOTHING, Spend
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-
-_ROLE = Usage(requests=1, input_tokens=2500, output_tokens=500)
-"""What a critic reads and says, as a rule: up to ten failing cases, and a paragraph."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +53,6 @@ def expected(
     )
 
 
-def asking(roles: Iterable[Role[Any, Any]]) -> Spend:
-    """One question to each role, by the length that such questions have."""
-    return total(_asked(role) for role in roles)
-
-
 def _phases(settings: CoordinateSettings) -> Iterator[PhaseLimits]:
     if settings.demonstrations:
         yield settings.demonstration_phase
@@ -73,12 +60,3 @@ def _phases(settings: CoordinateSettings) -> Iterator[PhaseLimits]:
         yield settings.numeric_phase
     if settings.texts:
         yield settings.textual_phase
-
-
-def _asked(role: Role[Any, Any]) -> Spend:
-    if not isinstance(role, ModelRole):
-        return Spend(calls=1, unpriced=int(not role.priced))
-    client: ModelClient = role.client
-    cost = client.prices.nano_usd(client.ref, _ROLE) if client.priced else 0
-    tokens = {"tokens_in": _ROLE.input_tokens, "tokens_out": _ROLE.output_tokens}
-    return replace(client.estimate(), nano_usd=cost or 0, **tokens)

@@ -1,28 +1,36 @@
-"""The headroom check: what the measured baseline tells before anything more is spent."""
+"""The headroom check: what the measured baseline tells before anything more is spent, in words."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from burnish.core.cases import Split
-from burnish.core.codec import codec
+from burnish.core.content import Json
 from burnish.core.money import NOTHING, Spend, total
 from burnish.core.protocols import Role
 from burnish.core.surfaces import EPSILON
+from burnish.core.words import cell, counted, number, spending
 from burnish.evaluation.datasets.power import smallest_difference
+from burnish.runs.events import Event, EventData, read_all
+from burnish.runs.plans import asking, shown_by
 from burnish.runs.run import Run
-from burnish.strategies.coordinate.costs import Expected, asking, expected
+from burnish.strategies.coordinate.costs import Expected, expected
 from burnish.strategies.coordinate.settings import CoordinateSettings
 from burnish.strategies.coordinate.trying import Incumbent
 
-HEADROOM = "headroom"
-"""The kind of the event."""
+_OUTLOOKS = {
+    "nothing_to_gain": "nothing to gain: the loss on train is 0, so nothing is tried",
+    "within_noise": "no gain can be told from noise: even a loss of 0 on train would not clear it; "
+    "more cases or repeats would make it smaller",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Headroom:
+class Headroom(EventData):
     """How much there is to gain, how much of it can be seen, and what looking for it costs."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("headroom",)
 
     repeats: int
     accept_sigma: float
@@ -52,6 +60,31 @@ class Headroom:
             return "nothing_to_gain"
         clear = self.accept_sigma * (self.train_std or 0.0)
         return "within_noise" if self.loss < clear - EPSILON else ""
+
+    def to_json(self) -> dict[str, Json]:
+        """With what follows from it, for those who read the events."""
+        return {**super().to_json(), "outlook": self.outlook, "bar": self.bar}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadAxis(EventData):
+    """An axis that is left out of a phase: its changes reach no request."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("dead_axis",)
+
+    axis: str = ""
+    cycle: int = 0
+    phase: str = ""
+    runs: int = 0
+    """The measured runs that were gone over again."""
+
+    @property
+    def words(self) -> str:
+        """The axis, and why it is left out."""
+        return (
+            f"{self.axis} is not tuned in this phase: its changes reach no request; "
+            f"{counted(self.runs, 'measured run')} would go on alike"
+        )
 
 
 def headroom_of(
@@ -103,8 +136,63 @@ def costs_ahead(
     )
 
 
-def announce(run: Run, found: Headroom) -> None:
-    """Say it, once."""
-    told = codec(Headroom).encode(found)
-    assert isinstance(told, dict)
-    run.announce(HEADROOM, HEADROOM, {**told, "outlook": found.outlook, "bar": found.bar})
+def headroom_lines(found: Headroom) -> Iterator[str]:
+    """What the baseline tells: the noise, what holdout can show, and what the search will cost."""
+    yield f"noise    {noise_words(found)}"
+    if found.holdout_cases:
+        yield f"holdout  {shown_by(found.holdout_cases, _rate(found))}"
+    if found.outlook:
+        yield f"outlook  {_OUTLOOKS[found.outlook]}"
+    if found.outlook != "nothing_to_gain":
+        yield f"the run  {cost_words(found)}"
+
+
+def noise_words(found: Headroom) -> str:
+    """`±0.021 on train, ±0.034 on holdout over 3 repeats: a gain on train counts from …`."""
+    if found.train_std is None or found.bar is None:
+        return "not measured: repeats is 1"
+    held = "" if found.holdout_std is None else f", ±{number(found.holdout_std)} on holdout"
+    over = counted(found.repeats, "repeat")
+    counts = f"from about {found.bar:.3f} on" if found.bar else "however small it is"
+    return f"±{number(found.train_std)} on train{held} over {over}: a gain on train counts {counts}"
+
+
+def cost_words(found: Headroom) -> str:
+    """What the whole search comes to, the baseline included, at what the baseline cost."""
+    costs = found.costs
+    least, most = (
+        spending(spend, tokens=False) if found.measured else f"{counted(spend.calls, 'call')}"
+        for spend in (costs.least, costs.most)
+    )
+    few, many = (counted(n, "trial") for n in (costs.least_trials, costs.most_trials))
+    return f"about {least} if nothing helps ({few}), at most about {most} ({many})"
+
+
+def known_at_the_start(events: Sequence[Event]) -> Iterator[str]:
+    """The points of the report: what the baseline told before the first trial."""
+    found = next(read_all(events, Headroom), None)
+    if found is None:
+        return
+    yield f"noise of the baseline: {noise_words(found)}"
+    if found.holdout_cases:
+        yield f"what holdout can show: {shown_by(found.holdout_cases, _rate(found))}"
+    if found.outlook:
+        yield f"outlook at the start: {_OUTLOOKS[found.outlook]}"
+    if found.outlook != "nothing_to_gain":
+        yield f"expected at the start: {cost_words(found)}"
+
+
+def dead_axes(events: Sequence[Event]) -> Iterator[str]:
+    """The points of the report on axes that reached nothing, by when they were left out."""
+    by_axis: dict[str, list[str]] = {}
+    for dead in read_all(events, DeadAxis):
+        by_axis.setdefault(dead.axis, []).append(str(dead.cycle))
+    for axis, cycles in by_axis.items():
+        yield (
+            f"**dead axis `{cell(axis, 100)}`** (cycle {', '.join(cycles)}): its changes reached "
+            "no request in the measured runs that were gone over again, so it was not tuned there"
+        )
+
+
+def _rate(found: Headroom) -> float:
+    return 0.5 if found.holdout_pass_rate is None else found.holdout_pass_rate

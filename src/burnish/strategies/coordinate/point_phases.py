@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias, cast
 
 from burnish.core.content import Json, short_id
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, Scalar, Value
+from burnish.core.trials import TrialDetails
 from burnish.runs.run import Run
 from burnish.strategies.coordinate import tpe
 from burnish.strategies.coordinate.memory import Memory
@@ -133,7 +134,7 @@ class PointPhase(Phase):
         elif tried.loss is not None:
             self.known.append(Observation(point=point, loss=tried.loss))
 
-    def _explained(self, point: Point, by: Chooser) -> dict[str, Json]:
+    def _explained(self, point: Point, by: Chooser) -> TrialDetails:
         """Why this point, for the audit row."""
         marginals = Densities.of(self.space, self.known).marginals(point)
         told: dict[str, Json] = {
@@ -147,7 +148,7 @@ class PointPhase(Phase):
             "selected_candidate_score": ratio(marginals),
             "axis_marginals": {name: asdict(m) for name, m in marginals.items()},
         }
-        return {"proposal_source": told}
+        return TrialDetails(proposal_source=told)
 
 
 class NumericPhase(PointPhase):

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from burnish.core.candidates import Origin
-from burnish.core.content import Json
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, Surface, TextSurface, Value
 from burnish.runs.probing import Probed
 from burnish.runs.run import Run
+from burnish.strategies.coordinate.headroom import DeadAxis
 from burnish.strategies.coordinate.space import at_unit
 from burnish.strategies.coordinate.trying import Incumbent
 
@@ -59,13 +59,8 @@ class Probing:
         return await self.run.probe(others, measured=incumbent.train)
 
     def _announce(self, axis: Surface, probed: Probed) -> None:
-        about: dict[str, Json] = {
-            "axis": axis.id,
-            "cycle": self.cycle,
-            "phase": self.phase,
-            "runs": probed.runs,
-        }
-        self.run.announce("dead_axis", f"cycle:{self.cycle}:{self.phase}:dead:{axis.id}", about)
+        dead = DeadAxis(axis=axis.id, cycle=self.cycle, phase=self.phase, runs=probed.runs)
+        self.run.tell(dead, f"cycle:{self.cycle}:{self.phase}:dead:{axis.id}")
 
 
 def other_values(axis: Surface, now: Value) -> tuple[Value, ...]:

@@ -1,13 +1,14 @@
 """The strategy `coordinate`: phases in cycles, every accept kept, until a cycle brings nothing."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from burnish.core.content import Json, short_id
+from burnish.core.content import short_id
 from burnish.core.errors import Problem
 from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import ChoiceSurface, DemosSurface, NumberSurface, TextSurface
+from burnish.runs.events import PhaseEnded, PhaseStarted, SearchEnded
 from burnish.runs.run import Run
 from burnish.strategies.coordinate import headroom
 from burnish.strategies.coordinate.demonstration_phase import DemonstrationPhase
@@ -39,7 +40,7 @@ class Coordinate:
     @property
     def fingerprint(self) -> str:
         """A hash of the settings that decide. How many cycles there may be is a budget."""
-        settings = {k: v for k, v in asdict(self.settings).items() if k != "max_cycles"}
+        settings = {k: v for k, v in self.settings.model_dump().items() if k != "max_cycles"}
         return short_id([VERSION, settings])
 
     @property
@@ -100,7 +101,7 @@ class Coordinate:
     def _tell_headroom(self, run: Run, trying: Trying, incumbent: Incumbent) -> None:
         """How much there is to gain, and what looking for it will cost, before it does."""
         costs = headroom.costs_ahead(run, self.settings, self.roles, trying.paid)
-        headroom.announce(run, headroom.headroom_of(run, self.settings, incumbent, costs))
+        run.tell(headroom.headroom_of(run, self.settings, incumbent, costs), "headroom")
 
     def _over(self, run: Run, cycle: int, before: Incumbent, after: Incumbent) -> str:
         """Why the whole search is over; empty when it is not."""
@@ -118,14 +119,19 @@ class Coordinate:
         for phase in self._phases(run, cycle, memory):
             if incumbent.perfect:
                 break
-            about: dict[str, Json] = {"cycle": cycle, "phase": phase.name}
-            run.announce("phase_started", f"cycle:{cycle}:{phase.name}", about)
+            run.tell(PhaseStarted(cycle=cycle, phase=phase.name), f"cycle:{cycle}:{phase.name}")
             end = await phase.go(incumbent)
             incumbent = end.incumbent
-            told = {**about, "reason": end.reason, "trials": end.trials, "accepts": end.accepts}
+            over = PhaseEnded(
+                cycle=cycle,
+                phase=phase.name,
+                reason=end.reason,
+                trials=end.trials,
+                accepts=end.accepts,
+            )
             # A phase that was stopped goes on when the run is resumed, and then ends again.
             last = f"stopped:{run.trial}" if end.reason == STOPPED else "end"
-            run.announce("phase_ended", f"cycle:{cycle}:{phase.name}:{last}", told)
+            run.tell(over, f"cycle:{cycle}:{phase.name}:{last}")
             if run.stopped is not None:
                 break
         return incumbent
@@ -152,5 +158,4 @@ class Coordinate:
 
 def _tell_end(run: Run, cycle: int, reason: str) -> None:
     """Say why the search ended by itself; with more cycles allowed it may end again."""
-    about: dict[str, Json] = {"cycle": cycle, "reason": reason}
-    run.announce("search_ended", f"cycle:{cycle}:{reason}", about)
+    run.tell(SearchEnded(cycle=cycle, reason=reason), f"cycle:{cycle}:{reason}")

@@ -8,6 +8,7 @@ from burnish.core.errors import RoleFailed
 from burnish.core.money import Spend
 from burnish.core.protocols import Role
 from burnish.core.surfaces import TextSurface
+from burnish.core.trials import TrialDetails
 from burnish.models.roles import ModelRole
 from burnish.runs.run import Run
 from burnish.strategies.coordinate.memory import Memory
@@ -151,5 +152,7 @@ def _attempt(axis: str, text: str, **said: Json) -> Attempt:
     """A text for an axis, with what the roles said of it."""
     source: dict[str, Json] = {"kind": "textual", **said}
     return Attempt(
-        values={axis: text}, note=axis, details={"axis_target": axis, "proposal_source": source}
+        values={axis: text},
+        note=axis,
+        details=TrialDetails(axis_target=axis, proposal_source=source),
     )

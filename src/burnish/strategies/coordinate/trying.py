@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Split
 from burnish.core.comparisons import Pair
-from burnish.core.content import Json
 from burnish.core.decisions import Decision, Verdict
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation
@@ -14,7 +13,7 @@ from burnish.core.gates import sigma
 from burnish.core.money import Spend
 from burnish.core.pairing import paired
 from burnish.core.surfaces import EPSILON, Value, value_key
-from burnish.core.trials import SplitResult, Trial
+from burnish.core.trials import SplitResult, Trial, TrialDetails
 from burnish.runs.requirements import require_baseline
 from burnish.runs.run import Run
 from burnish.strategies.coordinate.memory import Memory
@@ -45,7 +44,7 @@ class Attempt:
     values: Mapping[str, Value]
     note: str
     """A few words, for the line of the trial."""
-    details: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    details: TrialDetails = field(default_factory=TrialDetails)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +144,7 @@ class Trying:
             cycle=self._cycle,
             phase=self._phase,
             touched=tuple(changed or attempt.values),
-            details=attempt.details,
+            details=attempt.details.to_json(),
         )
 
     async def _measured(self, trial: Trial, before: Incumbent) -> Tried:

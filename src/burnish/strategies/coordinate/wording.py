@@ -1,7 +1,7 @@
 """What the critic and the applier are told and answer: requests, gradients, edits."""
 
 from collections.abc import Sequence
-from itertools import islice, zip_longest
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,10 +13,9 @@ from burnish.core.leaks import LeakWatch
 from burnish.models.calling import ModelClient
 from burnish.models.prompts import RolePrompt
 from burnish.models.roles import ModelRole
+from burnish.runs.asking import transcript
 
 MOST_TRACES = 10
-MOST_CHARS = 1200
-"""Of one text in a trace; the middle of a longer one is left out."""
 
 
 class Words(BaseModel):
@@ -129,35 +128,5 @@ def traces_told(
     neither the critic's to see nor a reason to end the search.
     """
     by_id = {case.id: case for case in cases}
-    told = (trace_told(result, by_id[result.case]) for result in results)
+    told = (transcript(result, by_id[result.case]) for result in results)
     return list(islice((trace for trace in told if secrets.leaked(trace) is None), MOST_TRACES))
-
-
-def trace_told(result: CaseResult, case: Case) -> str:
-    """One run: asked, expected, done, said, and why it failed."""
-    outcome = result.outcome
-    lines = [f"case {result.case}"]
-    asked = outcome.asked or [turn.input for turn in case.turns]
-    expected = [turn.expected for turn in case.turns]
-    for said, wanted, reply in zip_longest(asked, expected, outcome.replies):
-        lines.append(f"asked: {_cut(said or '')}")
-        if wanted is not None:
-            lines.append(f"expected: {_cut(wanted)}")
-        lines.append(f"replied: {_cut(reply) if reply else '(nothing)'}")
-    lines += [
-        f"used {tool.name} with {_cut(canonical(dict(tool.arguments)).decode())}"
-        f"{f', which failed: {_cut(tool.error)}' if tool.error else ''}"
-        for step in outcome.trace.steps
-        for tool in step.tools
-    ]
-    if outcome.failure is not None:
-        return "\n".join([*lines, f"it failed: {_cut(outcome.failure.message)}"])
-    lines += [f"{s.metric}: {_cut(s.reason)}" for s in result.scores if s.reason and not s.passed]
-    return "\n".join(lines)
-
-
-def _cut(text: str) -> str:
-    if len(text) <= MOST_CHARS:
-        return text
-    half = MOST_CHARS // 2
-    return f"{text[:half]} […] {text[-half:]}"

@@ -1,6 +1,7 @@
 """An attempt: one edit on its way to keep, discard or crash."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from burnish.core.candidates import Candidate, Origin, diff
 from burnish.core.content import Json
@@ -8,8 +9,8 @@ from burnish.core.decisions import Decision
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation
 from burnish.core.objectives import Objective
-from burnish.core.trials import Proposal, SplitResult, Trial
-from burnish.strategies.edits.changes import Changes
+from burnish.core.trials import Proposal, SplitResult, Trial, TrialDetails
+from burnish.strategies.edits.changes import Changes, FileChange
 from burnish.strategies.edits.judging import disagreements
 
 PHASE = "edit"
@@ -44,7 +45,7 @@ class Attempt:
 
     @property
     def word(self) -> str:
-        """What became of it, in the seed's words."""
+        """What became of it: keep, discard or crash."""
         if self.decision is not None and self.decision.accepted:
             return KEEP
         crashed = self.decision is not None and self.decision.code in (CRASH, HOLDOUT + CRASH)
@@ -76,14 +77,31 @@ class Attempt:
             train=None if self.train is None else SplitResult.of(self.train, objective),
             holdout=None if self.holdout is None else SplitResult.of(self.holdout, objective),
             decision=None if self.problems else self.decision,
-            details={
-                "decision": self.word,
-                "rationale": self.rationale,
-                "changes": changes.told(),
-                "primary": told_primary(primary, objective, self.train, self.holdout),
-                **({} if self.train is None else disagreements(self.train)),
-            },
+            details=EditDetails(
+                decision=self.word,
+                rationale=self.rationale,
+                changes=changes.files,
+                primary=told_primary(primary, objective, self.train, self.holdout),
+                disagreement=None if self.train is None else disagreements(self.train),
+            ).to_json(),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EditDetails(TrialDetails):
+    """What the loop keeps of each edit; of the start, only its number and the judges."""
+
+    optional: ClassVar[frozenset[str]] = TrialDetails.optional | {
+        *("decision", "rationale", "changes", "disagreement"),
+    }
+
+    decision: str | None = None
+    """`keep`, `discard` or `crash`."""
+    rationale: str | None = None
+    """What the editor said of it."""
+    changes: tuple[FileChange, ...] | None = None
+    disagreement: tuple[str, ...] | None = None
+    """Where the judges of a score did not agree."""
 
 
 def told_primary(

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from burnish.core.candidates import Candidate, diff
-from burnish.core.content import Json
 from burnish.core.errors import Problem
 from burnish.system.workspaces import count_changed_lines, summarize_diff
 
@@ -26,15 +25,6 @@ class FileChange:
         """Lines added and lines removed, together."""
         return self.added + self.removed
 
-    def told(self) -> Json:
-        """For the ledger."""
-        return {
-            "path": self.path,
-            "added": self.added,
-            "removed": self.removed,
-            "diff": self.diff,
-        }
-
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
@@ -55,10 +45,6 @@ class Changes:
     def changed(self) -> int:
         """Changed lines, of all files together."""
         return sum(file.changed for file in self.files)
-
-    def told(self) -> list[Json]:
-        """For the ledger."""
-        return [file.told() for file in self.files]
 
     def problems(self, *, max_files: int | None, max_lines: int | None) -> list[Problem]:
         """What is too much."""

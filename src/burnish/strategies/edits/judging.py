@@ -1,6 +1,5 @@
 """What metrics said of a run beside their numbers: faults they found, and judges who differ."""
 
-from burnish.core.content import Json
 from burnish.core.evaluations import Evaluation
 from burnish.core.scores import Score
 from burnish.evaluation.matching.excerpts import without_middle
@@ -19,10 +18,11 @@ def remarks_on(evaluation: Evaluation) -> list[str]:
     ]
 
 
-def disagreements(evaluation: Evaluation) -> dict[str, Json]:
-    """Where judges did not agree, for the ledger; nothing where they did."""
-    told = [f"{s.metric}: {apart}" for s in _scores(evaluation) if (apart := disagreement(s))]
-    return {"disagreement": [*told]} if told else {}
+def disagreements(evaluation: Evaluation) -> tuple[str, ...] | None:
+    """Where judges did not agree, for the ledger; None where they did."""
+    scores = _scores(evaluation)
+    apart = tuple(f"{s.metric}: {words}" for s in scores if (words := disagreement(s)))
+    return apart or None
 
 
 def disagreement(score: Score) -> str:

@@ -8,8 +8,8 @@ The stages are told as events. What is kept is what the next edit starts from.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from burnish.core.candidates import Candidate
 from burnish.core.cases import Split
@@ -24,15 +24,24 @@ from burnish.core.surfaces import FileSurface
 from burnish.core.trials import SplitResult, Trial
 from burnish.effects.executors import together
 from burnish.runs.asking import Asked
+from burnish.runs.events import SearchEnded, Warned
 from burnish.runs.requirements import require_baseline
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
-from burnish.strategies.edits.attempts import CRASH, HOLDOUT, Attempt, Incumbent, told_primary
+from burnish.strategies.edits.attempts import (
+    CRASH,
+    HOLDOUT,
+    Attempt,
+    EditDetails,
+    Incumbent,
+    told_primary,
+)
 from burnish.strategies.edits.changes import Changes
 from burnish.strategies.edits.deciding import MAX_MISSING, crashed, decision_of
 from burnish.strategies.edits.feedback import Desk
 from burnish.strategies.edits.judging import disagreements
 from burnish.strategies.edits.settings import EditsSettings
+from burnish.strategies.edits.stages import LOAD_TASK, StageReached
 from burnish.strategies.edits.wording import Edit, EditRequest, carried_out
 
 VERSION = 2
@@ -51,9 +60,7 @@ class Edits:
     @property
     def fingerprint(self) -> str:
         """A hash of the settings that decide; how many crashes there may be is a budget."""
-        limits = ("max_failures", "stop_on_failure")
-        settings = {k: v for k, v in asdict(self.settings).items() if k not in limits}
-        return short_id([VERSION, settings])
+        return short_id([VERSION, cast("Json", self.settings.deciding())])
 
     @property
     def roles(self) -> Sequence[Role[Any, Any]]:
@@ -69,7 +76,14 @@ class Edits:
     async def search(self, run: Run) -> None:
         """Measure what is there, then edit until there is a reason to stop."""
         loop = _Loop(run, self.settings, self.editor)
-        loop.stage("load_task", 0, self._goal(run))
+        loop.stage(
+            LOAD_TASK,
+            0,
+            task=self.settings.task,
+            primary=self.settings.primary,
+            direction=self.settings.direction,
+            constraints=[str(constraint) for constraint in run.objective.constraints],
+        )
         if run.stop_reason(loop.need) is not None:
             return
         await loop.baseline()
@@ -78,17 +92,8 @@ class Edits:
             await loop.iterate()
             ended = loop.over()
         if ended:
-            about: dict[str, Json] = {"cycle": loop.iteration, "reason": ended}
-            run.announce("search_ended", f"iteration:{loop.iteration}:{ended}", about)
-
-    def _goal(self, run: Run) -> dict[str, Json]:
-        """What the loop is after, for those who read the events."""
-        return {
-            "task": self.settings.task,
-            "primary": self.settings.primary,
-            "direction": self.settings.direction,
-            "constraints": [str(constraint) for constraint in run.objective.constraints],
-        }
+            over = SearchEnded(cycle=loop.iteration, reason=ended)
+            run.tell(over, f"iteration:{loop.iteration}:{ended}")
 
 
 class _Loop:
@@ -127,16 +132,16 @@ class _Loop:
         assert self._incumbent is not None
         return self._incumbent
 
-    def stage(self, name: str, slot: int, data: dict[str, Json] | None = None) -> None:
+    def stage(self, name: str, slot: int, **more: Any) -> None:
         """Say which of the eight stages is under way."""
-        about: dict[str, Json] = {"stage": name, "iteration": self.iteration, **(data or {})}
-        self._run.announce("stage", f"iteration:{self.iteration}:{slot}:{name}", about)
+        reached = StageReached(stage=name, iteration=self.iteration, **more)
+        self._run.tell(reached, f"iteration:{self.iteration}:{slot}:{name}")
 
     async def baseline(self) -> None:
         """Measure what is there."""
         run, start = self._run, self._run.target.baseline
         hashes: dict[str, Json] = {name: short_id(str(text)) for name, text in start.values.items()}
-        self.stage("snapshot_baseline", 0, {"candidate": start.id, "files": hashes})
+        self.stage("snapshot_baseline", 0, candidate=start.id, files=hashes)
         train = await self._measured(start, Split.TRAIN)
         holdout = await self._measured(start, Split.HOLDOUT) if run.dataset.holdout else None
         trial = Trial(
@@ -144,10 +149,10 @@ class _Loop:
             phase=BASELINE,
             train=SplitResult.of(train, run.objective),
             holdout=None if holdout is None else SplitResult.of(holdout, run.objective),
-            details={
-                "primary": told_primary(self._settings.primary, run.objective, train, holdout),
-                **disagreements(train),
-            },
+            details=EditDetails(
+                primary=told_primary(self._settings.primary, run.objective, train, holdout),
+                disagreement=disagreements(train),
+            ).to_json(),
         )
         run.record(trial)
         run.advance(start)
@@ -165,7 +170,7 @@ class _Loop:
         self.iteration += 1
         parent = self.incumbent.candidate
         for slot in range(self._settings.candidates_per_iteration):
-            self.stage("mutate_artifacts", slot, {"parent": parent.id})
+            self.stage("mutate_artifacts", slot, parent=parent.id)
         request = self._desk.request(parent, self.incumbent.train, self._turned_down)
         count = self._settings.candidates_per_iteration
         asked = await self._run.ask_together(self._editor, [request] * count, draw=self._run.trial)
@@ -178,7 +183,7 @@ class _Loop:
     def over(self) -> str:
         """Why the loop is over, though no limit of the run is reached."""
         settings = self._settings
-        if settings.stop_on_failure and self._failures:
+        if settings.on_failure == "stop" and self._failures:
             return "failure"
         if settings.max_failures is not None and self._failures >= settings.max_failures:
             return "max_failures"
@@ -205,19 +210,19 @@ class _Loop:
     async def _trained(self, slot: int, attempt: Attempt) -> Attempt:
         if attempt.candidate is None or attempt.problems:
             return attempt
-        self.stage("run_candidate", slot, {"candidate": attempt.candidate.id})
+        self.stage("run_candidate", slot, candidate=attempt.candidate.id)
         train = await self._measured(attempt.candidate, Split.TRAIN)
         values = self._run.objective.measure(train).values
         numbers: dict[str, Json] = {**values}
-        self.stage("score_candidate", slot, {"numbers": numbers})
+        self.stage("score_candidate", slot, numbers=numbers)
         return replace(attempt, train=train)
 
     async def _settle(self, slot: int, attempt: Attempt) -> None:
         """Constraints, decision, record."""
         attempt = await self._decided(slot, attempt)
-        self.stage("decide", slot, {"decision": attempt.word, "reason": attempt.why})
+        self.stage("decide", slot, decision=attempt.word, reason=attempt.why)
         row = self._run.record(attempt.trial(self._run.objective, self._settings.primary))
-        self.stage("log_iteration", slot, {"trial": row.number})
+        self.stage("log_iteration", slot, trial=row.number)
         self._failures += attempt.word == CRASH
         if attempt.decision is None or not attempt.decision.accepted:
             self._turned_down.append(attempt)
@@ -252,7 +257,7 @@ class _Loop:
         train, ahead = attempt.train, self.incumbent
         if train is None or attempt.candidate is None:
             return attempt
-        self.stage("validate_constraints", slot, self._constraints(train))
+        self.stage("validate_constraints", slot, constraints=self._constraints(train))
         decision = crashed(train) or self._decision(train, ahead.train)
         self._warn(slot, decision)
         if not decision.accepted or ahead.holdout is None:
@@ -266,7 +271,7 @@ class _Loop:
     def _warn(self, slot: int, decision: Decision) -> None:
         if decision.code == "tampering":
             key = f"iteration:{self.iteration}:{slot}:tampering"
-            self._run.announce("warning", key, {"message": decision.reason})
+            self._run.tell(Warned(message=decision.reason), key)
 
     def _decision(self, candidate: Evaluation, incumbent: Evaluation) -> Decision:
         best = self._best.get(candidate.split)
@@ -274,12 +279,7 @@ class _Loop:
 
     def _constraints(self, train: Evaluation) -> dict[str, Json]:
         values = self._run.objective.measure(train).values
-        return {
-            "constraints": {
-                str(constraint): constraint.holds(values)
-                for constraint in self._run.objective.constraints
-            }
-        }
+        return {str(each): each.holds(values) for each in self._run.objective.constraints}
 
     async def _measured(self, candidate: Candidate, split: Split) -> Evaluation:
         return await self._run.evaluate(candidate, split=split, repeats=self._settings.repeats)

@@ -1,5 +1,6 @@
 """One epoch: the whole suite run under one candidate, and what the ledger keeps of it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from burnish.core.candidates import Candidate
@@ -57,17 +58,17 @@ class Measuring:
         return None if evaluation is None else SplitResult.of(evaluation, self.run.objective)
 
 
-def runs_of(*evaluations: Evaluation | None) -> list[Json]:
+def runs_of(*evaluations: Evaluation | None) -> tuple[Mapping[str, Json], ...]:
     """What the ledger keeps of each run of a task."""
-    return [
+    return tuple(
         _run(result, evaluation.split)
         for evaluation in evaluations
         if evaluation is not None
         for result in evaluation.results
-    ]
+    )
 
 
-def _run(result: CaseResult, split: Split) -> Json:
+def _run(result: CaseResult, split: Split) -> dict[str, Json]:
     told = result.outcome.data if isinstance(result.outcome.data, dict) else {}
     score = next((each for each in result.scores), None)
     loss = None if score is None or score.value is None else round(1 - score.value, 6)

@@ -2,15 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from burnish.core.candidates import Candidate
 from burnish.core.content import Json
 from burnish.core.evaluations import CaseResult, Evaluation
 from burnish.core.protocols import Role
 from burnish.core.surfaces import TextSurface
-from burnish.core.trials import Proposal
+from burnish.core.trials import Proposal, TrialDetails
+from burnish.runs.asking import transcript
 from burnish.runs.run import Run
-from burnish.strategies.coordinate.wording import trace_told
 from burnish.strategies.epochs.settings import MOST_CHARS, step_words
 from burnish.strategies.epochs.wording import TextGrad, TextGradRequest
 
@@ -44,19 +45,45 @@ class Proposed:
     declined: bool
     """Whether everybody answered, and nobody sees anything to change."""
 
-    def details(self) -> dict[str, Json]:
-        """For the ledger."""
+    @property
+    def update(self) -> "TextUpdate | None":
+        """The change that is tried, for the ledger."""
         best = self.best
         if best is None:
-            return {}
-        return {
-            "update": {
-                "artifact": best.artifact_name,
-                "rationale": best.rationale,
-                "expected_loss_reduction": best.expected_loss_reduction,
-                "confidence": best.confidence,
-            }
-        }
+            return None
+        return TextUpdate(
+            artifact=str(best.artifact_name),
+            rationale=best.rationale,
+            expected_loss_reduction=best.expected_loss_reduction,
+            confidence=best.confidence,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextUpdate:
+    """A change of one text, and what was hoped of it."""
+
+    artifact: str = ""
+    rationale: str = ""
+    expected_loss_reduction: int | float | None = None
+    confidence: int | float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochDetails(TrialDetails):
+    """What a training keeps of each epoch."""
+
+    optional: ClassVar[frozenset[str]] = TrialDetails.optional | {
+        *("learning_rate", "update", "runs", "stays"),
+    }
+
+    epoch: int = 0
+    learning_rate: int | float | None = None
+    update: TextUpdate | None = None
+    runs: tuple[Mapping[str, Json], ...] | None = None
+    """Every run of a task: its id, its loss, and what the loss is made of."""
+    stays: bool | None = None
+    """Whether the candidate goes on without being better."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +142,7 @@ class Proposing:
         worst: dict[str, CaseResult] = {}
         for result in sorted(known, key=_score):
             worst.setdefault(result.case, result)
-        told = (trace_told(result, cases[case]) for case, result in worst.items())
+        told = (transcript(result, cases[case]) for case, result in worst.items())
         shown = [said for said in told if self.run.secrets.leaked(said) is None]
         return "\n\n".join(shown[:MOST_RUNS]) or "(none)"
 

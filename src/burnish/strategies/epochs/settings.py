@@ -1,26 +1,34 @@
-"""The settings of training by epochs, with the seed's defaults where it has them."""
+"""The settings of training by epochs."""
 
-from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from burnish.runs.spec import StrategySettings
+from burnish.system.settings import AtLeastOne, Door, NotNegative, Repeats, Share
 
 MOST_CHARS = 20_000
 """For a text without a bound of its own."""
+_PANEL = "Suites of tasks to delegate"
 
 
-@dataclass(frozen=True, kw_only=True)
-class EpochSettings:
+class EpochSettings(StrategySettings):
     """How the training goes about it."""
 
-    epochs: int = 1
+    epochs: Annotated[AtLeastOne, Door(flag="*", panel=_PANEL)] = 1
     """Passes over the suite, the one that measures the start among them."""
-    learning_rate: float = 0.5
-    """How large a step may be, from a few words to the whole text; told to whoever proposes."""
-    rollback: bool = True
-    """Without it an update that is no better stays, as long as it could be measured."""
-    repeats: int = 2
+    learning_rate: Annotated[float, Field(gt=0, le=1), Door(flag="*", panel=_PANEL)] = 0.5
+    """How large a step may be, from a few words to the whole text; halved after a regression."""
+    with_textgrad: Annotated[bool, Door(flag="*", panel=_PANEL)] = False
+    """Propose better policy texts; without it the suite is only measured."""
+    rollback: Annotated[bool, Door(flag="*", panel=_PANEL, environment=False)] = True
+    """Take an update back that is no better, as long as it could be measured."""
+    repeats: Annotated[Repeats, Door(flag="*", http=True)] = 2
     """Runs of every task in an epoch; they show the noise."""
-    accept_sigma: float = 1.0
+    accept_sigma: Annotated[NotNegative, Door(flag="*", http=True)] = 1.0
     """How many times its noise a gain must be."""
-    max_errored_fraction: float = 0.25
+    max_errored_fraction: Share = 0.25
+    """An update under which more tasks fail is turned down."""
 
 
 def halved(rate: float) -> float:

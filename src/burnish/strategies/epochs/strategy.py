@@ -1,18 +1,20 @@
 """The strategy `epochs`: measure the suite, change one text, keep the change if it is better."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
-from burnish.core.content import Json, short_id
+from burnish.core.content import short_id
 from burnish.core.errors import Problem
 from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import TextSurface
 from burnish.core.trials import Trial
+from burnish.runs.events import SearchEnded
 from burnish.runs.requirements import require_baseline
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
 from burnish.strategies.epochs.measuring import Measured, Measuring, runs_of
+from burnish.strategies.epochs.proposing import EpochDetails
 from burnish.strategies.epochs.settings import EpochSettings
 from burnish.strategies.epochs.training import Training
 from burnish.strategies.epochs.wording import TextGrad, TextGradRequest
@@ -39,7 +41,7 @@ class Epochs:
     @property
     def fingerprint(self) -> str:
         """A hash of the settings that decide. How many epochs there may be is a budget."""
-        settings = {k: v for k, v in asdict(self.settings).items() if k != "epochs"}
+        settings = {k: v for k, v in self.settings.model_dump().items() if k != "epochs"}
         return short_id([VERSION, settings])
 
     @property
@@ -84,18 +86,20 @@ class Epochs:
                     cycle=epoch,
                     train=measuring.result(found.train),
                     holdout=measuring.result(found.holdout),
-                    details={"epoch": epoch, "runs": runs_of(found.train, found.holdout)},
+                    details=EpochDetails(
+                        epoch=epoch, runs=runs_of(found.train, found.holdout)
+                    ).to_json(),
                 )
             )
         _tell_end(run, self.settings.epochs, "max_epochs")
 
 
 def _record_start(run: Run, measuring: Measuring, start: Measured, settings: EpochSettings) -> None:
-    details: dict[str, Json] = {
-        "epoch": 1,
-        "learning_rate": settings.learning_rate,
-        "runs": runs_of(start.train, start.holdout),
-    }
+    details = EpochDetails(
+        epoch=1,
+        learning_rate=settings.learning_rate,
+        runs=runs_of(start.train, start.holdout),
+    )
     run.record(
         Trial(
             candidate=start.candidate,
@@ -103,7 +107,7 @@ def _record_start(run: Run, measuring: Measuring, start: Measured, settings: Epo
             cycle=1,
             train=measuring.result(start.train),
             holdout=measuring.result(start.holdout),
-            details=details,
+            details=details.to_json(),
         )
     )
     run.advance(start.candidate)
@@ -111,4 +115,4 @@ def _record_start(run: Run, measuring: Measuring, start: Measured, settings: Epo
 
 def _tell_end(run: Run, epoch: int, reason: str) -> None:
     """Say why the training ended by itself; with more epochs allowed it may end again."""
-    run.announce("search_ended", f"epoch:{epoch}:{reason}", {"cycle": epoch, "reason": reason})
+    run.tell(SearchEnded(cycle=epoch, reason=reason), f"epoch:{epoch}:{reason}")

@@ -1,11 +1,12 @@
 """Epochs that change something: propose, check, measure, decide, go on from the best."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Split
 from burnish.core.comparisons import Pair
-from burnish.core.content import Json
 from burnish.core.decisions import Decision, Verdict
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation
@@ -14,16 +15,25 @@ from burnish.core.money import Spend
 from burnish.core.protocols import Role
 from burnish.core.surfaces import EPSILON
 from burnish.core.trials import Trial
+from burnish.runs.events import EventData
 from burnish.runs.run import Run
 from burnish.strategies.epochs.measuring import Measured, Measuring, runs_of
-from burnish.strategies.epochs.proposing import Attempt, Proposed, Proposing
+from burnish.strategies.epochs.proposing import Attempt, EpochDetails, Proposed, Proposing
 from burnish.strategies.epochs.settings import EpochSettings, halved
 from burnish.strategies.epochs.wording import TextGrad, TextGradRequest
 
 UPDATE = "update"
 """The phase of a changed text."""
-STAYS = "stays"
-"""The detail of a trial whose candidate goes on without being better."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyChanged(EventData):
+    """Texts of the registry were made active."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("policy",)
+
+    versions: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The new version of each text."""
 
 
 class Training:
@@ -78,10 +88,11 @@ class Training:
         proposed = await self._proposing.propose(
             here.candidate, here.train, rate=self._rate, epoch=epoch
         )
-        trial = self._trial(epoch, proposed)
+        details = EpochDetails(epoch=epoch, learning_rate=self._rate, update=proposed.update)
+        trial = self._trial(epoch, proposed, details)
         if proposed.best is None:
             why = "nobody proposed a change"
-            skipped = {**trial.details, "skipped": True}
+            skipped = replace(details, skipped=True).to_json()
             run.record(replace(trial, problems=(Problem(message=why),), details=skipped))
             return proposed.declined
         problems = await run.check(trial.candidate, parent=here.candidate)
@@ -89,10 +100,10 @@ class Training:
             run.record(replace(trial, problems=tuple(problems)))
             self._remember(proposed.best, "; ".join(map(str, problems)))
             return False
-        await self._measure(trial, proposed.best)
+        await self._measure(trial, proposed.best, details)
         return False
 
-    async def _measure(self, trial: Trial, best: TextGrad) -> None:
+    async def _measure(self, trial: Trial, best: TextGrad, details: EpochDetails) -> None:
         run, measuring, candidate = self._run, self._measuring, trial.candidate
         train = await measuring.split(candidate, Split.TRAIN)
         decision, holdout = self._decide(train, None), None
@@ -102,14 +113,14 @@ class Training:
         loss = run.objective.measure(train).loss
         found = Measured(candidate=candidate, train=train, holdout=holdout, loss=loss)
         stays = not decision.accepted and self._kept_anyway(decision)
-        told = {**trial.details, "runs": runs_of(train, holdout), STAYS: stays}
+        details = replace(details, runs=runs_of(train, holdout), stays=stays)
         run.record(
             replace(
                 trial,
                 train=measuring.result(train),
                 holdout=measuring.result(holdout),
                 decision=_kept(decision) if stays else decision,
-                details=told,
+                details=details.to_json(),
             )
         )
         self._go_on(found, decision, stays=stays)
@@ -142,7 +153,7 @@ class Training:
             max_missing=self._settings.max_errored_fraction,
         )
 
-    def _trial(self, epoch: int, proposed: Proposed) -> Trial:
+    def _trial(self, epoch: int, proposed: Proposed, details: EpochDetails) -> Trial:
         here, best = self._here.candidate, proposed.best
         note = "" if best is None else str(best.artifact_name)
         origin = Origin(by="epochs", kind=UPDATE, note=note)
@@ -151,14 +162,13 @@ class Training:
         else:
             changes = {str(best.artifact_name): best.proposed_content}
             candidate = here.child(changes, origin=origin)
-        details: dict[str, Json] = {"epoch": epoch, "learning_rate": self._rate}
         return Trial(
             candidate=candidate,
             phase=UPDATE,
             cycle=epoch,
             touched=() if best is None else (str(best.artifact_name),),
             proposals=proposed.proposals,
-            details={**details, **proposed.details()},
+            details=details.to_json(),
         )
 
     def _remember(self, best: TextGrad, outcome: str) -> None:

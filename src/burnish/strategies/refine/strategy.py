@@ -12,11 +12,11 @@ from burnish.core.errors import BurnishError, Problem
 from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Role, Target
 from burnish.core.trials import SplitResult, Trial
+from burnish.runs.events import SearchEnded
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
 from burnish.strategies.refine.loop import Attempt, Job, Refinement
 from burnish.strategies.refine.sessions import Session
-from burnish.strategies.refine.stopping import REASONS
 from burnish.targets.delegation.chronicle import Listener
 from burnish.targets.delegation.delegating import Delegation, Site, delegate
 from burnish.targets.delegation.loss import WEIGHTS
@@ -73,8 +73,7 @@ class Refine:
         if self.session.error:
             raise SessionFailed(f"{self.session.stop_reason}: {self.session.error}")
         reason = self.session.stop_reason
-        ended = f"{reason}: {REASONS[reason]}" if reason in REASONS else reason
-        run.announce("search_ended", f"refinement:{reason}", {"reason": ended})
+        run.tell(SearchEnded(reason=reason), f"refinement:{reason}")
 
     def _keep(self, session: Session) -> None:
         self.session = session

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from burnish.models.references import PROVIDERS
+from burnish.models.providers import find_provider
 
 
 class Tier(StrEnum):
@@ -74,4 +74,4 @@ def tier_of(k: int, n: int) -> Tier:
 
 def _is_reference(told: str) -> bool:
     provider, _, name = told.partition(":")
-    return provider in PROVIDERS and bool(name.strip())
+    return find_provider(provider) is not None and bool(name.strip())

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Case
-from burnish.core.content import Json
 from burnish.core.decisions import Decision, Verdict
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation
 from burnish.core.objectives import Objective
-from burnish.core.trials import Proposal, SplitResult, Trial
+from burnish.core.trials import Proposal, SplitResult, Trial, TrialDetails
 from burnish.strategies.reflective.heats import Heat
 
 REFLECTIVE, MERGE = "reflective", "merge"
@@ -94,20 +94,45 @@ class Attempt:
             train=None if self.after is None else SplitResult.of(self.after, objective),
             holdout=None if self.heat is None else SplitResult.of(self.heat.evaluation, objective),
             decision=None if why else self.decision,
-            details=self._details(objective),
+            details=self._details(objective).to_json(),
         )
 
-    def _details(self, objective: Objective) -> dict[str, Json]:
-        return {
-            "parents": [each.id for each in self.parents],
-            "minibatch": [case.id for case in self.minibatch],
-            "parent_score": _score(self.before, objective),
-            "candidate_score": _score(self.after, objective),
-            "diagnosis": dict(self.diagnosis),
-            "failed_cases_left_out": self.left_out,
-            "skipped": self.skipped or None,
-            "whole_holdout": self.heat is not None and self.heat.whole,
-        }
+    def _details(self, objective: Objective) -> "ReflectiveDetails":
+        return ReflectiveDetails(
+            parents=tuple(each.id for each in self.parents),
+            minibatch=tuple(case.id for case in self.minibatch),
+            parent_score=_score(self.before, objective),
+            candidate_score=_score(self.after, objective),
+            diagnosis=dict(self.diagnosis),
+            failed_cases_left_out=self.left_out,
+            skipped=self.skipped or None,
+            whole_holdout=self.heat is not None and self.heat.whole,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReflectiveDetails(TrialDetails):
+    """What a round keeps of each of its trials."""
+
+    optional: ClassVar[frozenset[str]] = TrialDetails.optional - {
+        *("parent_score", "skipped", "whole_holdout"),
+    }
+
+    parents: tuple[str, ...] = ()
+    """The ids of the candidates that this one was made of."""
+    minibatch: tuple[str, ...] = ()
+    """The few cases of train that were reflected on."""
+    candidate_score: float | None = None
+    """On the minibatch."""
+    diagnosis: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By text, what the reflector said is wrong with it."""
+    failed_cases_left_out: int = 0
+    """Failing cases that the reflector was not shown."""
+
+    @property
+    def holdout_is_whole(self) -> bool:
+        """Whether all of holdout was run; a trial that does not tell, such as the start, did."""
+        return self.whole_holdout is not False
 
 
 def _score(evaluation: Evaluation | None, objective: Objective) -> float | None:

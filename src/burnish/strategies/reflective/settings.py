@@ -1,7 +1,11 @@
-"""The settings of reflective search, with the seed's defaults."""
+"""The settings of reflective search."""
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from burnish.runs.spec import StrategySettings
+from burnish.system.settings import AtLeastOne, Door, NoneOrMore
 
 ParentSelection: TypeAlias = Literal[
     "trail", "pareto", "current_best", "epsilon_greedy", "top_k_pareto"
@@ -15,28 +19,34 @@ MINIBATCH = 3
 """Cases to reflect on in a round, unless a size is given."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReflectiveSettings:
+class ReflectiveSettings(StrategySettings):
     """How the search goes about it."""
 
-    fields: tuple[str, ...] = ()
+    fields: Annotated[tuple[str, ...], Door(file=False)] = ()
     """The text surfaces to rewrite; every one of the target when none is named."""
     parent_selection: ParentSelection = "trail"
+    """Which candidate a round builds on."""
     field_selection: FieldSelection = "round_robin"
+    """Which texts a round rewrites."""
     frontier: FrontierType = "instance"
-    minibatch: int = MINIBATCH
-    history_top_k: int = 2
+    """By what candidates are compared when parents are chosen."""
+    minibatch: AtLeastOne = MINIBATCH
+    """Train cases that a round reflects on."""
+    history_top_k: Annotated[int, Field(ge=0, le=5)] = 2
     """Earlier replies to each case, best first, that the reflector is shown."""
     perfect_score: float = 1.0
+    """The score of a case that nothing is to be learned from."""
     skip_perfect: bool = True
     """Leave out cases that score `perfect_score`, and rounds in which all of them do."""
     merge: bool = False
-    max_merges: int = 5
-    merge_overlap: int = 5
+    """Now and then merge two candidates that are good at different cases."""
+    max_merges: NoneOrMore = 5
+    """Merges in a run."""
+    merge_overlap: AtLeastOne = 5
     """Holdout cases that both sides of a merge must have in common."""
     reuse: bool = True
     """Use what was measured of a candidate again; else each look at it is a new draw."""
-    repeats: int = 1
     racing: bool = True
     """Stop evaluating when the verdict is clear; run a provisional winner again."""
-    proposals_per_round: int = 1
+    proposals_per_round: AtLeastOne = 1
+    """Rewrites that are proposed side by side."""

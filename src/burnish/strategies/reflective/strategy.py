@@ -15,16 +15,17 @@ not, and an edit that does nothing does no harm on the way.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from burnish.core.cases import Dataset, Split
-from burnish.core.content import Json, short_id
+from burnish.core.content import short_id
 from burnish.core.decisions import MAX_MISSING
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import TextSurface
 from burnish.core.trials import SplitResult, Trial
+from burnish.runs.events import SearchEnded
 from burnish.runs.requirements import GIVE_UP_AFTER, require_baseline
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
@@ -53,7 +54,7 @@ class Reflective:
     @property
     def fingerprint(self) -> str:
         """A hash of the settings."""
-        return short_id([VERSION, asdict(self.settings)])
+        return short_id([VERSION, self.settings.model_dump()])
 
     @property
     def roles(self) -> Sequence[Role[Any, Any]]:
@@ -110,8 +111,8 @@ class Reflective:
         except Stopped:
             return
         if ended:
-            about: dict[str, Json] = {"cycle": rounds.number, "reason": ended}
-            run.announce("search_ended", f"round:{rounds.number}:{ended}", about)
+            over = SearchEnded(cycle=rounds.number, reason=ended)
+            run.tell(over, f"round:{rounds.number}:{ended}")
 
 
 def require_splits(dataset: Dataset) -> None:
@@ -132,6 +133,12 @@ def least_metric_calls(dataset: Dataset, settings: ReflectiveSettings) -> int:
     raced = 1 if settings.parent_selection == "trail" else settings.proposals_per_round
     runs = raced * (2 if settings.racing else 1)
     return settings.repeats * (len(dataset.holdout) * (1 + runs) + looks)
+
+
+def budget_floor(dataset: Dataset, settings: ReflectiveSettings, *, test_repeats: int) -> int:
+    """The metric calls that it takes to finish one round, the sealed test set aside."""
+    sealed = 2 * len(dataset.test) * test_repeats
+    return least_metric_calls(dataset, settings) + sealed
 
 
 async def _baseline(run: Run, pool: Pool, holdout: Holdout) -> None:

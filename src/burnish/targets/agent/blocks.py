@@ -4,8 +4,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
+from burnish.core.bounds import AboveZero, AtLeastOne, Places
 from burnish.evaluation.configs.reading import EvaluationsBlock
-from burnish.models.provider_block import ProviderBlock
+from burnish.models.model_block import ModelBlock
 from burnish.models.references import ModelSettings
 from burnish.targets.agent.tool_blocks import AgentTool, PromptTool
 
@@ -19,11 +20,11 @@ class Block(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class AgentModel(ProviderBlock):
+class AgentModel(ModelBlock):
     """The model of an agent."""
 
     temperature: Annotated[float, Field(ge=0, le=2)] | None = USUAL.temperature
-    max_tokens: Annotated[int, Field(gt=0)] | None = USUAL.max_tokens
+    max_tokens: AtLeastOne | None = USUAL.max_tokens
 
 
 class InstructionsBlock(Block):
@@ -49,15 +50,15 @@ class InstructionsBlock(Block):
 class ExecutionBlock(Block):
     """How cases are run."""
 
-    file_timeout: Annotated[float, Field(gt=0)] | None = None
-    llm_timeout: Annotated[float, Field(gt=0)] = 60
+    file_timeout: AboveZero | None = None
+    llm_timeout: AboveZero = 60
     """Seconds for one answer of a model."""
-    download_timeout: Annotated[float, Field(gt=0)] | None = None
+    download_timeout: AboveZero | None = None
     cache_enabled: bool | None = None
     cache_dir: str | None = None
     verbose: bool | None = None
     quiet: bool | None = None
-    parallel_test_cases: Annotated[int, Field(ge=1)] = 1
+    parallel_test_cases: Places = 1
     """Cases at once; the turns of one case follow each other."""
 
 
@@ -98,8 +99,8 @@ class AgentBlock(Block):
     test_cases: JsonValue = None
     test_cases_file: str | None = None
     execution: ExecutionBlock = Field(default_factory=ExecutionBlock)
-    embedding_provider: ProviderBlock | None = None
-    user_simulator: ProviderBlock | None = None
+    embedding_provider: ModelBlock | None = None
+    user_simulator: ModelBlock | None = None
     """Who plays the user in conversation scenarios."""
     observability: JsonValue = None
     deployment: JsonValue = None

@@ -10,13 +10,9 @@ from burnish.core.errors import FileTrouble
 from burnish.system import Redactor, read_bytes
 from burnish.system.file_trouble import file_trouble
 from burnish.targets.agent.documents_bounds import Unreadable, require_size
-from burnish.targets.agent.documents_excel import excel_text
 from burnish.targets.agent.documents_kinds import PLAIN
 from burnish.targets.agent.documents_parts import Part
-from burnish.targets.agent.documents_pdf import pdf_text
 from burnish.targets.agent.documents_plain import plain_text
-from burnish.targets.agent.documents_powerpoint import powerpoint_text
-from burnish.targets.agent.documents_word import word_text
 
 
 def text_of(attachment: Attachment, path: Path) -> str:
@@ -86,14 +82,23 @@ def _version(path: Path) -> tuple[int, int, int]:
 
 
 def _text_in(content: bytes, part: Part) -> str:
+    """A reader loads when a document of its kind appears."""
     match part.kind:
         case "pdf":
+            from burnish.targets.agent.documents_pdf import pdf_text
+
             return pdf_text(content, pages=part.pages)
         case "excel":
+            from burnish.targets.agent.documents_excel import excel_text
+
             return excel_text(content, sheet=part.sheet, cells=part.cells)
         case "word":
+            from burnish.targets.agent.documents_word import word_text
+
             return word_text(content)
         case "powerpoint":
+            from burnish.targets.agent.documents_powerpoint import powerpoint_text
+
             return powerpoint_text(content, pages=part.pages)
         case _:
             return plain_text(content)

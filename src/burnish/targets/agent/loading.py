@@ -10,7 +10,9 @@ from typing import Any
 from burnish.core.cases import Case
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem
+from burnish.evaluation.datasets.agent_case_files import cases_in
 from burnish.evaluation.datasets.formats import read_cases
+from burnish.models.references import ModelRef
 from burnish.system import YamlTree, read_bytes, read_text, read_tree, validate_config
 from burnish.targets.agent.blocks import AgentBlock
 from burnish.targets.agent.demonstrating import demonstrations_of, unknown_tools
@@ -48,12 +50,18 @@ class LoadedAgent:
         """What the file says that has no effect here."""
         return self.block.ignored()
 
+    @property
+    def own_model(self) -> ModelRef:
+        """Who judges and writes where nobody is named: its model, at its most even-tempered."""
+        ref = self.block.model.reference()
+        return replace(ref, settings=replace(ref.settings, temperature=None, max_tokens=None))
+
     @cached_property
     def cases(self) -> tuple[Case, ...]:
         """The test cases of the file, or of the file it names."""
         if self.block.test_cases is None and self.block.test_cases_file is None:
             return ()
-        return read_cases(self.path, format="test_cases").cases
+        return cases_in(self.tree, read_cases).cases
 
     @cached_property
     def contents(self) -> dict[str, str]:

@@ -9,6 +9,8 @@ from pydantic_ai.tools import Tool
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.factory import Models
+from burnish.models.model_block import ModelBlock
+from burnish.models.providers import find_provider
 from burnish.models.references import ModelRef
 from burnish.targets.agent.loading import LoadedAgent
 from burnish.targets.agent.run_log import RunLog
@@ -114,19 +116,21 @@ class SearchTools:
         return self._embedders[ref, size]
 
     def _embedding_model(self, tool: VectorstoreTool | HierarchicalTool) -> ModelRef | None:
-        """The tool's own model at the agent's provider of embeddings, or that provider's."""
-        block = self._agent.block
+        """The tool's own model, by itself or at the agent's provider of embeddings, or that
+        provider's."""
+        block, named = self._agent.block, tool.embedding_model
+        if isinstance(named, ModelBlock):
+            return named.reference()
         provider = block.embedding_provider
         if provider is not None:
-            named = provider.model_copy(update={"name": tool.embedding_model or provider.name})
-            return named.reference()
-        if tool.embedding_model is None:
+            return provider.model_copy(update={"name": named or provider.name}).reference()
+        if named is None:
             return None
-        if tool.embedding_model.startswith("local:"):
-            return ModelRef.parse(tool.embedding_model)
-        if block.model.provider in ("openai", "azure_openai", "ollama"):
+        if find_provider(named.partition(":")[0]) is not None and ":" in named:
+            return ModelRef.parse(named)
+        if block.model.row.has_embeddings:
             return block.model.model_copy(
-                update={"name": tool.embedding_model, "temperature": None, "max_tokens": None}
+                update={"name": named, "temperature": None, "max_tokens": None}
             ).reference()
         raise ConfigError([_no_provider(tool)])
 

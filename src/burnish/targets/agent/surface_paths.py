@@ -9,10 +9,12 @@ from typing import Any, TypeAlias, cast
 from pydantic import BaseModel
 
 from burnish.core.errors import ConfigError, Problem
+from burnish.models.model_block import model_keys
 
 INSTRUCTIONS = ("instructions", "instructions.inline", "instructions.file")
 """All three mean the text of the instructions, wherever it stands."""
 DEMONSTRATIONS = "demonstrations"
+MODEL = "model"
 
 _STEP = re.compile(r"\.?([A-Za-z_]\w*)|\[(\d+)\]|\[([A-Za-z_]\w*)=([^\]]+)\]")
 
@@ -73,6 +75,8 @@ def _into(node: Any, step: Step, path: str) -> Any:
         return _item(node, step, path)
     if isinstance(step, str) and isinstance(node, MutableMapping):
         mapping = cast("MutableMapping[str, Any]", node)
+        if step == MODEL and isinstance(short := mapping.get(step), str):
+            mapping[step] = model_keys(short)  # `provider:name` has no room for settings
         return mapping.setdefault(step, {})
     return node[step]
 

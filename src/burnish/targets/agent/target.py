@@ -23,6 +23,7 @@ from burnish.models.factory import Models
 from burnish.models.references import ModelSettings
 from burnish.models.troubles import ModelRefused
 from burnish.targets.agent.blocks import AgentBlock
+from burnish.targets.agent.costs import forecast
 from burnish.targets.agent.demonstrating import demonstrations_of
 from burnish.targets.agent.editing import edit
 from burnish.targets.agent.exporting import export_agent
@@ -34,9 +35,11 @@ from burnish.targets.agent.surface_paths import (
     is_instructions,
     value_at,
 )
+from burnish.targets.agent.tool_blocks import HierarchicalTool, VectorstoreTool
 
 if TYPE_CHECKING:
     from burnish.targets.agent.running import AgentParts
+    from burnish.targets.agent.searching import SearchTools
 
 _KEPT = 16
 """Candidates whose agents are kept ready."""
@@ -57,15 +60,14 @@ class AgentTarget:
         surfaces: Sequence[Surface] = (),
         user: Role[TalkSoFar, NextRemark] | None = None,
     ) -> None:
-        from burnish.targets.agent.searching import SearchTools
         from burnish.targets.agent.toolbox import Toolbox
 
         self.agent = agent
         self._models = models
         self._surfaces = tuple(surfaces)
         self._user = user
-        self._search = SearchTools(agent, models)
-        self._sources = self._search.contents(agent.block.tools)
+        self._search = _search_tools(agent, models)
+        self._sources = self._search.contents(agent.block.tools) if self._search else {}
         self._toolbox: Toolbox = Toolbox(agent, self._search)
         self._ready: OrderedDict[str, AgentParts] = OrderedDict()
         self._making = asyncio.Lock()
@@ -82,7 +84,8 @@ class AgentTarget:
     @property
     def notes(self) -> list[str]:
         """What the user should know before the start."""
-        return [*self.agent.notes, *self._search.notes(self.agent.block.tools)]
+        searching = self._search.notes(self.agent.block.tools) if self._search else []
+        return [*self.agent.notes, *searching]
 
     @property
     def surfaces(self) -> Sequence[Surface]:
@@ -147,6 +150,16 @@ class AgentTarget:
             turns = case.scenario.max_turns or DEFAULT_TURNS
         return self.client.estimate().times(turns)
 
+    def forecast(self, case: Case) -> Spend:
+        """The same with tokens and money."""
+        spend = self.estimate(case)
+        return forecast(self.agent, self.client, case, spend) if spend.calls else spend
+
+    @property
+    def plan_summary(self) -> str:
+        """Its name and its model."""
+        return f"{self.agent.block.name}, {self.client.ref.label}"
+
     def export(self, candidate: Candidate, home: Path) -> Mapping[str, bytes]:
         """The agent file with these values in it, so that it loads from `home`."""
         return export_agent(self.agent, edit(self.agent, candidate.values), home)
@@ -155,7 +168,8 @@ class AgentTarget:
         """Stop the servers of its tools, let go of their indexes."""
         self._ready.clear()
         await self._toolbox.close()
-        await self._search.close()
+        if self._search is not None:
+            await self._search.close()
 
     def _now(self, path: str) -> Value:
         if is_instructions(path):
@@ -194,6 +208,15 @@ class AgentTarget:
 
 def _usual(path: str) -> str:
     return INSTRUCTIONS[0] if is_instructions(path) else path
+
+
+def _search_tools(agent: LoadedAgent, models: Models) -> "SearchTools | None":
+    """What the agent searches with; retrieval loads only where a tool searches."""
+    if not any(isinstance(tool, VectorstoreTool | HierarchicalTool) for tool in agent.block.tools):
+        return None
+    from burnish.targets.agent.searching import SearchTools
+
+    return SearchTools(agent, models)
 
 
 def client_for(models: Models, block: AgentBlock) -> ModelClient:

@@ -5,7 +5,9 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+from burnish.core.bounds import AboveZero, AtLeastOne, NoneOrMore, Share
+from burnish.models.model_block import ModelBlock
+
 Places: TypeAlias = Annotated[int, Field(ge=1, le=100)]
 WEIGHTS = ("semantic_weight", "keyword_weight", "exact_weight")
 """The weights of a hybrid search; together they are 1."""
@@ -46,13 +48,14 @@ class VectorstoreTool(ToolBlock):
 
     type: Literal["vectorstore"]
     source: str
-    embedding_model: str | None = None
+    embedding_model: str | ModelBlock | None = None
+    """A name at the agent's provider of embeddings, `provider:name`, or a block that says more."""
     embedding_dimensions: int | None = None
     database: JsonValue = None
     top_k: Places = 5
     min_similarity_score: Share | None = None
-    chunk_size: Annotated[int, Field(gt=0)] | None = None
-    chunk_overlap: Annotated[int, Field(ge=0)] | None = None
+    chunk_size: AtLeastOne | None = None
+    chunk_overlap: NoneOrMore | None = None
     vector_field: str | list[str] | None = None
     id_field: str | None = None
     meta_fields: list[str] | None = None
@@ -102,7 +105,7 @@ class HierarchicalTool(ToolBlock):
     semantic_weight: Share = 0.5
     keyword_weight: Share = 0.3
     exact_weight: Share = 0.2
-    rrf_k: Annotated[int, Field(ge=1)] = 60
+    rrf_k: AtLeastOne = 60
     contextual_embeddings: bool = True
     context_max_tokens: int | None = None
     context_concurrency: int | None = None
@@ -111,7 +114,8 @@ class HierarchicalTool(ToolBlock):
     extract_cross_references: bool | None = None
     enable_reranking: bool = False
     reranker_model: JsonValue = None
-    embedding_model: str | None = None
+    embedding_model: str | ModelBlock | None = None
+    """A name at the agent's provider of embeddings, `provider:name`, or a block that says more."""
     database: JsonValue = None
     keyword_index: JsonValue = None
 
@@ -144,9 +148,9 @@ class McpTool(ToolBlock):
     env_file: str | None = None
     url: str | None = None
     headers: dict[str, str] = Field(default_factory=dict[str, str])
-    timeout: Annotated[float, Field(gt=0)] | None = None
-    sse_read_timeout: Annotated[float, Field(gt=0)] | None = None
-    request_timeout: Annotated[float, Field(gt=0)] = 60
+    timeout: AboveZero | None = None
+    sse_read_timeout: AboveZero | None = None
+    request_timeout: AboveZero = 60
     terminate_on_close: bool = True
     config: JsonValue = None
     load_tools: bool | list[str] = True

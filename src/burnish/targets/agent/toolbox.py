@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
@@ -13,7 +13,6 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.targets.agent.functions import function_tool, load_function
 from burnish.targets.agent.loading import LoadedAgent, template_of
 from burnish.targets.agent.run_log import LoggedToolset, RunLog
-from burnish.targets.agent.searching import SearchTools
 from burnish.targets.agent.servers import check_server, mcp_server
 from burnish.targets.agent.templates import prompt_tool
 from burnish.targets.agent.tool_blocks import (
@@ -25,11 +24,14 @@ from burnish.targets.agent.tool_blocks import (
     VectorstoreTool,
 )
 
+if TYPE_CHECKING:
+    from burnish.targets.agent.searching import SearchTools
+
 
 class Toolbox:
     """What the tools of one agent file need, shared by all its candidates and cases."""
 
-    def __init__(self, agent: LoadedAgent, search: SearchTools) -> None:
+    def __init__(self, agent: LoadedAgent, search: "SearchTools | None") -> None:
         self._agent = agent
         self._search = search
         self._functions = self._loaded(agent.block.tools)
@@ -70,6 +72,7 @@ class Toolbox:
             case PromptTool():
                 return prompt_tool(block, template_of(self._agent, block), block.description)
             case VectorstoreTool() | HierarchicalTool():
+                assert self._search is not None
                 return self._search.tool(block)
             case McpTool():
                 return None

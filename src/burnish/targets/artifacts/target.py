@@ -188,7 +188,7 @@ class ArtifactsTarget:
         problems += [_no_file(axis.id) for axis in self.axes if not _is_in(axis.id, found)]
         if not found and not problems:
             told = f"no file in {folder} matches: {', '.join(self.task.include)}"
-            problems.append(Problem(where="artifacts.include", message=told))
+            problems.append(Problem(message=told))
         if problems:
             raise ConfigError(problems)
         return found

@@ -47,6 +47,11 @@ class CallableTarget(CallingTarget):
         super().__post_init__()
         object.__setattr__(self, "manner", manner_of(self.agent, self.title))
 
+    @property
+    def calls_function(self) -> bool:
+        """It is one."""
+        return True
+
     @classmethod
     def load(cls, reference: str, folder: Path, **more: Any) -> "CallableTarget":
         """The agent that `module:function` names, with `folder` on the import path."""

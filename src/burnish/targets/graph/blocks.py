@@ -4,7 +4,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, JsonValue, model_validator
 
-from burnish.models.provider_block import ProviderBlock
+from burnish.core.bounds import AtLeastOne
+from burnish.models.model_block import ModelBlock
 from burnish.targets.agent.blocks import (
     AgentModel,
     Block,
@@ -15,7 +16,7 @@ from burnish.targets.agent.blocks import (
 from burnish.targets.agent.tool_blocks import AgentTool
 from burnish.targets.graph.graphs import MAX_VISITS
 
-Visits: TypeAlias = Annotated[int, Field(ge=1)]
+Visits: TypeAlias = AtLeastOne
 
 AGENT_KEYS = (
     "model",
@@ -71,7 +72,7 @@ class NodeBlock(Block):
     tools: list[AgentTool] | None = None
     demonstrations: list[DemonstrationBlock] | None = None
     response_format: dict[str, JsonValue] | str | None = None
-    embedding_provider: ProviderBlock | None = None
+    embedding_provider: ModelBlock | None = None
     execution: ExecutionBlock | None = None
     skills: list[str] = Field(default_factory=list[str])
     input: str = ""

@@ -9,7 +9,7 @@ from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.core.demonstrations import Demonstration
 from burnish.core.errors import ConfigError, Problem
-from burnish.models.references import ModelRef
+from burnish.models.model_block import model_keys
 from burnish.system import YamlTree
 from burnish.targets.agent.instructions import Instructions
 from burnish.targets.agent.loading import load_agent
@@ -193,13 +193,6 @@ def _model(given: str | Mapping[str, Json] | None) -> Json:
     if not isinstance(given, str):
         return {**(given or {})}
     return {**model_keys(given)}
-
-
-def model_keys(label: str) -> dict[str, str]:
-    """`openai:gpt-4o` as the keys of an agent file."""
-    ref = ModelRef.parse(label)
-    return {"provider": "azure_openai" if ref.provider == "azure" else ref.provider,
-            "name": ref.name}  # fmt: skip
 
 
 def _told(instructions: str | Path) -> Json:

@@ -16,9 +16,10 @@ from burnish.core.structures import (
     position_id,
 )
 from burnish.core.surfaces import Value
+from burnish.models.model_block import model_keys
 from burnish.system.config_words import nearest
 from burnish.targets.agent.positions import positions_of
-from burnish.targets.graph.graphs import Graph, model_keys
+from burnish.targets.graph.graphs import Graph
 from burnish.targets.graph.nodes import AgentNode
 from burnish.targets.graph.skills import Skill
 

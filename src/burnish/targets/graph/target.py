@@ -19,11 +19,12 @@ from burnish.core.surfaces import Surface, Value
 from burnish.evaluation.simulation import DEFAULT_TURNS, NextRemark, TalkSoFar
 from burnish.models.calling import ModelClient
 from burnish.models.factory import Models
+from burnish.targets.agent.costs import forecast
 from burnish.targets.agent.editing import edit
 from burnish.targets.agent.target import AgentTarget
 from burnish.targets.graph.exporting import EditedGraph, export_graph, export_values
 from burnish.targets.graph.graphs import Graph
-from burnish.targets.graph.nodes import AgentNode
+from burnish.targets.graph.nodes import AgentNode, FunctionNode
 from burnish.targets.graph.positions import (
     NodeValues,
     by_node,
@@ -154,6 +155,22 @@ class GraphTarget:
         if case.scenario is not None:
             turns = case.scenario.max_turns or DEFAULT_TURNS
         return total(client.estimate() for client in self.clients.values()).times(turns)
+
+    def forecast(self, case: Case) -> Spend:
+        """The same with tokens and money: every agent once a turn, asked the question alone."""
+        spend = self.estimate(case)
+        if not spend.calls:
+            return spend
+        turns = spend.calls // len(self.clients)
+        return total(
+            forecast(target.agent, target.client, case, target.client.estimate().times(turns))
+            for target in self._agents.values()
+        )
+
+    @property
+    def calls_function(self) -> bool:
+        """Whether one of its nodes is a function."""
+        return any(isinstance(node, FunctionNode) for node in self.graph.nodes.values())
 
     def export(self, candidate: Candidate, home: Path) -> Mapping[str, bytes]:
         """The graph file with these values in it, so that it loads from `home`.

@@ -14,7 +14,7 @@ from burnish.core.effects import Receipt, Scope
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.money import Spend
 from burnish.core.outcomes import Outcome, Trace
-from burnish.core.protocols import Description, Target
+from burnish.core.protocols import Description, Target, calls_function
 from burnish.core.surfaces import TextSurface
 from burnish.system.state_folder import state_folder
 from burnish.targets.given import GivenPrompts, giving
@@ -126,6 +126,17 @@ class PromptsTarget:
     def estimate(self, case: Case) -> Spend:
         """What the agent costs."""
         return self.agent.estimate(case)
+
+    @property
+    def calls_function(self) -> bool:
+        """Whether the agent is a function."""
+        return calls_function(self.agent)
+
+    @property
+    def prompts_summary(self) -> str:
+        """What is called, and how it gets its prompts."""
+        agent = self.agent.description
+        return f"{agent.config.get('call') or agent.kind}, prompts in mode '{self.mode}'"
 
     def export(self, candidate: Candidate, home: Path) -> Mapping[str, bytes]:
         """One file a field."""

@@ -1,4 +1,7 @@
-"""Embeddings from an OpenAI-compatible endpoint: journaled, retried, limited, priced."""
+"""Embeddings from an OpenAI-compatible endpoint: journaled, retried, limited, priced.
+
+And the choice between such an endpoint and the small model that runs here.
+"""
 
 import asyncio
 from array import array
@@ -10,18 +13,22 @@ from typing import Literal
 from burnish.core.codec import codec
 from burnish.core.content import Json, digest, short_id
 from burnish.core.effects import Call, Effects, Receipt
+from burnish.core.errors import ConfigError, Problem
 from burnish.core.money import Spend
 from burnish.core.outcomes import Usage
 from burnish.effects.limits import Limits
 from burnish.effects.retries import RetryPolicy, retry
 from burnish.models.calling import RETRIES, ModelClient
 from burnish.models.prices import Prices
+from burnish.models.providers import all_providers
 from burnish.models.references import ModelRef
 from burnish.models.troubles import ModelRejected, ModelUnavailable
 from burnish.models.wire.places import place_of
-from burnish.targets.retrieval.embedders import Vector
+from burnish.targets.retrieval.embedders import Embedder, Vector
 from burnish.targets.retrieval.endpoint_answers import Embeddings
 from burnish.targets.retrieval.endpoint_posts import EmbeddingPosts
+from burnish.targets.retrieval.minilm import NAME as MINILM
+from burnish.targets.retrieval.minilm import MiniLmEmbedder
 
 BATCH = 64
 """Texts in one request."""
@@ -140,3 +147,26 @@ class EndpointEmbedder:
 def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
     for start in range(0, len(texts), BATCH):
         yield texts[start : start + BATCH]
+
+
+def embedder_for(client: ModelClient, *, dimensions: int | None = None) -> Embedder:
+    """The embedder that a reference names: `local:minilm`, or a model behind an endpoint."""
+    ref = client.ref
+    if ref.row.has_embeddings:
+        return EndpointEmbedder.of(client, dimensions=dimensions)
+    if (ref.provider, ref.name) != ("local", MINILM):
+        raise ConfigError([_no_embeddings(ref)])
+    if dimensions not in (None, MiniLmEmbedder.dimensions):
+        message = f"its vectors have {MiniLmEmbedder.dimensions} dimensions, not {dimensions}"
+        remedy = "leave embedding_dimensions out"
+        raise ConfigError([Problem(where=ref.label, message=message, remedy=remedy)])
+    return MiniLmEmbedder()
+
+
+def _no_embeddings(ref: ModelRef) -> Problem:
+    names = ", ".join(row.written for row in all_providers() if row.has_embeddings)
+    return Problem(
+        where=ref.label,
+        message="burnish knows no embeddings of this provider",
+        remedy=f"take a model of an OpenAI-compatible endpoint ({names}), or local:minilm",
+    )

@@ -99,7 +99,7 @@ def _url(ref: ModelRef, place: Place) -> str:
 def _headers(ref: ModelRef, place: Place) -> dict[str, str]:
     if place.key == NO_KEY:
         return {}
-    if ref.provider == "azure":
+    if ref.row.protocol == "azure":
         return {"api-key": place.key}
     return {"Authorization": f"Bearer {place.key}"}
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from burnish.core.effects import Effects
 from burnish.models.embedded.files import carried_files, require_embedding
 from burnish.models.troubles import ModelRefused
-from burnish.targets.retrieval.embedders import Vector, as_unit_rows
+from burnish.targets.retrieval.embedders import Embedder, Vector, as_unit_rows
 
 NAME = "minilm"
 _WINDOW = 254
@@ -120,3 +120,13 @@ def _required(module: str) -> Any:
         message = f"the embedding model {NAME} needs {module}, which is not installed"
         remedy = "install it: pip install 'burnish[embeddings]'"
         raise ModelRefused(message, remedy=remedy) from error
+
+
+def usual_embedder() -> Embedder | None:
+    """The small model of this machine, where it was pulled and can run; else none."""
+    embedder = MiniLmEmbedder()
+    try:
+        embedder.check()
+    except ModelRefused:
+        return None
+    return embedder

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from uuid import UUID
 
-from burnish.core.errors import BurnishError
+from burnish.core.errors import BurnishError, MissingExtra
 
 try:
     from langchain_core.callbacks import BaseCallbackHandler
@@ -16,7 +16,7 @@ try:
     from burnish.targets.tracing.langgraph_calls import CallTracer
     from burnish.targets.tracing.langgraph_routes import Going, Graph, Map, Walk
 except ModuleNotFoundError as error:
-    raise BurnishError(
+    raise MissingExtra(
         f"LangGraph is not installed: there is no module '{error.name}'",
         remedy="pip install 'burnish[langgraph]'",
     ) from error

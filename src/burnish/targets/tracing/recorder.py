@@ -24,13 +24,13 @@ class Recorder:
         self._clock = 0
         self._closed = False
 
-    def start(self) -> Place:
+    def start(self) -> Place[Record]:
         """The place at which a recording begins."""
-        return self._place(Strand(current_owner()), None)
+        return self._place(Strand[Record](current_owner()), None)
 
     def begin(
         self,
-        place: Place,
+        place: Place[Record],
         node: str,
         *,
         inputs: object,
@@ -71,7 +71,7 @@ class Recorder:
             record.left = self._place(strand, record.outer)
             PLACE.set(record.left)
 
-    def settled(self, place: Place) -> Place:
+    def settled(self, place: Place[Record]) -> Place[Record]:
         """The place with everything taken over that has ended by now."""
         with self._lock:
             place = _fresh(place)
@@ -80,7 +80,7 @@ class Recorder:
             return self._place(strand, place.inside)
 
     @contextmanager
-    def carried(self, place: Place) -> Generator[None, None, None]:
+    def carried(self, place: Place[Record]) -> Generator[None, None, None]:
         """A function that was taken elsewhere from this place runs."""
         with self._lock:
             strand = Strand(current_owner(), place.heads, place.strand.loop)
@@ -104,7 +104,11 @@ class Recorder:
             return Trace(steps=tuple(record.step() for record in in_order(self._records)))
 
     def _record(
-        self, strand: Strand, outer: Record | None, node: str, after: Sequence[Record] | None
+        self,
+        strand: Strand[Record],
+        outer: Record | None,
+        node: str,
+        after: Sequence[Record] | None,
     ) -> Record:
         path = f"{outer.node}/{node}" if outer is not None else node
         self._visits[path] += 1
@@ -124,7 +128,7 @@ class Recorder:
         self._records.append(record)
         return record
 
-    def _tick(self, strand: Strand) -> None:
+    def _tick(self, strand: Strand[Record]) -> None:
         """Note when a strand that others may come after has done with its outermost step."""
         if strand.forked and not strand.open:
             self._clock += 1
@@ -135,7 +139,7 @@ class Recorder:
         number = record.number
         return number < len(self._records) and self._records[number] is record
 
-    def _strand(self, place: Place) -> Strand:
+    def _strand(self, place: Place[Record]) -> Strand[Record]:
         """The strand of whoever comes with this place: a new one, if it is somebody new."""
         owner, parent = current_owner(), place.strand
         if parent.is_owned_by(owner):
@@ -148,7 +152,7 @@ class Recorder:
         parent.begin(strand)
         return strand
 
-    def _place(self, strand: Strand, inside: Record | None) -> Place:
+    def _place(self, strand: Strand[Record], inside: Record | None) -> Place[Record]:
         return Place(
             recorder=self,
             strand=strand,
@@ -158,7 +162,7 @@ class Recorder:
         )
 
 
-def _fresh(place: Place) -> Place:
+def _fresh(place: Place[Record]) -> Place[Record]:
     """The place, or where its step ended, if that was seen in a copy of the context only."""
     while (inside := place.inside) and inside.mark is not None and inside.left is not None:
         place = inside.left

@@ -21,7 +21,7 @@ class Record:
     """Its place in the order of beginnings."""
     node: str
     visit: int
-    strand: Strand
+    strand: "Strand[Record]"
     outer: "Record | None"
     before: "tuple[Record, ...]"
     """What came before its beginning."""
@@ -33,7 +33,7 @@ class Record:
     """Open ends that it does not follow, since it said what it follows."""
     mark: object = None
     """What an adapter knows it by, whose code is called in contexts that are not the agent's."""
-    left: Place | None = None
+    left: "Place[Record] | None" = None
     """The place at which its end left its strand."""
     input: Json = None
     surfaces: dict[str, None] = field(default_factory=dict[str, None])

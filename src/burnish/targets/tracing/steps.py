@@ -2,13 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import Any, Self, TypeVar
 
-from burnish.targets.tracing.places import PLACE
-
-if TYPE_CHECKING:
-    from burnish.targets.tracing.recorder import Recorder
-    from burnish.targets.tracing.records import Record
+from burnish.targets.tracing.places import PLACE, Recording, StepRecord
 
 T = TypeVar("T")
 
@@ -33,8 +29,8 @@ class OpenStep:
         self._inputs = inputs
         self._surfaces = surfaces
         self._after = after
-        self._recorder: Recorder | None = None
-        self.record: Record | None = None
+        self._recorder: Recording[Any] | None = None
+        self.record: StepRecord | None = None
         """What is written down of it; None where nobody records."""
 
     def done(self, output: T) -> T:
@@ -109,7 +105,7 @@ def step(
     return OpenStep(node, inputs=inputs, surfaces=surfaces, after=after)
 
 
-def _records(after: Sequence[OpenStep] | None) -> "list[Record] | None":
+def _records(after: Sequence[OpenStep] | None) -> list[StepRecord] | None:
     if after is None:
         return None
     return [each.record for each in after if each.record is not None]

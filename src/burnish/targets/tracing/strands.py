@@ -10,33 +10,32 @@ import threading
 import weakref
 from collections.abc import Iterable
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, cast
-
-if TYPE_CHECKING:
-    from burnish.targets.tracing.records import Record
+from typing import Any, Generic, TypeVar, cast
 
 Task = asyncio.Task[Any]
 Loop = asyncio.AbstractEventLoop
+Head = TypeVar("Head")
+"""A step, as whoever records it keeps it."""
 
 
-class Strand:
+class Strand(Generic[Head]):
     """One line of work, in which one thing comes after the other."""
 
     def __init__(
-        self, owner: object, heads: "tuple[Record, ...]" = (), loop: Loop | None = None
+        self, owner: object, heads: tuple[Head, ...] = (), loop: Loop | None = None
     ) -> None:
         self._owner = weakref.ref(owner)
         self._task = isinstance(owner, asyncio.Task)
         self.loop = owner.get_loop() if isinstance(owner, asyncio.Task) else loop
         self.heads = heads
         """The open ends: what comes right before the next step."""
-        self.covered: set[Record] = set()
+        self.covered: set[Head] = set()
         """What steps of this strand, and of those it joined, come after."""
-        self.children: list[Strand] = []
+        self.children: list[Strand[Head]] = []
         """Strands begun from here that may go on."""
-        self.joined: list[Strand] = []
+        self.joined: list[Strand[Head]] = []
         """Strands begun from here that have ended, in the order in which that was seen."""
-        self.taken: tuple[Record, ...] = ()
+        self.taken: tuple[Head, ...] = ()
         """Its open ends that were taken over already."""
         self.taken_at = 0
         """When that was, in settlings of the strand it was begun from."""
@@ -51,7 +50,7 @@ class Strand:
         self.carried: bool | None = None
         """Whether a carried function is still running; None where there is none."""
 
-    def begin(self, child: "Strand") -> None:
+    def begin(self, child: "Strand[Head]") -> None:
         """A strand begins from here."""
         child.forked = True
         self.children.append(child)
@@ -77,7 +76,7 @@ class Strand:
 
     def settle(self) -> None:
         """Take over the open ends of the strands that were begun here and are over."""
-        going: list[Strand] = []
+        going: list[Strand[Head]] = []
         self.settled += 1
         for child in self.children:
             if not child.over:
@@ -93,7 +92,7 @@ class Strand:
                 going.append(child)
         self.children = going
 
-    def _join(self, child: "Strand") -> None:
+    def _join(self, child: "Strand[Head]") -> None:
         child.settle()
         self.covered |= child.covered
         new = [record for record in child.heads if record not in child.taken]
@@ -102,7 +101,7 @@ class Strand:
         if new:
             child.taken, child.taken_at = child.heads, self.settled
 
-    def unknown_at(self, settled: int) -> "list[Strand]":
+    def unknown_at(self, settled: int) -> "list[Strand[Head]]":
         """The strands that are over, and of which not all was taken over at that settling."""
         late = takewhile(lambda child: child.taken_at > settled, reversed(self.joined))
         return [
@@ -112,7 +111,7 @@ class Strand:
         ]
 
 
-def open_ends(heads: "Iterable[Record]", covered: "set[Record]") -> "tuple[Record, ...]":
+def open_ends(heads: Iterable[Head], covered: set[Head]) -> tuple[Head, ...]:
     """Each once, without those that something comes after."""
     return tuple(dict.fromkeys(record for record in heads if record not in covered))
 
@@ -142,7 +141,7 @@ class Births:
             for task in asyncio.all_tasks(loop):
                 self._seen.setdefault(task, now)
 
-    def after(self, owner: object, strand: Strand) -> bool:
+    def after(self, owner: object, strand: Strand[Any]) -> bool:
         """Whether this task was begun after the last step of a strand had ended."""
         if not isinstance(owner, asyncio.Task):
             return False

@@ -1,0 +1,46 @@
+"""Exit codes of commands that tell a wrong configuration from a failure.
+
+0 is for what went well, 1 for what failed, 2 for what was interrupted and can go on; each type of
+error knows its own. A command whose 1 has a meaning, such as `eval` with its failing cases, has a
+code of its own for a configuration or a command line that is wrong.
+"""
+
+from typing import Any
+
+from typer.core import TyperCommand
+
+from burnish.core.errors import (
+    BurnishError,
+    ConfigError,
+    MissingExtra,
+    PriceUnknown,
+    ResumeRefused,
+    RunNotFound,
+    TargetMismatch,
+)
+from burnish.models.troubles import ModelRefused
+
+CONFIGURATION: tuple[type[BurnishError], ...] = (
+    ConfigError,
+    MissingExtra,
+    ModelRefused,
+    PriceUnknown,
+    ResumeRefused,
+    RunNotFound,
+    TargetMismatch,
+)
+"""The errors that say: change a file, a flag, a key or an installation, and start again."""
+
+
+class CodedCommand(TyperCommand):
+    """A command with an exit code of its own for what is wrong with its configuration."""
+
+    usage_exit = 1
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it; an error of configuration leaves with the command's own code."""
+        try:
+            return super().invoke(ctx)
+        except CONFIGURATION as error:
+            error.exit_code = self.usage_exit
+            raise

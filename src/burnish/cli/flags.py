@@ -1,0 +1,222 @@
+"""Flags made from the fields of a run: one field, one flag.
+
+Which flags a command has depends on what its file is about and on the strategy: those are looked
+for among the arguments first, and nothing else is loaded. `--help` shows the flags of everything
+that is installed.
+"""
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+from pydantic import JsonValue
+from typer.core import TyperCommand
+
+from burnish.core.errors import BurnishError, ConfigError, Problem
+
+if TYPE_CHECKING:
+    from burnish.system.settings import SettingField
+
+FLAGS = "burnish.flags"
+"""Where the context of a command keeps what its flags say."""
+USUAL_FILE = Path("agent.yaml")
+_KINDS: Mapping[object, type] = {int: int, float: float, bool: bool}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flag:
+    """One flag: as much of a field as the command line shows and reads."""
+
+    name: str
+    spellings: tuple[str, ...]
+    help: str
+    panel: str
+    metavar: str
+    kind: type
+    """int, float, bool or str; list for what may be repeated as NAME=VALUE."""
+    paths: bool
+    """Whether its values are files, which count from where the command is given."""
+
+    def parameter(self) -> inspect.Parameter:
+        """The flag as a parameter of a function, as typer reads it."""
+        option = typer.Option(
+            *self.spellings,
+            help=self.help or None,
+            rich_help_panel=self.panel if self.panel != "Options" else None,
+            metavar=self.metavar or None,
+            show_default=False,
+        )
+        kind = list[str] if self.kind is list else self.kind
+        annotation = Annotated[kind | None, option]  # pyright: ignore[reportInvalidTypeForm]
+        return inspect.Parameter(
+            self.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+        )
+
+    def value(self, given: Any) -> JsonValue:
+        """What the flag says, with whole paths; links stay, since an agent may read by them."""
+        if given is None:
+            return None
+        if self.kind is list:
+            return dict(self._pair(each) for each in given) or None
+        return str(Path(given).absolute()) if self.paths else given
+
+    def _pair(self, text: str) -> tuple[str, str]:
+        name, equals, value = text.partition("=")
+        if not (name.strip() and equals and value.strip()):
+            message = f"'{text}' is not of the form {self.metavar}"
+            raise ConfigError([Problem(where=self.spellings[0], message=message)])
+        return name, str(Path(value).absolute()) if self.paths else value
+
+
+class FieldsCommand(TyperCommand):
+    """A command whose flags are fields of the run that its arguments describe."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Find out what the run is about, add its flags, then read the arguments as usual."""
+        own = [*self.params]
+        looking = {"-h", "--help"} & set(args)
+        flags = list(all_flags() if looking else flags_for(args, own))
+        _refuse_useless(args, flags, own)
+        self.params = [*own, *_options(flags)]
+        try:
+            return super().parse_args(ctx, args)
+        finally:
+            if not looking:
+                self.params = own
+
+
+def said(ctx: typer.Context) -> dict[str, JsonValue]:
+    """What the flags of a command say, by the name of the field."""
+    return dict(cast("Mapping[str, JsonValue]", ctx.meta.get(FLAGS, {})))
+
+
+def _options(flags: Sequence[Flag]) -> list[Any]:
+    """The flags as options of typer, which keep what they are told in the context."""
+
+    def command(**_: object) -> None:
+        return None
+
+    parameters = [flag.parameter() for flag in flags]
+    command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    made = typer.Typer(add_completion=False)
+    made.command()(command)
+    by_name = {flag.name: flag for flag in flags}
+    options: list[Any] = []
+    for option in cast("Any", typer.main.get_command(made)).params:
+        if option.name in by_name:
+            option.expose_value = False
+            option.callback = _keeper(by_name[option.name])
+            options.append(option)
+    return options
+
+
+def _keeper(flag: Flag) -> Any:
+    def keep(ctx: typer.Context, _: object, given: Any) -> None:
+        value = flag.value(given or None if flag.kind is list else given)
+        if value is not None:
+            ctx.meta.setdefault(FLAGS, {})[flag.name] = value
+
+    return keep
+
+
+def flags_for(args: Sequence[str], own: Sequence[Any]) -> Iterator[Flag]:
+    """The flags of the run that these arguments are about; of no run in particular, else."""
+    from burnish.projects.describing import Doors, doors_of, doors_of_run
+
+    run = _value(args, "--resume") or _value(args, "--fork")
+    folder = None if run is None else _folder(run)
+    doors = None if folder is None else doors_of_run(folder)
+    if doors is None:
+        doors = doors_of(_candidates(args, own), _value(args, "--strategy"))
+    return map(flag_of, (doors or Doors.of_any_run()).named().values())
+
+
+def all_flags() -> Iterator[Flag]:
+    """The flags of every target and strategy that is installed, each once."""
+    from burnish.projects.describing import all_doors
+
+    fields = {name: field for doors in all_doors() for name, field in doors.named().items()}
+    return map(flag_of, fields.values())
+
+
+def flag_of(field: "SettingField") -> Flag:
+    """The flag of a field."""
+    from burnish.system.settings import plain_type
+
+    inner = plain_type(field.info.annotation)
+    many = getattr(inner, "__origin__", None) is dict and field.path[0] != "roles"
+    return Flag(
+        name=field.name,
+        spellings=field.flags,
+        help=field.help,
+        panel=field.door.panel,
+        metavar=field.door.metavar,
+        kind=list if many else _KINDS.get(inner, str),
+        paths=field.door.paths,
+    )
+
+
+def _candidates(args: Sequence[str], own: Sequence[Any]) -> Iterator[Path]:
+    """What may be the file: arguments that are neither flags nor values of flags that are known."""
+    valued = _valued(own)
+    values = {index + 1 for index, arg in enumerate(args) if arg in valued}
+    for index, arg in enumerate(args):
+        if index not in values and not arg.startswith("-") and Path(arg).is_file():
+            yield Path(arg)
+    if _value(args, "--agent") is not None:
+        yield Path.cwd()
+    elif USUAL_FILE.is_file():
+        yield USUAL_FILE
+
+
+def _valued(own: Sequence[Any]) -> set[str]:
+    """The flags that take a value: the command's own, and those of every run."""
+    from burnish.projects.describing import Doors
+
+    fields = Doors.of_any_run().named().values()
+    shared = {each for field in fields if not field.is_switch for each in field.flags}
+    options = [each for each in own if not getattr(each, "is_flag", True)]
+    return shared | {spelling for option in options for spelling in option.opts}
+
+
+def _value(args: Sequence[str], flag: str) -> str | None:
+    """The value of a flag among arguments that were not read yet."""
+    for index, arg in enumerate(args):
+        if arg == flag and index + 1 < len(args):
+            return args[index + 1]
+        if arg.startswith(f"{flag}="):
+            return arg.partition("=")[2]
+    return None
+
+
+def _folder(run: str) -> Path | None:
+    """The folder of a run; None where there is no such run, which is said later."""
+    from burnish.runs.index import find_run
+
+    try:
+        return find_run(run)
+    except BurnishError:
+        return None
+
+
+def _refuse_useless(args: Sequence[str], flags: Sequence[Flag], own: Sequence[Any]) -> None:
+    """A flag of another strategy or target is more likely a mistake than a wish: say whose."""
+    known = {spelling for flag in flags for spelling in flag.spellings}
+    known |= {spelling for option in own for spelling in getattr(option, "opts", ())}
+    names = (arg.partition("=")[0] for arg in args if arg.startswith("--") and len(arg) > 2)
+    unknown = [name for name in names if name not in known]
+    if not unknown:
+        return
+    from burnish.projects.describing import owners_of
+
+    problems = [
+        Problem(where=name, message=f"only {' or '.join(owners)} can be told this")
+        for name in unknown
+        if (owners := owners_of(name))
+    ]
+    if problems:
+        raise ConfigError(problems)

@@ -1,0 +1,115 @@
+"""`burnish`: the commands in their groups, and how errors leave the program."""
+
+from collections.abc import Sequence
+
+import typer
+
+from burnish.cli import (
+    adopt,
+    data,
+    delegate,
+    doctor,
+    experiments,
+    init,
+    models,
+    optimize,
+    policy,
+    refine,
+    roles,
+    runs,
+    serve,
+    structure,
+)
+from burnish.cli import eval as measuring
+from burnish.core.errors import BurnishError, Interrupted
+from burnish.system.abandoned import restore_abandoned
+from burnish.version import VERSION
+
+app = typer.Typer(
+    name="burnish",
+    help="Makes AI agents measurably better, and proves it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_CTRL_C = 130
+"""What typer gives for a Ctrl-C that nobody caught."""
+
+
+@app.callback(invoke_without_command=True)
+def _top(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:  # noqa: FBT001, FBT003
+    if version:
+        typer.echo(f"burnish {VERSION}")
+        raise typer.Exit
+
+
+app.command("optimize", rich_help_panel="Make it better")(optimize.optimize)
+app.command("delegate", rich_help_panel="Make it better")(delegate.delegate)
+app.command("refine", cls=refine.RefineCommand, rich_help_panel="Make it better")(refine.refine)
+app.command("adopt", rich_help_panel="Make it better")(adopt.adopt)
+app.command("eval", cls=measuring.EvalCommand, rich_help_panel="Measure it")(measuring.evaluate)
+measuring.test.command("optimize")(optimize.optimize)
+app.add_typer(
+    measuring.test,
+    name="test",
+    help="`test run` is `eval` and `test optimize` is `optimize`, by their HoloDeck names.",
+    rich_help_panel="Measure it",
+)
+app.add_typer(data.app, name="data", rich_help_panel="Measure it")
+app.command("structure", rich_help_panel="Set up")(structure.structure)
+app.add_typer(runs.app, name="runs", rich_help_panel="Look back")
+app.add_typer(serve.app, name="serve", rich_help_panel="Serve it")
+app.add_typer(experiments.app, name="experiments", rich_help_panel="Look back")
+app.add_typer(policy.app, name="policy", rich_help_panel="Look back")
+app.add_typer(init.app, name="init", rich_help_panel="Set up")
+app.add_typer(models.app, name="models", rich_help_panel="Set up")
+app.add_typer(roles.app, name="roles", rich_help_panel="Set up")
+app.command("doctor", rich_help_panel="Set up")(doctor.doctor)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command; the exit code, after one message where a user made an error."""
+    try:
+        _put_back()
+        code: int | None = app(arguments, prog_name="burnish", standalone_mode=False)
+    except typer.TyperException as error:
+        return _refuse(error)
+    except typer.Abort:
+        return _complain("nothing was done", 1)
+    except Interrupted as error:
+        return _complain(str(error), error.exit_code)
+    except BurnishError as error:
+        return _complain(f"error: {error}", error.exit_code)
+    except BrokenPipeError:
+        return 1
+    except OSError as error:
+        return _complain(f"error: {error.filename or 'the system'}: {error.strerror}", 1)
+    return _complain("interrupted", 2) if code == _CTRL_C else code or 0
+
+
+def _put_back() -> None:
+    """The files of the user that a killed run left with a candidate in them, before all else."""
+    for fate in restore_abandoned():
+        typer.echo(f"burnish: {fate}", err=True)
+
+
+def _complain(message: str, code: int) -> int:
+    typer.echo(message, err=True)
+    return code
+
+
+def _refuse(error: typer.TyperException) -> int:
+    """A command line that makes no sense is an error like any other.
+
+    A command with an exit code of its own for that says so in `usage_exit`.
+    """
+    told = error.format_message()
+    if not told:
+        return 1
+    context = getattr(error, "ctx", None)
+    path = "burnish" if context is None else context.command_path
+    code = 1 if context is None else getattr(context.command, "usage_exit", 1)
+    return _complain(f"error: {told}\nsee `{path} --help`", code)

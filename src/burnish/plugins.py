@@ -1,0 +1,67 @@
+"""What plug-ins are written with: strategies, targets, file dialects and model providers.
+
+Each is one class behind one entry point, and works from files, flags, the environment, HTTP,
+`--dry-run`, reports and resume without another edit:
+
+    burnish.strategies   a StrategyPlugin: settings, roles, the search, its plan and its report
+    burnish.targets      a TargetPlugin: how a target is described and built
+    burnish.projects     a Dialect: which keys of a file set which fields of the description
+    burnish.providers    a Provider: one row of the table of models' providers
+"""
+
+from burnish.core.sections import Code, Diff, Facts, Heading, Listing, Section, Series, Table, Text
+from burnish.models.providers import Provider
+from burnish.projects.dialects import Dialect, Document, Translation
+from burnish.projects.measures import read_metrics, read_splits, simulated_user
+from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
+from burnish.runs.plugins import ResultFiles, StrategyPlugin, TargetPlugin
+from burnish.runs.record import RunRecord
+from burnish.runs.report_sections import plain_report
+from burnish.runs.spec import RunSpec, StrategySettings, TargetSpec
+from burnish.system.settings import (
+    AboveZero,
+    AtLeastOne,
+    Door,
+    NotNegative,
+    Repeats,
+    Settings,
+    Share,
+)
+
+__all__ = [
+    "AboveZero",
+    "AtLeastOne",
+    "Building",
+    "Code",
+    "Dialect",
+    "Diff",
+    "Document",
+    "Door",
+    "Facts",
+    "Heading",
+    "Listing",
+    "NotNegative",
+    "Provider",
+    "Repeats",
+    "ResultFiles",
+    "RoleNeed",
+    "RunRecord",
+    "RunSpec",
+    "Section",
+    "Series",
+    "Settings",
+    "Share",
+    "StrategyParts",
+    "StrategyPlugin",
+    "StrategySettings",
+    "Table",
+    "TargetParts",
+    "TargetPlugin",
+    "TargetSpec",
+    "Text",
+    "Translation",
+    "plain_report",
+    "read_metrics",
+    "read_splits",
+    "simulated_user",
+]

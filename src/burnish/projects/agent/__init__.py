@@ -1,0 +1,1 @@
+"""Agent files: how one is read into the description of a run, and built from it."""

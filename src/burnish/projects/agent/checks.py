@@ -1,0 +1,153 @@
+"""What must be right of an agent beyond each value by itself: its model, its loss, its prices."""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from burnish.core.cases import Case, Dataset, Split
+from burnish.core.errors import ConfigError
+from burnish.core.protocols import Metric, Role
+from burnish.core.surfaces import ChoiceSurface, NumberSurface
+from burnish.evaluation.layers import Layered
+from burnish.evaluation.turn_metric import TurnMetric
+from burnish.models.calling import ModelClient
+from burnish.models.factory import Models
+from burnish.models.troubles import ModelRefused
+from burnish.projects.agent.axes import AXES, NumericSurface, probes
+from burnish.runs.parts import Building, TargetParts
+from burnish.runs.plans import role_label
+from burnish.targets.agent.editing import edit
+from burnish.targets.agent.target import AgentTarget, client_for
+
+MODEL = "target.document.model"
+"""Where the agent's model stands in a description."""
+_AGENT = "the agent"
+_NUMBERS = ("loss", "pass_rate", "cost_usd", "latency_sec", "failed_cases")
+"""What a constraint may speak of beside metrics."""
+
+
+def check_model(building: Building, target: AgentTarget) -> None:
+    """Whether the agent's model can be asked, with every value of its axes too."""
+    problems = building.problems
+    try:
+        target.client.check()
+    except ModelRefused as error:
+        problems.add(MODEL, error.message, error.remedy)
+        return
+    for surface in _model_axes(target):
+        for value, client in _variants(target, surface, building.models):
+            try:
+                client.check()
+            except ModelRefused as error:
+                message = f"{surface.id} {value}: {error.message}"
+                problems.add((*AXES, "numeric"), message, error.remedy)
+                break
+
+
+def check_objective(building: Building, metrics: Sequence[Metric], dataset: Dataset) -> None:
+    """Whether loss and constraints speak of metrics that there are, in every split."""
+    problems, objective = building.problems, building.spec.objective
+    by_name = {metric.name: metric for metric in metrics}
+    for name in objective.weights:
+        at = ("objective", "weights", name)
+        if name not in by_name:
+            problems.add(at, f"no metric '{name}'", _there_are(name, by_name))
+            continue
+        for split in Split:
+            cases = dataset.cases(split)
+            if cases and not any(_looks_at(by_name[name], case) for case in cases):
+                message = f"no case of {split.value} has the metric '{name}'"
+                problems.add(at, message, "every split needs what the loss is made of")
+    for index, constraint in enumerate(objective.constraints):
+        if constraint.metric not in (*by_name, *_NUMBERS):
+            message = f"nothing is called '{constraint.metric}'"
+            remedy = _there_are(constraint.metric, (*by_name, *_NUMBERS))
+            problems.add(("objective", "constraints", index, "metric"), message, remedy)
+
+
+def check_prices(
+    building: Building, target: AgentTarget, parts: TargetParts, roles: Iterable[Role[Any, Any]]
+) -> Iterator[str]:
+    """Say whose price is unknown, and refuse what needs one where it is."""
+    unpriced = _unpriced(building.models, target, parts, roles)
+    if not unpriced:
+        return
+    problems, objective = building.problems, building.spec.objective
+    listed = ", ".join(f"{job} ({model})" for job, model in unpriced.items())
+    yield f"the price is unknown of: {listed}; US dollars leave it out"
+    if building.spec.budget.max_usd is not None:
+        message = f"US dollars cannot be limited: the price is unknown of {listed}"
+        remedy = "limit max_calls, max_tokens or max_minutes instead"
+        problems.add("budget.max_usd", message, remedy)
+    if _AGENT not in unpriced:
+        return
+    if objective.penalties.cost_per_usd:
+        message = "what a trial costs cannot be told: the price of the agent's model is unknown"
+        problems.add("objective.penalties.cost_per_usd", message, "set it to 0")
+    for index, constraint in enumerate(objective.constraints):
+        if constraint.metric == "cost_usd":
+            message = "cost_usd cannot be told: the price of the agent's model is unknown"
+            at = ("objective", "constraints", index)
+            problems.add(at, message, "remove it, or limit latency_sec")
+
+
+def _unpriced(
+    models: Models, target: AgentTarget, parts: TargetParts, roles: Iterable[Role[Any, Any]]
+) -> dict[str, str]:
+    """Who has no known price, by its job: the agent, a metric's judge, whoever writes texts."""
+    axes = _model_axes(target)
+    variants = [client for axis in axes for _, client in _variants(target, axis, models)]
+    unpriced: dict[str, str] = {}
+    for client in (target.client, *variants):
+        if not client.priced:
+            unpriced.setdefault(_AGENT, client.ref.label)
+    for metric in parts.metrics:
+        if any(metric.estimate(case).unpriced for case in parts.cases):
+            unpriced[f"the judge of {metric.name}"] = "its model"
+    for role in roles:
+        if not role.priced:
+            unpriced[f"the {role.name}"] = role_label(role) or "its model"
+    return unpriced
+
+
+def _model_axes(target: AgentTarget) -> list[NumericSurface]:
+    """The numbers and choices that change the agent's model."""
+    numeric = [s for s in target.surfaces if isinstance(s, NumberSurface | ChoiceSurface)]
+    return [surface for surface in numeric if surface.id.startswith("model.")]
+
+
+def _variants(
+    target: AgentTarget, surface: NumericSurface, models: Models
+) -> Iterator[tuple[object, ModelClient]]:
+    """The agent's model as an axis would have it."""
+    for value in probes(surface):
+        try:
+            edited = edit(target.agent, {surface.id: value})
+        except ConfigError:
+            continue
+        yield value, client_for(models, edited.block)
+
+
+def _looks_at(metric: Metric, case: Case) -> bool:
+    """Whether the metric would look at any turn of the case."""
+    turns: Iterable[TurnMetric | None]
+    if isinstance(metric, Layered):
+        turns = metric.places.get(case.id, (metric.default,) * len(case.turns))
+    elif isinstance(metric, TurnMetric):
+        turns = (metric,) * len(case.turns)
+    else:
+        return True
+    return any(_measured_turns(case, turns))
+
+
+def _measured_turns(case: Case, turns: Iterable[TurnMetric | None]) -> Iterator[bool]:
+    for turn, metric in zip(case.turns, turns, strict=False):
+        if metric is not None:
+            yield metric.name in turn.metrics or not (turn.metrics or metric.explicit)
+
+
+def _there_are(name: str, names: Mapping[str, Metric] | Sequence[str]) -> str:
+    listed = sorted(names)
+    near = difflib.get_close_matches(name, listed, n=1)
+    meant = f"did you mean '{near[0]}'? " if near else ""
+    return f"{meant}there are: {', '.join(listed) or 'none'}"

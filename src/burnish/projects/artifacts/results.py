@@ -1,0 +1,267 @@
+"""results.jsonl and the candidates of a task, where it says, beside the run's own folder.
+
+They say what the ledger says. A row is written once, when its trial is on record, and never
+changed; rows of other runs stay. So a killed run that goes on only adds what is not there yet.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+from burnish.core.candidates import Candidate
+from burnish.core.codec import codec
+from burnish.core.content import Json
+from burnish.core.errors import BurnishError
+from burnish.core.objectives import Constraint
+from burnish.core.trials import SplitResult, Trial, TrialRow
+from burnish.runs.directory import look_into, trial_rows
+from burnish.runs.events import Event, Tick
+from burnish.runs.header import Header
+from burnish.runs.leading import leads
+from burnish.runs.standing import BASELINE
+from burnish.strategies.edits.attempts import EditDetails
+from burnish.system import write_atomic
+from burnish.system.file_trouble import file_trouble
+from burnish.system.shared_lines import add_lines, whole_lines
+from burnish.system.workspaces import DiffSummary, summarize_diff
+
+FilesOf: TypeAlias = Callable[[Candidate], Mapping[str, str]]
+_WHOLE = 2**31
+"""A patch that leaves something out could not be applied."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskTrial:
+    """One trial, and the files before and after its edit."""
+
+    row: TrialRow
+    parent: Candidate | None
+    """What was edited; None for the trial that measures the start."""
+    before: Mapping[str, bytes]
+    after: Mapping[str, bytes] | None
+    """None where no candidate came of it: an answer that could not be used."""
+
+    @property
+    def diff(self) -> DiffSummary:
+        """What the edit changed."""
+        after = self.before if self.after is None or self.parent is None else self.after
+        return summarize_diff(self.before, after, max_chars=_WHOLE)
+
+
+def task_trials(rows: Sequence[TrialRow], files_of: FilesOf) -> list[TaskTrial]:
+    """Every trial of a run."""
+    return [_trial(row, rows, files_of) for row in rows]
+
+
+def _trial(row: TrialRow, rows: Sequence[TrialRow], files_of: FilesOf) -> TaskTrial:
+    leaders = [each.trial.candidate for each in rows if each.number < row.number and leads(each)]
+    candidate, parent = row.trial.candidate, None
+    if row.trial.phase != BASELINE:
+        named = [each for each in leaders if each.id in candidate.parents[:1]]
+        parent = [*leaders, *named][-1] if leaders else None
+    made = all(each.id != candidate.id for each in leaders)
+    return TaskTrial(
+        row=row,
+        parent=parent,
+        before={} if parent is None else _encoded(files_of(parent)),
+        after=_encoded(files_of(candidate)) if made else None,
+    )
+
+
+def _encoded(texts: Mapping[str, str]) -> dict[str, bytes]:
+    return {path: text.encode() for path, text in texts.items()}
+
+
+SCHEMA = 1
+KEEP, DISCARD = "keep", "discard"
+
+
+def result_row(
+    trial: TaskTrial, *, primary: str, constraints: Sequence[Constraint]
+) -> dict[str, Json]:
+    """What one trial gave. What holdout said stands apart: no editor was told of it."""
+    row, told = trial.row, trial.row.trial
+    held = told.holdout
+    return {
+        "schema": SCHEMA,
+        "trial": row.number,
+        "iteration": told.cycle,
+        "at": row.at,
+        "candidate": None if trial.after is None else told.candidate.id,
+        "parent": None if trial.parent is None else trial.parent.id,
+        "decision": decision_word(told),
+        "reason": _reason(told),
+        "rationale": EditDetails.of(told).rationale or "",
+        **_measured(told.train, primary, constraints),
+        "holdout": None if held is None else _measured(held, primary, constraints),
+        "changes": [
+            {"path": path, "added": count.added, "removed": count.removed}
+            for path, count in trial.diff.files.items()
+        ],
+        "hashes": {
+            "baseline": _hashes(trial.before) if trial.parent else None,
+            "candidate": None if trial.after is None else _hashes(trial.after),
+        },
+        "seconds": round(row.seconds, 3),
+    }
+
+
+def decision_word(trial: Trial) -> str:
+    """`baseline`, `keep`, `discard` or `crash`."""
+    if trial.phase == BASELINE:
+        return BASELINE
+    return EditDetails.of(trial).decision or (KEEP if trial.accepted else DISCARD)
+
+
+def _reason(trial: Trial) -> str:
+    if trial.problems:
+        return "; ".join(map(str, trial.problems))
+    return trial.decision.reason if trial.decision else ""
+
+
+def _measured(
+    result: SplitResult | None, primary: str, constraints: Sequence[Constraint]
+) -> dict[str, Json]:
+    values: Mapping[str, float] = {} if result is None else result.measurement.values
+    return {
+        "primary_metric": primary,
+        "score": values.get(primary),
+        "metrics": {**values},
+        "constraints": [
+            {"constraint": str(each), "value": values.get(each.metric), "holds": each.holds(values)}
+            for each in constraints
+        ],
+    }
+
+
+def _hashes(files: Mapping[str, bytes]) -> dict[str, Json]:
+    return {path: hashlib.sha256(content).hexdigest() for path, content in files.items()}
+
+
+PATCH, PROBLEMS, FILES = "diff.patch", "problems.txt", "files"
+
+
+def candidate_name(row: TrialRow) -> str:
+    """`iter-03`, as in the run's own folder."""
+    return f"iter-{row.number:02d}"
+
+
+def write_candidate(home: Path, trial: TaskTrial) -> None:
+    """The files of a trial and its diff, kept or not; where it has none, why."""
+    folder = home / candidate_name(trial.row)
+    problems = trial.row.trial.problems
+    if problems:
+        _write(folder / PROBLEMS, "".join(f"{problem}\n" for problem in problems))
+    if trial.after is None:
+        return
+    for path, content in trial.after.items():
+        _write(folder / FILES / path, content)
+    if trial.parent is not None:
+        _write(folder / PATCH, trial.diff.text)
+
+
+def _write(path: Path, content: str | bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise file_trouble("make", path.parent, error) from error
+    write_atomic(path, content, durable=False)
+
+
+KEPT = "task"
+"""Where `Project.config` of a task's run keeps all this."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskLog:
+    """What a task says of its files and results, kept in the header of its runs."""
+
+    task: str
+    folder: str
+    results_file: str
+    candidate_dir: str
+    primary: str = "score"
+    direction: str = "maximize"
+    constraints: tuple[Constraint, ...] = ()
+    repeats: int = 1
+
+    def to_json(self) -> Json:
+        """For the header."""
+        return codec(TaskLog).encode(self)
+
+    @classmethod
+    def of(cls, config: Mapping[str, Json]) -> "TaskLog | None":
+        """What the config of a run's project keeps; None where it is no run over a task."""
+        kept = config.get(KEPT)
+        return codec(TaskLog).decode(kept) if isinstance(kept, dict) else None
+
+    @property
+    def results(self) -> Path:
+        """The file of rows."""
+        return Path(self.folder) / self.results_file
+
+    def candidates(self, run: str) -> Path:
+        """A run's candidates."""
+        return Path(self.folder) / self.candidate_dir / run
+
+
+class TaskResults:
+    """Listens to a run over a task and writes what each trial gave."""
+
+    def __init__(self, folder: Path, log: TaskLog, files_of: FilesOf) -> None:
+        self._folder = folder
+        self._log = log
+        self._files_of = files_of
+
+    def event(self, event: Event) -> None:
+        """Write what an event brings. What cannot be written now is written at the end."""
+        if event.kind == "trial_recorded":
+            try:
+                self.finish()
+            except BurnishError:
+                return
+
+    def tick(self, tick: Tick) -> None:
+        """Cases are too many for files."""
+
+    def finish(self) -> None:
+        """Write every row and candidate that is not there yet."""
+        run = Header.read(self._folder).id
+        with look_into(self._folder) as journal:
+            rows = list(trial_rows(journal))
+        there = _numbers_there(self._log.results, run)
+        trials = task_trials(rows, self._files_of)
+        new = [trial for trial in trials if trial.row.number not in there]
+        for trial in new:
+            write_candidate(self._log.candidates(run), trial)
+        # The rows come last: where one is, its candidate is whole.
+        add_lines(self._log.results, [self._line(trial, run) for trial in new])
+
+    def _line(self, trial: TaskTrial, run: str) -> str:
+        log = self._log
+        told: dict[str, Json] = {
+            "task": log.task,
+            "run": run,
+            **result_row(trial, primary=log.primary, constraints=log.constraints),
+            "repeats": log.repeats,
+            "folder": f"{log.candidate_dir.rstrip('/')}/{run}/{candidate_name(trial.row)}",
+        }
+        return json.dumps(told, ensure_ascii=False)
+
+
+def _numbers_there(path: Path, run: str) -> set[int]:
+    """The trials of this run whose rows are in the file."""
+    found: set[int] = set()
+    for line in whole_lines(path):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict):
+            told = cast("dict[str, Any]", row)
+            if told.get("run") == run and isinstance(told.get("trial"), int):
+                found.add(told["trial"])
+    return found

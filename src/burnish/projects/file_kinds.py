@@ -1,0 +1,247 @@
+"""The file kinds of burnish: for each, which of its keys sets which field of the description."""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from burnish.core.errors import ConfigError, Problem
+from burnish.projects.dialects import Dialect, Document, Translation, known_keys
+from burnish.runs.draft import Draft, Strength
+from burnish.runs.plugins import StrategyPlugin, strategy_plugin
+from burnish.runs.spec import BudgetSpec
+from burnish.system.plain_data import TreePath
+
+_COMMON = {
+    "name": "",
+    "seed": "execution.seed",
+    "concurrency": "execution.concurrency",
+    "time_limit": "execution.time_limit",
+    "retry": "execution.retry",
+    "infrastructure_errors": "execution.infrastructure_errors",
+    "repeats": "strategy.settings.repeats",
+    "budget": "budget",
+    "models": "models",
+    "metrics": "metrics.blocks",
+    "metrics_file": "metrics.file",
+    "judge": "metrics.judge",
+    "user_simulator": "metrics.user_simulator",
+    "strategy": "strategy.name",
+    "train": "data.train",
+    "holdout": "data.holdout",
+    "sealed": "data.test",
+}
+"""What files of several kinds have in common."""
+
+
+class PromptsFile(Dialect):
+    """`kind: prompts`: an agent that is called, and the prompts of it to rewrite."""
+
+    kind: ClassVar[str] = "prompts"
+    target: ClassVar[str] = "prompts"
+    strategy: ClassVar[str] = "reflective"
+    keys: ClassVar[Mapping[str, str]] = {
+        **_COMMON,
+        "target": "target.agent",
+        "prompts": "target.prompts",
+        "isolation": "target.isolation",
+        "max_prompt_tokens": "target.max_prompt_tokens",
+        "max_prompt_chars": "target.max_prompt_chars",
+    }
+
+
+class GraphFile(Dialect):
+    """`kind: graph`: a graph of agents, and in `optimizer` how it is made better.
+
+    The settings of the usual strategy stand right in that block, those of others under their name.
+    """
+
+    kind: ClassVar[str] = "graph"
+    target: ClassVar[str] = "graph"
+    strategy: ClassVar[str] = "backprop"
+    strategy_at: ClassVar[TreePath] = ("optimizer", "strategy")
+    keys: ClassVar[Mapping[str, str]] = {
+        **{key: field for key, field in _COMMON.items() if key != "strategy"},
+        **dict.fromkeys(("description", "entry", "nodes", "edges", "global_instructions"), ""),
+        **dict.fromkeys(("max_visits", "output", "graph", "python_path", "optimizer"), ""),
+    }
+    block: ClassVar[Mapping[str, str]] = {
+        "strategy": "strategy.name",
+        "repeats": "strategy.settings.repeats",
+        "targets": "target.targets",
+        "choices": "target.choices",
+        "ranges": "target.ranges",
+    }
+    """The keys of the block `optimizer` that are no settings."""
+
+    def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
+        """Say in the draft what the file says; the graph itself is read by its target."""
+        translation = Translation(document, draft, strategy)
+        translation.block((), {"kind": "", **self.keys}, names=False)
+        own_settings(translation, ("optimizer",), self.block, strategy_plugin(self.strategy))
+        if translation.problems:
+            translation.problems += _graph_problems(document)
+        translation.settle()
+
+
+def _graph_problems(document: Document) -> Sequence[Problem]:
+    """What is wrong with the graph of a file that is not sound otherwise either."""
+    from burnish.projects.graph.reading import read_graph  # where nothing is wrong, it waits
+
+    try:
+        read_graph(document.path, document.tree)
+    except ConfigError as error:
+        return list(error.problems)
+    return []
+
+
+class TaskFile(Dialect):
+    """A task: files, a runner, a scorer, and the rule by which an edit is kept."""
+
+    kind: ClassVar[str] = "task"
+    target: ClassVar[str] = "artifacts"
+    strategy: ClassVar[str] = "edits"
+    known_by: ClassVar[str] = "artifacts and scorer"
+    keys: ClassVar[Mapping[str, str]] = {
+        **{name: f"target.{name}" for name in (
+            "id", "description", "runner", "scorer", "holdout", "axes", "logging", "protect",
+            "scratch", "sandbox", "env", "limits", "copy_git",
+        )},
+        "artifacts.include": "target.include",
+        "artifacts.exclude": "target.exclude",
+        "artifacts.max_files_per_iteration": "strategy.edits.max_files",
+        "mutation.allowed_file_types": "target.allowed_file_types",
+        "mutation.editor": "roles.editor",
+        **{f"mutation.{name}": f"strategy.edits.{name}" for name in (
+            "mode", "command", "timeout_seconds", "env", "network", "usd_per_edit",
+            "max_changed_lines",
+        )},
+        **{f"objective.{name}": f"objective.{name}" for name in (
+            "primary_metric", "direction", "tolerance", "worst", "best",
+        )},
+        "constraints": "objective.constraints",
+        "policy.keep_if": "strategy.edits.keep_if",
+        "policy.tie_breakers": "objective.tie_breakers",
+        "policy.on_failure": "strategy.edits.on_failure",
+        **{f"budget.{name}": f"budget.{name}" for name in BudgetSpec.model_fields},
+        "budget.max_iterations": "",
+        "budget.max_failures": "strategy.edits.max_failures",
+        "candidates_per_iteration": "strategy.edits.candidates_per_iteration",
+        "repeats": "strategy.settings.repeats",
+        "accept_sigma": "strategy.settings.accept_sigma",
+        "strategy": "strategy.name",
+        "seed": "execution.seed",
+        "concurrency": "execution.concurrency",
+        "models": "models",
+    }  # fmt: skip
+    usual: ClassVar[Mapping[str, int]] = {
+        "max_files": 2,
+        "max_changed_lines": 120,
+        "max_failures": 10,
+    }
+    """Settings of `edits` that such a file takes for granted."""
+
+    def recognises(self, document: Document) -> bool:
+        """By its kind, or by its keys."""
+        keys = document.data
+        unnamed = "kind" not in keys and "artifacts" in keys
+        return super().recognises(document) or (unnamed and ("runner" in keys or "scorer" in keys))
+
+    def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
+        """Say in the draft what the file says."""
+        translation = Translation(document, draft, strategy)
+        draft.default("strategy.settings.repeats", 1)
+        if strategy.name == self.strategy:
+            for name, value in self.usual.items():
+                draft.default(f"strategy.settings.{name}", value)
+        translation.mark("strategy.edits", ("mutation",))
+        translation.block((), {"kind": "", **self.keys})
+        self._editor(translation)
+        self._iterations(translation)
+        translation.settle()
+
+    def _editor(self, translation: Translation) -> None:
+        """A model or a program edits, and the model is named once."""
+        document = translation.document
+        names = [path for path in (("mutation", "editor"), ("editor",)) if document.at(path)]
+        message = ""
+        if document.at(("mutation", "mode")) == "command":
+            # A program that the file names is stronger than a model of the environment.
+            translation.draft.silence("roles.editor", strength=Strength.FILE)
+            message = "mode: command edits by itself, so editor has no meaning" if names else ""
+        elif len(names) > 1:
+            message = "editor and mutation.editor say the same: keep one of them"
+        if message:
+            where = str(document.place(*names[0]))
+            translation.problems.append(Problem(where=where, message=message))
+
+    def _iterations(self, translation: Translation) -> None:
+        """Iterations are counted in trials; of two limits the lower one holds."""
+        document, at = translation.document, ("budget", "max_iterations")
+        limit, trials = document.at(at), document.at(("budget", "max_trials"))
+        together = document.at(("candidates_per_iteration",)) or 1
+        if isinstance(limit, int) and isinstance(together, int) and limit > 0 < together:
+            limit *= together
+        if isinstance(limit, int) and isinstance(trials, int) and 0 < trials < limit:
+            return
+        place = document.place(*at)
+        translation.draft.put("budget.max_trials", limit, place=place, strength=Strength.FILE)
+
+
+class SuiteFile(Dialect):
+    """A suite: tasks that are delegated, and in `optimizer` how the policy texts are trained.
+
+    The settings of the usual strategy stand right in that block, those of others under their name.
+    """
+
+    kind: ClassVar[str] = "suite"
+    target: ClassVar[str] = "policy"
+    strategy: ClassVar[str] = "epochs"
+    strategy_at: ClassVar[TreePath] = ("optimizer", "strategy")
+    known_by: ClassVar[str] = "name and tasks"
+    keys: ClassVar[Mapping[str, str]] = {
+        **{name: f"target.{name}" for name in (
+            "name", "description", "baseline_artifacts", "tasks", "holdout", "workflow",
+        )},
+        "optimizer": "",
+        "seed": "execution.seed",
+        "concurrency": "execution.concurrency",
+        "time_limit": "execution.time_limit",
+        "budget": "budget",
+    }  # fmt: skip
+    block: ClassVar[Mapping[str, str]] = {
+        "strategy": "strategy.name",
+        "repeats": "strategy.settings.repeats",
+    }
+    """The keys of the block `optimizer` that are no settings of one strategy."""
+
+    def recognises(self, document: Document) -> bool:
+        """By its kind, or by its keys."""
+        keys = document.data
+        unnamed = "kind" not in keys and "name" in keys and "tasks" in keys
+        return super().recognises(document) or unnamed
+
+    def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
+        """Say in the draft what the file says."""
+        # Each task runs several agents and commands: fewer at once, and at most twice.
+        draft.default("execution.concurrency", 4)
+        usual = strategy.Settings.model_fields["repeats"].default
+        draft.default("strategy.settings.repeats", min(2, usual))
+        translation = Translation(document, draft, strategy)
+        translation.block((), {"kind": "", **self.keys}, names=False)
+        own_settings(translation, ("optimizer",), self.block, strategy_plugin(self.strategy))
+        translation.settle()
+
+
+def own_settings(
+    translation: Translation, at: TreePath, block: Mapping[str, str], own: StrategyPlugin
+) -> None:
+    """A block in which the settings of one strategy stand right in it.
+
+    Where another one searches they have no effect, and must be sound.
+    """
+    settings = [key for key in known_keys(own.Settings) if key not in block]
+    if translation.strategy.name == own.name:
+        translation.block(at, block, settings=settings)
+        return
+    translation.block(at, {**block, **dict.fromkeys(settings, "")})
+    idle = {k: v for k, v in translation.document.block(at).items() if k in settings}
+    translation.check_settings(own, at, idle)

@@ -1,0 +1,208 @@
+"""A graph of agents as a target: its description, and what is built of it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from burnish.core.cases import Case, Dataset, Split
+from burnish.core.protocols import Metric
+from burnish.core.surfaces import ChoiceSurface, Surface
+from burnish.models.calling import ModelClient
+from burnish.models.factory import Models
+from burnish.models.references import ModelRef
+from burnish.projects.agent_blocks import User
+from burnish.projects.agent_files import agent_judge
+from burnish.projects.graph.exports import exporter_of
+from burnish.projects.graph.originals import graph_files
+from burnish.projects.graph.reading import read_graph
+from burnish.projects.measures import read_metrics, read_splits, simulated_user
+from burnish.runs.draft import FilePlace
+from burnish.runs.parts import Building, TargetParts
+from burnish.runs.plugins import StrategyPlugin, TargetPlugin
+from burnish.runs.spec import TargetSpec
+from burnish.strategies.backprop.building import near
+from burnish.system import read_tree
+from burnish.system.settings import Text
+from burnish.targets.agent.documents_checks import check_attachments, pinned
+from burnish.targets.graph import Graph, GraphTarget, all_surfaces, surfaces_of
+from burnish.targets.graph.nodes import AgentNode
+from burnish.targets.graph.positions import node_id, positions_of_graph
+
+
+class GraphSpec(TargetSpec):
+    """The graph that the file of the description tells; names may leave out the graph's own."""
+
+    kind: str = "graph"
+    targets: tuple[Text, ...] = ()
+    """The surfaces that may be changed; all of them when none is named."""
+    choices: dict[str, Annotated[list[Text], Field(min_length=1)]] = Field(
+        default_factory=dict[str, list[str]]
+    )
+    """By surface (`#model`), the models to choose from."""
+    ranges: dict[str, tuple[float, float]] = Field(default_factory=dict[str, tuple[float, float]])
+    """By surface (`#model.temperature`), lowest and highest."""
+
+
+class GraphPlugin(TargetPlugin):
+    """Builds the target from its description."""
+
+    kind: ClassVar[str] = "graph"
+    Spec: ClassVar[type[TargetSpec]] = GraphSpec
+
+    def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
+        """The graph with its cases and metrics."""
+        del strategy
+        graph = graph_of(building)
+        dataset = _dataset(building)
+        cases = [case for split in Split for case in dataset.cases(split)] if dataset else []
+        metrics = read_metrics(building, cases, replies_only=False)
+        user = simulated_user(building, cases)
+        target = None if graph is None else graph_target(building, graph, user)
+        if dataset is None or target is None:
+            return None
+        return graph_parts(building, target, dataset, metrics)
+
+
+def graph_of(building: Building) -> Graph | None:
+    """The graph of the file; None, with what is wrong kept, where it cannot be read."""
+    path = Path(building.spec.source.file)
+    return building.problems.as_raised(lambda: read_graph(path, read_tree(path)), None)
+
+
+def graph_target(building: Building, graph: Graph, user: User | None) -> GraphTarget | None:
+    """The graph as a target, its models seen to be within reach."""
+    surfaces = graph_surfaces(building, graph)
+    if surfaces is None:
+        return None
+
+    def made() -> GraphTarget:
+        return GraphTarget(graph, building.models, surfaces=surfaces, user=user)
+
+    target = building.problems.attempt((), made, None)
+    if target is not None:
+        _check_models(building, target)
+    return target
+
+
+def graph_parts(
+    building: Building, target: GraphTarget, dataset: Dataset, metrics: tuple[Metric, ...]
+) -> TargetParts:
+    """What the graph brings to a run over these cases."""
+    own_model, no_model = _own_model(target.graph)
+    return TargetParts(
+        target=target,
+        dataset=dataset,
+        metrics=metrics,
+        own_model=own_model,
+        no_model=no_model,
+        left_out=untargeted(building, target),
+        short_names=short_names(target.graph),
+        cases_demonstrate=False,
+        exporter=exporter_of(target),
+        record=graph_files(target.graph),
+        notes=tuple(target.notes),
+        resources=(target,),
+    )
+
+
+def graph_surfaces(building: Building, graph: Graph) -> tuple[Surface, ...] | None:
+    """What may be edited; None, with what is wrong kept, where the description names others."""
+    spec: GraphSpec = building.spec.target
+    known = [position.id for position in positions_of_graph(graph)]
+    names, before = short_names(graph), len(building.problems.found)
+    for at, name in _named_surfaces(spec):
+        if names.get(name, name) not in known:
+            building.problems.add(at, f"there is no surface '{name}'", near(name, known))
+    if len(building.problems.found) > before:
+        return None
+    targets = [names.get(name, name) for name in spec.targets]
+
+    def made() -> tuple[Surface, ...]:
+        usual = [surface.id for surface in all_surfaces(graph)]
+        chosen = surfaces_of(
+            graph,
+            list(dict.fromkeys([*usual, *targets])),
+            choices={names.get(name, name): each for name, each in spec.choices.items()},
+            ranges={names.get(name, name): each for name, each in spec.ranges.items()},
+        )
+        return tuple(chosen)
+
+    return building.problems.attempt("target", made, None)
+
+
+def untargeted(building: Building, target: GraphTarget) -> tuple[str, ...]:
+    """The surfaces that the description leaves out, where it names some."""
+    spec: GraphSpec = building.spec.target
+    names = short_names(target.graph)
+    chosen = {names.get(name, name) for name in spec.targets}
+    return tuple(each.id for each in target.surfaces if chosen and each.id not in chosen)
+
+
+def short_names(graph: Graph) -> Mapping[str, str]:
+    """Surfaces and nodes without the graph's name before them, and their whole ids."""
+    ids = [position.id for position in positions_of_graph(graph)]
+    ids += [node_id(graph, name) for name in graph.nodes]
+    short = {name.removeprefix(f"{graph.name}/"): name for name in ids}
+    return {name: whole for name, whole in short.items() if name not in ids}
+
+
+def pinned_cases(building: Building, cases: Sequence[Case]) -> tuple[Case, ...]:
+    """The cases, with their files as they are now; what is wrong with those is kept."""
+    if problems := check_attachments(cases, building.folder):
+        building.problems.found += problems
+        return tuple(cases)
+    return pinned(cases, building.folder)
+
+
+def _named_surfaces(spec: GraphSpec) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Every surface that the description names, and where."""
+    yield from ((("target", "targets", place), each) for place, each in enumerate(spec.targets))
+    for key, names in (("choices", spec.choices), ("ranges", spec.ranges)):
+        yield from ((("target", key, name), name) for name in names)
+
+
+def _dataset(building: Building) -> Dataset | None:
+    dataset = read_splits(building)
+    if dataset is None:
+        return None
+    cases = {split: pinned_cases(building, dataset.cases(split)) for split in Split}
+    return Dataset(train=cases[Split.TRAIN], holdout=cases[Split.HOLDOUT], test=cases[Split.TEST])
+
+
+def _own_model(graph: Graph) -> tuple[ModelRef | None, str]:
+    """The model of the first agent, where it is strong enough to write; else why there is none."""
+    agents = (node.agent for node in graph.nodes.values() if isinstance(node, AgentNode))
+    first = next(agents, None)
+    if first is None:
+        return None, "there is no agent whose model could write texts"
+    if first.block.model.provider == "local":
+        why = "the graph's own model is a local one, and writing texts takes a stronger one"
+        return None, why
+    return agent_judge(first), ""
+
+
+def _check_models(building: Building, target: GraphTarget) -> None:
+    """Keep what is wrong with each model, those to choose from included, before any is paid."""
+    spec: GraphSpec = building.spec.target
+    problems, tree = building.problems, target.graph.source
+    for name, client in target.clients.items():
+        at = ("nodes", name, "model")
+        place = at if tree is None else FilePlace(tree=tree, keys=at)
+        problems.attempt(place, client.check, None)
+    keys = {short_names(target.graph).get(name, name): name for name in spec.choices}
+    for surface in target.surfaces:
+        if isinstance(surface, ChoiceSurface):
+            node = surface.id.partition("#")[0].rpartition("/")[2]
+            for label in surface.choices:
+                client = _chosen(str(label), target.clients[node], building.models)
+                problems.attempt(("target", "choices", keys[surface.id]), client.check, None)
+
+
+def _chosen(label: str, now: ModelClient, models: Models) -> ModelClient:
+    """The model that a choice stands for; of the same provider, with its address and key."""
+    ref = ModelRef.parse(label)
+    same = ref.provider == now.ref.provider
+    return models.client(replace(now.ref, name=ref.name) if same else ref)

@@ -1,0 +1,184 @@
+"""Cases, metrics and the simulated user of a description: the parts that targets have in common."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TypeAlias
+
+from burnish.core.cases import Case, Dataset, Split
+from burnish.core.errors import BurnishError, ConfigError, PriceUnknown, Problem
+from burnish.core.protocols import Metric, Role
+from burnish.evaluation.configs.layering import make_agent_metrics
+from burnish.evaluation.configs.making import MetricMaking
+from burnish.evaluation.configs.reading import MetricsRead, read_metric_file
+from burnish.evaluation.datasets.formats import read_some_cases
+from burnish.evaluation.judges.judged import check_judges
+from burnish.evaluation.simulation import ROLE as USER_SIMULATOR
+from burnish.evaluation.simulation import NextRemark, TalkSoFar, user_simulator
+from burnish.models.prompts import in_force
+from burnish.models.references import ModelRef
+from burnish.runs.parts import Building
+from burnish.runs.spec import CaseSet
+from burnish.system.config_words import near
+
+User: TypeAlias = Role[TalkSoFar, NextRemark]
+"""Who plays the user in scenarios."""
+_SHOWN = 3
+"""Cases that are named where many are amiss: they mostly are in the same way."""
+_SPLITS = {Split.TRAIN: "train", Split.HOLDOUT: "holdout", Split.TEST: "test"}
+_FLAGS = {Split.TRAIN: "--train", Split.HOLDOUT: "--holdout"}
+
+
+def read_splits(building: Building) -> Dataset | None:
+    """The cases that the description names; None, with what is wrong kept, where some lack."""
+    problems, data = building.problems, building.spec.data
+    sets = {split: getattr(data, name) for split, name in _SPLITS.items()}
+    for split, flag in _FLAGS.items():
+        if not sets[split]:
+            key = _SPLITS[split]
+            ways = problems.ways(f"data.{key}", key=f"{key}: {key}.jsonl", flag=f"{flag} FILE")
+            remedy = f"name a file of cases: {ways}"
+            problems.add(f"data.{key}", f"there are no cases for {key}", remedy)
+    if not (sets[Split.TRAIN] and sets[Split.HOLDOUT]):
+        return None
+    scenarios = building.spec.metrics.user_simulator is not None
+    return problems.as_raised(lambda: _dataset(building, sets, scenarios=scenarios), None)
+
+
+def _dataset(
+    building: Building, sets: dict[Split, tuple[CaseSet, ...]], *, scenarios: bool
+) -> Dataset:
+    """The cases of these files, in any format; everything that is wrong is said at once."""
+    from burnish.projects.prompts.datasets import same_files, unfit_cases
+
+    homes = {split: building.path(each[0].file) for split, each in sets.items() if len(each) == 1}
+    problems = list(same_files(homes))
+    cases: dict[Split, tuple[Case, ...]] = {}
+    for split, files in sets.items():
+        try:
+            cases[split] = tuple(case for each in files for case in read_case_set(building, each))
+        except ConfigError as error:
+            cases[split] = ()
+            problems += error.problems
+        except BurnishError as error:
+            cases[split] = ()
+            problem = Problem(where=split.value, message=error.message, remedy=error.remedy)
+            problems.append(problem)
+    dataset = Dataset(
+        train=cases[Split.TRAIN], holdout=cases[Split.HOLDOUT], test=cases[Split.TEST]
+    )
+    problems = problems or list(unfit_cases(dataset, scenarios=scenarios))
+    if problems:
+        more = len(problems) - _SHOWN
+        rest = [Problem(message=f"{more} more problems of this kind")] if more > 0 else []
+        raise ConfigError([*problems[:_SHOWN], *rest])
+    return dataset
+
+
+def read_case_set(building: Building, cases: CaseSet) -> tuple[Case, ...]:
+    """The cases of a file, or those of them that are named, in that order."""
+    path = building.path(cases.file)
+    by_name = {case.id: case for case in read_some_cases(path)}
+    names = cases.cases or tuple(by_name)
+    problems = [
+        Problem(where=str(path), message=f"no case '{name}'", remedy=near(name, list(by_name)))
+        for name in names
+        if name not in by_name
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return tuple(by_name[name] for name in names)
+
+
+def simulated_user(building: Building, cases: Sequence[Case]) -> User | None:
+    """Who plays the user, where a case is a scenario."""
+    scenarios = [case for case in cases if case.scenario is not None and case.recorded is None]
+    block = building.spec.metrics.user_simulator
+    if block is None:
+        from burnish.targets.calling.target import no_player
+
+        building.problems.found += [no_player(case) for case in scenarios[:1]]
+        return None
+    return named_user(building) if scenarios else None
+
+
+def named_user(building: Building) -> User | None:
+    """Who plays the user, where the description names somebody."""
+    block = building.spec.metrics.user_simulator
+    if block is None:
+        return None
+
+    def made() -> User:
+        return _player(building, block.reference())
+
+    return building.problems.attempt("metrics.user_simulator", made, None)
+
+
+def _player(building: Building, ref: ModelRef) -> User:
+    prompt = in_force(USER_SIMULATOR, building.folder)
+    client = building.models.client(ref, prompt.settings)
+    client.check()
+    if building.spec.budget.max_usd is not None and not client.priced:
+        raise PriceUnknown(f"max_usd is set, but the price of {ref.label} is not known")
+    return user_simulator(client, prompt)
+
+
+def read_metrics(
+    building: Building,
+    cases: Sequence[Case],
+    *,
+    replies_only: bool = False,
+    names: Sequence[str] = (),
+    own: MetricsRead | None = None,
+    own_at: str = "metrics.blocks",
+) -> tuple[Metric, ...]:
+    """The metrics of the description, or some of them by name.
+
+    `replies_only` refuses those that look at tools. `own` are those of the target's own file, which
+    stand at `own_at`: they count where the description has none. With no metric at all there is
+    nothing to measure.
+    """
+    problems, spec = building.problems, building.spec.metrics
+    if own is not None and spec.file is None and not spec.blocks:
+        at, read = own_at, problems.attempt(own_at, lambda: own.only(names), own)
+    else:
+        at, read = "metrics.blocks", metric_blocks(building, names)
+    if replies_only:
+        problems.attempt(at, lambda: refuse_trajectories(read), None)
+    before = len(problems.found)
+    usual = None if own is None else own.judge
+    made = problems.attempt(at, lambda: _made(building, read, cases, usual), ())
+    for metric in made:
+        problems.attempt(at, partial(check_judges, [metric]), None)
+    if not made and not read.blocks and len(problems.found) == before:
+        remedy = "add one: metrics: [{type: standard, metric: equality}]"
+        problems.add("metrics.blocks", "there are no metrics", remedy)
+    return made
+
+
+def metric_blocks(building: Building, names: Sequence[str] = ()) -> MetricsRead:
+    """The metrics as they are written: in the description, or in the file that it names."""
+    problems, spec = building.problems, building.spec.metrics
+    read = MetricsRead(blocks=list(spec.blocks))
+    if spec.file is not None:
+        file = building.path(spec.file)
+        if spec.blocks:
+            problems.add("metrics.file", "give metrics or metrics_file, not both")
+        read = problems.attempt("metrics.file", lambda: read_metric_file(file), read)
+    return problems.attempt("metrics.blocks", lambda: read.only(names), read)
+
+
+def _made(
+    building: Building, read: MetricsRead, cases: Sequence[Case], usual: ModelRef | None
+) -> tuple[Metric, ...]:
+    judge = building.spec.metrics.judge
+    ref = read.judge or usual if judge is None else judge.reference()
+    making = MetricMaking(models=building.models, folder=building.folder, judge=ref)
+    return make_agent_metrics(read.blocks, cases, making)
+
+
+def refuse_trajectories(read: MetricsRead) -> None:
+    """Refuse metrics that would look for tools nobody can know of."""
+    from burnish.projects.black_box import trajectory_problems
+
+    if problems := trajectory_problems(read.blocks):
+        raise ConfigError(problems)

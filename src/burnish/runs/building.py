@@ -1,0 +1,127 @@
+"""From a description to a Setup: the target builds its part, the strategy its own."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import cast
+
+from pydantic import JsonValue
+
+from burnish.core.objectives import Objective
+from burnish.core.protocols import Target
+from burnish.evaluation.judges.judged import judged_parts
+from burnish.models.calling import ModelClient
+from burnish.models.factory import Models
+from burnish.runs.draft import Places, Problems
+from burnish.runs.header import Project
+from burnish.runs.literals import without_literals
+from burnish.runs.outputs import with_outputs
+from burnish.runs.parts import Building, TargetParts
+from burnish.runs.plugins import strategy_plugin, target_plugin
+from burnish.runs.setup import Setup
+from burnish.runs.spec import AnySpec
+from burnish.system import Redactor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """A description that was read and is sound, and where each of its values came from."""
+
+    spec: AnySpec
+    places: Places = field(default_factory=Places)
+    notes: tuple[str, ...] = ()
+    """What the reader of a file has to tell the user."""
+
+
+def building_of(
+    description: Description, *, models: Models | None = None, live: Target | None = None
+) -> Building:
+    """A description about to be built; `models` stand in for the real ones."""
+    return Building(
+        spec=description.spec,
+        problems=Problems(places=description.places),
+        models=models or description.spec.models.models(),
+        given_models=models,
+        live=live,
+    )
+
+
+def build(
+    description: Description, *, models: Models | None = None, live: Target | None = None
+) -> Setup:
+    """The run that is described; everything that is wrong is said at once.
+
+    `models` stand in for the real ones. `live` is the target itself, where a program has it: then
+    only that program can set the run up again.
+    """
+    spec = description.spec
+    building = building_of(description, models=models, live=live)
+    strategy = strategy_plugin(spec.strategy.name)
+    target = target_plugin(spec.target.kind)
+    parts = target.build(building, strategy)
+    search = None if parts is None else strategy.build(building, parts)
+    reviewed = (
+        () if parts is None or search is None else tuple(target.review(building, parts, search))
+    )
+    building.problems.settle()
+    assert parts is not None
+    assert search is not None
+    settings, metrics = spec.strategy.settings, parts.metrics
+    return with_outputs(
+        Setup(
+            target=parts.target,
+            metrics=metrics,
+            objective=parts.objective or Objective(weights={m.name: 1.0 for m in metrics}),
+            dataset=parts.dataset,
+            strategy=search.strategy,
+            seed=spec.execution.seed,
+            budget=search.budget or spec.budget.budget(),
+            concurrency=spec.execution.concurrency,
+            case_policy=spec.execution.case_policy(),
+            test_repeats=settings.repeats,
+            exporter=parts.exporter,
+            project=_project(description, building, parts),
+            notes=(
+                *parts.notes,
+                *search.notes,
+                *reviewed,
+                *judge_notes(parts, repeats=settings.repeats, writer=search.client),
+                *description.notes,
+            ),
+            resources=(*parts.resources, building.models),
+        ),
+        spec.output,
+    )
+
+
+def _project(description: Description, building: Building, parts: TargetParts) -> Project:
+    """What run.json says of where the run came from."""
+    if building.live is not None:
+        return Project(config=parts.record)
+    source = description.spec.source
+    kept = kept_spec(description)
+    kept["target"] = {**cast("dict[str, JsonValue]", kept["target"]), **parts.settled}
+    return Project(kind=source.kind, file=source.file, config=parts.record, spec=kept)
+
+
+def kept_spec(description: Description) -> dict[str, JsonValue]:
+    """The description as run.json and the store of the service keep it."""
+    redactor = Redactor.from_environment()
+    return without_literals(description.spec.to_json(), description.places, redactor)
+
+
+def judge_notes(parts: TargetParts, *, repeats: int, writer: ModelClient | None) -> Iterator[str]:
+    """What is to be said of models that judge."""
+    judged = [metric for each in parts.metrics for metric in judged_parts(each)]
+    if judged and repeats == 1:
+        names = ", ".join(dict.fromkeys(metric.name for metric in judged))
+        about = f"each case is run once, and a model judges {names}"
+        yield f"{about}: verdicts vary, and one run cannot tell by how much"
+    same = {
+        metric.name: None
+        for metric in judged
+        for judge in metric.panel.judges
+        if writer is not None and judge.client.ref.label == writer.ref.label
+    }
+    if same and writer is not None:
+        about = f"{writer.ref.label} writes {parts.written} and judges {', '.join(same)}"
+        yield f"{about}: it may come to please itself"

@@ -1,0 +1,268 @@
+"""report.md of back-propagation: what was patched and why, every round, and where losses led."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from burnish.core.candidates import diff
+from burnish.core.sections import Diff, Facts, Heading, Listing, Section, Space, Table, Text
+from burnish.core.trials import Trial, TrialRow
+from burnish.core.words import cell, counted, number, shorten
+from burnish.evaluation.failure_classes import FailureClass
+from burnish.runs.record import RunRecord, result_of
+from burnish.runs.report_sections import (
+    CAVEATS,
+    adoption,
+    case_numbers,
+    changes_made,
+    cost_rows,
+    headline,
+    metric_table,
+    provenance,
+    silence_rows,
+    started_with,
+    status_rows,
+    why,
+)
+from burnish.strategies.backprop.packets import Severity
+from burnish.strategies.backprop.plan import touched_words
+from burnish.strategies.backprop.rounds import PHASE, BackpropDetails, PatchNote
+
+ENDS = {
+    "baseline_missing": "the baseline could not be measured",
+    "no_losses": "nothing fails on train any more",
+    "train_missing": "nothing failed on train, but some of it is missing",
+    "nothing_to_blame": "nothing that may be patched is to blame for what fails",
+    "max_rounds": "it had all its rounds",
+    "max_rounds_without_acceptance": "too many rounds in a row without an accept",
+    "target_score": "the score on holdout is good enough",
+}
+"""Why a search ended."""
+_LISTED = 20
+"""Lost answers that are listed."""
+_NAMED = 5
+"""Cases that are named with a kind of failure."""
+_NAMED_CHANGES = 6
+"""Cases that are named in a cell about changes."""
+
+
+def report(run: RunRecord, reason: str) -> Iterator[Section]:
+    """The sections of the report."""
+    yield from headline(run)
+    yield Heading("Result")
+    yield Facts(tuple(_summary(run, reason)))
+    yield Heading("Metrics on holdout")
+    yield metric_table(run, "holdout")
+    yield from changes_made(run)
+    yield from _patches_made(run)
+    yield from _rounds_made(run)
+    yield from _gradients(run)
+    yield from _failure_classes(run)
+    yield from crashes(run)
+    yield from _case_changes(run)
+    yield from _lost_answers(run)
+    yield from adoption(run)
+    yield Heading("Method")
+    yield Listing((*_method(run), *provenance(run), *CAVEATS))
+
+
+def _summary(run: RunRecord, reason: str) -> Iterator[tuple[str, str]]:
+    yield from status_rows(run, reason)
+    yield "holdout score", " → ".join(number(_score(row)) for row in (run.baseline, run.best))
+    rounds = max((row.trial.cycle for row in run.rows), default=0)
+    candidates = counted(run.trials, "candidate")
+    yield "rounds", f"{rounds}, with {candidates}, {run.accepted} accepted"
+    yield from silence_rows(run)
+    yield from cost_rows(run, over="rounds")
+
+
+def _patches_made(run: RunRecord) -> Iterator[Section]:
+    """Every patch with its reason; where several were accepted, each with its own diff."""
+    yield Heading("Patches and why")
+    if not any(_patches(row.trial) for row in _rounds(run)):
+        yield Text.of("No patch was made.")
+        return
+    candidates = {row.trial.candidate.id: row.trial.candidate for row in run.rows}
+    items: list[str] = []
+    for row in _rounds(run):
+        mark = "accepted" if row.trial.accepted else "turned down"
+        for surface, patch in _patches(row.trial).items():
+            reason = cell(patch.reason or "—", 400)
+            items.append(f"round {_label(run, row)}, `{surface}`, {mark}: {reason}")
+        parents = row.trial.candidate.parents
+        parent = next((candidates[name] for name in parents if name in candidates), None)
+        if row.trial.accepted and run.accepted > 1 and parent is not None:
+            changes = diff(parent, row.trial.candidate)
+            yield Listing(tuple(items))
+            yield Diff(tuple(line for change in changes for line in change.lines()))
+            items = []
+    yield Listing(tuple(items)) if items else Space()
+
+
+def _rounds_made(run: RunRecord) -> Iterator[Section]:
+    """Train, holdout, the gain and the decision of every candidate."""
+    held = _score(run.baseline)
+    rows = [("start", "—", "—", number(held), "—", "the start")]
+    for row in _rounds(run):
+        now = _score(row)
+        gain = None if now is None or held is None else now - held
+        mark = "✓ " if row.trial.accepted else ""
+        rows.append(
+            (
+                _label(run, row),
+                cell(touched_words([*row.trial.touched]), 50),
+                number(BackpropDetails.of(row.trial).train_score),
+                number(now),
+                "—" if gain is None else f"{gain:+z.3f}",
+                f"{mark}{cell(why(row.trial), 160)}",
+            )
+        )
+        held = now if row.trial.accepted else held
+    yield Heading("Rounds")
+    yield Table(("round", "patched", "train", "holdout", "gain", "decision"), tuple(rows))
+    yield Text.of(
+        "Scores, high is good. Train is the incumbent's, before the patch: its failures are what",
+        "the patch was written for. The gain is over the incumbent of that moment.",
+    )
+
+
+def _gradients(run: RunRecord) -> Iterator[Section]:
+    """How much was said of each surface, how bad it was, and by how many cases."""
+    yield Heading("Where the gradients landed")
+    details = [BackpropDetails.of(row.trial) for row in _rounds(run)]
+    gradients = [each for detail in details for each in detail.gradients or ()]
+    if not gradients:
+        yield Text.of("Nothing was said of any surface.")
+        return
+    levels = [severity.value for severity in Severity]
+    counts = Counter(each.surface for each in gradients)
+    rows: list[tuple[str, ...]] = []
+    for surface, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        own = [each for each in gradients if each.surface == surface]
+        severities = Counter(each.severity for each in own)
+        cells = (str(severities.get(level, 0) or "·") for level in levels)
+        cases = len({each.case for each in own})
+        rows.append((f"`{cell(surface, 80)}`", str(count), *cells, str(cases)))
+    yield Table(("surface", "gradients", *levels, "cases"), tuple(rows))
+    yield Text.of("Over all rounds. Cases are those of train whose runs were walked back.")
+
+
+def _failure_classes(run: RunRecord) -> Iterator[Section]:
+    """The kinds of failure on train, in the first round and in the last one that had any."""
+    yield Heading("What kind of failure")
+    rounds = [(row, classes) for row in _rounds(run) if (classes := _classes(row))]
+    if not rounds:
+        yield Text.of("No case of train failed.")
+        return
+    sides = [rounds[0], rounds[-1]] if len(rounds) > 1 else [rounds[0]]
+    heads = [f"round {_label(run, row)}" for row, _ in sides]
+    rows: list[tuple[str, ...]] = []
+    for kind in FailureClass:
+        counts = [sum(each == kind.value for each in classes.values()) for _, classes in sides]
+        if any(counts):
+            last = [case for case, each in sides[-1][1].items() if each == kind.value]
+            rows.append((kind.value, *map(str, counts), cell(_some(last), 200) or "—"))
+    yield Table(("failure", *heads, f"cases in {heads[-1]}"), tuple(rows))
+    yield Text.of(
+        "By the earliest cause that can be seen in a run of train: another way through the",
+        "nodes than the case says, a tool or its arguments, then form and content of the answer.",
+    )
+
+
+def crashes(run: RunRecord) -> Iterator[Section]:
+    """What the agent raised on train, each error once with the cases it came up in."""
+    cases: dict[str, list[str]] = {}
+    for row in _rounds(run):
+        for case, error in (BackpropDetails.of(row.trial).train_failed or {}).items():
+            cases.setdefault(error, []).append(case)
+    if not cases:
+        return
+    items = [
+        f"{cell(error, 300)}: {cell(_some([*dict.fromkeys(names)]), 200)}"
+        for error, names in list(cases.items())[:_LISTED]
+    ]
+    if len(cases) > _LISTED:
+        items.append(f"{len(cases) - _LISTED} other errors")
+    yield Heading("Where the agent itself failed")
+    yield Listing(tuple(items))
+
+
+def _case_changes(run: RunRecord) -> Iterator[Section]:
+    """What became of single cases of holdout, round by round; by name only."""
+    rows: list[tuple[str, ...]] = []
+    for row in _rounds(run):
+        if changes := BackpropDetails.of(row.trial).changes:
+            columns = (changes.new_pass, changes.new_fail, changes.up, changes.down)
+            rows.append((_label(run, row), *map(_names, columns)))
+    yield Heading("Case by case")
+    yield Table(("round", "new pass", "new fail", "up", "down"), tuple(rows))
+    yield Text.of(
+        "Cases of holdout, against the incumbent of that moment; one that is missing on a side is",
+        "in no column.",
+    )
+
+
+def _lost_answers(run: RunRecord) -> Iterator[Section]:
+    """What was asked of a role in vain: it costs that packet, not the run."""
+    lost = [
+        (row, each) for row in _rounds(run) for each in BackpropDetails.of(row.trial).lost or ()
+    ]
+    if not lost:
+        return
+    items: list[str] = []
+    for row, each in lost[:_LISTED]:
+        where, reason = cell(each.where, 80), cell(each.why, 200)
+        items.append(f"round {_label(run, row)}, {each.role}, {where}: {reason}")
+    if len(lost) > _LISTED:
+        items.append(f"{len(lost) - _LISTED} more")
+    yield Heading("Lost on the way")
+    yield Text.of(f"{counted(len(lost), 'question')} to a role brought nothing; the rest was used.")
+    yield Listing(tuple(items))
+
+
+def _method(run: RunRecord) -> Iterator[str]:
+    cases = case_numbers(run)
+    yield started_with(run)
+    yield f"cases: {cases}; losses come from train, holdout decided, and no role ever saw it"
+    yield (
+        "each failed metric is a loss at the step where its run ended; it is walked back step\n"
+        "by step, what is said of a surface is merged, and one patch a surface is tried"
+    )
+    yield (
+        "the score is the weighted mean of the metrics, high is good; holdout was looked at\n"
+        "once for each candidate, and each look wears it a little"
+    )
+
+
+def _rounds(run: RunRecord) -> list[TrialRow]:
+    """The rows that rounds made."""
+    return [row for row in run.rows if row.trial.phase == PHASE]
+
+
+def _label(run: RunRecord, row: TrialRow) -> str:
+    """`2`, or `2.1` and `2.2` where a round tried several candidates."""
+    same = [each.number for each in _rounds(run) if each.trial.cycle == row.trial.cycle]
+    place = "" if len(same) == 1 else f".{same.index(row.number) + 1}"
+    return f"{row.trial.cycle}{place}"
+
+
+def _score(row: TrialRow | None) -> float | None:
+    result = result_of(row, "holdout")
+    return None if result is None else result.measurement.score
+
+
+def _patches(trial: Trial) -> Mapping[str, PatchNote]:
+    return BackpropDetails.of(trial).patches
+
+
+def _classes(row: TrialRow) -> Mapping[str, str]:
+    return BackpropDetails.of(row.trial).failure_classes or {}
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = ", ".join(shorten(name, 30) for name in names[:_NAMED_CHANGES])
+    more = f" and {len(names) - _NAMED_CHANGES} more" if len(names) > _NAMED_CHANGES else ""
+    return f"{len(names)}: {cell(shown, 240)}{more}" if names else "—"

@@ -1,0 +1,42 @@
+"""Training by epochs as a plug-in: its plan and its report."""
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
+from burnish.core.sections import Section
+from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
+from burnish.runs.plugins import StrategyPlugin
+from burnish.runs.record import RunRecord
+from burnish.runs.setup import Setup
+from burnish.runs.spec import StrategySettings
+from burnish.strategies.epochs.building import PROPOSER, build
+from burnish.strategies.epochs.report import ENDS, plan_lines, report
+from burnish.strategies.epochs.settings import EpochSettings
+from burnish.strategies.epochs.strategy import Epochs
+
+
+class EpochsPlugin(StrategyPlugin):
+    """The words of training by epochs."""
+
+    name: ClassVar[str] = Epochs.name
+    Settings: ClassVar[type[StrategySettings]] = EpochSettings
+    roles: ClassVar[tuple[RoleNeed, ...]] = (PROPOSER,)
+    ends: ClassVar[Mapping[str, str]] = ENDS
+
+    def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
+        """The training of a target's texts."""
+        return build(building, parts)
+
+    def plan(self, setup: Setup) -> Iterable[str]:
+        """What would run, and what it may cost."""
+        assert isinstance(setup.strategy, Epochs)
+        return plan_lines(setup, setup.strategy)
+
+    def repeats(self, setup: Setup) -> int:
+        """Runs of every task in an epoch."""
+        assert isinstance(setup.strategy, Epochs)
+        return setup.strategy.settings.repeats
+
+    def report(self, run: RunRecord) -> Iterable[Section]:
+        """What report.md says."""
+        return report(run, self.reason(run))

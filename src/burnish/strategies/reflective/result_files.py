@@ -1,0 +1,428 @@
+"""The files of AgentOptimizer in a run's folder, written as it goes on and once more at its end.
+
+They say what the journal says, so that a resumed run, one from the command line and one that is
+only reported on write the same. Nothing here can change or end the run.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from burnish.core.codec import codec
+from burnish.core.content import Json
+from burnish.core.errors import BurnishError, FileTrouble
+from burnish.core.money import NOTHING
+from burnish.core.surfaces import EPSILON
+from burnish.core.trials import SplitResult, TrialRow
+from burnish.runs.directory import look_into
+from burnish.runs.events import Event, SealedResult, SessionBegun, Tick, TrialRecorded, read_all
+from burnish.runs.exporting import CANDIDATES
+from burnish.runs.header import Header
+from burnish.runs.record import RunRecord
+from burnish.runs.standing import BASELINE
+from burnish.strategies.reflective.attempts import ReflectiveDetails
+from burnish.strategies.reflective.result import (
+    OptimizeResult,
+    RoundRecord,
+    SealedTest,
+    as_json,
+    log_line,
+)
+from burnish.strategies.reflective.result_rounds import (
+    REFLECTIVE,
+    Costs,
+    Spent,
+    best_outputs,
+    fate_of,
+    has_proposal,
+    prompts_of,
+    round_of,
+    tokens,
+    usage,
+    wants_outputs,
+)
+from burnish.system import Redactor, read_text, write_atomic
+from burnish.system.file_trouble import file_trouble
+from burnish.system.secret_shapes import MARKER
+
+OPTIMIZER = "optimizer"
+"""Where `Project.config` keeps the optimizer.json of a run that a program or version 0.1.0 started:
+secrets out, `${VAR}` kept. Other runs keep it in their description."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """A run and what it cost."""
+
+    run: RunRecord
+    costs: Costs
+    prompts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What the fields said at the start, for a run that has no trial yet."""
+    outputs: Mapping[str, Json] | None = None
+    """The best output of each case, where the config asks for it."""
+
+    @classmethod
+    def read(cls, folder: Path, prompts: Mapping[str, str] | None = None) -> "Known":
+        """Read a run's folder."""
+        run = RunRecord.read(folder)
+        with look_into(folder) as journal:
+            costs = Costs.of(journal.costs(), run.rows)
+            wanted = wants_outputs(snapshot(run.header))
+            outputs = best_outputs(run.rows, journal) if wanted else None
+        return cls(run=run, costs=costs, prompts=prompts or {}, outputs=outputs)
+
+
+def snapshot(header: Header) -> dict[str, Json]:
+    """The optimizer.json of a run."""
+    source = header.project.spec.get("source")
+    document = source.get("document") if isinstance(source, dict) else None
+    config = document or header.project.config.get(OPTIMIZER)
+    return config if isinstance(config, dict) else {}
+
+
+def metric_call_limit(events: Sequence[Event]) -> int | None:
+    """The limit on metric calls, as the last session has it."""
+    sessions = [*read_all(events, SessionBegun)]
+    limit = sessions[-1].budget.get("max_metric_calls") if sessions else None
+    return limit if isinstance(limit, int) else None
+
+
+def rounds_of(known: Known) -> list[RoundRecord]:
+    """Every trial but the baseline's."""
+    limit, used = metric_call_limit(known.run.events), 0
+    found: list[RoundRecord] = []
+    for row in known.run.rows:
+        used += row.spend.metric_calls
+        if row.trial.phase != BASELINE:
+            reflection = known.costs.by_row.get(row.number, NOTHING)
+            spent = Spent(reflection=reflection, metric_calls=used, limit=limit)
+            found.append(round_of(row, spent))
+    return found
+
+
+def result_of(known: Known, *, source_updated: bool = False, trouble: str = "") -> OptimizeResult:
+    """What the run came to; `trouble` is what went wrong after it, such as writing back."""
+    run, fate = known.run, fate_of(known.run)
+    baseline = run.baseline
+    best = baseline if fate.status == "FAILED" else run.best
+    before, after = _decisive(baseline), _decisive(best)
+    rounds = rounds_of(known)
+    perfect = after is not None and after.measurement.pass_rate == 1.0
+    perfect = perfect and after is not None and not after.measurement.missing_cases
+    first = texts_of(run, baseline) if baseline else dict(known.prompts)
+    found = texts_of(run, best) if best else first
+    ended = run.ended_at or (run.rows[-1].at if run.rows else "")
+    return OptimizeResult(
+        algorithm=algorithm_of(run.header),
+        status=fate.status,
+        finish_reason=fate.finish_reason(perfect=perfect, improved=best is not baseline),
+        stop_reason=fate.stop_reason,
+        error_message=trouble or fate.error_message,
+        **_scores(before, after),
+        metric_thresholds=_thresholds(snapshot(run.header)),
+        per_metric_best_candidates=best_at_metrics(run.rows),
+        sealed_test=None if run.sealed is None else _sealed(run.sealed),
+        baseline_prompts=first,
+        best_prompts=found,
+        source_updated=source_updated,
+        total_rounds=len(rounds),
+        rounds=rounds,
+        rounds_accepted=sum(each.accepted for each in rounds),
+        merge_rounds_total=sum(each.kind == "merge" for each in rounds),
+        proposals_total=sum(
+            has_proposal(row.trial) and bool(row.trial.proposals) for row in run.rows
+        ),
+        **_spent(known),
+        duration_seconds=round(run.active_seconds, 3),
+        started_at=run.header.started_at,
+        finished_at=ended,
+        extras=_extras(known, best, found),
+    )
+
+
+def texts_of(run: RunRecord, row: TrialRow) -> dict[str, str]:
+    """The texts of a candidate, as they were written for the user to adopt where they were.
+
+    The ledger has taken out of them what only looks like a secret, such as an example of one.
+    """
+    home = run.folder / CANDIDATES / f"iter-{row.number:02d}"
+    return {
+        name: read_text(path) if (path := home / f"{name}.md").is_file() else text
+        for name, text in prompts_of(row.trial).items()
+    }
+
+
+def algorithm_of(header: Header) -> str:
+    """What the config calls it; else the strategy."""
+    optimize = snapshot(header).get("optimize")
+    algorithm = optimize.get("algorithm") if isinstance(optimize, dict) else None
+    name = algorithm.get("name") if isinstance(algorithm, dict) else None
+    return name if isinstance(name, str) else header.strategy
+
+
+def pool_of(rows: Sequence[TrialRow]) -> list[TrialRow]:
+    """The candidates that were built on, the baseline first; of each, the trial that tells most."""
+    found: dict[str, TrialRow] = {}
+    for row in rows:
+        if row.trial.accepted or row.trial.kept or row.trial.phase == BASELINE:
+            found[row.trial.candidate.id] = row
+    return list(found.values())
+
+
+def validated(row: TrialRow) -> SplitResult | None:
+    """What a candidate did on validation, where it was run on all of it."""
+    return row.trial.holdout if ReflectiveDetails.of(row.trial).holdout_is_whole else None
+
+
+def best_at_metrics(rows: Sequence[TrialRow]) -> dict[str, list[int]]:
+    """By metric, the candidates with the best mean on validation, by their place in the pool."""
+    means = [_means(validated(row)) for row in pool_of(rows)]
+    best = {m: max(each[m] for each in means if m in each) for each in means for m in each}
+    return {
+        metric: [n for n, each in enumerate(means) if each.get(metric, -1.0) >= top - EPSILON]
+        for metric, top in best.items()
+    }
+
+
+def _decisive(row: TrialRow | None) -> SplitResult | None:
+    """What decides: validation, or train where there is nothing else."""
+    return None if row is None else row.trial.holdout or row.trial.train
+
+
+def _means(result: SplitResult | None) -> Mapping[str, float]:
+    return {} if result is None else result.measurement.components
+
+
+def _scores(before: SplitResult | None, after: SplitResult | None) -> dict[str, Any]:
+    old = None if before is None else before.measurement.pass_rate
+    new = None if after is None else after.measurement.pass_rate
+    return {
+        "baseline_pass_rate": old,
+        "best_pass_rate": new,
+        "pass_rate_improvement": None if old is None or new is None else new - old,
+        "baseline_mean_score": None if before is None else before.measurement.score,
+        "best_mean_score": None if after is None else after.measurement.score,
+        "baseline_metric_breakdown": dict(_means(before)),
+        "best_metric_breakdown": dict(_means(after)),
+        "missing_cases": 0 if after is None else len(after.measurement.missing_cases),
+    }
+
+
+def _spent(known: Known) -> dict[str, Any]:
+    costs = known.costs
+    calls = known.run.spent.metric_calls
+    return {
+        "total_metric_calls": calls,
+        "metric_calls_total": calls,
+        "total_reflection_lm_calls": costs.reflection.calls,
+        "total_judge_model_calls": costs.judges.calls,
+        "total_llm_cost": costs.in_all.usd,
+        "total_token_usage": tokens(costs.reflection),
+        "agent_usage": usage(costs.agent),
+        "judge_usage": usage(costs.judges),
+        "reflection_usage": usage(costs.reflection),
+    }
+
+
+def _thresholds(config: Mapping[str, Json]) -> dict[str, float]:
+    """What each metric must reach, as the config says it, in any of its spellings."""
+    evaluate = config.get("evaluate")
+    told = evaluate if isinstance(evaluate, dict) else {}
+    items = told.get("metrics")
+    found: dict[str, float] = {}
+    for item in items if isinstance(items, list) else []:
+        if isinstance(item, dict):
+            name = item.get("metric_name", item.get("metricName"))
+            bar = item.get("threshold", 1.0)
+            if isinstance(name, str) and isinstance(bar, int | float):
+                found[name] = float(bar)
+    criteria = told.get("criteria")
+    if not found and isinstance(criteria, dict):
+        for name, given in criteria.items():
+            bar = given.get("threshold", 1.0) if isinstance(given, dict) else given
+            if isinstance(bar, int | float):
+                found[name] = float(bar)
+    return found
+
+
+def _sealed(sealed: SealedResult) -> SealedTest:
+    gain = sealed.gain
+    return SealedTest(
+        baseline_mean_score=sealed.baseline_score,
+        best_mean_score=sealed.best_score,
+        gain=None if gain is None else gain.mean,
+        low=None if gain is None else gain.low,
+        high=None if gain is None else gain.high,
+        missing_cases=sealed.missing,
+    )
+
+
+def _extras(known: Known, best: TrialRow | None, prompts: Mapping[str, str]) -> dict[str, Json]:
+    run = known.run
+    extras: dict[str, Json] = {"run": run.header.id, "burnish": run.header.burnish}
+    if run.best is not None and run.best is not best:
+        extras["best_round_so_far"] = run.best.number
+    if run.search_end:
+        extras["search_end"] = run.search_end
+    if run.billed != run.spent:
+        extras["billed_calls"] = run.billed.calls
+    if known.outputs is not None:
+        extras["best_outputs"] = dict(known.outputs)
+    if hidden := [name for name, text in prompts.items() if MARKER in text]:
+        extras["redacted_fields"] = [*hidden]
+    return extras
+
+
+RESULT, SUMMARY, LOG = "result.json", "summary.txt", "run.log"
+SNAPSHOT, ROUNDS = "config.snapshot.json", "rounds"
+BASELINE_PROMPTS, BEST_PROMPTS = "baseline_prompts", "best_prompts"
+
+
+class RoundFiles:
+    """Listens to a run and writes what is known so far."""
+
+    def __init__(
+        self, folder: Path, *, baseline: Mapping[str, str], redactor: Redactor | None = None
+    ) -> None:
+        known = redactor or Redactor.from_environment()
+        self._folder = folder
+        self._baseline = {name: known.without_known(text) for name, text in baseline.items()}
+        self._rounds: list[TrialRow] = []
+        """The trials of the round under way."""
+        self._limit: int | None = None
+
+    def event(self, event: Event) -> None:
+        """Write what an event brings. What cannot be written now is written at the end."""
+        try:
+            if event.read(SessionBegun):
+                self._limit = metric_call_limit([event])
+                write_beginning(self._folder, self._baseline)
+            elif (trial := event.read(TrialRecorded)) and trial.phase != BASELINE:
+                self._write_round(trial)
+        except BurnishError:
+            return
+
+    def tick(self, tick: Tick) -> None:
+        """Cases are too many for files."""
+
+    def finish(
+        self, *, update_source: bool = False, source_updated: bool = False, trouble: str = ""
+    ) -> OptimizeResult:
+        """Write everything, once nobody drives the run any more."""
+        return write_result_files(
+            self._folder,
+            baseline=self._baseline,
+            update_source=update_source,
+            source_updated=source_updated,
+            trouble=trouble,
+        )
+
+    def _write_round(self, recorded: TrialRecorded) -> None:
+        number = recorded.trial
+        with look_into(self._folder) as journal:
+            body = journal.trial(number)
+            if body is None:
+                return
+            row = codec(TrialRow).decode(json.loads(body))
+            self._rounds = [*self._of_its_round(row), row]
+            costs = Costs.of(journal.costs(since=self._rounds[0].number), self._rounds)
+        used = (recorded.spent or NOTHING).metric_calls
+        reflection = costs.by_row.get(number, NOTHING)
+        told = round_of(row, Spent(reflection=reflection, metric_calls=used, limit=self._limit))
+        write_round(self._folder, told)
+
+    def _of_its_round(self, row: TrialRow) -> list[TrialRow]:
+        """The trials before it that were proposed together with it."""
+        return [
+            each
+            for each in self._rounds
+            if each.trial.cycle == row.trial.cycle
+            and each.trial.phase == row.trial.phase == REFLECTIVE
+            and each.number < row.number
+        ]
+
+
+def write_beginning(folder: Path, baseline: Mapping[str, str]) -> None:
+    """The config and the prompts as they are at the start."""
+    config = snapshot(Header.read(folder))
+    if config:
+        _write(folder / SNAPSHOT, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+    write_prompts(folder / BASELINE_PROMPTS, baseline)
+
+
+def write_round(folder: Path, told: RoundRecord) -> None:
+    """`rounds/round_007.json`."""
+    _write(folder / ROUNDS / f"round_{told.round:03d}.json", as_json(told))
+
+
+def write_prompts(folder: Path, prompts: Mapping[str, str]) -> None:
+    """One file a field, without known secrets."""
+    redactor = Redactor.from_environment()
+    for name, text in prompts.items():
+        _write(folder / f"{name}.md", redactor.without_known(text))
+
+
+def write_result_files(
+    folder: Path,
+    *,
+    baseline: Mapping[str, str] | None = None,
+    update_source: bool = False,
+    source_updated: bool = False,
+    trouble: str = "",
+) -> OptimizeResult:
+    """All files of a run that nobody drives, however it ended; older ones are brought up to date.
+
+    A run that somebody drives has no result yet, and is refused.
+    """
+    first = baseline or kept_prompts(folder)
+    known = Known.read(folder, first)
+    if known.run.driven:
+        raise FileTrouble(
+            f"{folder} has no result yet: a process is at work there",
+            remedy="Wait until it ends, or look at its rounds.",
+        )
+    earlier = source_updated or _was_updated(folder)
+    result = result_of(known, source_updated=earlier, trouble=trouble)
+    write_beginning(folder, first or result.baseline_prompts)
+    write_files(folder, result, update_source=update_source)
+    return result
+
+
+def write_files(folder: Path, result: OptimizeResult, *, update_source: bool) -> None:
+    """The files that a result alone tells: of any algorithm."""
+    for told in result.rounds:
+        write_round(folder, told)
+    if result.status == "SUCCEEDED":
+        write_prompts(folder / BEST_PROMPTS, result.best_prompts)
+        told = result.format_summary(output_dir=folder, update_source=update_source)
+        _write(folder / SUMMARY, told)
+    _write(folder / LOG, log_line(result))
+    _write(folder / RESULT, as_json(result))
+
+
+def kept_prompts(folder: Path) -> dict[str, str]:
+    """What the fields said at the start, as far as it was written down."""
+    return {path.stem: read_text(path) for path in sorted((folder / BASELINE_PROMPTS).glob("*.md"))}
+
+
+def _was_updated(folder: Path) -> bool:
+    """Whether an earlier writing of the result says that the source was updated."""
+    path = folder / RESULT
+    try:
+        return path.exists() and OptimizeResult.from_file(path).source_updated
+    except FileTrouble:
+        return False
+
+
+def _write(path: Path, content: str) -> None:
+    """Write a file unless it says so already."""
+    payload = content.encode(errors="replace")
+    if path.exists() and path.read_bytes() == payload:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise file_trouble("make", path.parent, error) from error
+    write_atomic(path, payload)

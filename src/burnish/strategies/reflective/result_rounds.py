@@ -1,0 +1,352 @@
+"""A run as AgentOptimizer tells it: rounds, who spent what, how it ended, the best outputs."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from burnish.core.codec import codec
+from burnish.core.content import Json
+from burnish.core.evaluations import mean
+from burnish.core.money import NOTHING, Spend, total
+from burnish.core.outcomes import Outcome
+from burnish.core.stopping import FINISHED
+from burnish.core.trials import Proposal, SplitResult, Trial, TrialRow
+from burnish.effects.journal_reader import CostRow, JournalReader
+from burnish.runs.progress import ended_words
+from burnish.runs.record import RunRecord
+from burnish.strategies.reflective.attempts import ReflectiveDetails
+from burnish.strategies.reflective.report import ENDS
+from burnish.strategies.reflective.result import (
+    CallUsage,
+    FinishReason,
+    PartOfValidation,
+    ReflectionRecord,
+    RoundRecord,
+    Status,
+)
+
+REFLECTIVE = "reflective"
+"""The phase whose attempts of one round are asked for together."""
+_ROLE = "role:"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """What was paid, by who spent it; each call once."""
+
+    agent: Spend = NOTHING
+    judges: Spend = NOTHING
+    reflection: Spend = NOTHING
+    by_row: Mapping[int, Spend] = field(default_factory=dict[int, Spend])
+    """What reflecting for each trial came to."""
+
+    @classmethod
+    def of(cls, effects: Iterable[CostRow], rows: Sequence[TrialRow]) -> "Costs":
+        """Add up what the journal holds."""
+        found: dict[str, list[Spend]] = {"agent": [], "judges": [], "reflection": []}
+        by_row: dict[int, Spend] = {}
+        counted: set[str] = set()
+        whose = asked_for(rows)
+        together = {first for first, _ in whose}
+        for effect in effects:
+            kind = _spender(effect.kind)
+            if not kind:
+                continue
+            new = {key: spend for key, spend in effect.spends.items() if key not in counted}
+            counted |= set(new)
+            spend = total(new.values())
+            found[kind].append(spend)
+            if kind == "reflection":
+                row = whose.get((effect.trial, effect.draw - effect.trial))
+                if row is None and effect.trial in together:
+                    continue  # It was for an attempt of the round that is not recorded yet.
+                row = effect.trial if row is None else row
+                by_row[row] = by_row.get(row, NOTHING) + spend
+        sums = {kind: total(spends) for kind, spends in found.items()}
+        return cls(**sums, by_row=by_row)
+
+    @property
+    def in_all(self) -> Spend:
+        """Everything."""
+        return self.agent + self.judges + self.reflection
+
+
+def _spender(kind: str) -> str:
+    """Whose effect it is; what a model was asked is counted with whoever asked."""
+    if kind.startswith(_ROLE):
+        return "reflection"
+    return {"run": "agent", "score": "judges"}.get(kind, "")
+
+
+def asked_for(rows: Sequence[TrialRow]) -> dict[tuple[int, int], int]:
+    """By the trial in which a round began and the place among its questions, whose answer it is.
+
+    The attempts of a round are made together, before the first of them is recorded.
+    """
+    found: dict[tuple[int, int], int] = {}
+    first, place, cycle = -1, 0, -1
+    for row in rows:
+        if row.trial.phase != REFLECTIVE:
+            cycle = -1
+            continue
+        if row.trial.cycle != cycle:
+            first, place, cycle = row.number, 0, row.trial.cycle
+        for _ in row.trial.proposals:
+            found[first, place] = row.number
+            place += 1
+    return found
+
+
+def usage(spend: Spend) -> CallUsage:
+    """An amount in the words of the result."""
+    return CallUsage(
+        calls=spend.calls,
+        prompt=spend.tokens_in,
+        completion=spend.tokens_out,
+        total=spend.tokens,
+        cost=spend.usd,
+    )
+
+
+def tokens(spend: Spend) -> dict[str, int]:
+    """Tokens as AgentOptimizer keeps them."""
+    return {"prompt": spend.tokens_in, "completion": spend.tokens_out, "total": spend.tokens}
+
+
+NO_PROPOSAL = "no proposal"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What was spent by the time a trial was recorded."""
+
+    reflection: Spend = NOTHING
+    """On reflecting for this trial."""
+    metric_calls: int | None = None
+    """Up to here, all trials together."""
+    limit: int | None = None
+    """Of metric calls."""
+
+
+def round_of(row: TrialRow, spent: Spent) -> RoundRecord:
+    """What a trial tells, and what it cost."""
+    trial, details = row.trial, ReflectiveDetails.of(row.trial)
+    held = trial.holdout
+    whole = held if details.holdout_is_whole else None
+    return RoundRecord(
+        round=row.number,
+        kind=trial.phase,
+        started_at=started(row.at, row.seconds),
+        duration_seconds=round(row.seconds, 3),
+        optimized_field_names=list(trial.touched),
+        candidate_prompts=prompts_of(trial) if has_proposal(trial) else {},
+        accepted=trial.accepted,
+        acceptance_reason=_reason(trial),
+        per_field_diagnosis={**details.diagnosis},
+        validation_pass_rate=None if whole is None else whole.measurement.pass_rate,
+        validation_mean_score=None if whole is None else whole.measurement.score,
+        metric_breakdown={} if whole is None else dict(whole.measurement.components),
+        partial_validation=None if held is None or whole is not None else _part(held),
+        failed_case_ids=[] if held is None else list(held.failed_cases),
+        failed_cases_truncated=details.failed_cases_left_out,
+        train_minibatch_size=len(details.minibatch),
+        train_pass_rate=None if trial.train is None else trial.train.measurement.pass_rate,
+        train_subsample_parent_score=details.parent_score,
+        train_subsample_candidate_score=details.candidate_score,
+        skip_reason=_skipped(trial),
+        error_message="; ".join(each.error for each in trial.proposals if each.error) or None,
+        reflections=[_reflection(each) for each in trial.proposals],
+        reflection_lm_calls=spent.reflection.calls,
+        round_token_usage=tokens(spent.reflection),
+        reflection_cost=spent.reflection.usd,
+        round_llm_cost=row.spend.usd,
+        budget_used=spent.metric_calls,
+        budget_total=spent.limit,
+        extras=_extras(row),
+    )
+
+
+def prompts_of(trial: Trial) -> dict[str, str]:
+    """The candidate's texts."""
+    values = trial.candidate.values
+    return {name: value if isinstance(value, str) else str(value) for name, value in values.items()}
+
+
+def has_proposal(trial: Trial) -> bool:
+    """Whether the candidate is something that was proposed, and not the parent that it lacked."""
+    if ReflectiveDetails.of(trial).skipped:
+        return False
+    return not trial.proposals or any(each.answer is not None for each in trial.proposals)
+
+
+def started(at: str, seconds: float) -> str:
+    """When something began that ended then; empty where that is not known."""
+    if not at:
+        return ""
+    began = datetime.fromisoformat(at) - timedelta(seconds=seconds)
+    return began.isoformat(timespec="milliseconds")
+
+
+def _reason(trial: Trial) -> str:
+    if trial.problems:
+        told = "; ".join(map(str, trial.problems))
+        return f"skipped: {told}" if _skipped(trial) else f"turned away before any call: {told}"
+    return "" if trial.decision is None else trial.decision.reason
+
+
+def _skipped(trial: Trial) -> str | None:
+    reason = ReflectiveDetails.of(trial).skipped
+    if isinstance(reason, str) and reason:
+        return reason
+    return None if has_proposal(trial) else NO_PROPOSAL
+
+
+def _part(held: SplitResult) -> PartOfValidation:
+    found = held.measurement
+    return PartOfValidation(
+        cases=found.cases,
+        pass_rate=found.pass_rate,
+        mean_score=found.score,
+        metric_breakdown=dict(found.components),
+    )
+
+
+def _reflection(proposal: Proposal) -> ReflectionRecord:
+    return ReflectionRecord(
+        role=proposal.role,
+        request=proposal.request,
+        answer=proposal.answer,
+        error=proposal.error,
+    )
+
+
+def _extras(row: TrialRow) -> dict[str, Json]:
+    """What burnish knows beyond the words of AgentOptimizer."""
+    trial, decision, details = row.trial, row.trial.decision, ReflectiveDetails.of(row.trial)
+    extras: dict[str, Json] = {
+        "candidate_id": trial.candidate.id,
+        "parent_ids": [*details.parents],
+        "generation": trial.cycle,
+        "kept": trial.kept,
+        "minibatch_case_ids": [*details.minibatch],
+        "metric_calls": row.spend.metric_calls,
+    }
+    if decision is not None:
+        told: dict[str, Json] = {"gate": decision.gate, "code": decision.code}
+        extras["decision"] = {**told, "numbers": dict(decision.numbers)}
+    if trial.holdout is not None and trial.holdout.measurement.missing_cases:
+        extras["missing_case_ids"] = [*trial.holdout.measurement.missing_cases]
+    return extras
+
+
+UNLABELLED = "unlabelled stop callback"
+"""How the code of a stopper begins that has no label of its own."""
+COMPLETED = "completed"
+STOP_REASONS = {
+    "required_metrics": "required_metrics_passing",
+    "max_metric_calls": "budget_exhausted",
+    "max_calls": "budget_exhausted",
+    "max_tokens": "budget_exhausted",
+    "max_usd": "budget_exhausted",
+    "max_trials": "budget_exhausted",
+    "max_minutes": "timeout",
+    "patience": "no_improvement",
+    "score_threshold": "score_threshold",
+    "pass_rate_threshold": "score_threshold",
+    "max_proposals": "max_candidate_proposals",
+    "max_tracked_candidates": "max_tracked_candidates",
+    "stop_file": "user_requested_stop",
+    "signal": "user_requested_stop",
+    FINISHED.code: COMPLETED,
+}
+"""What burnish calls it, and what AgentOptimizer does; other codes are labels, and stay."""
+_BASELINE_MISSING, _REFLECTOR_FAILED = "baseline_missing", "reflector_failed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fate:
+    """How a run ended."""
+
+    status: Status
+    stop_reason: str | None = None
+    error_message: str = ""
+
+    def finish_reason(self, *, perfect: bool, improved: bool) -> FinishReason:
+        """In one word; a run that was cut short is not finished."""
+        if self.status != "SUCCEEDED":
+            return "error"
+        if perfect:
+            return "perfect_pass_rate"
+        return "completed" if improved else "no_improvement"
+
+
+def stop_reason(code: str) -> str:
+    """AgentOptimizer's name of a reason to stop."""
+    if code.startswith(UNLABELLED):
+        return COMPLETED
+    return STOP_REASONS.get(code, code)
+
+
+def fate_of(run: RunRecord) -> Fate:
+    """How a run ended that nobody drives any more."""
+    ending = run.ending
+    if ending is None:
+        return Fate(status="CANCELED", error_message="it was killed; start it again to go on")
+    told = ending.reason
+    why = stop_reason(ending.code) if ending.code else None
+    if run.status == "interrupted":
+        asked = STOP_REASONS["signal"]
+        return Fate(status="CANCELED", stop_reason=asked, error_message=told)
+    if run.status == "failed":
+        return Fate(status="FAILED", error_message=told)
+    if run.search_end == _BASELINE_MISSING:
+        return Fate(status="FAILED", error_message=ended_words(_BASELINE_MISSING, ENDS))
+    late = ended_words(_REFLECTOR_FAILED, ENDS) if run.search_end == _REFLECTOR_FAILED else ""
+    return Fate(status="SUCCEEDED", stop_reason=why, error_message=late)
+
+
+def wants_outputs(config: Mapping[str, Json]) -> bool:
+    """Whether an optimizer.json asks for them, in either spelling."""
+    optimize = config.get("optimize")
+    algorithm = optimize.get("algorithm") if isinstance(optimize, dict) else None
+    told = algorithm if isinstance(algorithm, dict) else {}
+    return bool(told.get("track_best_outputs", told.get("trackBestOutputs")))
+
+
+def best_outputs(rows: Sequence[TrialRow], journal: JournalReader) -> dict[str, Json]:
+    """By case, the best score, the round that reached it first, and what was said."""
+    best: dict[str, tuple[float, TrialRow]] = {}
+    for row in rows:
+        if row.trial.holdout is None:
+            continue
+        for case, by_metric in row.trial.holdout.scores.items():
+            score = _score(by_metric)
+            if score is not None and (case not in best or score > best[case][0]):
+                best[case] = (score, row)
+    wanted = {(row.trial.candidate.id, case) for case, (_, row) in best.items()}
+    said = _said(journal, wanted)
+    return {
+        case: {"score": score, "round": row.number, "output": said[row.trial.candidate.id, case]}
+        for case, (score, row) in best.items()
+        if (row.trial.candidate.id, case) in said
+    }
+
+
+def _score(by_metric: Mapping[str, Sequence[float | None]]) -> float | None:
+    """The mean over metrics and repeats; None where any is missing."""
+    values = [value for each in by_metric.values() for value in each]
+    known = [value for value in values if value is not None]
+    return mean(known) if known and len(known) == len(values) else None
+
+
+def _said(journal: JournalReader, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    found: dict[tuple[str, str], str] = {}
+    for effect in journal.effects():
+        if effect.kind != "run" or not isinstance(effect.request, dict):
+            continue
+        place = (str(effect.request.get("candidate")), str(effect.request.get("name")))
+        kept = journal.find(effect.key) if place in wanted and place not in found else None
+        if kept is not None:
+            found[place] = codec(Outcome).decode(json.loads(kept[0])).output
+    return found

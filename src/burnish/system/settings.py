@@ -1,0 +1,231 @@
+"""The base of every block of settings, its bounded numbers, and the doors that may set a field.
+
+A setting is one field of one model. Its docstring is its help; its `Door` says where else than in
+a file it may be set. Flags, environment variables, HTTP settings and the reference come from that.
+"""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from types import UnionType
+from typing import Annotated, Any, TypeAlias, Union, cast, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.fields import FieldInfo
+
+from burnish.core.bounds import (
+    AboveZero,
+    AtLeastOne,
+    NoneOrMore,
+    NotNegative,
+    Places,
+    Repeats,
+    Share,
+)
+
+__all__ = [
+    "AboveZero",
+    "AtLeastOne",
+    "Door",
+    "FieldPath",
+    "Limits",
+    "NoneOrMore",
+    "NotNegative",
+    "Places",
+    "Repeats",
+    "SettingField",
+    "Settings",
+    "Share",
+    "Text",
+    "closed_keys",
+    "field_docs",
+    "plain_type",
+    "setting_fields",
+]
+
+Text = Annotated[str, Field(min_length=1)]
+FieldPath: TypeAlias = tuple[str, ...]
+
+
+class Settings(BaseModel):
+    """A block of settings: unknown keys are refused, and docstrings under fields are their help."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Door:
+    """Where a field may be set beside a file, as metadata of its annotation."""
+
+    flag: str = ""
+    """`--NAME` on the command line, and `BURNISH_NAME` in the environment; `*` is the field's own
+    name. Empty: only `--set` reaches it."""
+    prefix: str = ""
+    """What the names of the fields in a block begin with."""
+    aliases: tuple[str, ...] = ()
+    """Further spellings of the flag."""
+    panel: str = "The search"
+    """The group of `--help` that the flag stands in."""
+    metavar: str = ""
+    paths: bool = False
+    """Whether its values are files, which the command line names from where it is given."""
+    environment: bool = True
+    """Whether a variable may set what a flag may."""
+    http: bool = False
+    """Whether a client of the service may set it. Closed unless it is opened here."""
+    replaces: tuple[str, ...] = ()
+    """Fields of the same block that mean nothing any more once a flag sets this one."""
+    file: bool = True
+    """Whether a file may set it; what only a program decides has no door at all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingField:
+    """One field of a model, with everything that a door needs to know."""
+
+    path: FieldPath
+    owner: type[BaseModel]
+    """The model that has the field."""
+    info: FieldInfo
+    door: Door
+    name: str
+    """As flag, variable and HTTP setting spell it; empty where only `--set` reaches it."""
+    text: str = ""
+    """Its help, where no docstring of a field has it."""
+
+    @property
+    def flag(self) -> str:
+        """`--max-trials`; `--no-rollback` for what is on unless it is switched off."""
+        spelled = self.name.replace("_", "-")
+        return f"--no-{spelled}" if self.switches_off else f"--{spelled}"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Every spelling of the flag."""
+        return (self.flag, *self.door.aliases)
+
+    @property
+    def variable(self) -> str:
+        """`BURNISH_MAX_TRIALS`."""
+        return f"BURNISH_{self.name.upper()}"
+
+    @property
+    def help(self) -> str:
+        """The docstring under the field, in one line."""
+        return self.text or field_docs(self.owner).get(self.path[-1], "")
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether the flag takes no value."""
+        return plain_type(self.info.annotation) is bool
+
+    @property
+    def switches_off(self) -> bool:
+        """Whether the flag turns off what is on by default."""
+        return self.is_switch and self.info.default is True
+
+
+def setting_fields(model: type[BaseModel], at: FieldPath = ()) -> Iterator[SettingField]:
+    """Every field of a model and of the blocks in it, with its door."""
+    return _fields(model, at, prefix="")
+
+
+def _fields(model: type[BaseModel], at: FieldPath, *, prefix: str) -> Iterator[SettingField]:
+    for name, info in model.model_fields.items():
+        door = next((each for each in info.metadata if isinstance(each, Door)), Door())
+        inner = plain_type(info.annotation)
+        if isinstance(inner, type) and issubclass(inner, Settings) and not door.flag:
+            block = f"{door.prefix}_" if door.prefix else ""
+            yield from _fields(inner, (*at, name), prefix=f"{prefix}{block}")
+            continue
+        spelled = name if door.flag == "*" else door.flag
+        yield SettingField(
+            path=(*at, name),
+            owner=model,
+            info=info,
+            door=door,
+            name=f"{prefix}{spelled}" if spelled else "",
+        )
+
+
+@cache
+def field_docs(model: type[BaseModel]) -> Mapping[str, str]:
+    """The docstrings under the fields of a model, those it inherits included.
+
+    They are read from the source when somebody asks: help is rare, and every command loads models.
+    """
+    docs: dict[str, str] = {}
+    for owner in reversed(model.__mro__):
+        if issubclass(owner, BaseModel) and owner is not BaseModel and owner.__annotations__:
+            docs |= dict(_docs_in(owner))
+    return docs
+
+
+def _docs_in(owner: type) -> Iterator[tuple[str, str]]:
+    try:
+        source = textwrap.dedent(inspect.getsource(owner))
+    except (OSError, TypeError):  # made without a file, such as in an interactive session
+        return
+    body = cast("ast.ClassDef", ast.parse(source).body[0]).body
+    for statement, below in pairwise(body):
+        if (
+            isinstance(statement, ast.AnnAssign)
+            and isinstance(statement.target, ast.Name)
+            and isinstance(below, ast.Expr)
+            and isinstance(below.value, ast.Constant)
+            and isinstance(below.value.value, str)
+        ):
+            yield statement.target.id, " ".join(below.value.value.split())
+
+
+def plain_type(annotation: object) -> object:
+    """The type of a field without `Annotated` and without None."""
+    if get_origin(annotation) is Annotated:
+        return plain_type(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        others = [each for each in get_args(annotation) if each is not type(None)]
+        return plain_type(others[0]) if len(others) == 1 else annotation
+    return annotation
+
+
+def closed_keys(
+    data: Mapping[str, Any], model: type[BaseModel], at: FieldPath = ()
+) -> Iterator[FieldPath]:
+    """The keys of plain data that stand for fields which no file may set."""
+    for name, value in data.items():
+        info = model.model_fields.get(name)
+        if info is None:
+            continue
+        if any(isinstance(each, Door) and not each.file for each in info.metadata):
+            yield (*at, name)
+        inner = plain_type(info.annotation)
+        if isinstance(inner, type) and issubclass(inner, BaseModel) and isinstance(value, Mapping):
+            yield from closed_keys(cast("Mapping[str, Any]", value), inner, (*at, name))
+
+
+class Limits(Settings):
+    """Whichever limit is reached first ends the run. None leaves it open."""
+
+    max_trials: Annotated[AtLeastOne | None, Door(flag="*", panel="Limits", http=True)] = None
+    """Stop after so many trials."""
+    max_metric_calls: Annotated[AtLeastOne | None, Door(flag="*", panel="Limits", http=True)] = None
+    """Stop after running so many cases."""
+    max_calls: Annotated[AtLeastOne | None, Door(flag="*", panel="Limits", http=True)] = None
+    """Paid calls: agent, judge, proposer."""
+    max_tokens: Annotated[AtLeastOne | None, Door(flag="*", panel="Limits", http=True)] = None
+    """Tokens, both ways."""
+    max_usd: Annotated[AboveZero | None, Door(flag="*", panel="Limits", http=True)] = None
+    """US dollars."""
+    max_minutes: Annotated[AboveZero | None, Door(flag="*", panel="Limits", http=True)] = None
+    """Minutes of active time, resumes included."""
+    patience: Annotated[AtLeastOne | None, Door(flag="*", panel="Limits", http=True)] = None
+    """Trials in a row without an accept."""
+    score_threshold: Annotated[
+        Share | None,
+        Door(flag="*", panel="Limits", http=True, replaces=("pass_rate_threshold",)),
+    ] = None
+    """Good enough: a score from 0 to 1."""
