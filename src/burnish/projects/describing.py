@@ -359,9 +359,9 @@ def _strategy(
         ("", dialect.strategy),
     )
     where, name = next((where, value) for where, value in choices if value)
-    if isinstance(name, str) and name in strategy_names():
+    if isinstance(name, str) and name in strategy_names() and strategy_plugin(name).described:
         return strategy_plugin(name)
-    names = strategy_names()
+    names = [each for each in strategy_names() if strategy_plugin(each).described]
     likely = nearest(str(name), names)
     meant = f"did you mean '{likely}'? " if likely else ""
     problem = Problem(
