@@ -1,6 +1,7 @@
 """`burnish optimize graph.yaml`: whole runs over graphs and agents, with scripted models."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,7 @@ from burnish.cli.eval_running import evaluate_agent
 from burnish.cli.running import Way
 from burnish.core.errors import ConfigError
 from burnish.models.chat import ChatRequest
-from burnish.projects.evaluate_api import prepare_evaluation
-from burnish.projects.evaluating import Measurement, Wanted
-from burnish.projects.graph.evaluating import prepare_graph_evaluation
+from burnish.projects.measurements import load_measurement, measurement_for
 from burnish.runs.record import RunRecord
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.testing.backends import ScriptedBackend
@@ -129,7 +128,7 @@ def test_a_run_that_is_resumed_pays_for_nothing_again(tmp_path: Path) -> None:
 
 
 def test_the_baseline_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    optimize(write_world(tmp_path), quiet=True, flags={"baseline_only": True})
+    optimize(write_world(tmp_path), quiet=True, flags={"print_baseline": True})
     told = capsys.readouterr().out
     assert "pass rate" in told
     assert record(tmp_path).trials == 0
@@ -140,11 +139,10 @@ def test_a_graph_is_measured_as_it_stands(
 ) -> None:
     path = write_world(tmp_path)
 
-    def prepare(given: Path, wanted: Wanted) -> Measurement:
-        return prepare_graph_evaluation(given, wanted, models=models())
+    load = partial(measurement_for, models=models())
 
     with pytest.raises(typer.Exit) as ended:
-        evaluate_agent(Measuring(agent=path, progress="none"), prepare=prepare)
+        evaluate_agent(Measuring(agent=path, progress="none"), load=load)
     assert ended.value.exit_code == 1
     told = capsys.readouterr().out
     assert "train-0" in told
@@ -155,7 +153,7 @@ def test_a_graph_is_measured_as_it_stands(
 def test_a_graph_without_cases_cannot_be_measured(tmp_path: Path) -> None:
     path = write_world(tmp_path, lambda data: data.pop("train"))
     with pytest.raises(ConfigError, match="--cases FILE"):
-        prepare_evaluation(path, Wanted())
+        load_measurement(path, {})
 
 
 @pytest.mark.parametrize("strategy", ["reflective", "coordinate"])
@@ -286,6 +284,58 @@ def test_a_run_request_is_put_over_the_file_and_kept_for_a_resume(tmp_path: Path
     again = ScriptedBackend(respond=answers)
     way = Way(resume=str(tmp_path / "run"))
     optimize(path, again, quiet=True, way=way, flags={"max_rounds": 1})
+    assert not again.asked
+
+
+def test_what_is_wrong_with_a_request_is_named_where_it_stands(tmp_path: Path) -> None:
+    path = write_world(tmp_path)
+    asked = tmp_path / "request.json"
+    wrong = {
+        "targetSurfaceIds": ["planer#instruction"],
+        "MaxRounds": 2,
+        "Burnish": {"ProtectedCases": ["holdout-9"]},
+    }
+    asked.write_text(json.dumps({"run": wrong}, indent=1), encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        optimize(path, request=asked, dry_run=True)
+    surface, case = (str(problem) for problem in caught.value.problems)
+    place = "request.json:4 run.targetSurfaceIds[0]"
+    assert surface.startswith(f"{place}: there is no surface 'planer#instruction'")
+    assert case.startswith("request.json:9 run.Burnish.ProtectedCases[0]: there is no case")
+
+
+def test_a_request_may_name_what_the_file_leaves_out(tmp_path: Path) -> None:
+    path = write_world(tmp_path, optimizer(targets=["writer#instruction"]))
+    asked = tmp_path / "request.json"
+    asked.write_text(json.dumps({"TargetSurfaceIDs": [PLANNER]}), encoding="utf-8")
+    optimize(path, request=asked, quiet=True)
+    best = record(tmp_path).best_candidate
+    assert best is not None
+    assert best.values[PLANNER] == BETTER
+
+
+def test_a_flag_wins_over_a_request_and_a_request_over_the_file(tmp_path: Path) -> None:
+    path = write_world(tmp_path, optimizer(max_rounds=2, gate="sigma"), file(budget=LIMITS))
+    asked = tmp_path / "request.json"
+    options = {"MaxCalls": 500, "Seed": 7, "Gate": "strict"}
+    asked.write_text(json.dumps({"MaxRounds": 3, "Burnish": options}), encoding="utf-8")
+    optimize(path, request=asked, quiet=True, flags={"max_rounds": 1})
+    spec: Any = record(tmp_path).header.project.spec
+    assert spec["strategy"]["settings"] == {"max_rounds": 1, "gate": "strict"}
+    assert spec["budget"] == {"max_calls": 500, "max_tokens": 9000}
+    assert spec["execution"] == {"seed": 7}
+    assert record(tmp_path).header.seed == 7
+
+
+LIMITS = {"max_calls": 900, "max_tokens": 9000}
+
+
+def test_a_run_goes_on_with_the_flags_it_was_started_with(tmp_path: Path) -> None:
+    path = write_world(tmp_path)
+    optimize(path, quiet=True, flags={"seed": 9, "max_trials": 1, "accept_sigma": 2.0})
+    again, way = ScriptedBackend(respond=respond), Way(resume=str(tmp_path / "run"))
+    moved = path.rename(tmp_path / "shop.yaml")
+    optimize(moved, again, quiet=True, way=way)
     assert not again.asked
 
 

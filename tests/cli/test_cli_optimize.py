@@ -31,7 +31,7 @@ def test_a_run_that_ends_says_where_everything_is(burnish: Burnish, toy: Path) -
 
 def test_no_gain_is_a_success(burnish: Burnish, toy: Path) -> None:
     toy.write_text(SMALL + "budget: {max_trials: 1}\nseed: 1\n", encoding="utf-8")
-    toy.write_text(toy.read_text().replace("max_cycles: 1", "max_cycles: 1, accept_sigma: 1000"))
+    toy.write_text(toy.read_text().replace("cycles: 1", "cycles: 1, accept_sigma: 1000"))
     said = burnish("optimize", str(toy), "-q", "-o", "r")
     assert said.code == 0
     assert "1 trial, 0 accepted" in said.out
@@ -140,14 +140,24 @@ def test_optimize_with_resume_goes_on_too(burnish: Burnish, stopped: Path) -> No
     assert "3 trials" in said.out
 
 
-def test_resume_is_refused_when_the_project_changed(burnish: Burnish, stopped: Path) -> None:
+def test_a_run_goes_on_as_it_was_described_whatever_its_file_says_now(
+    burnish: Burnish, stopped: Path
+) -> None:
     toy = stopped.parent / "toy.yaml"
     toy.write_text(toy.read_text().replace("train: 6", "train: 5"), encoding="utf-8")
-    refused(burnish("runs", "resume", "part"), "another data", "--fork part")
-    toy.write_text(toy.read_text().replace("max_cycles: 1", "max_cycles: 2"), encoding="utf-8")
-    refused(burnish("runs", "resume", "part"), "data, strategy", "--fork part")
+    assert "train 6, holdout 4" in burnish("runs", "resume", "part", "--max-trials", "3").out
     toy.unlink()
-    refused(burnish("runs", "resume", "part"), "toy.yaml, which is gone", "--resume part")
+    assert "4 trials" in burnish("runs", "resume", "part", "--max-trials", "4").out
+
+
+def test_resume_is_refused_with_flags_that_make_another_search(
+    burnish: Burnish, stopped: Path
+) -> None:
+    refused(
+        burnish("optimize", "toy.yaml", "--resume", "part", "--seed", "5"),
+        "another seed",
+        "--fork part",
+    )
 
 
 def test_a_finished_run_with_its_test_read_is_not_searched_on(

@@ -16,14 +16,12 @@ from burnish.models.prices import Price, Prices
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.projects.adopting_files import file_changes
 from burnish.projects.adopting_writing import write_together
-from burnish.projects.agent_blocks import CommandAgentFile, HttpAgentFile, PythonAgentFile
 from burnish.projects.delegation.workflow_file import WorkflowFile
 from burnish.projects.prompts.optimizer_config import OptimizerConfig
 from burnish.runs.spec import RunSpec
 from burnish.targets.agent.blocks import AgentBlock, AgentModel
 from burnish.targets.agent.loading import load_agent
 from burnish.targets.graph.blocks import GraphBlock
-from burnish.testing.toy_project import ToyFile
 
 Named = ModelBlock | JudgeModel
 PRICE = Price(input_per_million=0.15, output_per_million=0.6)
@@ -65,10 +63,6 @@ KINDS: Mapping[str, tuple[type[BaseModel], set[str]]] = {
     "test_config.json": (EvalConfig, {"llm_judge.judge_model"}),
     "nodes": (GraphBlock, {"nodes.model", "nodes.embedding_provider"}),
     "workflow": (WorkflowFile, {"models.manager", "models.worker", "models.critic"}),
-    "python": (PythonAgentFile, {"judge", "user_simulator"}),
-    "http": (HttpAgentFile, {"judge", "user_simulator"}),
-    "command": (CommandAgentFile, {"judge", "user_simulator"}),
-    "toy": (ToyFile, {"strategy.proposer"}),
 }
 
 

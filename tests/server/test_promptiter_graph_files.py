@@ -12,9 +12,12 @@ from typing import Any
 import httpx
 import pytest
 
+from burnish.compat.promptiter import Engine, read_request
+from burnish.compat.promptiter.planning import Plan
 from burnish.runs.directory import events, look_into
 from burnish.runs.header import Header
 from burnish.server import Datasets, FileApp, create_app
+from burnish.server.apps.file_engines import engine_of
 from burnish.testing.servers import Asked, ScriptedServer
 from tests.server.processes import START
 from tests.server.world import listening, manager_of
@@ -40,7 +43,9 @@ OF_THE_SETS = [
 
 
 def answer(request: Asked) -> str:
-    """The clerk says yes; the judge finds everything kind."""
+    """The clerk says yes; the judge finds everything kind; the player has heard enough."""
+    if request.json["model"] == "player":
+        return json.dumps({"thought": "that will do", "done": True, "remark": ""})
     if request.json["model"] == "judge":
         verdict = {"score": 10, "steps": ["look"], "is_the_agent_response_valid": "valid"}
         return json.dumps({"reasoning": "it is", **verdict})
@@ -49,11 +54,12 @@ def answer(request: Asked) -> str:
 
 def judge(key: str = KEY) -> Callable[[ScriptedServer], dict[str, Any]]:
     """A judge at the scripted endpoint."""
+    return lambda server: model("judge", server, key)
 
-    def at(server: ScriptedServer) -> dict[str, Any]:
-        return {"ref": "openai:judge", "base_url": server.base_url, "api_key": f"${{{key}}}"}
 
-    return at
+def model(name: str, server: ScriptedServer, key: str = KEY) -> dict[str, Any]:
+    """A model at the scripted endpoint."""
+    return {"ref": f"openai:{name}", "base_url": server.base_url, "api_key": f"${{{key}}}"}
 
 
 def write_desk(folder: Path, server: ScriptedServer, **more: Any) -> Path:
@@ -240,6 +246,139 @@ def begun(folder: Path) -> dict[str, Any]:
         return dict(next(each for each in events(reader) if each.kind == "run_started").data)
 
 
+def playing(server: ScriptedServer) -> dict[str, Any]:
+    """Somebody who plays the user."""
+    return model("player", server)
+
+
+SCENARIO = {
+    "evalId": "caller",
+    "conversationScenario": {"startingPrompt": "Is it open?", "conversationPlan": "Ask once."},
+}
+
+
+@pytest.mark.parametrize("player", [True, False])
+async def test_the_simulated_user_of_the_file(
+    player: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more: dict[str, Any] = {"user_simulator": playing} if player else {}
+    world = served(tmp_path, monkeypatch, metrics=JUDGED, judge=judge(), **more)
+    async with world as (client, server):
+        whole = {"evalSetId": "exam", "evalCases": [SCENARIO]}
+        (tmp_path / "data" / "desk" / "exam.evalset.json").write_text(json.dumps(whole))
+        answered = await client.post(f"{BASE}/runs", json={"run": RUN})
+        asked = [each.json["model"] for each in server.requests]
+    assert answered.status_code == (200 if player else 400), answered.text
+    if player:
+        assert "player" in asked
+    else:
+        assert "there is nobody to play its user" in answered.json()["error"]
+        assert not asked
+
+
+@pytest.mark.parametrize("role", ["proposer", "patcher", "user_simulator"])
+async def test_a_model_without_a_key_is_refused_at_once(
+    role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def block(server: ScriptedServer) -> dict[str, Any]:
+        keyless = model("writer", server, "NO_SUCH_WRITER_KEY")
+        return keyless if role == "user_simulator" else {role: keyless}
+
+    more = {"user_simulator" if role == "user_simulator" else "optimizer": block}
+    async with served(tmp_path, monkeypatch, metrics=EXACT, **more) as (client, server):
+        refused = await client.post(f"{BASE}/runs", json={"run": RUN})
+        runs = (await client.get("/api/v1/runs")).json()["runs"]
+    assert refused.status_code == 400
+    assert role in refused.json()["error"]
+    assert "NO_SUCH_WRITER_KEY" in refused.json()["error"]
+    assert not server.requests, "something was paid"
+    assert runs == []
+
+
+async def test_a_graph_whose_own_key_is_missing_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(tmp_path, monkeypatch, metrics=EXACT) as (client, _):
+        monkeypatch.delenv(KEY)
+        refused = await client.post(f"{BASE}/async-runs", json={"run": RUN})
+        runs = (await client.get("/api/v1/runs")).json()["runs"]
+    assert refused.status_code == 400
+    assert KEY in refused.json()["error"]
+    assert runs == []
+
+
+SETTINGS: dict[str, Any] = {
+    "seed": 7,
+    "concurrency": 3,
+    "repeats": 2,
+    "time_limit": 20,
+    "retry": {"attempts": 2, "first_wait": 0},
+    "optimizer": {
+        "gate": "sigma",
+        "max_rounds_without_acceptance": 5,
+        "guards": {"protected": ["exam1"], "floors": {"equality": 0.5}},
+        "loss_hints": [{"case": "lessons0", "metric": "equality", "reason": "be kind"}],
+        "loss_targets": {"equality": "clerk"},
+        "patch_parallelism": False,
+    },
+}
+
+
+def planned(engine: Engine, body: dict[str, Any]) -> Plan:
+    """What a request comes to."""
+    request = read_request(body, strict=True)[0]
+    evaluation, defaults = engine.evaluation, engine.defaults
+    return Plan.of(request, engine.target, engine.stages, evaluation, engine.budget, defaults)
+
+
+async def test_what_the_file_says_holds_where_the_request_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(tmp_path, monkeypatch, metrics=EXACT, **SETTINGS) as (client, server):
+        engine = engine_of(tmp_path / "graph.yaml", "desk")
+        silent = planned(engine, RUN)
+        result = await ran(client)
+        asked = [each.json["messages"][-1]["content"] for each in server.requests]
+        await engine.close()
+    settings, defaults = silent.settings, silent.defaults
+    assert (defaults.seed, defaults.concurrency, settings.repeats) == (7, 3, 2)
+    assert defaults.case_policy.time_limit == 20
+    assert defaults.case_policy.retry.attempts == 2
+    assert (settings.gate, settings.max_rounds_without_acceptance) == ("sigma", 5)
+    assert settings.guards.protected == ("exam/exam1",)
+    assert settings.guards.floors == {"equality": 0.5}
+    assert [hint.case for hint in settings.loss_hints] == ["lessons/lessons0"]
+    assert settings.loss_targets == {"equality": "desk/clerk"}
+    assert (settings.patch_parallelism, settings.max_rounds) == (1, 1)
+    assert asked.count("exam 0?") == 2, "each case is run as often as the file says"
+    assert Header.read(Path(result["Burnish"]["Folder"])).seed == 7
+
+
+async def test_what_the_request_says_stands_over_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"Seed": 8, "Repeats": 1, "Gate": "min_gain", "MetricFloors": {"equality": 0.1}}
+    body = {**RUN, "Burnish": options, "EvaluationOptions": {"EvalCaseParallelism": 2}}
+    async with served(tmp_path, monkeypatch, metrics=EXACT, **SETTINGS):
+        engine = engine_of(tmp_path / "graph.yaml", "desk")
+        plan = planned(engine, body)
+        await engine.close()
+    assert (plan.defaults.seed, plan.defaults.concurrency) == (8, 2)
+    assert (plan.settings.repeats, plan.settings.gate) == (1, "min_gain")
+    assert plan.settings.guards.floors == {"equality": 0.1}
+    assert plan.settings.guards.protected == ("exam/exam1",)
+
+
+async def test_a_guard_of_the_file_that_no_set_has_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guards = {"guards": {"protected": ["exam7"]}}
+    async with served(tmp_path, monkeypatch, metrics=EXACT, optimizer=guards) as (client, _):
+        refused = await client.post(f"{BASE}/runs", json={"run": RUN})
+    assert refused.status_code == 400
+    assert "there is no case of holdout 'exam7'" in refused.json()["error"]
+
+
 async def test_both_doors_make_the_same_run_of_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,9 +387,11 @@ async def test_both_doors_make_the_same_run_of_a_file(
         "metrics_file": "metrics.yaml",
         "judge": judge(),
         "budget": {"max_calls": 60, "max_tokens": 5000, "patience": 4},
+        **{key: SETTINGS[key] for key in ("seed", "concurrency", "repeats", "time_limit", "retry")},
+        "optimizer": {"gate": "sigma", "candidates_per_round": 2},
     }
     (tmp_path / "metrics.yaml").write_text(json.dumps(EXACT + JUDGED))
-    request = {**RUN, "MaxRounds": 3, "Burnish": {"MaxCalls": 50, "Repeats": 2}}
+    request = {**RUN, "MaxRounds": 3, "Burnish": {"MaxCalls": 50}}
     (tmp_path / "request.json").write_text(json.dumps(request))
     async with served(tmp_path, monkeypatch, **more) as (client, _):
         write_set_metrics(tmp_path, OF_THE_SETS)
@@ -266,6 +407,7 @@ async def test_both_doors_make_the_same_run_of_a_file(
     differing = {name for name, each in cli.inputs.items() if http.inputs[name] != each}
     # PromptIter names a case with its set, weighs sets, and has no sealed test.
     assert differing == {"data", "objective", "test repeats"}, "another metric, setting or role"
+    assert cli.seed == SETTINGS["seed"]
     assert (cli.seed, cli.strategy, cli.cases) == (http.seed, http.strategy, http.cases)
     assert begun(folders[0])["budget"] == begun(folders[1])["budget"]
     assert begun(folders[0])["budget"] == {"max_calls": 50, "max_tokens": 5000, "patience": 4}

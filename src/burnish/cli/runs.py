@@ -1,10 +1,12 @@
 """`burnish runs`: list, show, resume, report, compare, rm."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from burnish.cli import options
+from burnish.cli.flags import FieldsCommand, said
 
 app = typer.Typer(
     no_args_is_help=True, help="Look at runs, go on with them, compare them, remove them."
@@ -14,6 +16,12 @@ _LOOK, _GO_ON, _CLEAN_UP = "Look", "Go on", "Clean up"
 _HOW_TO_NAME = "A run's id, the beginning of one, or its folder."
 
 RunName = Annotated[str, typer.Argument(metavar="RUN", help=_HOW_TO_NAME)]
+
+
+class ResumeCommand(FieldsCommand):
+    """Its flags are limits and whatever else may change while a run goes on."""
+
+    panels = ("Limits", "Options")
 
 
 @app.command("list", rich_help_panel=_LOOK)
@@ -74,41 +82,36 @@ def compare(
     print_comparison(left, right, as_json=as_json)
 
 
-@app.command(rich_help_panel=_GO_ON)
+@app.command(rich_help_panel=_GO_ON, cls=ResumeCommand)
 def resume(
+    ctx: typer.Context,
     run: RunName,
     *,
-    concurrency: options.Concurrency = None,
-    max_trials: options.MaxTrials = None,
-    max_metric_calls: options.MaxMetricCalls = None,
-    max_calls: options.MaxCalls = None,
-    max_tokens: options.MaxTokens = None,
-    max_usd: options.MaxUsd = None,
-    max_minutes: options.MaxMinutes = None,
-    patience: options.Patience = None,
-    score_threshold: options.ScoreThreshold = None,
+    assignments: options.Assignments = None,
     progress: options.Progress = "auto",
     quiet: options.Quiet = False,
 ) -> None:
     """Go on with a run that was interrupted or killed, or that gets more budget."""
-    from burnish.cli.running import Way, run_project
-    from burnish.projects import Overrides, reload_project
+    from burnish.runs.header import Header
     from burnish.runs.index import find_run
+    from burnish.runs.plugins import strategy_plugin
 
-    flags = Overrides.from_flags(
-        concurrency=concurrency,
-        max_trials=max_trials,
-        max_metric_calls=max_metric_calls,
-        max_calls=max_calls,
-        max_tokens=max_tokens,
-        max_usd=max_usd,
-        max_minutes=max_minutes,
-        patience=patience,
-        score_threshold=score_threshold,
-    )
+    view = "none" if quiet else progress
     folder = find_run(run)
-    project = reload_project(folder, flags)
-    run_project(project, Way(resume=str(folder)), progress="none" if quiet else progress)
+    header = Header.read(folder)
+    flags = said(ctx, assignments)
+    if strategy_plugin(header.strategy).proposes:
+        from burnish.cli.running import Way, run_project
+        from burnish.projects import reload_project
+
+        project = reload_project(folder, flags)
+        run_project(project, Way(resume=str(folder)), progress=view)
+        return
+    from burnish.cli.eval_asking import Asked
+    from burnish.cli.eval_running import evaluate_agent
+
+    file = Path(header.project.file)
+    evaluate_agent(Asked(agent=file, flags=flags, resume=str(folder), progress=view, quiet=quiet))
 
 
 @app.command(rich_help_panel=_CLEAN_UP)

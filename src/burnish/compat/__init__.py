@@ -1,4 +1,4 @@
-"""The names that users of other systems know: those of seed 001."""
+"""The names that users of other systems know: those of AgentOptimizer and AgentEvaluator."""
 
 from burnish.compat.agent_evaluator import AgentEvaluator, EvaluateResult
 from burnish.compat.agent_optimizer import AgentOptimizer

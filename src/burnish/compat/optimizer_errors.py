@@ -16,7 +16,7 @@ class WrongKind(ConfigError, TypeError):
 
 @contextmanager
 def as_wrong_input() -> Generator[None, None, None]:
-    """What is wrong with a file is a ValueError too, as programs that know seed 001 expect."""
+    """What is wrong with a file is a ValueError too, as programs for AgentOptimizer expect."""
     try:
         yield
     except (WrongInput, WrongKind):

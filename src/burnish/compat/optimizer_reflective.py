@@ -29,7 +29,7 @@ from burnish.system.secret_shapes import MARKER
 
 @dataclass(kw_only=True)
 class ReflectiveOptimizer(BaseOptimizer):
-    """Reflective search: with racing as `reflective`, as in seed 001 as `gepa_reflective`.
+    """Reflective search: with racing as `reflective`, without as `gepa_reflective`.
 
     A run that is in `output_dir` already is gone on with: what it paid for is not paid again, and
     one that had finished gives its result again.

@@ -1,4 +1,4 @@
-"""Whether an eval set passes, by the rule of seed 001: the mean over turns and runs decides."""
+"""Whether an eval set passes, as in AgentEvaluator: the mean over turns and runs decides."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -67,8 +67,9 @@ class Doors:
         return spec_type(self.target.Spec, self.strategy.Settings)
 
     def fields(self) -> Iterator[SettingField]:
-        """Every field, the models of roles included."""
-        yield from setting_fields(self.model)
+        """Every field that such a run has a use for, the models of roles included."""
+        useless = "measurements" if self.strategy.proposes else "searches"
+        yield from (each for each in setting_fields(self.model) if each.door.runs != useless)
         yield from role_fields(self.strategy)
 
     def named(self) -> dict[str, SettingField]:
@@ -103,11 +104,11 @@ class Doors:
 
     def _put_assignments(self, draft: Draft, assignments: Sequence[str]) -> None:
         """`--set budget.max_trials=5`: any field that the command line may set."""
-        fields = {".".join(field.path): field for field in self.fields()}
+        fields = {".".join(each.path): each for each in self.fields() if _is_assignable(each)}
         for assignment in assignments:
             path, equals, text = assignment.partition("=")
             field = fields.get(path.strip()) or fields.get(f"strategy.settings.{path.strip()}")
-            if not equals or field is None or not field.door.file:
+            if not equals or field is None:
                 raise ConfigError([_not_settable(assignment, path, equals, fields)])
             place = f"--set {'.'.join(field.path)}"
             draft.put(field.path, _parsed(text), place=place, strength=Strength.FLAG)
@@ -147,11 +148,12 @@ def doors_of_run(folder: Path) -> Doors | None:
 
 
 def all_doors() -> Iterator[Doors]:
-    """The doors of everything that is installed: every strategy, and every target."""
+    """The doors of every search that is possible: every strategy, and every target."""
     anything = Doors.of_any_run()
     yield anything
     for name in strategy_names():
-        yield replace(anything, strategy=strategy_plugin(name))
+        if strategy_plugin(name).proposes:
+            yield replace(anything, strategy=strategy_plugin(name))
     for point in entry_points(group=TARGETS):
         yield replace(anything, target=target_plugin(point.name))
 
@@ -160,7 +162,10 @@ def owners_of(flag: str) -> list[str]:
     """The strategies and targets that have a flag, in words."""
     owners: list[str] = []
     for doors in all_doors():
-        if any(flag in field.flags for field in doors.named().values()):
+        if not (doors.strategy.name or doors.target.kind):
+            if any(flag in field.flags for field in doors.named().values()):
+                return ["a run that searches"]
+        elif any(flag in field.flags for field in doors.named().values()):
             is_strategy = bool(doors.strategy.name)
             owners.append(
                 f"the strategy '{doors.strategy.name}'"
@@ -207,13 +212,18 @@ def _parsed(text: str) -> JsonValue:
         return text
 
 
+def _is_assignable(field: SettingField) -> bool:
+    """Whether `--set` may say it: not where the run was read, nor what decides its other fields."""
+    decides = ("target", "kind"), ("strategy", "name")
+    return field.door.file and field.path[0] != "source" and field.path not in decides
+
+
 def _not_settable(
     assignment: str, path: str, equals: str, fields: Mapping[str, SettingField]
 ) -> Problem:
     if not equals:
         return Problem(where="--set", message=f"'{assignment}' is not of the form path=value")
-    settable = [name for name, field in fields.items() if field.door.file]
-    likely = nearest(path.strip(), settable)
+    likely = nearest(path.strip(), list(fields))
     remedy = f"did you mean {likely!r}?" if likely else "see docs/reference/settings.md"
     return Problem(where="--set", message=f"there is no setting '{path.strip()}'", remedy=remedy)
 
@@ -285,15 +295,26 @@ def _line(problem: Problem) -> int:
     return int(place[1]) if place else 0
 
 
-def described_again(folder: Path, flags: Flags, *, file: Path | None = None) -> Description:
-    """The run as run.json describes it, with newer flags over it; `file` is where it lies now."""
+def described_again(
+    folder: Path, flags: Flags, *, file: Path | None = None, as_new: bool = False
+) -> Description:
+    """The run as run.json describes it, with newer flags over it.
+
+    `file` is where its project file lies now; `as_new` leaves out what was to happen at its end.
+    """
     header = Header.read(folder)
+    if not header.project.spec and header.project.kind != "python":
+        raise ResumeRefused(
+            f"run {header.id} was made by an earlier burnish, which kept no description of it",
+            remedy="start it anew; it can still be shown and compared",
+        )
     if not header.project.spec:
         raise ResumeRefused(
             f"run {header.id} was started from a Python program",
             remedy=f"run that program again with the folder {folder} to go on",
         )
-    return from_kept(header.project.spec, flags, source=f"{folder.name}/{HEADER}", file=file)
+    kept = {k: v for k, v in header.project.spec.items() if not (as_new and k == "output")}
+    return from_kept(kept, flags, source=f"{folder.name}/{HEADER}", file=file)
 
 
 def from_kept(

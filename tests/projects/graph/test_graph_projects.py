@@ -89,9 +89,9 @@ def test_a_flag_wins_over_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        ({"max_cycles": 2}, "--max-cycles: the strategy 'backprop' has no use for it"),
-        ({"strategy": "coordinate", "max_rounds": 2}, "take --strategy backprop"),
-        ({"strategy": "reflective", "max_cycles": 2}, "take --strategy coordinate"),
+        ({"max_cycles": 2}, "--max-cycles: 'backprop' over 'graph' has no use for it"),
+        ({"strategy": "coordinate", "max_rounds": 2}, "it is for the strategy 'backprop'"),
+        ({"strategy": "reflective", "max_cycles": 2}, "it is for the strategy 'coordinate'"),
     ],
 )
 def test_a_flag_that_would_do_nothing_is_refused(
@@ -120,6 +120,14 @@ MISTAKES: list[tuple[Change, str, str]] = [
         "train-0",
     ),
     (optimizer(strategy="evolve"), "no strategy 'evolve'", "there are: backprop"),
+    (
+        optimizer(strategy="edits"),
+        "optimizer.strategy: it edits files, and there is none",
+        "another",
+    ),
+    (optimizer(strategy="reflective", max_rounds=0), "optimizer.max_rounds", "at least 1"),
+    (optimizer(coordinate={"max_cycle": 2}), "unknown key 'max_cycle'", "max_cycles"),
+    (file(proposer="openai:m"), "unknown key 'proposer'", "known keys"),
     (lambda data: data["edges"].append("writer -> plan"), "no node 'plan'", "planner"),
     (lambda data: data.pop("train"), "no cases for train", "--train"),
     (file(metrics=[]), "no metrics", "add one"),
@@ -180,6 +188,23 @@ def test_reflection_and_coordinate_descent_take_the_texts(tmp_path: Path) -> Non
     assert coordinate.strategy.settings.texts == ("shop/planner#instruction",)
     assert coordinate.strategy.settings.numbers == ("shop/writer#model.temperature",)
     assert any("shop/planner#few_shot" in note for note in coordinate.notes)
+
+
+def test_settings_of_another_strategy_stand_under_its_name(tmp_path: Path) -> None:
+    path = write_world(tmp_path, optimizer(coordinate={"max_cycles": 3}, accept_sigma=2, repeats=2))
+    assert settings(path).accept_sigma == 2
+    strategy = prepared(path, strategy="coordinate").setup.strategy
+    assert isinstance(strategy, Coordinate)
+    assert (strategy.settings.max_cycles, strategy.settings.repeats) == (3, 2)
+    assert strategy.settings.accept_sigma == 1.0
+
+
+def test_a_graph_with_nobody_to_write(tmp_path: Path) -> None:
+    (tmp_path / "shop_nodes_of_a_test.py").write_text("def plan(question):\n    return question\n")
+    nodes = {"planner": {"python": "shop_nodes_of_a_test:plan"}}
+    (found,) = problems(write_world(tmp_path, file(nodes=nodes, edges=[])))
+    assert "optimizer.proposer: there is no agent whose model could write texts" in found
+    assert "--proposer MODEL" in found
 
 
 def test_a_graph_that_is_told_in_python(tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ class OptimizerFile(Dialect):
     kind: ClassVar[str] = "optimizer"
     target: ClassVar[str] = "prompts"
     strategy: ClassVar[str] = "reflective"
+    evaluates: ClassVar[bool] = False
     known_by: ClassVar[str] = "evaluate and optimize"
 
     def recognises(self, document: Document) -> bool:
@@ -131,8 +132,8 @@ class _Translation:
         """The metrics, and those of them that end the search."""
         evaluate = self._config.evaluate
         key = "metrics" if self._document.at(("evaluate", "metrics")) else "criteria"
-        items = [item.model_dump(mode="json", exclude_unset=True) for item in evaluate.metrics]
-        self._put("metrics.blocks", items, "evaluate", key)
+        items = (item.model_dump(mode="json", exclude_unset=True) for item in evaluate.metrics)
+        self._put("metrics.blocks", [*items], "evaluate", key)
         thresholds = metric_thresholds(self._config)
         self._put("budget.metric_thresholds", {**thresholds}, "optimize", "stop")
 

@@ -1,5 +1,6 @@
 """The prompts of an agent that is called, as a target: its description, and what is built of it."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -7,24 +8,27 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, JsonValue, model_validator
 
-from burnish.core.cases import Case, Dataset
+from burnish.core.cases import Case, Dataset, Split
 from burnish.core.errors import ConfigError, Problem
 from burnish.evaluation.configs.reading import MetricsRead
 from burnish.projects.agent_blocks import CalledBlock, CommandBlock, HttpBlock, PythonBlock, User
 from burnish.projects.measures import read_metrics, read_splits, simulated_user
-from burnish.projects.prompts.bounds import prompt_limits
-from burnish.projects.prompts.notes import agent_notes
 from burnish.projects.prompts.originals import prompt_files
 from burnish.runs.parts import Building, TargetParts
 from burnish.runs.plugins import StrategyPlugin, TargetPlugin
 from burnish.runs.spec import TargetSpec
 from burnish.system.settings import AtLeastOne, Door, Settings, Text
 from burnish.targets.calling import CallingTarget
+from burnish.targets.calling.notes import notes_for, price_notes
 from burnish.targets.prompts.target import PromptsTarget
 from burnish.targets.prompts.target_prompt import TargetPrompt
 from burnish.targets.prompts.ways import Mode
 
 _PANEL = "Prompts of any agent"
+_SHORT = 20
+"""A prompt of fewer characters has little that could be worded otherwise."""
+_ASCII_PER_TOKEN = 4
+"""Characters of plain text that make about one token; others are taken for a token each."""
 
 
 class PromptField(Settings):
@@ -112,9 +116,8 @@ class PromptsPlugin(TargetPlugin):
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
         """The agent with its prompts, cases and metrics."""
-        del strategy
         spec: PromptsSpec = building.spec.target
-        dataset = read_splits(building)
+        dataset = read_splits(building, strategy)
         cases = tuple(_cases(dataset))
         target = _live(building, spec) if building.live else _called(building, spec, cases)
         metrics = read_metrics(building, cases, replies_only=True)
@@ -129,7 +132,7 @@ class PromptsPlugin(TargetPlugin):
             no_model="there is nobody to rewrite prompts",
             record=prompt_files(target.prompts),
             notes=(
-                *agent_notes(target, dataset, settable=settable),
+                *_agent_notes(target, dataset, settable=settable),
                 *MetricsRead(blocks=building.spec.metrics.blocks).notes,
             ),
             resources=(target,),
@@ -226,3 +229,39 @@ def _limits(spec: PromptsSpec, values: Mapping[str, str]) -> dict[str, int]:
     own = {name: each.max_chars for name, each in spec.prompts.items() if each.max_chars}
     names = {**most, **own}
     return {n: min(v for v in (most.get(n), own.get(n)) if v) for n in names}
+
+
+def estimated_tokens(text: str) -> int:
+    """About how many tokens a text has: a quarter of its ASCII characters, and every other one.
+
+    No tokenizer is asked: it would be another one for every model.
+    """
+    plain = sum(character.isascii() for character in text)
+    return math.ceil(plain / _ASCII_PER_TOKEN) + len(text) - plain
+
+
+def prompt_limits(
+    values: Mapping[str, str], *, max_chars: int | None, max_tokens: int | None
+) -> dict[str, int]:
+    """The most characters of each field; tokens are turned into characters of its own language."""
+    limits: dict[str, int] = {}
+    for name, text in values.items():
+        per_token = len(text) / estimated_tokens(text) if text else _ASCII_PER_TOKEN
+        in_tokens = None if max_tokens is None else math.floor(max_tokens * per_token)
+        caps = [limit for limit in (max_chars, in_tokens) if limit is not None]
+        if caps:
+            limits[name] = min(caps)
+    return limits
+
+
+def _agent_notes(target: PromptsTarget, dataset: Dataset, *, settable: bool) -> Iterator[str]:
+    """What is to be said of the agent and its prompts; `settable` where the file sets prices."""
+    yield from target.notes
+    cases: list[Case] = [case for split in Split for case in dataset.cases(split)]
+    if isinstance(target.agent, CallingTarget):
+        yield from notes_for(target.agent, cases)
+        yield from price_notes(target.agent, settable=settable)
+    for name, text in target.baseline.values.items():
+        if len(str(text).strip()) < _SHORT:
+            about = f"the prompt '{name}' has {len(str(text).strip())} characters"
+            yield f"{about}: there is little in it that could be worded otherwise"
