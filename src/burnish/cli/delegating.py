@@ -11,12 +11,13 @@ import typer
 
 from burnish.cli.delegate_showing import StopNotice, last_words, say, show_plan, shown_path
 from burnish.core.content import Json
-from burnish.core.errors import ConfigError, Interrupted, Problem, RunNotFound
+from burnish.core.errors import ConfigError, Interrupted, Problem, ResumeRefused, RunNotFound
 from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
 from burnish.projects.delegation.overrides import WorkflowOverrides
 from burnish.projects.delegation.runs import Loading, driven, kept_delegation
 from burnish.projects.experiments.attaching import attach, offer, would_attach
 from burnish.projects.suites.registries import texts_to_read
+from burnish.runs.header import NAME as HEADER
 from burnish.runs.index import find_run
 from burnish.strategies.delegate import Delegate
 from burnish.system import read_text, validate_config
@@ -173,7 +174,12 @@ def _resumed(asked: Asked, load: Loading) -> _Plan:
 def _found(name: str, file: Path | None) -> Path:
     """A delegation by its path, by its name beside the workflow file, or as any run is found."""
     beside = [] if file is None else [file.resolve().parent / ROOT / name]
-    for folder in (ROOT / name, *beside):
+    for folder in (Path(name), ROOT / name, *beside):
+        if is_delegation(folder) and not (folder / HEADER).is_file():
+            raise ResumeRefused(
+                f"{folder} was delegated by an earlier version, and cannot be resumed",
+                remedy="delegate its task again; what it delivered can be refined",
+            )
         if is_delegation(folder):
             return folder.resolve()
     with contextlib.suppress(RunNotFound):

@@ -46,8 +46,11 @@ def show(
     as_json: options.AsJson = False,
 ) -> None:
     """How a run stands: result, trials, money; with --calls its journal."""
+    from burnish.cli.old_delegations import show_old_delegation
     from burnish.cli.showing import print_calls, print_run, print_trial
 
+    if show_old_delegation(run, as_json=as_json):
+        return
     if calls:
         print_calls(run, trial=trial, as_json=as_json)
     elif trial is not None:
