@@ -214,7 +214,9 @@ def test_a_dry_run_says_the_floor_and_calls_nobody(tmp_path: Path, burnish: Burn
 def test_flags_that_make_no_sense(tmp_path: Path, burnish: Burnish, toy: Path) -> None:
     write_world(tmp_path)
     refused(burnish("optimize", "optimizer.json"), "--agent", "--prompt", "--train", "--val")
-    refused(burnish("optimize", str(toy), "--agent", "a:b"), "a project of kind 'toy' cannot")
+    refused(
+        burnish("optimize", str(toy), "--agent", "a:b"), "only a target of the kind 'prompts' can"
+    )
     two = ("--prompt", "a=x", "--prompt", "a=y", "--prompt", "b")
     refused(burnish("optimize", "optimizer.json", *two), "two files", "NAME=FILE")
     looks = (*FLAGS, "--print-baseline", "--update-source")

@@ -67,13 +67,19 @@ class Doors:
         return spec_type(self.target.Spec, self.strategy.Settings)
 
     def fields(self) -> Iterator[SettingField]:
-        """Every field, the models of roles included."""
-        yield from setting_fields(self.model)
+        """Every field, the models of roles included; cases where the target takes any."""
+        for field in setting_fields(self.model):
+            if self.target.takes_cases or field.path[0] not in ("data", "metrics"):
+                yield field
         yield from role_fields(self.strategy)
 
     def named(self) -> dict[str, SettingField]:
         """The fields that have a flag, by the name of it."""
         return {field.name: field for field in self.fields() if field.name}
+
+    def has(self, flag: str) -> bool:
+        """Whether a flag is one of them, as it is spelled on the command line."""
+        return any(flag in field.flags for field in self.named().values())
 
     def put_flags(self, draft: Draft, flags: Flags) -> None:
         """Lay over the draft what flags say."""
@@ -159,14 +165,14 @@ def all_doors() -> Iterator[Doors]:
 def owners_of(flag: str) -> list[str]:
     """The strategies and targets that have a flag, in words."""
     owners: list[str] = []
+    is_shared = Doors.of_any_run().has(flag)
     for doors in all_doors():
-        if any(flag in field.flags for field in doors.named().values()):
-            is_strategy = bool(doors.strategy.name)
-            owners.append(
-                f"the strategy '{doors.strategy.name}'"
-                if is_strategy
-                else f"a target of the kind '{doors.target.kind}'"
-            )
+        if not doors.has(flag):
+            continue
+        if doors.target.kind:
+            owners.append(f"a target of the kind '{doors.target.kind}'")
+        elif not is_shared:
+            owners.append(f"the strategy '{doors.strategy.name}'")
     return owners
 
 

@@ -191,9 +191,9 @@ class RequestFile:
             draft.put(patch.field, patch.value, place=place, strength=Strength.REQUEST)
         problems: list[Problem] = []
         for split, name in (("train", "train"), ("validation", "holdout")):
-            inputs = list(self._inputs(split))
+            inputs, before = list(self._inputs(split)), len(problems)
             sets = [self._case_set(each, at, document, problems) for each, at in inputs]
-            if sets:
+            if sets and len(problems) == before:
                 place = self.place(inputs[0][1][:1])
                 draft.put(("data", name), sets, place=place, strength=Strength.REQUEST)
         if problems:
