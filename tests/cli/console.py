@@ -12,12 +12,12 @@ from typing import Any
 SMALL = """\
 kind: toy
 world: {train: 6, holdout: 4, test: 4, counter: calls.txt}
-strategy: {max_cycles: 1, trials_per_phase: 2}
+strategy: {cycles: 1, trials_per_phase: 2}
 """
 SLOW = """\
 kind: toy
 world: {train: 6, holdout: 4, test: 4, call_seconds: 0.01}
-strategy: {max_cycles: 1, trials_per_phase: 2}
+strategy: {cycles: 1, trials_per_phase: 2}
 concurrency: 4
 """
 Burnish = Callable[..., "Said"]

@@ -1,6 +1,7 @@
 """`burnish eval` of a slow scripted agent, in a process of its own: `eval_child.py SECONDS …`."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -8,7 +9,9 @@ import typer
 from burnish.cli.eval_asking import Asked
 from burnish.cli.eval_running import evaluate_agent
 from burnish.core.errors import BurnishError
-from burnish.projects.evaluating import Measurement, Wanted
+from burnish.projects.describing import Flags
+from burnish.projects.measurements import Measurement
+from burnish.runs.header import Project
 from burnish.testing.doubles import CallCounter
 from tests.reports.measured import asking, measurement
 
@@ -20,20 +23,22 @@ def main() -> None:
     seconds, *rest = sys.argv[1:]
     resume = rest[1] if rest[:1] == ["--resume"] else None
 
-    def prepare(path: Path, wanted: Wanted) -> Measurement:
+    def load(path: Path, flags: Flags, *, resume: Path | None = None) -> Measurement:
         cases = asking(*(f"case-{n:02}" for n in range(12)))
         counter = CallCounter(path=CALLS)
-        return measurement(
+        measuring = measurement(
             Path("results"),
             lambda case, draw: "yes",
             cases,
             seconds=float(seconds),
             counter=counter,
         )
+        project = Project(file=str(path.resolve()))
+        return replace(measuring, setup=replace(measuring.setup, project=project))
 
     asked = Asked(agent=Path("agent.yaml"), resume=resume, progress="json")
     try:
-        evaluate_agent(asked, prepare=prepare)
+        evaluate_agent(asked, load=load)
     except typer.Exit as end:
         sys.exit(end.exit_code)
     except BurnishError as error:

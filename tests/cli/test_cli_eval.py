@@ -110,7 +110,7 @@ def test_an_empty_list_of_calls_means_no_call(
     [
         (["nothing.jsonl"], "nothing.jsonl"),
         (["cases.jsonl", "--metric", "no_such"], "no such metric"),
-        (["cases.jsonl", "--repeats", "0"], "--repeats: must be 1 or more"),
+        (["cases.jsonl", "--repeats", "0"], "--repeats: expected at least 1, found 0"),
         (["cases.jsonl", "--repeats", "many"], "Invalid value for '--repeats'"),
         (["cases.jsonl", "--aa", "1"], "--aa: must be 2 or more"),
         (["cases.jsonl", "--aa", "2", "--repeats", "2"], "do not go together"),
@@ -263,6 +263,18 @@ def test_another_agent_cannot_go_on_with_a_run(burnish: Burnish, tmp_path: Path)
     assert said.code == 3
     assert "was started with another data" in said.err
     assert "leave --resume out" in said.err
+
+
+def test_runs_resume_goes_on_with_a_measurement(burnish: Burnish, tmp_path: Path) -> None:
+    cases = write(tmp_path, GOOD, BAD)
+    first = burnish("eval", str(cases), "--metrics", "metrics.yaml", "-o", "run", "--aa", "2")
+    again = burnish("runs", "resume", "run")
+    assert (again.code, again.err) == (first.code, "") == (1, "")
+    shown = [line for line in again.lines if not line.startswith(("going on", "latency"))]
+    assert shown[-4:] == first.lines[-4:]
+    assert "noise: the same agent, 2 sweeps over the same cases" in again.lines
+    refused = burnish("runs", "resume", "run", "--patience", "2")
+    assert "--patience: 'measure' over 'recorded' has no use for it" in refused.err
 
 
 def test_a_measurement_looks_like_one_later(burnish: Burnish, tmp_path: Path) -> None:

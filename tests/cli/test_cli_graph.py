@@ -1,6 +1,7 @@
 """`burnish optimize graph.yaml`: whole runs over graphs and agents, with scripted models."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,7 @@ from burnish.cli.eval_running import evaluate_agent
 from burnish.cli.running import Way
 from burnish.core.errors import ConfigError
 from burnish.models.chat import ChatRequest
-from burnish.projects.evaluate_api import prepare_evaluation
-from burnish.projects.evaluating import Measurement, Wanted
-from burnish.projects.graph.evaluating import prepare_graph_evaluation
+from burnish.projects.measurements import load_measurement, measurement_for
 from burnish.runs.record import RunRecord
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.testing.backends import ScriptedBackend
@@ -140,11 +139,10 @@ def test_a_graph_is_measured_as_it_stands(
 ) -> None:
     path = write_world(tmp_path)
 
-    def prepare(given: Path, wanted: Wanted) -> Measurement:
-        return prepare_graph_evaluation(given, wanted, models=models())
+    load = partial(measurement_for, models=models())
 
     with pytest.raises(typer.Exit) as ended:
-        evaluate_agent(Measuring(agent=path, progress="none"), prepare=prepare)
+        evaluate_agent(Measuring(agent=path, progress="none"), load=load)
     assert ended.value.exit_code == 1
     told = capsys.readouterr().out
     assert "train-0" in told
@@ -155,7 +153,7 @@ def test_a_graph_is_measured_as_it_stands(
 def test_a_graph_without_cases_cannot_be_measured(tmp_path: Path) -> None:
     path = write_world(tmp_path, lambda data: data.pop("train"))
     with pytest.raises(ConfigError, match="--cases FILE"):
-        prepare_evaluation(path, Wanted())
+        load_measurement(path, {})
 
 
 @pytest.mark.parametrize("strategy", ["reflective", "coordinate"])
@@ -300,14 +298,20 @@ def test_what_is_wrong_with_a_request_is_named_where_it_stands(tmp_path: Path) -
     asked.write_text(json.dumps({"run": wrong}, indent=1), encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         optimize(path, request=asked, dry_run=True)
-    surface, *_ = found = [str(problem) for problem in caught.value.problems]
-    assert surface.startswith(
-        "request.json:4 run.targetSurfaceIds[0]: there is no surface 'planer#instruction'"
-    ), found
-    wrong["targetSurfaceIds"] = ["planner#instruction"]
-    asked.write_text(json.dumps({"run": wrong}, indent=1), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"request.json:9 run.Burnish.ProtectedCases\[0\]: "):
-        optimize(path, request=asked, dry_run=True)
+    surface, case = (str(problem) for problem in caught.value.problems)
+    place = "request.json:4 run.targetSurfaceIds[0]"
+    assert surface.startswith(f"{place}: there is no surface 'planer#instruction'")
+    assert case.startswith("request.json:9 run.Burnish.ProtectedCases[0]: there is no case")
+
+
+def test_a_request_may_name_what_the_file_leaves_out(tmp_path: Path) -> None:
+    path = write_world(tmp_path, optimizer(targets=["writer#instruction"]))
+    asked = tmp_path / "request.json"
+    asked.write_text(json.dumps({"TargetSurfaceIDs": [PLANNER]}), encoding="utf-8")
+    optimize(path, request=asked, quiet=True)
+    best = record(tmp_path).best_candidate
+    assert best is not None
+    assert best.values[PLANNER] == BETTER
 
 
 def test_a_flag_wins_over_a_request_and_a_request_over_the_file(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_a_run_that_ends_says_where_everything_is(burnish: Burnish, toy: Path) -
 
 def test_no_gain_is_a_success(burnish: Burnish, toy: Path) -> None:
     toy.write_text(SMALL + "budget: {max_trials: 1}\nseed: 1\n", encoding="utf-8")
-    toy.write_text(toy.read_text().replace("max_cycles: 1", "max_cycles: 1, accept_sigma: 1000"))
+    toy.write_text(toy.read_text().replace("cycles: 1", "cycles: 1, accept_sigma: 1000"))
     said = burnish("optimize", str(toy), "-q", "-o", "r")
     assert said.code == 0
     assert "1 trial, 0 accepted" in said.out

@@ -80,12 +80,11 @@ def test_tables_fit_a_narrow_terminal(tmp_path: Path) -> None:
 
 IN_PYTHON = """
 from pathlib import Path
-from burnish.projects.evaluate_api import prepare_evaluation
-from burnish.projects.evaluating import Wanted
 from burnish.projects.launching import launch
+from burnish.projects.measurements import load_measurement
 from burnish.runs.opening import start
 
-measurement = prepare_evaluation(Path("agent.yaml"), Wanted(cases=Path("train.yaml")))
+measurement = load_measurement(Path("agent.yaml"), {"cases": "train.yaml"})
 launch(lambda: start(measurement.setup, folder=Path("run")))
 print("measured", len(measurement.cases), "cases")
 """

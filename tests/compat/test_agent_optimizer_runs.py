@@ -14,6 +14,8 @@ import pytest
 
 from burnish.compat import OptimizeResult
 from burnish.core.errors import ConfigError, ResumeRefused, RunLocked
+from burnish.projects.describing import described_again
+from burnish.runs.header import Header
 from burnish.strategies.reflective.result_files import write_result_files
 from tests.compat.optimizing import BASELINE, BETTER, reflection, world
 
@@ -48,6 +50,16 @@ async def test_a_better_prompt_is_found_and_the_source_is_left_alone(tmp_path: P
     assert {"run.json", "journal.db", "trials.jsonl", "report.md"} <= {
         p.name for p in out.iterdir()
     }
+
+
+async def test_only_the_program_itself_goes_on_with_its_run(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        await here.optimize()
+    header = Header.read(here.out)
+    assert (header.project.kind, dict(header.project.spec)) == ("python", {})
+    assert "optimizer" in header.project.config
+    with pytest.raises(ResumeRefused, match="started from a Python program"):
+        described_again(here.out, {})
 
 
 async def test_a_reflection_model_without_schemas_that_answers_in_a_fence_will_do(

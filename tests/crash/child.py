@@ -103,7 +103,7 @@ def setup(options: argparse.Namespace, counter: CallCounter) -> Setup:
         metrics=(toy_world.RulesKept(),),
         objective=Objective(weights={"rules_kept": 1.0}),
         dataset=replace(toy_world.dataset(world), **({"test": ()} if options.no_test else {})),
-        strategy=kind(proposer=proposer(counter=counter), max_cycles=2, trials_per_phase=3),
+        strategy=kind(proposer=proposer(counter=counter), cycles=2, trials_per_phase=3),
         budget=Budget(max_trials=options.trials),
         concurrency=options.concurrency,
         test_repeats=2,

@@ -230,7 +230,7 @@ PROMPTS = Kind(
         "missing case file": Mistake(without="train.evalset.json"),
         "missing prompt file": Mistake(without="prompts/system.md"),
         "unknown strategy": put("strategy", "reflektive"),
-        "strategy of another kind": put("strategy", "epochs"),
+        "strategy of another kind": put("strategy", "edits"),
         "settings of another strategy": put("coordinate", {"max_cycles": 1}),
         "unknown setting of the strategy": put("reflective", {"minibach": 2}),
         "unknown metric": put("metrics.0.metric", "equalty"),

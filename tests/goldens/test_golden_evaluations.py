@@ -8,8 +8,7 @@ import pytest
 
 from burnish.cli.eval_asking import Asked
 from burnish.cli.eval_running import evaluate_agent
-from burnish.projects.agent_files import prepare_agent
-from burnish.projects.graph.evaluating import prepare_graph_evaluation
+from burnish.projects.measurements import measurement_for
 from tests.cli.console import Burnish, tree
 from tests.cli.test_cli_eval import AWAY, BAD, CRASH, EQUALITY, GOOD, write
 from tests.goldens.harness import Goldens, Watching, left_behind, shown
@@ -41,15 +40,16 @@ def agent(folder: Path) -> Callable[[], None]:
     """The agent file of the optimizer's tests."""
     file = optimizer_world.write_world(folder)
     models = optimizer_world.echo_models(optimizer_world.echo())
-    asked = Asked(agent=file, cases=folder / "train.yaml", output_dir=Path("run"), progress="lines")
-    return lambda: evaluate_agent(asked, prepare=partial(prepare_agent, models=models))
+    flags = {"cases": str(folder / "train.yaml")}
+    asked = Asked(agent=file, flags=flags, output_dir=Path("run"), progress="lines")
+    return lambda: evaluate_agent(asked, load=partial(measurement_for, models=models))
 
 
 def graph(folder: Path) -> Callable[[], None]:
     """A graph as it stands."""
     asked = Asked(agent=graph_world.write_world(folder), output_dir=Path("run"), progress="lines")
-    prepare = partial(prepare_graph_evaluation, models=graph_world.models())
-    return lambda: evaluate_agent(asked, prepare=prepare)
+    load = partial(measurement_for, models=graph_world.models())
+    return lambda: evaluate_agent(asked, load=load)
 
 
 @pytest.mark.parametrize("world", [agent, graph], ids=["agent", "graph"])

@@ -6,9 +6,10 @@ import pytest
 
 from burnish import Case, evaluate
 from burnish.core.errors import ConfigError
-from burnish.projects.evaluate_api import measurement_of, prepare_evaluation
-from burnish.projects.evaluating import Wanted
+from burnish.projects.describing import Flags
+from burnish.projects.evaluate_api import measurement_of
 from burnish.projects.given_agents import How
+from burnish.projects.measurements import load_measurement
 from tests.projects.graph.graph_world import write_world as write_graph
 
 AGENT = """\
@@ -42,9 +43,9 @@ def put(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def refusal(path: Path, wanted: Wanted) -> str:
+def refusal(path: Path, flags: Flags) -> str:
     with pytest.raises(ConfigError) as error:
-        prepare_evaluation(path, wanted)
+        load_measurement(path, flags)
     return str(error.value)
 
 
@@ -56,8 +57,8 @@ def test_a_file_of_rows_is_the_same_in_the_file_and_as_a_flag(
     tmp_path: Path, name: str, text: str
 ) -> None:
     cases = put(tmp_path, name, text)
-    named = prepare_evaluation(agent_file(tmp_path, f"test_cases_file: {name}"), Wanted())
-    told = prepare_evaluation(agent_file(tmp_path, ""), Wanted(cases=cases))
+    named = load_measurement(agent_file(tmp_path, f"test_cases_file: {name}"), {})
+    told = load_measurement(agent_file(tmp_path, ""), {"cases": str(cases)})
     assert named.cases == told.cases == (Case.single("q", "a"),)
 
 
@@ -74,15 +75,15 @@ def test_cases_of_its_own_that_do_not_count_are_not_read(tmp_path: Path, line: s
     put(tmp_path, "broken.csv", 'input,expected\n"q,a\n')
     other = put(tmp_path, "other.csv", "input,expected\nq,a\n")
     path = agent_file(tmp_path, line)
-    assert refusal(path, Wanted())
-    assert len(prepare_evaluation(path, Wanted(cases=other)).cases) == 1
+    assert refusal(path, {})
+    assert len(load_measurement(path, {"cases": str(other)}).cases) == 1
     listed = measurement_of(path, [Case.single("p", "b")], None, How())
     assert listed.cases == (Case.single("p", "b"),)
 
 
 def test_a_file_of_another_kind_is_refused_where_it_is_named(tmp_path: Path) -> None:
     path = agent_file(tmp_path, "test_cases_file: table.xlsx")
-    told = refusal(path, Wanted())
+    told = refusal(path, {})
     assert told.startswith("agent.yaml test_cases_file: no format of cases is known by")
     assert ".csv" in told
 
@@ -99,11 +100,11 @@ def test_a_file_without_a_case_is_to_blame_itself(tmp_path: Path, name: str, tex
         write_graph(graph),
         put(tmp_path, "own.yaml", PYTHON),
     ):
-        told = refusal(path, Wanted(cases=none)).splitlines()
+        told = refusal(path, {"cases": str(none)}).splitlines()
         assert f"{name}: there is no case in it — add one" in told[0] + told[-1]
         assert not any(line.startswith(path.name) and name in line for line in told)
     named = agent_file(tmp_path, f"test_cases_file: {name}")
-    assert f"agent.yaml test_cases_file: {name}: there are no cases" in refusal(named, Wanted())
+    assert f"agent.yaml test_cases_file: {name}: there are no cases" in refusal(named, {})
 
 
 def test_recorded_cases_that_are_none(tmp_path: Path) -> None:

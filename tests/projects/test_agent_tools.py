@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from burnish.models.factory import Models
-from burnish.projects.agent_files import prepare_agent
-from burnish.projects.evaluating import Wanted
+from burnish.projects.measurements import load_measurement
 from burnish.testing.backends import ScriptedBackend
 
 AGENT = """\
@@ -30,6 +29,6 @@ def test_a_list_of_expected_tools_is_measured_also_where_it_is_empty(
     path = tmp_path / "agent.yaml"
     path.write_text(AGENT.replace(", expected_tools: [search]", told), encoding="utf-8")
     backend = ScriptedBackend(respond=lambda request, draw: "r")
-    made = prepare_agent(path, Wanted(), models=Models(backends={"openai": backend}))
+    made = load_measurement(path, {}, models=Models(backends={"openai": backend}))
     names = [metric.name for metric in made.setup.metrics]
     assert names == ["equality", *(["expected_tools"] if measured else [])]

@@ -20,7 +20,7 @@ from burnish.models.references import ModelRef
 from burnish.projects.evaluate_api import measurement_of
 from burnish.projects.evaluated import Evaluated
 from burnish.projects.given_agents import How
-from burnish.projects.measuring_here import measured
+from burnish.projects.measuring import measured
 from burnish.reports.eval_failures import Trouble
 from burnish.runs.index import known_runs
 from burnish.targets.calling import CommandTarget

@@ -6,16 +6,12 @@ from pathlib import Path
 import pytest
 
 from burnish.core.errors import ConfigError
-from burnish.effects.budget import Budget
-from burnish.evaluation.configs.reading import read_metric_file
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
-from burnish.models.references import ModelRef
+from burnish.projects.describing import Flags
 from burnish.projects.judge_check import JudgeCheck, prepare_judge_check
 from burnish.testing.backends import ScriptedBackend
 from tests.example_copies import copy_example
-
-JUDGE = ModelRef.parse("openai:judge")
 
 
 @pytest.fixture
@@ -31,15 +27,10 @@ def generous(request: ChatRequest, draw: int) -> str:
     return json.dumps({"reasoning": "by length", "is_the_agent_response_valid": verdict})
 
 
-def check(labels: Path, backend: ScriptedBackend, *, budget: Budget | None = None) -> JudgeCheck:
-    return prepare_judge_check(
-        labels,
-        read_metric_file(labels.parent / "judged.yaml"),
-        folder=labels.parent,
-        judge=JUDGE,
-        budget=budget,
-        models=Models(backends={"openai": backend}),
-    )
+def check(labels: Path, backend: ScriptedBackend, *, max_calls: int | None = None) -> JudgeCheck:
+    file = str(labels.parent / "judged.yaml")
+    flags: Flags = {"metrics": file, "judge": "openai:judge", "max_calls": max_calls}
+    return prepare_judge_check(labels, flags, models=Models(backends={"openai": backend}))
 
 
 def test_a_judge_that_goes_by_length_is_found_out(labels: Path) -> None:
@@ -65,9 +56,9 @@ def test_the_same_check_again_asks_nobody(labels: Path) -> None:
 def test_a_limit_stops_it_before_it_pays(labels: Path) -> None:
     backend = ScriptedBackend(respond=generous)
     with pytest.raises(ConfigError, match="the check was cut short"):
-        check(labels, backend, budget=Budget(max_calls=3)).run()
+        check(labels, backend, max_calls=3).run()
     assert backend.asked == []
-    assert check(labels, backend, budget=Budget(max_calls=16)).run().agreements
+    assert check(labels, backend, max_calls=16).run().agreements
 
 
 def test_a_judge_that_gives_no_answer_is_missing_not_wrong(labels: Path) -> None:

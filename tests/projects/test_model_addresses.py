@@ -13,9 +13,8 @@ from burnish.projects.adopting_files import file_changes
 from burnish.projects.adopting_writing import write_together
 from burnish.projects.describing import describe
 from burnish.projects.dialects import Document
-from burnish.projects.evaluate_api import prepare_evaluation
-from burnish.projects.evaluating import Wanted
-from burnish.projects.measuring_here import measured
+from burnish.projects.measurements import load_measurement
+from burnish.projects.measuring import measured
 from burnish.targets.agent.loading import load_agent
 from burnish.testing.servers import ScriptedServer
 
@@ -138,7 +137,7 @@ def test_an_azure_agent_of_holodeck_needs_no_version(
             answers=lambda asked: "yes" if "our-gpt" in asked.json["model"] else verdict
         ) as server:
             monkeypatch.setenv("AZURE_ENDPOINT", f"{server.address}/")
-            measurement = prepare_evaluation(write(tmp_path, AZURE), Wanted())
+            measurement = load_measurement(write(tmp_path, AZURE), {})
             found = await measured(measurement, None)
         assert found.score("equality") == 1.0
         return [(a.path, a.query, a.headers["api-key"], a.json["model"]) for a in server.requests]

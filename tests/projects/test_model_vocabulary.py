@@ -16,7 +16,7 @@ from burnish.models.prices import Price, Prices
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.projects.adopting_files import file_changes
 from burnish.projects.adopting_writing import write_together
-from burnish.projects.agent_blocks import CommandAgentFile, HttpAgentFile, PythonAgentFile
+from burnish.projects.artifacts.spec import ArtifactsSpec
 from burnish.projects.delegation.workflow_file import WorkflowFile
 from burnish.projects.prompts.optimizer_config import OptimizerConfig
 from burnish.runs.spec import RunSpec

@@ -16,11 +16,10 @@ from burnish.core.errors import ConfigError
 from burnish.core.evaluations import Evaluation
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
-from burnish.projects.agent_blocks import KINDS
-from burnish.projects.evaluating import Measurement, Wanted
+from burnish.projects.describing import Flags, describe
+from burnish.projects.dialects import Document
 from burnish.projects.launching import optimize
-from burnish.projects.other_agents import prepare_other_agent
-from burnish.system import read_tree, validate_config
+from burnish.projects.measurements import Measurement, load_measurement
 from burnish.system.process_table import process_entry
 from burnish.testing import ScriptedBackend
 from tests.example_copies import copy_example
@@ -68,11 +67,11 @@ def write_cases(folder: Path, cases: list[dict[str, Any]]) -> None:
 
 
 def prepared(
-    folder: Path, text: str, wanted: Wanted | None = None, models: Models | None = None
+    folder: Path, text: str, flags: Flags | None = None, models: Models | None = None
 ) -> Measurement:
     path = folder / "agent.yaml"
     path.write_text(text, encoding="utf-8")
-    return prepare_other_agent(path, read_tree(path), wanted or Wanted(), models=models)
+    return load_measurement(path, flags or {}, models=models)
 
 
 def measured(measurement: Measurement, folder: Path) -> Evaluation:
@@ -97,7 +96,7 @@ def test_a_python_agent_is_measured_and_failures_are_told_apart(folder: Path) ->
     (crash,) = found.of_case("three")
     assert crash.scores[0].reason == "ValueError: no such thing"
     assert sorted(calls(folder)) == ["away", "away", "crash", "no", "yes"]
-    assert (measurement.name, measurement.root) == ("agent", folder / "results" / "eval")
+    assert (measurement.measure.subject, measurement.root) == ("agent", folder / "results" / "eval")
 
 
 def test_a_resume_pays_nothing_twice(folder: Path) -> None:
@@ -112,13 +111,13 @@ def test_what_the_command_line_says_is_stronger(folder: Path) -> None:
     other = folder / "few.jsonl"
     other.write_text('{"input": "oh", "expected": "OH"}\n', encoding="utf-8")
     text = f"{PYTHON}repeats: 5\nconcurrency: 2\nseed: 7\ntime_limit: 9\n"
-    wanted = Wanted(cases=other, repeats=2, concurrency=3)
-    setup = prepared(folder, text, wanted).setup
+    flags: Flags = {"cases": str(other), "repeats": 2, "concurrency": 3}
+    setup = prepared(folder, text, flags).setup
     assert (len(setup.dataset.train), setup.concurrency, setup.seed) == (1, 3, 7)
     assert setup.case_policy.time_limit == 9
     plain = prepared(folder, text)
     assert (plain.measure.repeats, plain.setup.concurrency) == (5, 2)
-    assert prepared(folder, text, wanted).measure.repeats == 2
+    assert prepared(folder, text, flags).measure.repeats == 2
 
 
 def test_metrics_by_name_and_from_a_file(folder: Path) -> None:
@@ -126,9 +125,9 @@ def test_metrics_by_name_and_from_a_file(folder: Path) -> None:
     (folder / "metrics.yaml").write_text(metrics, encoding="utf-8")
     text = PYTHON.replace(METRICS, "metrics_file: metrics.yaml\n")
     assert [m.name for m in prepared(folder, text).setup.metrics] == ["equality", "rouge"]
-    some = prepared(folder, text, Wanted(metrics=["rouge"]))
+    some = prepared(folder, text, {"metric": ["rouge"]})
     assert [m.name for m in some.setup.metrics] == ["rouge"]
-    file = Wanted(metric_file=folder / "metrics.yaml")
+    file: Flags = {"metrics": str(folder / "metrics.yaml")}
     assert len(prepared(folder, PYTHON, file).setup.metrics) == 2
 
 
@@ -190,7 +189,7 @@ def test_everything_wrong_is_said_at_once_with_its_line(folder: Path) -> None:
     ("text", "words"),
     [
         ("kind: python\ntarget: own_agent\n", "target: agent own_agent: not of the form"),
-        ("kind: python\ntarget: own_agent:call_agent\n", "agent.yaml: there are no cases"),
+        ("kind: python\ntarget: own_agent:call_agent\n", "agent.yaml cases: there are no cases"),
         (f"kind: python\ncases: cases.jsonl\n{METRICS}", "target"),
         (PYTHON.replace(METRICS, ""), "agent.yaml metrics: there are no metrics"),
         (PYTHON + "metrics_file: m.yaml\n", "give metrics or metrics_file, not both"),
@@ -230,7 +229,7 @@ def test_a_command_is_measured_from_the_folder_of_its_file(folder: Path) -> None
     measurement = prepared(folder, text)
     found = measured(measurement, folder / "run")
     assert [r.outcome.output for r in found.results] == ["YES", "NO"]
-    assert measurement.name == "upper"
+    assert measurement.measure.subject == "upper"
 
 
 def test_an_endpoint_is_measured(folder: Path) -> None:
@@ -261,12 +260,10 @@ print(query.upper())
 """
 DRIVER = """
 import sys; from pathlib import Path
-from burnish.projects.evaluating import Wanted
 from burnish.projects.launching import optimize
-from burnish.projects.other_agents import prepare_other_agent
-from burnish.system import read_tree
+from burnish.projects.measurements import load_measurement
 path = Path(sys.argv[1])
-setup = prepare_other_agent(path, read_tree(path), Wanted()).setup
+setup = load_measurement(path, {}).setup
 optimize(setup, path.parent / "run")
 """
 
@@ -352,7 +349,7 @@ def test_the_example_is_measured(
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
     home = copy_example("any_agent", tmp_path / "any_agent")
     path = home / f"{file}.yaml"
-    measurement = prepare_other_agent(path, read_tree(path), Wanted())
+    measurement = load_measurement(path, {})
     found = measured(measurement, tmp_path / "run")
     sys.modules.pop("shop", None)
     assert [r.case for r in found.results if r.passed(["equality"]) is not True] == failing
@@ -367,6 +364,4 @@ def test_the_files_that_the_page_shows_are_project_files(tmp_path: Path) -> None
     for text in shown:
         file = tmp_path / "shown.yaml"
         file.write_text(text, encoding="utf-8")
-        tree = read_tree(file)
-        assert isinstance(tree.data, dict)
-        validate_config(tree.data, KINDS[str(tree.data["kind"])], source=file.name, tree=tree)
+        describe(Document.read(file), {})

@@ -13,7 +13,7 @@ from burnish.core.objectives import Objective
 from burnish.core.outcomes import Failure, FailureKind, Outcome
 from burnish.core.protocols import Metric
 from burnish.core.scores import Score
-from burnish.projects.evaluating import Measurement
+from burnish.projects.measurements import Measurement
 from burnish.reports.eval_report import About, EvalReport
 from burnish.runs.setup import Setup
 from burnish.strategies.measure import Measure
@@ -60,11 +60,12 @@ def measurement(
     *,
     metrics: tuple[Metric, ...] = (ExpectedText(),),
     repeats: int = 1,
+    noise: bool = False,
     seconds: float = 0.0,
     counter: CallCounter | None = None,
 ) -> Measurement:
     """A scripted agent, ready to be measured."""
-    measure = Measure(repeats=repeats)
+    measure = Measure(repeats=repeats, noise=noise, subject="clerk")
     target = ScriptedTarget(
         respond=lambda _, case, draw: respond(case, draw),
         surfaces=(),
@@ -82,7 +83,7 @@ def measurement(
         strategy=measure,
         concurrency=4,
     )
-    return Measurement(name="clerk", setup=setup, measure=measure, root=root)
+    return Measurement(setup=setup, measure=measure, root=root)
 
 
 def scored(case: str, *values: float | None, draw: int = 0, metric: str = "graded") -> CaseResult:

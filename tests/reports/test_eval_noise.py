@@ -63,8 +63,8 @@ def test_what_can_be_shown_is_shown(tmp_path: Path) -> None:
     def roll(case: Case, draw: int) -> str:
         return f"{random.Random(f'{case.id} {draw}').gauss(0.5, 0.1):.6f}"
 
-    asked = measurement(tmp_path, roll, cases, metrics=(Graded(),), repeats=4)
-    found = measure(asked, noise=True).report
+    asked = measurement(tmp_path, roll, cases, metrics=(Graded(),), repeats=4, noise=True)
+    found = measure(asked).report
     assert found is not None
     assert found.noise is not None
     graded = found.noise.metrics[1]

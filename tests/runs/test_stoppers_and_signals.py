@@ -176,7 +176,7 @@ def toy(**world: float) -> Setup:
         metrics=(toy_world.RulesKept(),),
         objective=Objective(weights={"rules_kept": 1.0}),
         dataset=toy_world.dataset(made),
-        strategy=Climb(proposer=proposer(), max_cycles=2, trials_per_phase=2),
+        strategy=Climb(proposer=proposer(), cycles=2, trials_per_phase=2),
     )
 
 
@@ -188,7 +188,7 @@ async def test_the_toy_strategy_keeps_the_contract(tmp_path: Path) -> None:
 async def test_the_toy_strategy_keeps_the_contract_with_blocks_and_outages(tmp_path: Path) -> None:
     def rough() -> Setup:
         setup = toy(outage_rate=0.05, crash_rate=0.05)
-        strategy = Climb(proposer=proposer(), max_cycles=2, trials_per_phase=2, block_size=3)
+        strategy = Climb(proposer=proposer(), cycles=2, trials_per_phase=2, block_size=3)
         return replace(setup, strategy=strategy)
 
     await check_strategy(rough, tmp_path)

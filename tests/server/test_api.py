@@ -198,6 +198,48 @@ async def test_an_evaluation_of_a_file(tmp_path: Path) -> None:
     assert [each["id"] for each in listed["runs"]] == ["e"]
 
 
+@pytest.mark.parametrize(
+    ("settings", "status", "words"),
+    [
+        ({"max_calls": 1}, 201, "it looked further than its limit"),
+        ({"metrics": ["equalty"]}, 422, "no such metric — there are: equality"),
+        ({"judge": "openai:gpt-4o"}, 403, "judge: 'openai:gpt-4o' is not allowed here"),
+        ({"repeats": 0}, 422, "body.settings.repeats"),
+        ({"max_trials": 3}, 422, "body.settings.max_trials"),
+        ({"train": "cases.jsonl"}, 422, "body.settings.train"),
+        ({"strategy": "reflective"}, 422, "body.settings.strategy"),
+    ],
+)
+async def test_settings_of_an_evaluation_are_those_of_a_measurement(
+    tmp_path: Path, settings: dict[str, Any], status: int, words: str
+) -> None:
+    (tmp_path / "limited_echo_agent.py").write_text("def answer(question):\n    return question\n")
+    file = tmp_path / "echo.yaml"
+    file.write_text(
+        "kind: python\ntarget: {call: 'limited_echo_agent:answer', usd_per_call: 0}\n"
+        "cases: cases.jsonl\nmetrics: [{type: standard, metric: equality}]\n"
+    )
+    (tmp_path / "cases.jsonl").write_text(CASES)
+    app = FileApp(name="echo", path=file, datasets=Datasets(folder=tmp_path / "data" / "datasets"))
+    manager = manager_of(tmp_path, app)
+    async with listening(create_app(manager)) as client:
+        new = {"app": "echo", "id": "e", "settings": settings}
+        made = await client.post(f"{API}/evaluations", json=new)
+        assert made.status_code == status, made.text
+        if status != 201:
+            assert words in made.text
+            return
+        await ended(client, f"{API}/apps/echo/runs/e")
+        none = await client.get(made.headers["location"])
+        assert none.status_code == 404, words
+        kept = (await manager.get("echo", "e")).request
+    assert isinstance(kept, dict)
+    spec = kept["spec"]
+    assert isinstance(spec, dict)
+    assert spec["budget"] == {"max_calls": 1}
+    assert spec["strategy"] == {"name": "measure", "settings": {}}
+
+
 async def test_unknown_fields_and_strange_requests_are_refused(tmp_path: Path) -> None:
     wrong: list[tuple[dict[str, Any], int, str]] = [
         ({"json": {"more": 1}}, 422, "body.more"),

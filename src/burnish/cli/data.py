@@ -1,7 +1,7 @@
 """`burnish data`: convert, split, check, judge-check."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -108,15 +108,13 @@ def judge_check(
     The same command again goes on where it was, and pays for nothing twice.
     """
     from burnish.cli.judge_checks import check_judges
-    from burnish.effects.budget import Budget
 
-    check_judges(
-        labels,
-        metrics=metrics,
-        names=metric or [],
-        judge=judge,
-        budget=Budget(max_calls=max_calls, max_usd=max_usd),
-        concurrency=concurrency,
-        progress="none" if as_json else progress,
-        as_json=as_json,
-    )
+    flags: dict[str, Any] = {
+        "metrics": str(metrics.absolute()),
+        "metric": metric or None,
+        "judge": judge,
+        "max_calls": max_calls,
+        "max_usd": max_usd,
+        "concurrency": concurrency,
+    }
+    check_judges(labels, flags, progress="none" if as_json else progress, as_json=as_json)

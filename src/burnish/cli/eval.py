@@ -1,20 +1,41 @@
 """`burnish eval`, which is `burnish test run` too."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from burnish.cli import options
 from burnish.cli.exits import CodedCommand
+from burnish.cli.flags import FieldsCommand, Flag, file_arguments, flag_of, said
 
 _MEASURE, _REPORTS = "What is measured", "Reports"
 
 
-class EvalCommand(CodedCommand):
-    """Its 1 says that a case fails."""
+class EvalCommand(CodedCommand, FieldsCommand):
+    """Its flags are fields of a measurement, and its 1 says that a case fails."""
 
     usage_exit = options.EVAL_USAGE_EXIT
+
+    def flags(self, args: Sequence[str], own: Sequence[Any]) -> Iterator[Flag]:
+        """The flags of a measurement of what the file is about."""
+        return _flags(next(file_arguments(args, own, _flags(None)), None))
+
+    def every_flag(self) -> Iterator[Flag]:
+        """The flags of every measurement."""
+        return _flags(None)
+
+
+def _flags(path: Path | None) -> Iterator[Flag]:
+    from burnish.projects.describing import STRATEGY
+    from burnish.projects.measurements import measurement_doors
+
+    for name, field in measurement_doors(path).named().items():
+        if name != STRATEGY:  # it is settled
+            flag = flag_of(field)
+            yield replace(flag, panel=_MEASURE) if flag.panel == "Cases" else flag
 
 
 test = typer.Typer(no_args_is_help=True, help="`test run` is `eval`, by its HoloDeck name.")
@@ -22,6 +43,7 @@ test = typer.Typer(no_args_is_help=True, help="`test run` is `eval`, by its Holo
 
 @test.command("run", cls=EvalCommand)
 def evaluate(
+    ctx: typer.Context,
     agent: Annotated[
         Path,
         typer.Argument(
@@ -29,30 +51,6 @@ def evaluate(
         ),
     ],
     *,
-    cases: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", rich_help_panel=_MEASURE, help="Cases from here instead."),
-    ] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", rich_help_panel=_MEASURE, help="Only this metric; repeat."),
-    ] = None,
-    metrics: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", rich_help_panel=_MEASURE, help="Metrics from here instead."),
-    ] = None,
-    judge: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            rich_help_panel=_MEASURE,
-            help="Who judges where a metric names nobody.",
-        ),
-    ] = None,
-    repeats: Annotated[
-        int | None,
-        typer.Option(metavar="N", rich_help_panel=_MEASURE, help="Run every case so often."),
-    ] = None,
     aa: Annotated[
         int | None,
         typer.Option(
@@ -62,7 +60,10 @@ def evaluate(
             help="Noise check: the agent N times against itself.",
         ),
     ] = None,
-    concurrency: options.Concurrency = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PATH=VALUE", help="Any setting of the run; repeat."),
+    ] = None,
     output_dir: options.OutputDir = None,
     resume: Annotated[
         str | None, typer.Option(metavar="RUN", help="Go on with a run of this agent.")
@@ -85,9 +86,6 @@ def evaluate(
             help="Compare with a --json report or an earlier run.",
         ),
     ] = None,
-    max_calls: options.MaxCalls = None,
-    max_usd: options.MaxUsd = None,
-    max_minutes: options.MaxMinutes = None,
     progress: options.Progress = "auto",
     quiet: options.Quiet = False,
 ) -> None:
@@ -98,22 +96,17 @@ def evaluate(
     """
     from burnish.cli.eval_asking import Asked
     from burnish.cli.eval_running import evaluate_agent
+    from burnish.projects.describing import SET
 
     asked = Asked(
         agent=agent,
-        cases=cases,
-        metrics=metric or [],
-        metric_file=metrics,
-        judge=judge,
-        repeats=repeats,
+        flags={**said(ctx), SET: [*settings] if settings else None},
         noise_sweeps=aa,
-        concurrency=concurrency,
         output_dir=output_dir,
         resume=resume,
         json_file=json_file,
         junit_file=junit_file,
         baseline=baseline,
-        limits={"max_calls": max_calls, "max_usd": max_usd, "max_minutes": max_minutes},
         progress="none" if quiet else progress,
         quiet=quiet,
     )

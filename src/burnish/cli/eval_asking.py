@@ -1,14 +1,16 @@
 """What `burnish eval` is asked: flags, checked before anything is paid."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
+
+from pydantic import JsonValue
 
 from burnish.cli.progress import Progress
 from burnish.cli.running import chosen_progress
 from burnish.core.bounds import MOST_REPEATS
 from burnish.core.errors import ConfigError, Problem, RunNotFound
-from burnish.projects.evaluating import Wanted
+from burnish.projects.describing import SET, Flags
 from burnish.projects.measuring import Place
 from burnish.reports.eval_report import EvalReport
 from burnish.runs.header import NAME as HEADER
@@ -22,35 +24,25 @@ class Asked:
     """What the command line says."""
 
     agent: Path
-    cases: Path | None = None
-    metrics: Sequence[str] = ()
-    metric_file: Path | None = None
-    judge: str | None = None
-    repeats: int | None = None
+    flags: Flags = field(default_factory=dict[str, JsonValue])
+    """What patches the description, by the name of the field."""
     noise_sweeps: int | None = None
-    concurrency: int | None = None
     output_dir: Path | None = None
     resume: str | None = None
     json_file: str | None = None
     junit_file: Path | None = None
     baseline: str | None = None
-    limits: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
     progress: str = "auto"
     quiet: bool = False
 
     def problems(self) -> list[Problem]:
         """What does not go together, or cannot be."""
         found: list[Problem] = []
-        if self.repeats is not None and self.repeats < 1:
-            found.append(Problem(where="--repeats", message="must be 1 or more"))
         if self.noise_sweeps is not None and self.noise_sweeps < 2:
             found.append(Problem(where="--aa", message="must be 2 or more: one sweep has no noise"))
-        found += [
-            Problem(where=flag, message=f"must be at most {MOST_REPEATS:,}")
-            for flag, number in (("--repeats", self.repeats), ("--aa", self.noise_sweeps))
-            if number is not None and number > MOST_REPEATS
-        ]
-        if self.repeats is not None and self.noise_sweeps is not None:
+        if self.noise_sweeps is not None and self.noise_sweeps > MOST_REPEATS:
+            found.append(Problem(where="--aa", message=f"must be at most {MOST_REPEATS:,}"))
+        if self.flags.get("repeats") is not None and self.noise_sweeps is not None:
             told = "--repeats and --aa do not go together: --aa N repeats every case N times"
             found.append(Problem(message=told))
         if self.resume and self.output_dir:
@@ -69,16 +61,12 @@ class Asked:
         return None if self.json_file in (None, STDOUT) else Path(self.json_file or "")
 
     @property
-    def wanted(self) -> Wanted:
-        """What is asked of the measurement."""
-        return Wanted(
-            cases=self.cases,
-            repeats=self.noise_sweeps or self.repeats,
-            concurrency=self.concurrency,
-            metrics=self.metrics,
-            metric_file=self.metric_file,
-            judge=self.judge,
-        )
+    def patches(self) -> Flags:
+        """The flags, a noise check among them: it repeats every case."""
+        if self.noise_sweeps is None:
+            return self.flags
+        settings = cast("list[JsonValue]", self.flags.get(SET) or [])
+        return {**self.flags, "repeats": self.noise_sweeps, SET: [*settings, "noise=true"]}
 
     @property
     def options(self) -> "Options":
@@ -87,7 +75,6 @@ class Asked:
             json_file=self.json_file,
             junit_file=self.junit_file,
             baseline=None if self.baseline is None else read_baseline(self.baseline),
-            noise=self.noise_sweeps is not None,
             progress=chosen_progress(self.progress),
             quiet=self.quiet,
         )
@@ -101,7 +88,6 @@ class Options:
     json_file: str | None = None
     junit_file: Path | None = None
     baseline: EvalReport | None = None
-    noise: bool = False
     progress: Progress = Progress.NONE
     quiet: bool = False
 

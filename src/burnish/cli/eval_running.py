@@ -1,35 +1,42 @@
 """Running `burnish eval`: from flags to a measurement, its reports, and an exit code."""
 
-import os
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import typer
+from pydantic import JsonValue
 
 from burnish.cli.eval_asking import STDOUT, Asked, Options
 from burnish.cli.eval_showing import human_console, show_nothing, show_report
+from burnish.cli.naming import file_name
 from burnish.cli.options import EVAL_USAGE_EXIT
 from burnish.cli.progress import Progress, view
 from burnish.cli.running import resumable
 from burnish.core.errors import ConfigError, FileTrouble
-from burnish.effects.budget import Budget
-from burnish.projects.eval_wanted import named_in_header, noise_wanted_before, wanted_before
-from burnish.projects.evaluate_api import Preparing, prepare_evaluation
-from burnish.projects.evaluating import Measurement
+from burnish.projects.describing import Flags
+from burnish.projects.measurements import Measurement, measurement_for, measuring_flags
 from burnish.projects.measuring import Measured, Place, measure
-from burnish.projects.overrides import Overrides
-from burnish.projects.settings import BudgetSettings
 from burnish.reports.eval_junit import to_junit
 from burnish.reports.eval_report import EvalReport
 from burnish.runs.index import find_run
 from burnish.system import write_atomic
 
 
-def evaluate_agent(asked: Asked, *, prepare: Preparing = prepare_evaluation) -> None:
+class Loading(Protocol):
+    """Makes a measurement of a file and flags, or of a run that goes on."""
+
+    def __call__(self, path: Path, flags: Flags, *, resume: Path | None = None) -> Measurement:
+        """The measurement; everything that is wrong is said at once."""
+        ...
+
+
+def evaluate_agent(asked: Asked, *, load: Loading = measurement_for) -> None:
     """Measure, show, write the reports; ends with the exit code."""
     try:
-        measurement, options = _prepared(asked, prepare)
+        measurement, options = _prepared(asked, load)
     except FileTrouble as error:
         error.exit_code = EVAL_USAGE_EXIT  # nothing was written yet: it is a file of the user's
         raise
@@ -50,7 +57,6 @@ def measure_and_show(measurement: Measurement, options: Options) -> Measured:
             measurement,
             options.place,
             listeners=listeners,
-            noise=options.noise,
             baseline=options.baseline,
             opened=opened,
         )
@@ -59,8 +65,9 @@ def measure_and_show(measurement: Measurement, options: Options) -> Measured:
         show_nothing(console, measured.ending)
     else:
         _write(measured.report, options)
+        command = _command(measurement)
         headed = options.progress not in (Progress.JSON, Progress.NONE)
-        show_report(console, measured, quiet=options.quiet, headed=headed)
+        show_report(console, measured, command, quiet=options.quiet, headed=headed)
     return measured
 
 
@@ -74,23 +81,34 @@ def _write(report: EvalReport, options: Options) -> None:
         report.write(Path(options.json_file))
 
 
-def _prepared(asked: Asked, prepare: Preparing) -> tuple[Measurement, Options]:
+def _prepared(asked: Asked, load: Loading) -> tuple[Measurement, Options]:
     """Everything that can be wrong is found here, before anything is paid."""
     problems = asked.problems()
     if problems:
         raise ConfigError(problems)
-    flags = Overrides.from_flags(concurrency=asked.concurrency, **asked.limits)
     options = asked.options
     folder = None if asked.resume is None else find_run(asked.resume)
-    wanted = asked.wanted if folder is None else wanted_before(folder, asked.wanted)
-    measurement = prepare(asked.agent, wanted)
-    noise = options.noise or (folder is not None and noise_wanted_before(folder))
-    named = named_in_header(measurement, asked.agent, wanted, noise=noise)
-    limited = replace(named, setup=replace(named.setup, budget=_budget(flags)))
-    limited.setup.check()
+    measurement = load(asked.agent, asked.patches, resume=folder)
+    measurement.setup.check()
     place = Place(folder=asked.output_dir, resume=folder)
-    return limited, replace(options, place=place, noise=noise)
+    return measurement, replace(options, place=place)
 
 
-def _budget(flags: Overrides) -> Budget:
-    return BudgetSettings().budget(flags, Overrides.from_environment(os.environ))
+def _command(measurement: Measurement) -> str:
+    """The `burnish eval` that made a measurement, for doing the same again; empty if none did."""
+    spec = measurement.spec
+    if spec is None:
+        return ""
+    words = ["burnish eval", file_name(spec.source.file)]
+    for field, value in measuring_flags(spec):
+        flag = "--aa" if measurement.measure.noise and field.name == "repeats" else field.flag
+        values = value if isinstance(value, list) else [value]
+        words += [f"{flag} {_word(each)}" for each in values]
+    return " ".join(words)
+
+
+def _word(value: JsonValue) -> str:
+    """A value as a flag takes it; a file, such as one of cases, may stand in a block."""
+    plain = value.get("file", "") if isinstance(value, dict) else value
+    text = str(plain)
+    return file_name(text) if Path(text).is_absolute() else shlex.quote(text)

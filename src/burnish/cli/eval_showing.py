@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from burnish.cli.naming import eval_command, file_name, resume_command, run_name
+from burnish.cli.naming import file_name, resume_command, run_name
 from burnish.core.stopping import FINISHED
 from burnish.core.words import shorten, spending
 from burnish.projects.measuring import Measured
@@ -17,7 +17,6 @@ from burnish.reports.eval_words import heading, totals_lines, verdict
 from burnish.reports.lines import WIDTH
 from burnish.reports.report import NAME as REPORT
 from burnish.runs.driving import Ending
-from burnish.runs.header import Header
 
 _LOUD = {"crashed": "red", "missing": "yellow"}
 
@@ -29,11 +28,17 @@ def human_console(*, to_stderr: bool) -> Console:
 
 
 def show_report(
-    console: Console, measured: Measured, *, quiet: bool = False, headed: bool = False
+    console: Console,
+    measured: Measured,
+    command: str,
+    *,
+    quiet: bool = False,
+    headed: bool = False,
 ) -> None:
     """Cases, failures, metrics, what changed, the noise, the totals, the verdict.
 
-    `headed` says that a progress view has told already what is measured.
+    `command` made the measurement, where a command did. `headed` says that a progress view has told
+    already what is measured.
     """
     report = measured.report
     assert report is not None
@@ -42,7 +47,7 @@ def show_report(
             _print_all(console, [*section, ""])
     for label, told in totals_lines(report):
         _say(console, label, told)
-    _next_steps(console, measured.ending)
+    _next_steps(console, measured.ending, command)
     shade = "green" if report.ok else ("red" if report.totals.failed else "yellow")
     console.print(Text(verdict(report), f"bold {shade}"))
 
@@ -86,10 +91,9 @@ def _say(console: Console, label: str, told: str) -> None:
     console.print(Text(f"{label:<9}{told}", _LOUD.get(label, "")))
 
 
-def _next_steps(console: Console, ending: Ending) -> None:
+def _next_steps(console: Console, ending: Ending, command: str) -> None:
     page = file_name(str(ending.folder / REPORT))
     console.print(Text(f"report   {page}"), soft_wrap=True)
-    project = Header.read(ending.folder).project
-    if project.file:
-        told = f"{eval_command(project)} --baseline {run_name(ending.folder)}"
-        console.print(Text(f"next     {told}"), soft_wrap=True)
+    if command:
+        again = f"{command} --baseline {run_name(ending.folder)}"
+        console.print(Text(f"next     {again}"), soft_wrap=True)

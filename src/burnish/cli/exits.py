@@ -5,6 +5,8 @@ error knows its own. A command whose 1 has a meaning, such as `eval` with its fa
 code of its own for a configuration or a command line that is wrong.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 from typer.core import TyperCommand
@@ -37,10 +39,20 @@ class CodedCommand(TyperCommand):
 
     usage_exit = 1
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; flags may come from a file that is wrong."""
+        with self._coded():
+            return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         """Run it; an error of configuration leaves with the command's own code."""
-        try:
+        with self._coded():
             return super().invoke(ctx)
+
+    @contextmanager
+    def _coded(self) -> Generator[None, None, None]:
+        try:
+            yield
         except CONFIGURATION as error:
             error.exit_code = self.usage_exit
             raise

@@ -6,18 +6,19 @@ that is installed.
 """
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, get_args, get_origin
 
 import typer
-from pydantic import JsonValue
 from typer.core import TyperCommand
 
 from burnish.core.errors import BurnishError, ConfigError, Problem
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from burnish.system.settings import SettingField
 
 FLAGS = "burnish.flags"
@@ -36,7 +37,8 @@ class Flag:
     panel: str
     metavar: str
     kind: type
-    """int, float, bool or str; list for what may be repeated as NAME=VALUE."""
+    """int, float, bool or str; list for what may be repeated as NAME=VALUE, tuple for what may be
+    repeated as it is."""
     paths: bool
     """Whether its values are files, which count from where the command is given."""
 
@@ -49,18 +51,20 @@ class Flag:
             metavar=self.metavar or None,
             show_default=False,
         )
-        kind = list[str] if self.kind is list else self.kind
+        kind = list[str] if self.kind in (list, tuple) else self.kind
         annotation = Annotated[kind | None, option]  # pyright: ignore[reportInvalidTypeForm]
         return inspect.Parameter(
             self.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
         )
 
-    def value(self, given: Any) -> JsonValue:
+    def value(self, given: Any) -> "JsonValue":
         """What the flag says, with whole paths; links stay, since an agent may read by them."""
         if given is None:
             return None
         if self.kind is list:
             return self._pairs(given) or None
+        if self.kind is tuple:
+            return list(given)
         return str(Path(given).absolute()) if self.paths else given
 
     def _pairs(self, texts: Sequence[str]) -> dict[str, JsonValue]:
@@ -89,7 +93,7 @@ class FieldsCommand(TyperCommand):
         """Find out what the run is about, add its flags, then read the arguments as usual."""
         own = [*self.params]
         looking = {"-h", "--help"} & set(args)
-        made = all_flags() if looking else flags_for(args, own)
+        made = self.every_flag() if looking else self.flags(args, own)
         flags = [flag for flag in made if not self.panels or flag.panel in self.panels]
         _refuse_useless(args, flags, own)
         plain = [each for each in own if getattr(each, "rich_help_panel", None) is None]
@@ -101,8 +105,16 @@ class FieldsCommand(TyperCommand):
             if not looking:
                 self.params = own
 
+    def flags(self, args: Sequence[str], own: Sequence[Any]) -> Iterator[Flag]:
+        """The flags of the run that these arguments are about."""
+        return flags_for(args, own)
 
-def said(ctx: typer.Context, assignments: Sequence[str] | None = None) -> dict[str, JsonValue]:
+    def every_flag(self) -> Iterator[Flag]:
+        """What `--help` shows."""
+        return all_flags()
+
+
+def said(ctx: typer.Context, assignments: Sequence[str] | None = None) -> "dict[str, JsonValue]":
     """What the flags of a command say, by the name of the field; `--set` under `set`."""
     flags = dict(cast("Mapping[str, JsonValue]", ctx.meta.get(FLAGS, {})))
     return {**flags, "set": list(assignments)} if assignments else flags
@@ -131,7 +143,7 @@ def _options(flags: Sequence[Flag]) -> list[Any]:
 
 def _keeper(flag: Flag) -> Any:
     def keep(ctx: typer.Context, _: object, given: Any) -> None:
-        value = flag.value(given or None if flag.kind is list else given)
+        value = flag.value(given or None if flag.kind in (list, tuple) else given)
         if value is not None:
             ctx.meta.setdefault(FLAGS, {})[flag.name] = value
 
@@ -146,7 +158,8 @@ def flags_for(args: Sequence[str], own: Sequence[Any]) -> Iterator[Flag]:
     folders = (_folder(run) for run in runs if run is not None)
     doors = next((doors_of_run(each) for each in folders if each is not None), None)
     if doors is None:
-        doors = doors_of(_candidates(args, own), _value(args, "--strategy"))
+        shared = map(flag_of, Doors.of_any_run().named().values())
+        doors = doors_of(file_arguments(args, own, shared), _value(args, "--strategy"))
     return map(flag_of, (doors or Doors.of_any_run()).named().values())
 
 
@@ -174,7 +187,7 @@ def flag_of(field: "SettingField") -> Flag:
         help=field.help,
         panel=field.door.panel,
         metavar=field.door.metavar,
-        kind=list if many else _KINDS.get(inner, str),
+        kind=list if many else tuple if _is_texts(inner) else _KINDS.get(inner, str),
         paths=field.door.paths,
     )
 
@@ -185,9 +198,23 @@ def _takes_run(own: Sequence[Any]) -> bool:
                for each in own)  # fmt: skip
 
 
-def _candidates(args: Sequence[str], own: Sequence[Any]) -> Iterator[Path]:
-    """What may be the file: arguments that are neither flags nor values of flags that are known."""
-    valued = _valued(own)
+def _is_texts(kind: object) -> bool:
+    """Whether a field holds any number of texts."""
+    from burnish.system.settings import plain_type
+
+    return get_origin(kind) is tuple and plain_type(get_args(kind)[0]) is str
+
+
+def file_arguments(
+    args: Sequence[str], own: Sequence[Any], shared: Iterable[Flag]
+) -> Iterator[Path]:
+    """What may be the file: arguments that are neither flags nor values of flags that are known.
+
+    Known are the command's own options, and the flags of all its runs.
+    """
+    valued = {spelling for flag in shared if flag.kind is not bool for spelling in flag.spellings}
+    options = [each for each in own if not getattr(each, "is_flag", True)]
+    valued |= {spelling for option in options for spelling in option.opts}
     values = {index + 1 for index, arg in enumerate(args) if arg in valued}
     for index, arg in enumerate(args):
         if index not in values and not arg.startswith("-") and Path(arg).is_file():
@@ -196,16 +223,6 @@ def _candidates(args: Sequence[str], own: Sequence[Any]) -> Iterator[Path]:
         yield Path.cwd()
     elif USUAL_FILE.is_file():
         yield USUAL_FILE
-
-
-def _valued(own: Sequence[Any]) -> set[str]:
-    """The flags that take a value: the command's own, and those of every run."""
-    from burnish.projects.describing import Doors
-
-    fields = Doors.of_any_run().named().values()
-    shared = {each for field in fields if not field.is_switch for each in field.flags}
-    options = [each for each in own if not getattr(each, "is_flag", True)]
-    return shared | {spelling for option in options for spelling in option.opts}
 
 
 def _value(args: Sequence[str], flag: str) -> str | None:

@@ -1,7 +1,6 @@
 """What checking judges against labels says."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import typer
@@ -10,37 +9,18 @@ from burnish.cli.progress import Progress, view
 from burnish.cli.running import chosen_progress, resumable
 from burnish.core.codec import codec
 from burnish.core.words import counted, spending
-from burnish.effects.budget import Budget
 from burnish.evaluation.agreement import Agreement
-from burnish.evaluation.configs.reading import read_metric_file
-from burnish.models.references import ModelRef
+from burnish.projects.describing import Flags
 from burnish.projects.judge_check import Disagreement, JudgeChecked, prepare_judge_check
 
 _SHOWN = 10
 
 
-def check_judges(
-    labels: Path,
-    *,
-    metrics: Path,
-    names: Sequence[str],
-    judge: str | None,
-    budget: Budget,
-    concurrency: int | None,
-    progress: str,
-    as_json: bool,
-) -> None:
+def check_judges(labels: Path, flags: Flags, *, progress: str, as_json: bool) -> None:
     """Ask the judges, compare with the labels, say what follows."""
-    check = prepare_judge_check(
-        labels,
-        read_metric_file(metrics).only(names),
-        folder=metrics.resolve().parent,
-        judge=ModelRef.parse(judge) if judge else None,
-        budget=budget,
-        concurrency=concurrency,
-    )
+    check = prepare_judge_check(labels, flags)
     chosen: Progress = chosen_progress(progress)
-    with resumable([]), view(chosen, budget) as listeners:
+    with resumable([]), view(chosen, check.setup.budget) as listeners:
         found = check.run(listeners)
     if as_json:
         typer.echo(json.dumps(_plain(found), indent=2, ensure_ascii=False))

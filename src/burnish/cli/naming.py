@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 
 from burnish.core.errors import RunNotFound
-from burnish.runs.header import Header, Project
+from burnish.runs.header import Header
 from burnish.runs.index import find_run
 from burnish.runs.plugins import strategy_plugin
 
@@ -25,24 +25,6 @@ def resume_command(folder: Path) -> str:
     if command and header.project.file:
         return f"burnish {command} {file_name(header.project.file)} --resume {run_name(folder)}"
     return f"burnish runs resume {run_name(folder)}"
-
-
-def eval_command(project: Project) -> str:
-    """The `burnish eval` that made a run, for doing the same again."""
-    wanted = project.config.get("wanted")
-    told = wanted if isinstance(wanted, dict) else {}
-    words = ["burnish eval", file_name(project.file)]
-    for key, flag in (("cases", "--cases"), ("metric_file", "--metrics")):
-        if isinstance(path := told.get(key), str):
-            words += [flag, file_name(path)]
-    names = told.get("metrics")
-    for name in names if isinstance(names, list) else []:
-        words += ["--metric", shlex.quote(str(name))]
-    often = "--aa" if project.config.get("noise") is True else "--repeats"
-    for key, flag in (("judge", "--judge"), ("repeats", often)):
-        if told.get(key):
-            words += [flag, shlex.quote(str(told[key]))]
-    return " ".join(words)
 
 
 def file_name(path: str) -> str:

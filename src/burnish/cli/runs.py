@@ -1,5 +1,6 @@
 """`burnish runs`: list, show, resume, report, compare, rm."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -91,13 +92,26 @@ def resume(
     quiet: options.Quiet = False,
 ) -> None:
     """Go on with a run that was interrupted or killed, or that gets more budget."""
-    from burnish.cli.running import Way, run_project
-    from burnish.projects import reload_project
+    from burnish.runs.header import Header
     from burnish.runs.index import find_run
+    from burnish.runs.plugins import strategy_plugin
 
+    view = "none" if quiet else progress
     folder = find_run(run)
-    project = reload_project(folder, said(ctx, assignments))
-    run_project(project, Way(resume=str(folder)), progress="none" if quiet else progress)
+    header = Header.read(folder)
+    flags = said(ctx, assignments)
+    if strategy_plugin(header.strategy).proposes:
+        from burnish.cli.running import Way, run_project
+        from burnish.projects import reload_project
+
+        project = reload_project(folder, flags)
+        run_project(project, Way(resume=str(folder)), progress=view)
+        return
+    from burnish.cli.eval_asking import Asked
+    from burnish.cli.eval_running import evaluate_agent
+
+    file = Path(header.project.file)
+    evaluate_agent(Asked(agent=file, flags=flags, resume=str(folder), progress=view, quiet=quiet))
 
 
 @app.command(rich_help_panel=_CLEAN_UP)

@@ -14,7 +14,7 @@ from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.projects.evaluated import Evaluated
 from burnish.projects.given_agents import How
-from burnish.projects.measuring_here import threshold_of
+from burnish.projects.measurements import threshold_of
 
 
 class CasesFailed(AssertionError):

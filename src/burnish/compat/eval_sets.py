@@ -20,7 +20,7 @@ from burnish.projects.black_box import trajectory_problems
 from burnish.projects.evaluate_api import measurement_of
 from burnish.projects.evaluated import Evaluated
 from burnish.projects.given_agents import How, as_reference, player_for
-from burnish.projects.measuring_here import measured, measured_anew
+from burnish.projects.measuring import measured, measured_anew
 from burnish.system import read_tree, validate_config
 from burnish.targets.calling import CallableTarget
 from burnish.targets.recorded import RecordedTarget
@@ -77,8 +77,8 @@ class PreparedSet:
         scoring = Scoring(telling=telling, metrics=len(self.metrics))
         target = WatchedTarget(target=self.target, telling=telling)
         metrics = scoring.watch(self.metrics)
-        measurement = measurement_of(target, self.file.cases, metrics, self.how)
-        measurement = replace(measurement, name=self.asked.name or self.id)
+        subject = self.asked.name or self.id
+        measurement = measurement_of(target, self.file.cases, metrics, self.how, subject=subject)
         await telling.tell("before_inference_set")
         await telling.tell("before_evaluate_set")
         output = self.asked.output

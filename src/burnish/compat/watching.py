@@ -14,7 +14,7 @@ from burnish.core.money import Spend
 from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Metric
 from burnish.core.scores import Score
-from burnish.projects.measuring_here import threshold_of
+from burnish.projects.measurements import threshold_of
 
 
 @dataclass(frozen=True, kw_only=True)

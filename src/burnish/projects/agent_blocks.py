@@ -1,4 +1,4 @@
-"""Project files of agents that are called: the kinds `python`, `http` and `command`."""
+"""Agents that are called, as files describe them: a Python function, an endpoint, a command."""
 
 import os
 from pathlib import Path
@@ -7,25 +7,12 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import Field, JsonValue, model_validator
 
 from burnish.core.protocols import Role
-from burnish.effects.retries import RetryPolicy
-from burnish.evaluation.configs.agent_metrics import AgentMetric
 from burnish.evaluation.simulation import NextRemark, TalkSoFar
-from burnish.models.model_block import ModelBlock
-from burnish.projects.settings import ProjectFile
-from burnish.runs.evaluating import CasePolicy
-from burnish.system.settings import AboveZero, NotNegative, Repeats, Settings
+from burnish.system.settings import AboveZero, NotNegative, Settings
 from burnish.targets.calling import CallableTarget, CallingTarget, CommandTarget, HttpTarget
 
 Text = Annotated[str, Field(min_length=1)]
 User = Role[TalkSoFar, NextRemark]
-
-
-class RetryBlock(Settings):
-    """How often a case is tried when the infrastructure fails, and how long to wait."""
-
-    attempts: Repeats = 1
-    first_wait: NotNegative = 0.5
-    longest_wait: NotNegative = 60.0
 
 
 class CalledBlock(Settings):
@@ -121,62 +108,3 @@ class CommandBlock(CalledBlock):
             timeout=self.timeout,
             **self._common(user),
         )
-
-
-class CalledFile(ProjectFile):
-    """What every project file about an agent that is called may say."""
-
-    name: str = ""
-    """What the agent is called; empty takes the name of the file."""
-    metrics: list[AgentMetric] = Field(default_factory=list[AgentMetric])
-    metrics_file: Text | None = None
-    """Metrics from a file, instead of `metrics`."""
-    judge: ModelBlock | None = None
-    """Who judges where a metric names nobody."""
-    user_simulator: ModelBlock | None = None
-    """Who plays the user in scenarios."""
-    repeats: Repeats = 1
-    retry: RetryBlock = Field(default_factory=RetryBlock)
-    infrastructure_errors: tuple[str, ...] = ()
-    """Names of error types that are not the agent's fault, beside the usual ones."""
-
-    def case_policy(self) -> CasePolicy:
-        """How one case is run."""
-        return CasePolicy(
-            time_limit=self.time_limit,
-            retry=RetryPolicy(**self.retry.model_dump()),
-            infrastructure_errors=self.infrastructure_errors,
-        )
-
-
-class CalledAgentFile(CalledFile):
-    """An agent that is called, to be measured."""
-
-    cases: Text | None = None
-    """A file of cases, in any format, from the folder of the file."""
-
-
-class PythonAgentFile(CalledAgentFile):
-    """An agent that is a Python function."""
-
-    target: PythonBlock
-
-
-class HttpAgentFile(CalledAgentFile):
-    """An agent behind an HTTP endpoint."""
-
-    target: HttpBlock
-
-
-class CommandAgentFile(CalledAgentFile):
-    """An agent that is a command."""
-
-    target: CommandBlock
-
-
-AnyAgentFile = PythonAgentFile | HttpAgentFile | CommandAgentFile
-KINDS: dict[str, type[AnyAgentFile]] = {
-    "python": PythonAgentFile,
-    "http": HttpAgentFile,
-    "command": CommandAgentFile,
-}

@@ -67,9 +67,11 @@ class Doors:
         return spec_type(self.target.Spec, self.strategy.Settings)
 
     def fields(self) -> Iterator[SettingField]:
-        """Every field, the models of roles included; cases where the target takes any."""
+        """Every field that such a run has a use for, the models of roles included."""
+        useless = "measurements" if self.strategy.proposes else "searches"
         for field in setting_fields(self.model):
-            if self.target.takes_cases or field.path[0] not in ("data", "metrics"):
+            is_for_cases = field.path[0] in ("data", "metrics")
+            if field.door.runs != useless and (self.target.takes_cases or not is_for_cases):
                 yield field
         yield from role_fields(self.strategy)
 
@@ -153,20 +155,23 @@ def doors_of_run(folder: Path) -> Doors | None:
 
 
 def all_doors() -> Iterator[Doors]:
-    """The doors of everything that is installed: every strategy, and every target."""
+    """The doors of every search that is possible: every strategy, and every target."""
     anything = Doors.of_any_run()
     yield anything
     for name in strategy_names():
-        yield replace(anything, strategy=strategy_plugin(name))
+        if strategy_plugin(name).proposes:
+            yield replace(anything, strategy=strategy_plugin(name))
     for point in entry_points(group=TARGETS):
         yield replace(anything, target=target_plugin(point.name))
 
 
 def owners_of(flag: str) -> list[str]:
     """The strategies and targets that have a flag, in words."""
-    owners: list[str] = []
+    owners, every = list[str](), list(all_doors())
     is_shared = Doors.of_any_run().has(flag)
-    for doors in all_doors():
+    if is_shared and all(doors.has(flag) for doors in every if doors.target.kind):
+        return ["a run that searches"]
+    for doors in every:
         if not doors.has(flag):
             continue
         if doors.target.kind:
@@ -304,6 +309,11 @@ def described_again(
     `file` is where its project file lies now; `as_new` leaves out what was to happen at its end.
     """
     header = Header.read(folder)
+    if not header.project.spec and header.project.kind != "python":
+        raise ResumeRefused(
+            f"run {header.id} was made by an earlier burnish, which kept no description of it",
+            remedy="start it anew; it can still be shown and compared",
+        )
     if not header.project.spec:
         raise ResumeRefused(
             f"run {header.id} was started from a Python program",

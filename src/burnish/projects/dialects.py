@@ -112,6 +112,8 @@ class Dialect:
     """The keys of such a file, and the fields of the description that they set. `budget.max_usd` is
     a key in a block; the field `strategy.edits.max_files` is a setting of that strategy, and is
     checked but not used where another one searches."""
+    evaluates: ClassVar[bool] = True
+    """Whether `burnish eval` measures what such a file is about; else only a search does."""
     known_by: ClassVar[str] = ""
     """By what such a file is known that does not say its kind, in words."""
 
@@ -309,9 +311,9 @@ def dialect_of(document: Document) -> Dialect:
         raise ConfigError([Problem(where=document.name, message=what)], remedy=_remedy())
     kind = document.data.get("kind")
     if kind is None:
-        unnamed = next((each for each in _unnamed() if each.recognises(document)), None)
-        if unnamed is not None:
-            return unnamed
+        dialect = recognised(document)
+        if dialect is not None:
+            return dialect
         problem = Problem(where=f"{document.name} kind", message="this key is missing")
         raise ConfigError([problem], remedy=_remedy())
     points = _points()
@@ -331,9 +333,9 @@ def dialect_of(document: Document) -> Dialect:
     return _loaded(points[kind])
 
 
-def dialect_named(kind: str) -> Dialect:
-    """A dialect by its kind."""
-    return _loaded(_points()[kind])
+def recognised(document: Document) -> Dialect | None:
+    """The dialect of a file that does not say its kind, if it is known by its keys."""
+    return next((each for each in _unnamed() if each.recognises(document)), None)
 
 
 def _remedy() -> str:

@@ -1,8 +1,7 @@
-"""`burnish.evaluate`: measure any agent from a program or a test; `prepare_evaluation`: a file."""
+"""`burnish.evaluate`: measure any agent from a program or a test."""
 
 import asyncio
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias, TypeVar
@@ -15,10 +14,8 @@ from burnish.effects.budget import Budget
 from burnish.evaluation.configs.making import MetricMaking
 from burnish.evaluation.datasets.formats import read_cases
 from burnish.models.factory import Models
-from burnish.models.keys import load_dotenv
 from burnish.models.references import ModelRef
 from burnish.projects.evaluated import Evaluated
-from burnish.projects.evaluating import RESULTS, Measurement, Wanted
 from burnish.projects.given_agents import (
     Agent,
     How,
@@ -28,22 +25,19 @@ from burnish.projects.given_agents import (
     target_of,
 )
 from burnish.projects.given_metrics import GivenMetrics, make_given
-from burnish.projects.measuring_here import measured
-from burnish.projects.settings import DEFAULT_CONCURRENCY, DEFAULT_SEED
+from burnish.projects.measurements import RESULTS, Measurement, load_measurement
+from burnish.projects.measuring import measured
 from burnish.runs.evaluating import CasePolicy
+from burnish.runs.header import Project
 from burnish.runs.setup import Setup
+from burnish.runs.spec import DEFAULT_CONCURRENCY, DEFAULT_SEED
 from burnish.strategies.measure import Measure
-from burnish.system import read_tree
 from burnish.system.loops import run_to_end
 from burnish.targets.calling import CallingTarget
 from burnish.targets.calling.notes import notes_for
 
 T = TypeVar("T")
 Cases: TypeAlias = Sequence[Case] | str | Path
-Preparing = Callable[[Path, Wanted], Measurement]
-
-_AGENTS = (".yaml", ".yml", ".json")
-"""What agents are written in; everything else is cases."""
 
 
 def evaluate(
@@ -91,66 +85,57 @@ def _refuse_inside_a_loop() -> None:
     raise BurnishError(
         "an event loop is running here already, in which evaluate cannot wait",
         remedy="await it: `await measured(measurement_of(agent, cases, metrics, How()))` from "
-        "burnish.projects.evaluate_api, .given_agents and .measuring_here",
+        "burnish.projects.evaluate_api, .given_agents and .measuring",
     )
 
 
 def measurement_of(
-    agent: Agent, cases: Cases | None, metrics: GivenMetrics | None, how: How
+    agent: Agent,
+    cases: Cases | None,
+    metrics: GivenMetrics | None,
+    how: How,
+    *,
+    subject: str = "",
 ) -> Measurement:
-    """An agent, cases and metrics, ready to be measured."""
+    """An agent, cases and metrics, ready to be measured; reports call it `subject`."""
     if isinstance(agent, Path) or (isinstance(agent, str) and not names_a_function(agent)):
         return _of_file(Path(agent), cases, metrics, how)
     models = how.models or Models()
     chosen = _read(cases)
     target, name = target_of(agent, chosen, how, models)
     made = make_given(_required(metrics, "metrics"), chosen, _making(how, models))
-    return _measurement(name, target, made, chosen, how, models)
+    return _measurement(subject or name, target, made, chosen, how, models)
 
 
 def _of_file(
     path: Path, cases: Cases | None, metrics: GivenMetrics | None, how: How
 ) -> Measurement:
-    """What the file says, with what is said here in its place."""
+    """What the file says, with what is said here in its place.
+
+    Where live objects take the place of what a description could say, only the program that has
+    them can go on with the run.
+    """
     _refuse_beside_a_file(how)
-    is_file = isinstance(cases, str | Path)
-    wanted = Wanted(
-        cases=Path(cases) if is_file else None,
-        case_list=None if cases is None or is_file else tuple(cases),
-        repeats=how.repeats,
-        concurrency=how.concurrency,
-        metric_file=metrics if isinstance(metrics, Path) else None,
-        judge=how.judge if isinstance(how.judge, str) else None,
-    )
-    measurement = prepare_evaluation(path, wanted)
+    case_list = None if cases is None or isinstance(cases, str | Path) else tuple(cases)
+    flags = {
+        "cases": str(Path(cases).absolute()) if isinstance(cases, str | Path) else None,
+        "metrics": str(metrics.absolute()) if isinstance(metrics, Path) else None,
+        "judge": how.judge if isinstance(how.judge, str) else None,
+        "repeats": how.repeats,
+        "concurrency": how.concurrency,
+        "seed": how.seed,
+    }
+    measurement = load_measurement(path, flags, cases=case_list)
     setup = measurement.setup
-    if metrics is not None and wanted.metric_file is None:
+    if metrics is not None and not isinstance(metrics, Path):
         models = Models()
         made = make_given(metrics, setup.dataset.train, _making(how, models))
         resources = (*setup.resources, models)
         setup = replace(setup, metrics=made, objective=_objective(made), resources=resources)
-    return replace(measurement, setup=_said_here(setup, how))
-
-
-def prepare_evaluation(path: Path, wanted: Wanted) -> Measurement:
-    """What a file describes, ready to be measured: by what kind of file it is."""
-    from burnish.projects.agent_blocks import KINDS
-    from burnish.projects.agent_files import prepare_agent
-    from burnish.projects.eval_recorded import prepare_recorded
-    from burnish.projects.file_kinds import GraphFile
-    from burnish.projects.graph.evaluating import prepare_graph_evaluation
-    from burnish.projects.other_agents import prepare_other_agent
-
-    load_dotenv(path.resolve().parent, os.environ)
-    tree = read_tree(path) if path.suffix in _AGENTS and path.is_file() else None
-    keys = tree.data if tree is not None and isinstance(tree.data, dict) else {}
-    if tree is not None and keys.get("kind") in KINDS:
-        return prepare_other_agent(path, tree, wanted)
-    if keys.get("kind") == GraphFile.kind:
-        return prepare_graph_evaluation(path, wanted)
-    if "model" in keys or "instructions" in keys:
-        return prepare_agent(path, wanted)
-    return prepare_recorded(path, wanted)
+    setup = _said_here(setup, how)
+    if setup is not measurement.setup or case_list is not None:
+        setup = replace(setup, project=Project(file=setup.project.file))
+    return replace(measurement, setup=setup)
 
 
 def _refuse_beside_a_file(how: How) -> None:
@@ -170,36 +155,37 @@ def _refuse_beside_a_file(how: How) -> None:
 
 
 def _said_here(setup: Setup, how: How) -> Setup:
+    if how.budget is None and how.policy is None:
+        return setup
     return replace(
         setup,
-        seed=setup.seed if how.seed is None else how.seed,
         budget=how.budget or setup.budget,
         case_policy=how.policy or setup.case_policy,
     )
 
 
 def _measurement(
-    name: str,
+    subject: str,
     target: Target,
     metrics: tuple[Metric, ...],
     cases: tuple[Case, ...],
     how: How,
     models: Models,
 ) -> Measurement:
-    measure = Measure(repeats=how.repeats or 1)
+    measure = Measure(repeats=how.repeats or 1, subject=subject)
     setup = Setup(
         target=target,
         metrics=metrics,
         objective=_objective(metrics),
         dataset=Dataset(train=cases),
         strategy=measure,
-        seed=DEFAULT_SEED,
+        seed=DEFAULT_SEED if how.seed is None else how.seed,
         concurrency=how.concurrency or DEFAULT_CONCURRENCY,
         notes=notes_for(target, cases) if isinstance(target, CallingTarget) else (),
         # What a target holds open belongs to the loop that it was used in.
         resources=(models, target) if is_closable(target) else (models,),
     )
-    return Measurement(name=name, setup=_said_here(setup, how), measure=measure, root=RESULTS)
+    return Measurement(setup=_said_here(setup, how), measure=measure, root=RESULTS)
 
 
 def _objective(metrics: Sequence[Metric]) -> Objective:

@@ -11,7 +11,7 @@ from burnish.runs.spec import BudgetSpec
 from burnish.system.plain_data import TreePath
 
 _COMMON = {
-    "name": "",
+    "name": "source.name",
     "seed": "execution.seed",
     "concurrency": "execution.concurrency",
     "time_limit": "execution.time_limit",
@@ -46,6 +46,71 @@ class PromptsFile(Dialect):
         "max_prompt_tokens": "target.max_prompt_tokens",
         "max_prompt_chars": "target.max_prompt_chars",
     }
+
+
+_CALLED = {
+    **{key: _COMMON[key] for key in _COMMON.keys() - {"strategy", "train", "holdout", "sealed"}},
+    "target": "target.agent",
+    "cases": "data.cases",
+}
+"""The keys of a file about an agent that is called. It is measured: a search that is asked for is
+refused, with how to have one."""
+
+
+class PythonFile(Dialect):
+    """`kind: python`: an agent that is a Python function, to be measured."""
+
+    kind: ClassVar[str] = "python"
+    target: ClassVar[str] = "python"
+    strategy: ClassVar[str] = "reflective"
+    keys: ClassVar[Mapping[str, str]] = _CALLED
+
+
+class HttpFile(Dialect):
+    """`kind: http`: an agent behind an HTTP endpoint, to be measured."""
+
+    kind: ClassVar[str] = "http"
+    target: ClassVar[str] = "http"
+    strategy: ClassVar[str] = "reflective"
+    keys: ClassVar[Mapping[str, str]] = _CALLED
+
+
+class CommandFile(Dialect):
+    """`kind: command`: an agent that is a command, to be measured."""
+
+    kind: ClassVar[str] = "command"
+    target: ClassVar[str] = "command"
+    strategy: ClassVar[str] = "reflective"
+    keys: ClassVar[Mapping[str, str]] = _CALLED
+
+
+RECORDED_METRICS = "test_config.json"
+"""Where the metrics of recorded cases are looked for, beside them."""
+
+
+class RecordedCases(Dialect):
+    """A file of cases that carry what an agent once replied: measured as they stand."""
+
+    kind: ClassVar[str] = "recorded"
+    target: ClassVar[str] = "recorded"
+    strategy: ClassVar[str] = "measure"
+
+    def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
+        """The file is read by its target; its name is what reports call it."""
+        del strategy
+        draft.default("source.name", document.path.name.partition(".")[0])
+        draft.default("metrics.file", RECORDED_METRICS)
+
+
+class LabelledReplies(RecordedCases):
+    """A file of replies with labels: what judges say of them is held against the labels."""
+
+    kind: ClassVar[str] = "labels"
+
+    def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
+        """The same, with labels beside the replies."""
+        super().translate(document, draft, strategy)
+        draft.default("target.labelled", True)  # noqa: FBT003 - a value, not a switch
 
 
 class GraphFile(Dialect):
@@ -99,6 +164,7 @@ class TaskFile(Dialect):
     kind: ClassVar[str] = "task"
     target: ClassVar[str] = "artifacts"
     strategy: ClassVar[str] = "edits"
+    evaluates: ClassVar[bool] = False
     known_by: ClassVar[str] = "artifacts and scorer"
     keys: ClassVar[Mapping[str, str]] = {
         **{name: f"target.{name}" for name in (
@@ -195,6 +261,7 @@ class SuiteFile(Dialect):
     kind: ClassVar[str] = "suite"
     target: ClassVar[str] = "policy"
     strategy: ClassVar[str] = "epochs"
+    evaluates: ClassVar[bool] = False
     strategy_at: ClassVar[TreePath] = ("optimizer", "strategy")
     known_by: ClassVar[str] = "name and tasks"
     keys: ClassVar[Mapping[str, str]] = {

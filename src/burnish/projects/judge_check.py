@@ -4,28 +4,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from burnish.core.cases import Dataset
 from burnish.core.content import short_id
 from burnish.core.errors import ConfigError, Interrupted, Problem
 from burnish.core.evaluations import Evaluation
-from burnish.core.objectives import Objective
 from burnish.core.randomness import stream
-from burnish.effects.budget import Budget
 from burnish.evaluation.agreement import Agreement, agreement
-from burnish.evaluation.configs.layering import make_agent_metrics
-from burnish.evaluation.configs.making import MetricMaking
-from burnish.evaluation.configs.reading import MetricsRead
 from burnish.evaluation.datasets.labelled import LabelledReply, read_labelled
 from burnish.evaluation.judge_bias import Labelled
 from burnish.models.factory import Models
-from burnish.models.references import ModelRef
+from burnish.projects.describing import Flags, describe
+from burnish.projects.dialects import Document
+from burnish.projects.file_kinds import LabelledReplies
 from burnish.projects.launching import optimize
-from burnish.projects.settings import DEFAULT_CONCURRENCY, DEFAULT_SEED
+from burnish.runs.building import build
 from burnish.runs.driving import Ending
 from burnish.runs.events import Listener
 from burnish.runs.setup import Setup
 from burnish.strategies.measure import Measure
-from burnish.targets.recorded import RecordedTarget
+from burnish.system import YamlTree
 
 RESULTS = Path("results") / "judge-check"
 
@@ -90,36 +86,15 @@ class JudgeCheck:
         )
 
 
-def prepare_judge_check(
-    labels: Path,
-    metrics: MetricsRead,
-    *,
-    folder: Path,
-    judge: ModelRef | None = None,
-    budget: Budget | None = None,
-    concurrency: int | None = None,
-    models: Models | None = None,
-) -> JudgeCheck:
-    """Set a check up; `folder` is where graders and prompts lie."""
+def prepare_judge_check(labels: Path, flags: Flags, *, models: Models | None = None) -> JudgeCheck:
+    """Set a check of labelled replies up; flags say by which metrics, who judges, and how far."""
     labelled = read_labelled(labels)
-    used = models or Models()
-    making = MetricMaking(models=used, folder=folder, judge=judge or metrics.judge)
-    made = make_agent_metrics(metrics.blocks, [], making)
-    measure = Measure()
-    setup = Setup(
-        target=RecordedTarget(),
-        metrics=made,
-        objective=Objective(weights={metric.name: 1.0 for metric in made}),
-        dataset=Dataset(train=tuple(reply.case for reply in labelled)),
-        strategy=measure,
-        seed=DEFAULT_SEED,
-        budget=budget or Budget(),
-        concurrency=concurrency or DEFAULT_CONCURRENCY,
-        notes=tuple(metrics.notes),
-        resources=(used,),
-    )
+    tree = YamlTree(path=labels, data={}, text="")
+    described = describe(Document(path=labels, tree=tree), flags, dialect=LabelledReplies())
+    setup = build(described, models=models)
+    assert isinstance(setup.strategy, Measure)
     home = labels.resolve().parent / RESULTS / short_id({**setup.inputs()})
-    return JudgeCheck(labelled=labelled, setup=setup, measure=measure, folder=home)
+    return JudgeCheck(labelled=labelled, setup=setup, measure=setup.strategy, folder=home)
 
 
 def _pairs(

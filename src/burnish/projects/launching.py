@@ -49,6 +49,8 @@ async def launched(open_run: Callable[[], Run], listeners: Sequence[Listener] = 
         try:
             await run.close()
         finally:
-            write_report(run.directory.folder)
-            for each in files:
-                each.finish()
+            try:
+                for each in files:
+                    each.finish()
+            finally:
+                write_report(run.directory.folder)  # last, since it may show what they hold

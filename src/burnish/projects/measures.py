@@ -1,7 +1,9 @@
 """Cases, metrics and the simulated user of a description: the parts that targets have in common."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TypeAlias
 
 from burnish.core.cases import Case, Dataset, Split
@@ -17,6 +19,7 @@ from burnish.evaluation.simulation import NextRemark, TalkSoFar, user_simulator
 from burnish.models.prompts import in_force
 from burnish.models.references import ModelRef
 from burnish.runs.parts import Building
+from burnish.runs.plugins import StrategyPlugin
 from burnish.runs.spec import CaseSet
 from burnish.system.config_words import near
 
@@ -28,8 +31,13 @@ _SPLITS = {Split.TRAIN: "train", Split.HOLDOUT: "holdout", Split.TEST: "test"}
 _FLAGS = {Split.TRAIN: "--train", Split.HOLDOUT: "--holdout"}
 
 
-def read_splits(building: Building) -> Dataset | None:
-    """The cases that the description names; None, with what is wrong kept, where some lack."""
+def read_splits(building: Building, strategy: StrategyPlugin) -> Dataset | None:
+    """The cases that the description names; None, with what is wrong kept, where some lack.
+
+    A strategy that only measures needs no holdout: it gets the cases to measure.
+    """
+    if not strategy.proposes:
+        return Dataset(train=measured_cases(building))
     problems, data = building.problems, building.spec.data
     sets = {split: getattr(data, name) for split, name in _SPLITS.items()}
     for split, flag in _FLAGS.items():
@@ -42,6 +50,31 @@ def read_splits(building: Building) -> Dataset | None:
         return None
     scenarios = building.spec.metrics.user_simulator is not None
     return problems.as_raised(lambda: _dataset(building, sets, scenarios=scenarios), None)
+
+
+def measured_cases(building: Building, key: str = "train") -> tuple[Case, ...]:
+    """What a measurement is over: the cases that are named for it, else those of train.
+
+    `key` is where such a file has cases of its own. They are not read where others are named.
+    """
+    if building.cases is not None:
+        return building.cases
+    problems, data = building.problems, building.spec.data
+    named = next((name for name in ("cases", "train") if getattr(data, name)), None)
+    if named is None:
+        remedy = f"name a file of cases: {key}: {key}.jsonl, or --cases FILE"
+        problems.add(f"data.{key}", "there are no cases", remedy)
+        return ()
+    return read_case_sets(building, f"data.{named}", getattr(data, named))
+
+
+def read_case_sets(building: Building, at: str, sets: Sequence[CaseSet]) -> tuple[Case, ...]:
+    """The cases of some files, in the order in which they are named; what is wrong is kept."""
+
+    def read() -> tuple[Case, ...]:
+        return tuple(case for each in sets for case in read_case_set(building, each))
+
+    return building.problems.attempt(at, read, ())
 
 
 def _dataset(
@@ -127,26 +160,25 @@ def read_metrics(
     cases: Sequence[Case],
     *,
     replies_only: bool = False,
-    names: Sequence[str] = (),
+    folder: Path | None = None,
     own: MetricsRead | None = None,
     own_at: str = "metrics.blocks",
 ) -> tuple[Metric, ...]:
-    """The metrics of the description, or some of them by name.
+    """The metrics of the description.
 
-    `replies_only` refuses those that look at tools. `own` are those of the target's own file, which
-    stand at `own_at`: they count where the description has none. With no metric at all there is
-    nothing to measure.
+    `own` are those of the target's own file, which stand at `own_at`: they count where the
+    description has none. `replies_only` refuses those that look at tools, and `folder` is where
+    graders lie if not beside the file. With no metric at all there is nothing to measure.
     """
     problems, spec = building.problems, building.spec.metrics
-    if own is not None and spec.file is None and not spec.blocks:
-        at, read = own_at, problems.attempt(own_at, lambda: own.only(names), own)
-    else:
-        at, read = "metrics.blocks", metric_blocks(building, names)
+    described = own is None or spec.blocks or spec.file is not None
+    at, read = "metrics.blocks" if described else own_at, metric_blocks(building, own)
     if replies_only:
         problems.attempt(at, lambda: refuse_trajectories(read), None)
     before = len(problems.found)
-    usual = None if own is None else own.judge
-    made = problems.attempt(at, lambda: _made(building, read, cases, usual), ())
+    if own is not None and read.judge is None:
+        read = replace(read, judge=own.judge)
+    made = problems.attempt(at, lambda: _made(building, read, cases, folder), ())
     for metric in made:
         problems.attempt(at, partial(check_judges, [metric]), None)
     if not made and not read.blocks and len(problems.found) == before:
@@ -155,24 +187,27 @@ def read_metrics(
     return made
 
 
-def metric_blocks(building: Building, names: Sequence[str] = ()) -> MetricsRead:
-    """The metrics as they are written: in the description, or in the file that it names."""
+def metric_blocks(building: Building, own: MetricsRead | None = None) -> MetricsRead:
+    """The metrics as they are written: in the description, in the file that it names, or `own`.
+
+    Some of them, where the description names those that count.
+    """
     problems, spec = building.problems, building.spec.metrics
-    read = MetricsRead(blocks=list(spec.blocks))
+    read = own if own is not None and not spec.blocks else MetricsRead(blocks=list(spec.blocks))
     if spec.file is not None:
         file = building.path(spec.file)
         if spec.blocks:
             problems.add("metrics.file", "give metrics or metrics_file, not both")
         read = problems.attempt("metrics.file", lambda: read_metric_file(file), read)
-    return problems.attempt("metrics.blocks", lambda: read.only(names), read)
+    return problems.attempt("metrics.names", lambda: read.only(spec.names), read)
 
 
 def _made(
-    building: Building, read: MetricsRead, cases: Sequence[Case], usual: ModelRef | None
+    building: Building, read: MetricsRead, cases: Sequence[Case], folder: Path | None
 ) -> tuple[Metric, ...]:
     judge = building.spec.metrics.judge
-    ref = read.judge or usual if judge is None else judge.reference()
-    making = MetricMaking(models=building.models, folder=building.folder, judge=ref)
+    ref = read.judge if judge is None else judge.reference()
+    making = MetricMaking(models=building.models, folder=folder or building.folder, judge=ref)
     return make_agent_metrics(read.blocks, cases, making)
 
 

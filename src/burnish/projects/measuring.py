@@ -1,20 +1,21 @@
-"""Driving a measurement to its end, and keeping its report beside its journal."""
+"""Driving a measurement to its end: in a loop of its own, or in the one that is running."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from burnish.core.errors import ResumeRefused
-from burnish.evaluation.layers import Layered
-from burnish.projects.evaluating import Measurement
-from burnish.projects.launching import launch
-from burnish.reports.eval_report import NAME, About, EvalReport
-from burnish.reports.eval_summary import Bill
+from burnish.core.errors import ConfigError, Problem, ResumeRefused
+from burnish.projects.evaluated import Evaluated
+from burnish.projects.launching import launch, launched
+from burnish.projects.measurements import Measurement
+from burnish.reports.eval_report import NAME, EvalReport
 from burnish.reports.report import write_report
 from burnish.runs.driving import Ending
 from burnish.runs.events import Listener
+from burnish.runs.header import NAME as HEADER
+from burnish.runs.index import forget_run
 from burnish.runs.opening import resume, start
-from burnish.runs.record import RunRecord
 from burnish.runs.run import Run
 
 
@@ -36,8 +37,8 @@ def _going_on(measurement: Measurement, folder: Path) -> Run:
     try:
         return resume(measurement.setup, folder)
     except ResumeRefused as error:
-        told = "put it back as it was to go on, or leave --resume out to measure anew"
-        raise ResumeRefused(error.message, remedy=told) from None
+        remedy = "put it back as it was to go on, or leave --resume out to measure anew"
+        raise ResumeRefused(error.message, remedy=remedy) from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +55,12 @@ def measure(
     place: Place | None = None,
     *,
     listeners: Sequence[Listener] = (),
-    noise: bool = False,
     baseline: EvalReport | None = None,
     opened: list[Path] | None = None,
 ) -> Measured:
-    """Measure, and write `evaluation.json` and `report.md` into the run's folder.
+    """Measure; `evaluation.json` and `report.md` stand in the run's folder afterwards.
 
-    With `noise` the repeats are read as an agent measured against itself. The folder goes into
-    `opened` as soon as it is known, for whoever must say how to go on.
+    The folder goes into `opened` as soon as it is known, for whoever must say how to go on.
     """
 
     def open_run() -> Run:
@@ -72,9 +71,8 @@ def measure(
 
     ending = launch(open_run, listeners)
     report = report_of(measurement, ending)
-    if report is not None:
-        report = report.with_noise() if noise else report
-        report = report if baseline is None else report.against(baseline)
+    if report is not None and baseline is not None:
+        report = report.against(baseline)
         report.write(ending.folder / NAME)
         write_report(ending.folder)
     return Measured(ending=ending, report=report)
@@ -82,28 +80,50 @@ def measure(
 
 def report_of(measurement: Measurement, ending: Ending) -> EvalReport | None:
     """What was found; None where it was stopped before its end."""
-    if measurement.evaluation is None:
-        return None
-    run = RunRecord.read(ending.folder)
+    return None if measurement.evaluation is None else EvalReport.read(ending.folder)
+
+
+async def measured(measurement: Measurement, folder: Path | None = None) -> Evaluated:
+    """Measure in `folder`, going on with the run that is there; without one nothing is kept."""
+    if folder is not None:
+        return await _driven(measurement, lambda: _opened(measurement, folder))
+    with tempfile.TemporaryDirectory(prefix="burnish-") as temporary:
+        home = Path(temporary) / "run"
+        try:
+            found = await _driven(measurement, lambda: start(measurement.setup, folder=home))
+        finally:
+            forget_run(home)
+    about = replace(found.report.about, folder="")
+    return replace(found, folder=None, report=replace(found.report, about=about))
+
+
+async def measured_anew(measurement: Measurement, root: Path) -> Evaluated:
+    """Measure in a new folder under `root`, whatever was measured before."""
+    return await _driven(measurement, lambda: start(measurement.setup, root=root))
+
+
+def _opened(measurement: Measurement, folder: Path) -> Run:
+    is_run = (folder / HEADER).exists()
     setup = measurement.setup
-    return EvalReport.from_measurement(
-        measurement.evaluation,
-        measurement.cases,
-        About(
-            agent=measurement.name,
-            source=setup.project.file,
-            run=run.header.id,
-            folder=str(ending.folder),
-            at=run.header.started_at,
-            seed=setup.seed,
-        ),
-        bill=Bill(spent=ending.spent, billed=ending.billed, active_seconds=run.active_seconds),
-        thresholds={metric.name: threshold_of(metric) for metric in setup.metrics},
+    return resume(setup, folder) if is_run else start(setup, folder=folder)
+
+
+async def _driven(measurement: Measurement, open_run: Callable[[], Run]) -> Evaluated:
+    ending = await launched(open_run)
+    report = report_of(measurement, ending)
+    if measurement.evaluation is None or report is None:
+        raise ConfigError([_cut_short(ending)])
+    return Evaluated(
+        cases=measurement.cases,
+        evaluation=measurement.evaluation,
+        report=report,
+        ending=ending,
+        folder=ending.folder,
     )
 
 
-def threshold_of(metric: object) -> float | None:
-    """From where a metric passes, if that is one number for all cases."""
-    same = metric.default if isinstance(metric, Layered) else metric
-    found = getattr(same, "threshold", None)
-    return float(found) if isinstance(found, int | float) else None
+def _cut_short(ending: Ending) -> Problem:
+    return Problem(
+        message=f"the measurement was cut short ({ending.reason.detail or ending.reason.code})",
+        remedy="give it more budget; with a folder it goes on where it was",
+    )

@@ -1,11 +1,12 @@
 """From a description to a Setup: the target builds its part, the strategy its own."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from pydantic import JsonValue
 
+from burnish.core.cases import Case
 from burnish.core.objectives import Objective
 from burnish.core.protocols import Target
 from burnish.evaluation.judges.judged import judged_parts
@@ -46,18 +47,25 @@ def building_of(
 
 
 def build(
-    description: Description, *, models: Models | None = None, live: Target | None = None
+    description: Description,
+    *,
+    models: Models | None = None,
+    live: Target | None = None,
+    cases: tuple[Case, ...] | None = None,
 ) -> Setup:
     """The run that is described; everything that is wrong is said at once.
 
     `models` stand in for the real ones. `live` is the target itself, where a program has it: then
-    only that program can set the run up again.
+    only that program can set the run up again. So it is with `cases`, which are measured in place
+    of those that the description names.
     """
     spec = description.spec
-    building = building_of(description, models=models, live=live)
+    building = replace(building_of(description, models=models, live=live), cases=cases)
     strategy = strategy_plugin(spec.strategy.name)
     target = target_plugin(spec.target.kind)
     parts = target.build(building, strategy)
+    if parts is not None and not strategy.proposes:
+        parts = replace(parts, exporter=None, record={})  # nothing changes, nothing is adopted
     search = None if parts is None else strategy.build(building, parts)
     reviewed = (
         () if parts is None or search is None else tuple(target.review(building, parts, search))
@@ -84,7 +92,11 @@ def build(
                 *parts.notes,
                 *search.notes,
                 *reviewed,
-                *judge_notes(parts, repeats=settings.repeats, writer=search.client),
+                *(
+                    judge_notes(parts, repeats=settings.repeats, writer=search.client)
+                    if strategy.proposes
+                    else ()
+                ),
                 *description.notes,
             ),
             resources=(*parts.resources, building.models),

@@ -119,6 +119,8 @@ class Building:
     spec: AnySpec
     problems: Problems
     models: Models
+    cases: tuple[Case, ...] | None = None
+    """What a program measures in place of the cases that the description names."""
     given_models: Models | None = None
     """Models that stand in for the real ones, if any."""
     live: Target | None = None

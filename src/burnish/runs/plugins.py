@@ -58,8 +58,8 @@ class StrategyPlugin:
     """Whether the measured baseline comes with the command that searches from there."""
     compares_scores: ClassVar[bool] = True
     """Whether it compares scores from 0 to 1; else numbers in their own unit are fine."""
-    changes: ClassVar[tuple[type[Surface], ...]] = (TextSurface,)
-    """The kinds of surfaces that it changes."""
+    needs: ClassVar[tuple[type[Surface], ...]] = (TextSurface,)
+    """The kinds of surfaces of which a target must have one."""
 
     # -- how it is set up ------------------------------------------------------------------
 

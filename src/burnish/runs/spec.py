@@ -47,6 +47,8 @@ class Source(Settings):
 
     kind: str = "python"
     """The dialect, or `python` for a run that a program started."""
+    name: str = ""
+    """What the file calls its subject; reports name it."""
     file: str = ""
     """By its whole path; empty where no file was read."""
     folder: str = ""
@@ -107,9 +109,30 @@ def _listed(value: object) -> object:
 class DataSpec(Settings):
     """The cases: what proposals learn from, what decides, and what is looked at once."""
 
+    cases: Annotated[
+        tuple[CaseSet, ...],
+        Door(
+            flag="*",
+            panel="What is measured",
+            metavar="FILE",
+            paths=True,
+            environment=False,
+            http=True,
+            runs="measurements",
+        ),
+    ] = ()
+    """Cases to measure, in place of those of the file."""
     train: Annotated[
         tuple[CaseSet, ...],
-        Door(flag="*", panel="Cases", metavar="FILE", paths=True, environment=False, http=True),
+        Door(
+            flag="*",
+            panel="Cases",
+            metavar="FILE",
+            paths=True,
+            environment=False,
+            http=True,
+            runs="searches",
+        ),
     ] = ()
     """Cases to learn from."""
     holdout: Annotated[
@@ -122,11 +145,13 @@ class DataSpec(Settings):
             paths=True,
             environment=False,
             http=True,
+            runs="searches",
         ),
     ] = ()
     """Cases that decide."""
     test: Annotated[
-        tuple[CaseSet, ...], Door(flag="*", panel="Cases", metavar="FILE", paths=True, http=True)
+        tuple[CaseSet, ...],
+        Door(flag="*", panel="Cases", metavar="FILE", paths=True, http=True, runs="searches"),
     ] = ()
     """Sealed cases, scored once, at the end."""
 
@@ -146,10 +171,40 @@ class MetricsSpec(Settings):
     """Metrics as agent files write them."""
     file: Annotated[
         Text | None,
-        Door(flag="metrics", panel="Cases", metavar="FILE", paths=True, environment=False),
+        Door(
+            flag="metrics",
+            panel="Cases",
+            metavar="FILE",
+            paths=True,
+            environment=False,
+            replaces=("blocks",),
+        ),
     ] = None
-    """A file of metrics, where there is no other."""
-    judge: ModelBlock | None = None
+    """Metrics from a file, in place of others."""
+    names: Annotated[
+        tuple[Text, ...],
+        Door(
+            flag="metric",
+            panel="What is measured",
+            metavar="NAME",
+            environment=False,
+            http=True,
+            http_name="metrics",
+            runs="measurements",
+        ),
+    ] = ()
+    """Only this metric, by name; may be repeated."""
+    judge: Annotated[
+        ModelBlock | None,
+        Door(
+            flag="*",
+            panel="What is measured",
+            metavar="MODEL",
+            environment=False,
+            http=True,
+            runs="measurements",
+        ),
+    ] = None
     """Who judges where a metric names nobody."""
     user_simulator: ModelBlock | None = None
     """Who plays the user in scenarios."""
@@ -284,15 +339,20 @@ class ExecutionSpec(Settings):
 class OutputSpec(Settings):
     """What is left when the run has ended."""
 
-    keep_best_only: Annotated[bool, Door(flag="*", http=True)] = False
+    keep_best_only: Annotated[bool, Door(flag="*", http=True, runs="searches")] = False
     """At the end, remove the candidates that are not the best."""
-    baseline_only: Annotated[bool, Door(flag="print_baseline", panel="Look first")] = False
+    baseline_only: Annotated[
+        bool, Door(flag="print_baseline", panel="Look first", runs="searches")
+    ] = False
     """Measure the agent as it is, and stop."""
     update_source: Annotated[
-        bool, Door(flag="*", panel="Prompts of any agent", environment=False)
+        bool,
+        Door(flag="*", panel="Prompts of any agent", environment=False, runs="searches"),
     ] = False
     """In the end put the best into the prompt files."""
-    in_place: Annotated[bool, Door(flag="*", panel="Files", environment=False)] = False
+    in_place: Annotated[bool, Door(flag="*", panel="Files", environment=False, runs="searches")] = (
+        False
+    )
     """In the end put the best into your files, all or none."""
 
 

@@ -26,8 +26,12 @@ class Measure:
 
     name = "measure"
 
-    def __init__(self, *, repeats: int = 1) -> None:
+    def __init__(self, *, repeats: int = 1, noise: bool = False, subject: str = "") -> None:
         self.repeats = repeats
+        self.noise = noise
+        """Whether the repeats are read as one agent measured against itself."""
+        self.subject = subject
+        """What reports call the measured agent."""
         self.evaluation: Evaluation | None = None
         """What was measured, once the search is over."""
 

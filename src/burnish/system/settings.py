@@ -8,11 +8,11 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from types import UnionType
-from typing import Annotated, Any, TypeAlias, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeAlias, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
@@ -77,6 +77,10 @@ class Door:
     """Whether a variable may set what a flag may."""
     http: bool = False
     """Whether a client of the service may set it. Closed unless it is opened here."""
+    http_name: str = ""
+    """What clients of the service call it, where that is not the name of the flag."""
+    runs: Literal["all", "searches", "measurements"] = "all"
+    """The runs that the doors are for: those that search, those that only measure, or both."""
     replaces: tuple[str, ...] = ()
     """Fields of the same block that mean nothing any more once a flag sets this one."""
     file: bool = True
@@ -207,10 +211,13 @@ def closed_keys(
             yield from closed_keys(cast("Mapping[str, Any]", value), inner, (*at, name))
 
 
+_SEARCH_LIMIT = Door(flag="*", panel="Limits", http=True, runs="searches")
+
+
 class Limits(Settings):
     """Whichever limit is reached first ends the run. None leaves it open."""
 
-    max_trials: Annotated[AtLeastOne | None, Door(flag="*", panel="Limits", http=True)] = None
+    max_trials: Annotated[AtLeastOne | None, _SEARCH_LIMIT] = None
     """Stop after so many trials."""
     max_metric_calls: Annotated[AtLeastOne | None, Door(flag="*", panel="Limits", http=True)] = None
     """Stop after running so many cases."""
@@ -222,10 +229,10 @@ class Limits(Settings):
     """US dollars."""
     max_minutes: Annotated[AboveZero | None, Door(flag="*", panel="Limits", http=True)] = None
     """Minutes of active time, resumes included."""
-    patience: Annotated[AtLeastOne | None, Door(flag="*", panel="Limits", http=True)] = None
+    patience: Annotated[AtLeastOne | None, _SEARCH_LIMIT] = None
     """Trials in a row without an accept."""
     score_threshold: Annotated[
         Share | None,
-        Door(flag="*", panel="Limits", http=True, replaces=("pass_rate_threshold",)),
+        replace(_SEARCH_LIMIT, replaces=("pass_rate_threshold",)),
     ] = None
     """Good enough: a score from 0 to 1."""

@@ -10,7 +10,6 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from burnish.core.protocols import Role
-from burnish.core.surfaces import ChoiceSurface, NumberSurface, Surface, TextSurface
 from burnish.models.calling import ModelClient
 from burnish.plugins import (
     Building,
@@ -89,7 +88,7 @@ class ClimbSettings(StrategySettings):
     repeats: Annotated[Repeats, Door(flag="*", http=True)] = 2
     """Runs of every case; they show the noise."""
     accept_sigma: Amount = 1.0
-    max_cycles: Count = 4
+    cycles: Count = 4
     trials_per_phase: Count = 4
     block_size: Count | None = None
     look_ahead: CountOrNone = 0
@@ -102,7 +101,6 @@ class ClimbPlugin(StrategyPlugin):
     name: ClassVar[str] = "climb"
     Settings: ClassVar[type[StrategySettings]] = ClimbSettings
     roles: ClassVar[tuple[RoleNeed, ...]] = (PROPOSER,)
-    changes: ClassVar[tuple[type[Surface], ...]] = (TextSurface, NumberSurface, ChoiceSurface)
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
         """The search over a target; a script knows only the toy world."""
@@ -149,6 +147,7 @@ class ToyFile(Dialect):
     kind: ClassVar[str] = "toy"
     target: ClassVar[str] = toy_world.KIND
     strategy: ClassVar[str] = ClimbPlugin.name
+    evaluates: ClassVar[bool] = False
     strategy_at: ClassVar[TreePath] = ("strategy", "name")
     keys: ClassVar[Mapping[str, str]] = {
         "world": "target.world",

@@ -112,7 +112,7 @@ class Climb:
     proposer: Role[Complaints, Rewrite]
     repeats: int = 2
     accept_sigma: float = 1.0
-    max_cycles: int = 4
+    cycles: int = 4
     trials_per_phase: int = 4
     block_size: int | None = None
     """Look at train in blocks of so many cases, and drop a candidate that starts far worse."""
@@ -123,7 +123,7 @@ class Climb:
     @property
     def fingerprint(self) -> str:
         """A hash of its settings and version."""
-        settings = (self.repeats, self.accept_sigma, self.max_cycles, self.trials_per_phase)
+        settings = (self.repeats, self.accept_sigma, self.cycles, self.trials_per_phase)
         return short_id([self.version, *settings, self.block_size, self.look_ahead])
 
     @property
@@ -142,7 +142,7 @@ class Climb:
         best = await self._baseline(run)
         if best is None:
             return
-        for cycle in range(1, self.max_cycles + 1):
+        for cycle in range(1, self.cycles + 1):
             before = best.candidate.id
             for phase in PHASES:
                 run.tell(PhaseStarted(cycle=cycle, phase=phase), f"cycle:{cycle}:{phase}")

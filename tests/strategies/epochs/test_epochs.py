@@ -22,9 +22,9 @@ from burnish.core.trials import TrialRow
 from burnish.runs.driving import drive
 from burnish.runs.opening import start
 from burnish.runs.setup import Setup
+from burnish.strategies.epochs.proposing import ROLE, TextGrad, TextGradRequest
 from burnish.strategies.epochs.settings import EpochSettings, step_words
 from burnish.strategies.epochs.strategy import Epochs
-from burnish.strategies.epochs.wording import ROLE, TextGrad, TextGradRequest
 from burnish.testing.contracts import check_strategy
 from burnish.testing.doubles import ScriptedRole, ScriptedTarget
 

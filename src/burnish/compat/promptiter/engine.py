@@ -32,7 +32,7 @@ from burnish.core.stopping import FINISHED
 from burnish.effects.budget import Budget
 from burnish.models.references import ModelRef
 from burnish.projects.given_agents import is_closable
-from burnish.projects.measuring import threshold_of
+from burnish.projects.measurements import threshold_of
 from burnish.reports.report import write_report
 from burnish.runs.driving import Ending, drive
 from burnish.runs.header import NAME as HEADER

@@ -31,7 +31,7 @@ _GUARDS = {
 }
 """What the request calls a guard, and what the settings do."""
 _FIELDS: Mapping[TreePath, TreePath] = {
-    ("target_surface_ids",): ("target", "targets"),
+    ("target_surface_ids",): (*_SETTINGS, "targets"),
     ("max_rounds",): (*_SETTINGS, "max_rounds"),
     ("acceptance_policy", "min_score_gain"): (*_SETTINGS, "min_score_gain"),
     **{
@@ -191,9 +191,10 @@ class RequestFile:
             draft.put(patch.field, patch.value, place=place, strength=Strength.REQUEST)
         problems: list[Problem] = []
         for split, name in (("train", "train"), ("validation", "holdout")):
-            inputs, before = list(self._inputs(split)), len(problems)
-            sets = [self._case_set(each, at, document, problems) for each, at in inputs]
-            if sets and len(problems) == before:
+            inputs = list(self._inputs(split))
+            found = [self._case_set(each, at, document, problems) for each, at in inputs]
+            sets: list[JsonValue] = [each for each in found if each is not None]
+            if sets:
                 place = self.place(inputs[0][1][:1])
                 draft.put(("data", name), sets, place=place, strength=Strength.REQUEST)
         if problems:
@@ -224,7 +225,7 @@ class RequestFile:
     def _case_set(
         self, each: EvalSetInput, at: TreePath, document: Document, problems: list[Problem]
     ) -> JsonValue:
-        """The file of a set, and which of its cases."""
+        """The file of a set, and which of its cases; None, with the problem kept, without one."""
         places = list(_places(document, f"{each.eval_set_id}.evalset.json"))
         path = next((path for path in places if path.is_file()), None)
         if path is None:
@@ -235,7 +236,8 @@ class RequestFile:
                 remedy=f"looked for: {looked} in {document.folder}",
             )
             problems.append(problem)
-        return {"file": str(path or ""), "cases": [*each.eval_case_ids]}
+            return None
+        return {"file": str(path), "cases": [*each.eval_case_ids]}
 
 
 def _places(document: Document, name: str) -> Iterator[Path]:

@@ -10,7 +10,7 @@ from burnish.core.money import NOTHING, Spend
 from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Metric
 from burnish.core.scores import Score
-from burnish.projects.measuring import threshold_of
+from burnish.projects.measurements import threshold_of
 
 
 @dataclass(frozen=True, kw_only=True)

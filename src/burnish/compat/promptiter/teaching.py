@@ -13,7 +13,7 @@ from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Metric, Target
 from burnish.core.scores import Score
 from burnish.effects.failures import failure_of
-from burnish.projects.measuring import threshold_of
+from burnish.projects.measurements import threshold_of
 
 EXPECTED_RUNNER = "expected_runner_enabled"
 """The extra of a case that asks for the teacher's answer, whatever the file expects."""

@@ -1,10 +1,10 @@
 """The cases of an agent: train, holdout and the sealed test, with the files that go with them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from burnish.core.cases import Case, Dataset, Split
-from burnish.core.errors import ConfigError
-from burnish.projects.measures import read_case_set
+from burnish.core.errors import ConfigError, Problem
+from burnish.projects.measures import read_case_sets
 from burnish.runs.draft import Problems
 from burnish.runs.parts import Building
 from burnish.runs.spec import CaseSet
@@ -43,6 +43,30 @@ def read_dataset(building: Building, agent: LoadedAgent, notes: list[str]) -> Da
     return dataset
 
 
+def names_cases(building: Building) -> bool:
+    """Whether other cases are measured than the test cases of the agent."""
+    return building.cases is not None or bool(building.spec.data.cases)
+
+
+def read_measured(building: Building, agent: LoadedAgent) -> Dataset:
+    """The cases to measure: those that are named for it, else the test cases of the agent."""
+    problems, data = building.problems, building.spec.data
+    before = len(problems.found)
+    if building.cases is not None:
+        cases = building.cases
+    elif data.cases:
+        cases = read_case_sets(building, "data.cases", data.cases)
+    else:
+        cases = agent.cases
+    if not cases and len(problems.found) == before:
+        file = agent.block.test_cases_file
+        where = f"{agent.path.name} test_cases_file: {file}" if file else agent.path.name
+        add = "some" if file else "test_cases or test_cases_file"
+        remedy = f"add {add}, or give --cases FILE"
+        problems.found.append(Problem(where=where, message="there are no cases", remedy=remedy))
+    return Dataset(train=problems.as_raised(lambda: _with_files(cases, agent), ()))
+
+
 def _require_files(building: Building) -> None:
     data, settings = building.spec.data, building.spec.strategy.settings
     missing = [
@@ -67,11 +91,7 @@ def _read(
 ) -> tuple[Case, ...]:
     """The cases of some files, in the order in which they are named."""
 
-    def cases() -> Iterator[Case]:
-        for each in sets:
-            yield from read_case_set(building, each)
-
-    read = building.problems.attempt(at, lambda: tuple(cases()), ())
+    read = read_case_sets(building, at, sets)
     return building.problems.attempt(at, lambda: _with_files(read, agent), read)
 
 

@@ -57,7 +57,10 @@ class AgentFile(Dialect):
         return "model" in document.data or "instructions" in document.data
 
     def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
-        """The agent as it stands, and what its optimizer block says with variables expanded."""
+        """The agent as it stands, and what its optimizer block says with variables expanded.
+
+        That block is about searches: it says nothing of a measurement.
+        """
         agent = agent_keys(document.data)
         draft.put("target.document", agent, place=document.place(), strength=Strength.FILE)
         draft.mark("data", document.place(*_BLOCK))
@@ -66,15 +69,16 @@ class AgentFile(Dialect):
         document = replace(document, tree=replace(document.tree, data=data))
         translation = Translation(document, draft, strategy)
         translation.put("execution.concurrency", ("execution", "parallel_test_cases"))
-        if document.at(_BLOCK) is not None:
+        translation.put("source.name", ("name",))
+        if document.at(_BLOCK) is not None and strategy.proposes:
             draft.default("target.axes", {})
             _translate_block(translation, self.keys)
         translation.settle()
 
 
 def agent_keys(data: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """The keys of a file that are about the agent: all but its kind and its optimizer block."""
-    agent = {key: value for key, value in data.items() if key != "kind"}
+    """The keys of a file that are about the agent: all but its optimizer block."""
+    agent = dict(data)
     evaluations = agent.get(_BLOCK[0])
     if isinstance(evaluations, dict):
         agent[_BLOCK[0]] = {k: value for k, value in evaluations.items() if k != _BLOCK[1]}

@@ -23,7 +23,7 @@ from burnish.models.factory import Models
 from burnish.models.prompts import in_force
 from burnish.projects.adopting_originals import FILES, measured_files
 from burnish.projects.agent.axes import Axes, AxesBlock, axes_of
-from burnish.projects.agent.cases import read_dataset
+from burnish.projects.agent.cases import names_cases, read_dataset, read_measured
 from burnish.projects.agent.checks import MODEL, check_model, check_objective, check_prices
 from burnish.projects.agent.dialect import agent_keys
 from burnish.projects.agent.exports import named_exports
@@ -85,7 +85,10 @@ class AgentPlugin(TargetPlugin):
         """The agent with its axes, cases and metrics."""
         spec: AgentSpec = building.spec.target
         problems = building.problems
-        agent = problems.as_raised(lambda: agent_of(building.spec.source.file, spec), None)
+        own_cases = not strategy.proposes and not names_cases(building)
+        agent = problems.as_raised(
+            lambda: agent_of(building.spec.source.file, spec, with_cases=own_cases), None
+        )
         if agent is None:
             return None
         if spec.axes is None and strategy.proposes:
@@ -93,7 +96,11 @@ class AgentPlugin(TargetPlugin):
         _refuse_outputs(building)
         notes = list(_notes(building, strategy))
         axes = Axes() if spec.axes is None else axes_of(agent, spec.axes, problems)
-        dataset = read_dataset(building, agent, notes)
+        dataset = (
+            read_dataset(building, agent, notes)
+            if strategy.proposes
+            else read_measured(building, agent)
+        )
         cases = [*dataset.train, *dataset.holdout, *dataset.test]
         metrics = _metrics(building, agent, cases)
         if metrics:
@@ -127,11 +134,14 @@ class AgentPlugin(TargetPlugin):
         return check_prices(building, parts.target, parts, search.strategy.roles)
 
 
-def agent_of(file: str, spec: AgentSpec) -> LoadedAgent:
-    """The agent of a description, with what it names; everything that is wrong is said at once."""
+def agent_of(file: str, spec: AgentSpec, *, with_cases: bool = False) -> LoadedAgent:
+    """The agent of a description, with what it names; everything that is wrong is said at once.
+
+    Its test cases are looked at only where they count.
+    """
     path = Path(file)
     tree = _tree(path, spec.document.written())
-    return sound_agent(path, tree, spec.document, with_cases=False)
+    return sound_agent(path, tree, spec.document, with_cases=with_cases)
 
 
 def _tree(path: Path, document: Mapping[str, JsonValue]) -> YamlTree:
@@ -190,6 +200,8 @@ def _metrics(building: Building, agent: LoadedAgent, cases: Sequence[Case]) -> t
         else agent.own_model,
     )
     made = read_metrics(building, cases, own=own, own_at=f"{_DOCUMENT}.evaluations.metrics")
+    if spec.names:
+        return made
     uses_tools = any(turn.expected_tools is not None for case in cases for turn in case.turns)
     return (*made, ExpectedTools()) if uses_tools else made
 

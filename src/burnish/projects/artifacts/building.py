@@ -148,13 +148,13 @@ class _TaskBuilding:
         task = problems.attempt(
             "target.scorer", lambda: with_reads(target.task, files), target.task
         )
-        axes = () if FileSurface in self.strategy.changes else self._axes(target)
+        axes = () if FileSurface in self.strategy.needs else self._axes(target)
         return ArtifactsTarget(task=task, sandbox=target.sandbox, axes=axes)
 
     def _axes(self, target: ArtifactsTarget) -> tuple[NumericSurface, ...]:
         """Numbers in the files, for a strategy that does not edit them whole."""
         problems, name = self.building.problems, self.strategy.name
-        if NumberSurface not in self.strategy.changes:
+        if NumberSurface not in self.strategy.needs:
             message = f"{name} changes neither files nor numbers in them"
             problems.add("strategy.name", message, f"there are: {', '.join(_strategies())}")
         elif not self.spec.axes:
@@ -236,4 +236,4 @@ def _strategies() -> list[str]:
     """The strategies that can search over a task."""
     kinds = {FileSurface, NumberSurface}
     names = strategy_names()
-    return [name for name in names if kinds.intersection(strategy_plugin(name).changes)]
+    return [name for name in names if kinds.intersection(strategy_plugin(name).needs)]

@@ -14,7 +14,6 @@ from burnish.models.calling import ModelClient
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.projects.agent_blocks import User
-from burnish.projects.agent_files import agent_judge
 from burnish.projects.graph.exports import exporter_of
 from burnish.projects.graph.originals import graph_files
 from burnish.projects.graph.reading import read_graph
@@ -54,9 +53,8 @@ class GraphPlugin(TargetPlugin):
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
         """The graph with its cases and metrics."""
-        del strategy
         graph = graph_of(building)
-        dataset = _dataset(building)
+        dataset = _dataset(building, strategy)
         cases = [case for split in Split for case in dataset.cases(split)] if dataset else []
         metrics = read_metrics(building, cases, replies_only=False)
         user = simulated_user(building, cases)
@@ -164,8 +162,8 @@ def _named_surfaces(spec: GraphSpec) -> Iterator[tuple[tuple[str | int, ...], st
         yield from ((("target", key, name), name) for name in names)
 
 
-def _dataset(building: Building) -> Dataset | None:
-    dataset = read_splits(building)
+def _dataset(building: Building, strategy: StrategyPlugin) -> Dataset | None:
+    dataset = read_splits(building, strategy)
     if dataset is None:
         return None
     cases = {split: pinned_cases(building, dataset.cases(split)) for split in Split}
@@ -181,7 +179,7 @@ def _own_model(graph: Graph) -> tuple[ModelRef | None, str]:
     if first.block.model.provider == "local":
         why = "the graph's own model is a local one, and writing texts takes a stronger one"
         return None, why
-    return agent_judge(first), ""
+    return first.own_model, ""
 
 
 def _check_models(building: Building, target: GraphTarget) -> None:

@@ -66,6 +66,7 @@ class OptimizerFile(Dialect):
     kind: ClassVar[str] = "optimizer"
     target: ClassVar[str] = "prompts"
     strategy: ClassVar[str] = "reflective"
+    evaluates: ClassVar[bool] = False
     known_by: ClassVar[str] = "evaluate and optimize"
 
     def recognises(self, document: Document) -> bool:

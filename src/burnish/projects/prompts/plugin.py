@@ -12,7 +12,6 @@ from burnish.core.cases import Case, Dataset, Split
 from burnish.core.errors import ConfigError, Problem
 from burnish.evaluation.configs.reading import MetricsRead
 from burnish.projects.agent_blocks import CalledBlock, CommandBlock, HttpBlock, PythonBlock, User
-from burnish.projects.called_parts import price_notes
 from burnish.projects.measures import read_metrics, read_splits, simulated_user
 from burnish.projects.prompts.originals import prompt_files
 from burnish.runs.parts import Building, TargetParts
@@ -20,7 +19,7 @@ from burnish.runs.plugins import StrategyPlugin, TargetPlugin
 from burnish.runs.spec import TargetSpec
 from burnish.system.settings import AtLeastOne, Door, Settings, Text
 from burnish.targets.calling import CallingTarget
-from burnish.targets.calling.notes import notes_for
+from burnish.targets.calling.notes import notes_for, price_notes
 from burnish.targets.prompts.target import PromptsTarget
 from burnish.targets.prompts.target_prompt import TargetPrompt
 from burnish.targets.prompts.ways import Mode
@@ -117,9 +116,8 @@ class PromptsPlugin(TargetPlugin):
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
         """The agent with its prompts, cases and metrics."""
-        del strategy
         spec: PromptsSpec = building.spec.target
-        dataset = read_splits(building)
+        dataset = read_splits(building, strategy)
         cases = tuple(_cases(dataset))
         target = _live(building, spec) if building.live else _called(building, spec, cases)
         metrics = read_metrics(building, cases, replies_only=True)

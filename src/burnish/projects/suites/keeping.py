@@ -17,7 +17,7 @@ from burnish.runs.events import Advanced, Event, Tick, TrialRecorded, Warned
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
 from burnish.strategies.epochs.proposing import EpochDetails, TextUpdate
-from burnish.strategies.epochs.training import PolicyChanged
+from burnish.strategies.epochs.strategy import PolicyChanged
 from burnish.system.secret_shapes import MARKER
 from burnish.targets.delegation.training import Epoch, EpochRun, Source, TrainingLog
 

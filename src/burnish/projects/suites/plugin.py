@@ -20,7 +20,7 @@ from burnish.runs.plugins import ResultFiles, StrategyPlugin, TargetPlugin
 from burnish.runs.record import RunRecord
 from burnish.runs.run import Run
 from burnish.runs.spec import TargetSpec
-from burnish.strategies.epochs.training import PolicyChanged
+from burnish.strategies.epochs.strategy import PolicyChanged
 from burnish.targets.delegation.loss_metric import NAME, DelegationLoss
 from burnish.targets.delegation.manager import ModelManager
 from burnish.targets.delegation.policy import PolicyTexts

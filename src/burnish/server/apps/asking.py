@@ -1,21 +1,22 @@
 """What a run may be asked for over HTTP: limits and numbers freely, names only from a list."""
 
-from collections.abc import Set
-from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional
+from collections.abc import Iterable, Mapping, Set
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Optional, get_origin
 
 from pydantic import ConfigDict, Field, JsonValue, create_model
 
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
-from burnish.projects.describing import Flags, all_doors
+from burnish.projects.describing import STRATEGY, Doors, Flags, all_doors
+from burnish.projects.measurements import measurement_doors
 from burnish.server.datasets import DatasetName, Datasets
 from burnish.server.errors import NotAllowed
 from burnish.system import validate_config
-from burnish.system.settings import Door, Places, Repeats, SettingField, Settings
+from burnish.system.settings import Door, SettingField, Settings, plain_type
 
 PROMPTITER = "promptiter"
 """The key of a request in PromptIter's terms."""
+MOST_NAMES = 100
 Text = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -24,34 +25,39 @@ class HttpSettings(Settings):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
+    fields: ClassVar[Mapping[str, SettingField]] = {}
+    """What each setting sets."""
+
     def flags(self, datasets: Datasets, allowed: Set[str]) -> Flags:
         """The same as flags of the command line: datasets as files, names only from the list."""
-        fields, flags = http_fields(), dict[str, JsonValue]()
+        flags = dict[str, JsonValue]()
         for name, value in self.model_dump(exclude_none=True).items():
-            field = fields[name]
+            field = self.fields[name]
             if field.path[0] == "data":
-                flags[name] = str(datasets.path(value))
+                flags[field.name] = str(datasets.path(value))
             else:
                 if _names_code(field):
                     refuse_unlisted({name: str(value)}, allowed)
-                flags[name] = value
+                flags[field.name] = value
         return flags
 
 
-@cache
-def http_fields() -> dict[str, SettingField]:
-    """The fields that clients may set, by name: those whose door is open to them."""
+def _open_fields(doors: Iterable[Doors]) -> dict[str, SettingField]:
+    """The fields that clients may set, by name: those whose door is open to them.
+
+    Which strategy runs may be said where it is not settled yet.
+    """
     return {
-        name: field
-        for doors in all_doors()
-        for name, field in doors.named().items()
-        if field.door.http
+        field.door.http_name or name: field
+        for each in doors
+        for name, field in each.named().items()
+        if field.door.http and not (each.strategy.name and name == STRATEGY)
     }
 
 
 def _names_code(field: SettingField) -> bool:
     """Whether a field names a model or a function, which runs or is paid for."""
-    return field.path[0] == "roles" or field.path == ("target", "agent")
+    return field.path[0] == "roles" or field.path in (("target", "agent"), ("metrics", "judge"))
 
 
 def _type_of(field: SettingField) -> Any:
@@ -64,33 +70,27 @@ def _type_of(field: SettingField) -> Any:
         kind = DatasetName
     elif _names_code(field) or field.path == ("strategy", "name"):
         kind = Text
+    elif get_origin(plain_type(kind)) is tuple:
+        kind = Annotated[list[Text], Field(max_length=MOST_NAMES)]
     return Optional[kind]  # noqa: UP045 - a type that is only known here
 
 
-def _generated() -> type[HttpSettings]:
-    fields: dict[str, Any] = {name: (_type_of(each), None) for name, each in http_fields().items()}
-    return create_model("RunSettings", __base__=HttpSettings, __module__=__name__, **fields)
+def _generated(name: str, doors: Iterable[Doors], doc: str) -> type[HttpSettings]:
+    fields = _open_fields(doors)
+    types: dict[str, Any] = {name: (_type_of(each), None) for name, each in fields.items()}
+    model = create_model(name, __base__=HttpSettings, __module__=__name__, __doc__=doc, **types)
+    model.fields = fields
+    return model
 
 
 if TYPE_CHECKING:
     RunSettings = HttpSettings
+    EvaluationSettings = HttpSettings
 else:
-    RunSettings = _generated()
-
-
-class EvaluationSettings(Settings):
-    """What may be said of a measurement."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
-
-    cases: DatasetName | None = None
-    """A dataset of this service, by name."""
-    metrics: list[Text] = Field(default_factory=list[str], max_length=100)
-    """Only these, by name."""
-    repeats: Repeats | None = None
-    concurrency: Places | None = None
-    judge: Text | None = None
-    """A model that the operator allowed."""
+    RunSettings = _generated("RunSettings", all_doors(), HttpSettings.__doc__)
+    EvaluationSettings = _generated(
+        "EvaluationSettings", [measurement_doors()], "What may be said of a measurement."
+    )
 
 
 class Asked(Settings):

@@ -1,8 +1,7 @@
 """A project file as an app: whatever strategy it names runs, within what the operator allows."""
 
-import os
 from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,16 +10,12 @@ from burnish.compat.promptiter.anatomy import Anatomy
 from burnish.core.content import Json
 from burnish.core.errors import FileTrouble
 from burnish.projects.describing import from_kept
-from burnish.projects.eval_wanted import named_in_header
-from burnish.projects.evaluate_api import prepare_evaluation
-from burnish.projects.evaluating import Wanted
 from burnish.projects.loading import load_project
-from burnish.projects.overrides import Overrides
-from burnish.projects.settings import BudgetSettings
+from burnish.projects.measurements import from_description, load_measurement
 from burnish.projects.structures import read_structure
 from burnish.runs.building import build
 from burnish.runs.literals import refuse_literals
-from burnish.server.apps.asking import Asked, EvaluationSettings, refuse_unlisted
+from burnish.server.apps.asking import Asked
 from burnish.server.apps.engine_work import EngineWork
 from burnish.server.apps.file_engines import engine_of, has_structure
 from burnish.server.apps.project_work import MeasureWork, ProjectWork
@@ -59,7 +54,7 @@ class FileApp:
             engine.check(parsed)
             return EngineWork(engine, parsed, owned=True)
         if asked.kind == "evaluate":
-            return self._measuring(asked.evaluation)
+            return self._measuring(asked)
         return self._searching(asked)
 
     def _searching(self, asked: Asked) -> ProjectWork:
@@ -73,20 +68,14 @@ class FileApp:
         setup.check()
         return ProjectWork(setup)
 
-    def _measuring(self, settings: EvaluationSettings) -> MeasureWork:
-        if settings.judge is not None:
-            refuse_unlisted({"judge": settings.judge}, self.allowed)
-        wanted = Wanted(
-            cases=None if settings.cases is None else self.datasets.path(settings.cases),
-            repeats=settings.repeats,
-            concurrency=settings.concurrency,
-            metrics=tuple(settings.metrics),
-            judge=settings.judge,
-        )
-        measurement = prepare_evaluation(self.path, wanted)
-        measurement = named_in_header(measurement, self.path, wanted)
-        limits = BudgetSettings().budget(Overrides(), Overrides.from_environment(os.environ))
-        measurement = replace(measurement, setup=replace(measurement.setup, budget=limits))
+    def _measuring(self, asked: Asked) -> MeasureWork:
+        """A measurement: built from its description alone once that is kept."""
+        if asked.spec is not None:
+            measurement = from_description(from_kept(asked.spec, {}))
+        else:
+            flags = asked.evaluation.flags(self.datasets, self.allowed)
+            measurement = load_measurement(self.path, flags)
+            refuse_literals(measurement.setup.project.spec)
         measurement.setup.check()
         return MeasureWork(measurement.setup, measurement=measurement)
 

@@ -9,10 +9,9 @@ from burnish.core.candidates import Candidate
 from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.core.money import Spend
-from burnish.projects.evaluating import Measurement
 from burnish.projects.launching import launched
+from burnish.projects.measurements import Measurement
 from burnish.projects.measuring import report_of
-from burnish.reports.eval_report import NAME as REPORT
 from burnish.runs.driving import Ending
 from burnish.runs.events import SealedResult
 from burnish.runs.run import Run
@@ -95,10 +94,8 @@ class MeasureWork(ProjectWork):
     def result(self, ending: Ending) -> dict[str, Json]:
         """How it ended, with the report."""
         report = report_of(self.measurement, ending)
-        if report is not None:
-            report.write(ending.folder / REPORT)
-        told = None if report is None else report.to_json()
-        return {**super().result(ending), "evaluation": told}
+        evaluation = None if report is None else report.to_json()
+        return {**super().result(ending), "evaluation": evaluation}
 
 
 def _ask(running: list[Run], why: str) -> None:

@@ -54,7 +54,7 @@ class CoordinatePlugin(StrategyPlugin):
         "critic": ("failing_pattern", "root_cause_hypothesis", "suggested_change_direction"),
         "applier": ("rationale", "diff_summary"),
     }
-    changes: ClassVar[tuple[type[Surface], ...]] = (
+    needs: ClassVar[tuple[type[Surface], ...]] = (
         TextSurface,
         NumberSurface,
         ChoiceSurface,

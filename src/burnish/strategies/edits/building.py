@@ -32,7 +32,7 @@ class _Editor:
 def build(building: Building, parts: TargetParts) -> StrategyParts | None:
     """The loop over the files of a target; None, with what is wrong kept, where it cannot be."""
     if not any(isinstance(surface, FileSurface) for surface in parts.target.surfaces):
-        message = "it edits files, and there is none to edit"
+        message = "edits changes files as a whole, and there is none to edit"
         building.problems.add("strategy.name", message, "take another strategy")
         return None
     objective = building.spec.objective

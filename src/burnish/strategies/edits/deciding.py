@@ -1,4 +1,4 @@
-"""The decision of seed 002: crash, then constraints, then the primary number, then tie-breakers."""
+"""The decision of the artifact loop: crash, constraints, the primary number, tie-breakers."""
 
 from burnish.core.comparisons import Pair, broken_constraint, decide
 from burnish.core.decisions import Decision

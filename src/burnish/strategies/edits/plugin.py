@@ -28,7 +28,7 @@ class EditsPlugin(StrategyPlugin):
     ends: ClassVar[Mapping[str, str]] = ENDS
     rationales: ClassVar[Mapping[str, Sequence[str]]] = {"editor": ("rationale",)}
     compares_scores: ClassVar[bool] = False
-    changes: ClassVar[tuple[type[Surface], ...]] = (FileSurface,)
+    needs: ClassVar[tuple[type[Surface], ...]] = (FileSurface,)
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
         """The loop over the files of a target."""

@@ -1,4 +1,4 @@
-"""The strategy `edits`, the artifact loop of seed 002: eight stages, always in this order.
+"""The strategy `edits`, the artifact loop: eight stages, always in this order.
 
     load_task, snapshot_baseline                      once
     mutate_artifacts → run_candidate → score_candidate → validate_constraints → decide

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
+from burnish.strategies.epochs.proposing import ROLE, textgrad
 from burnish.strategies.epochs.settings import EpochSettings
 from burnish.strategies.epochs.strategy import Epochs
-from burnish.strategies.epochs.wording import ROLE, textgrad
 
 PROPOSER = RoleNeed(
     name="proposer", help="Who proposes texts: provider:name.", panel="Suites of tasks to delegate"

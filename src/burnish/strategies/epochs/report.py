@@ -22,8 +22,7 @@ from burnish.runs.setup import Setup
 from burnish.runs.standing import BASELINE
 from burnish.strategies.epochs.proposing import EpochDetails
 from burnish.strategies.epochs.settings import step_words
-from burnish.strategies.epochs.strategy import Epochs
-from burnish.strategies.epochs.training import PolicyChanged
+from burnish.strategies.epochs.strategy import Epochs, PolicyChanged
 
 ENDS = {
     "nothing_to_gain": "the loss on train is 0",

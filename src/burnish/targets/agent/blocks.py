@@ -1,6 +1,6 @@
 """The agent file: every key it may have, its bounds and defaults."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
@@ -106,6 +106,8 @@ class AgentBlock(Block):
     deployment: JsonValue = None
     claude: JsonValue = None
     openai: JsonValue = None
+    kind: Literal["agent"] | None = None
+    """What the file is; its other keys tell as well."""
 
     @model_validator(mode="after")
     def _distinct(self) -> "AgentBlock":

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _KEPT = 16
 """Candidates whose agents are kept ready."""
-_NOT_THE_AGENT = ("evaluations", "test_cases", "test_cases_file", "execution", "author",
+_NOT_THE_AGENT = ("kind", "evaluations", "test_cases", "test_cases_file", "execution", "author",
                   "observability", "deployment", "claude", "openai", "description")  # fmt: skip
 
 

@@ -33,3 +33,12 @@ def _notes(target: CallingTarget, cases: Sequence[Case]) -> Iterator[str]:
 
 def _is(number: int) -> str:
     return "is" if number == 1 else "are"
+
+
+def price_notes(target: CallingTarget, *, settable: bool = True) -> tuple[str, ...]:
+    """What to say where nobody knows what a call costs; `settable` where the file could tell."""
+    if target.usd_per_call is not None:
+        return ()
+    message = "what a call of the agent costs is not known, unless it says so itself"
+    how = " (usd_per_call says it)" if settable else ""
+    return (f"{message}: US dollars leave it out{how}",)

@@ -1,7 +1,6 @@
-"""A measurement as a plug-in: its lines, and its report."""
+"""The lines of a measurement while it runs, and the page about it."""
 
 from collections.abc import Iterable, Iterator
-from typing import ClassVar
 
 from burnish.core.cases import Split
 from burnish.core.errors import ConfigError
@@ -23,33 +22,21 @@ from burnish.reports.eval_words import (
     verdict,
 )
 from burnish.runs.events import Event, SessionBegun, Stopping, Warned
-from burnish.runs.plugins import StrategyPlugin
 from burnish.runs.progress import ProgressLines
 from burnish.runs.record import RunRecord, result_of
 
 _SHOWN = 200
 
 
-class MeasurePlugin(StrategyPlugin):
-    """The words of `burnish eval`."""
-
-    name: ClassVar[str] = "measure"
-    proposes: ClassVar[bool] = False
-    resume_command: ClassVar[str] = "eval"
-
-    def progress(self) -> ProgressLines:
-        """Who turns the events of one run into lines."""
-        return MeasureLines(self.ends)
-
-    def report(self, run: RunRecord) -> Iterable[Section]:
-        """The report of a measurement, or what is known of one that did not end."""
-        title = Heading(run.header.id, level=1)
-        try:
-            if (run.folder / NAME).exists():
-                return [title, *_page(EvalReport.read(run.folder))]
-        except ConfigError:
-            pass
-        return [title, *_short(run, self.reason(run))]
+def evaluation_page(run: RunRecord, reason: str) -> Iterable[Section]:
+    """The report of a measurement, or what is known of one that did not end."""
+    title = Heading(run.header.id, level=1)
+    try:
+        if (run.folder / NAME).exists():
+            return [title, *_page(EvalReport.read(run.folder))]
+    except ConfigError:
+        pass
+    return [title, *_short(run, reason)]
 
 
 class MeasureLines(ProgressLines):

@@ -1,0 +1,152 @@
+"""Measurements of any file: what flags and limits mean, what run.json keeps, how they go on."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from burnish.core.errors import ConfigError
+from burnish.projects.describing import Flags
+from burnish.projects.measurements import (
+    Measurement,
+    load_measurement,
+    measuring_flags,
+    resume_measurement,
+)
+from burnish.projects.measuring import Place, measure
+from burnish.reports.eval_report import EvalReport
+from burnish.runs.header import Header
+
+AGENT = """
+from pathlib import Path
+
+def call_agent(query):
+    return Path("prompt.md").read_text().strip() + query
+"""
+PYTHON = """\
+kind: python
+name: shouter
+target: shouting:call_agent
+cases: cases.jsonl
+metrics: [{type: standard, metric: equality}, {type: standard, metric: rouge}]
+"""
+PROMPTS = """\
+kind: prompts
+target: {python: shouting:call_agent}
+prompts: {system: prompt.md}
+isolation: source
+train: cases.jsonl
+metrics: [{type: standard, metric: equality}]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "shouting", raising=False)
+    (tmp_path / "shouting.py").write_text(AGENT, encoding="utf-8")
+    (tmp_path / "prompt.md").write_text("oh ", encoding="utf-8")
+    cases(tmp_path / "cases.jsonl", "yes", "no")
+    cases(tmp_path / "other.jsonl", "maybe")
+
+
+def cases(path: Path, *inputs: str) -> None:
+    rows = [{"name": each, "input": each, "expected": f"oh{each}"} for each in inputs]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+
+
+def loaded(text: str, flags: Flags | None = None, **environ: str) -> Measurement:
+    path = Path("agent.yaml")
+    path.write_text(text, encoding="utf-8")
+    return load_measurement(path, flags or {}, environ=environ)
+
+
+def refused(text: str, flags: Flags | None = None) -> str:
+    with pytest.raises(ConfigError) as error:
+        loaded(text, flags)
+    return str(error.value)
+
+
+def test_every_flag_is_a_patch_on_the_description() -> None:
+    flags: Flags = {
+        "cases": "other.jsonl",
+        "metric": ["rouge"],
+        "judge": "openai:gpt-4o",
+        "repeats": 3,
+        "concurrency": 2,
+        "seed": 7,
+        "max_calls": 9,
+    }
+    measurement = loaded(PYTHON, flags)
+    setup, spec = measurement.setup, measurement.spec
+    assert spec is not None
+    assert [case.id for case in measurement.cases] == ["maybe"]
+    assert [metric.name for metric in setup.metrics] == ["rouge"]
+    assert (measurement.measure.repeats, setup.concurrency, setup.seed) == (3, 2, 7)
+    assert setup.budget.max_calls == 9
+    assert str(spec.metrics.judge.reference().label) == "openai:gpt-4o"
+    names = [field.name for field, _ in measuring_flags(spec)]
+    assert names == [
+        "cases", "metric", "judge", "repeats", "max_calls", "seed", "concurrency",
+    ]  # fmt: skip
+
+
+def test_limits_of_the_file_and_of_the_environment_hold() -> None:
+    text = f"{PYTHON}budget: {{max_calls: 5}}\n"
+    assert loaded(text).setup.budget.max_calls == 5
+    assert loaded(text, {"max_calls": 3}).setup.budget.max_calls == 3
+    budget = loaded(text, BURNISH_MAX_CALLS="1", BURNISH_MAX_MINUTES="2").setup.budget
+    assert (budget.max_calls, budget.max_minutes) == (5, 2)
+
+
+def test_it_goes_on_from_what_run_json_says_alone(tmp_path: Path) -> None:
+    first = measure(loaded(PYTHON, {"cases": "other.jsonl"}), Place(folder=tmp_path / "run"))
+    assert first.report is not None
+    header = Header.read(tmp_path / "run")
+    assert (header.strategy, header.project.kind) == ("measure", "python")
+    assert header.project.spec["data"] == {"cases": [{"file": "other.jsonl"}]}
+    Path("agent.yaml").write_text("kind: nothing at all", encoding="utf-8")
+    again = resume_measurement(tmp_path / "run", {"concurrency": 1})
+    second = measure(again, Place(resume=tmp_path / "run")).report
+    assert second is not None
+    assert second == EvalReport.read(tmp_path / "run")
+    assert second.cases == first.report.cases
+    assert first.report.about.agent == "shouter"
+
+
+def test_the_prompts_of_an_agent_are_measured_as_they_stand() -> None:
+    measurement = loaded(PROMPTS)
+    report = measure(measurement, Place(folder=Path("run"))).report
+    assert report is not None
+    assert report.ok
+    assert Path("prompt.md").read_text(encoding="utf-8") == "oh "
+    assert [case.id for case in loaded(PROMPTS, {"cases": "other.jsonl"}).cases] == ["maybe"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kind: toy\n", "agent.yaml: files of the kind 'toy' are not measured by themselves"),
+        ("artifacts: {include: [a]}\nscorer: {}\n", "burnish optimize agent.yaml --print-baseline"),
+        ("kind: pyton\n", "agent.yaml:1 kind: unknown kind 'pyton' — did you mean 'python'?"),
+        (PROMPTS.replace("train: cases.jsonl\n", ""), "agent.yaml train: there are no cases"),
+    ],
+)
+def test_what_is_not_measured_says_what_to_do(text: str, words: str) -> None:
+    assert words in refused(text)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"max_trials": 3}, "--max-trials: 'measure' over 'python' has no use for it"),
+        ({"holdout": "cases.jsonl"}, "it is for a run that searches"),
+        ({"metric": ["rogue"]}, "--metric: rogue: no such metric — there are: equality, rouge"),
+        ({"repeats": 0}, "--repeats: expected at least 1, found 0"),
+        ({"judge": "nobody"}, "--judge"),
+        ({"cases": "gone.jsonl"}, "--cases: "),
+    ],
+)
+def test_a_wrong_flag_is_named(flags: Flags, words: str) -> None:
+    assert words in refused(PYTHON, flags)
