@@ -62,14 +62,14 @@ class Flag:
         if given is None:
             return None
         if self.kind is list:
-            return self._pairs(given) or None
+            return {**self._pairs(given)} or None
         if self.kind is tuple:
             return list(given)
         return str(Path(given).absolute()) if self.paths else given
 
-    def _pairs(self, texts: Sequence[str]) -> dict[str, JsonValue]:
+    def _pairs(self, texts: Sequence[str]) -> dict[str, str]:
         """NAME=VALUE, each name once; everything that is wrong is said at once."""
-        pairs, messages = dict[str, JsonValue](), list[str]()
+        pairs, messages = dict[str, str](), list[str]()
         for text in texts:
             name, equals, value = text.partition("=")
             if not (name.strip() and equals and value.strip()):

@@ -14,12 +14,12 @@ from burnish.core.surfaces import Value
 from burnish.projects.adopting_files import FileChange, file_changes
 from burnish.projects.adopting_originals import changed_since
 from burnish.projects.adopting_values import to_put, value_now
+from burnish.projects.agent.dialect import AgentFile
 from burnish.projects.artifacts.originals import changed_files, task_paths
 from burnish.projects.file_kinds import GraphFile
 from burnish.projects.graph.adopting import GraphHome
 from burnish.projects.graph.originals import has_files
 from burnish.projects.graph.reading import read_graph
-from burnish.projects.agent.dialect import AgentFile
 from burnish.projects.prompts.originals import changed_prompts, paths_in
 from burnish.runs.header import Header
 from burnish.runs.plugins import strategy_plugin
