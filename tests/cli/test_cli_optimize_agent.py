@@ -331,8 +331,8 @@ def test_mistakes_end_with_exit_code_1(tmp_path: Path, burnish: Burnish) -> None
     refused(burnish("optimize"), "does not say how it is to be tuned", "  optimizer:")
     toy = tmp_path / "toy.yaml"
     toy.write_text("kind: toy\n", encoding="utf-8")
-    flags = ("--max-rounds", "2", "--epochs", "2")
-    refused(burnish("optimize", str(toy), *flags), "--max-rounds", "--epochs")
+    useless = burnish("optimize", str(toy), "--max-rounds", "2", "--test", "x")
+    refused(useless, "--max-rounds: only the strategy 'backprop'", "--test: only a target of")
     refused(burnish("optimize", str(toy), "--suggest-axes"), "only an agent file has axes")
 
 

@@ -62,17 +62,25 @@ class Flag:
         if given is None:
             return None
         if self.kind is list:
-            return dict(self._pair(each) for each in given) or None
+            return {**self._pairs(given)} or None
         if self.kind is tuple:
             return list(given)
         return str(Path(given).absolute()) if self.paths else given
 
-    def _pair(self, text: str) -> tuple[str, str]:
-        name, equals, value = text.partition("=")
-        if not (name.strip() and equals and value.strip()):
-            message = f"'{text}' is not of the form {self.metavar}"
-            raise ConfigError([Problem(where=self.spellings[0], message=message)])
-        return name, str(Path(value).absolute()) if self.paths else value
+    def _pairs(self, texts: Sequence[str]) -> dict[str, str]:
+        """NAME=VALUE, each name once; everything that is wrong is said at once."""
+        pairs, messages = dict[str, str](), list[str]()
+        for text in texts:
+            name, equals, value = text.partition("=")
+            if not (name.strip() and equals and value.strip()):
+                messages.append(f"'{text}' is not of the form {self.metavar}")
+            elif name in pairs:
+                messages.append(f"'{name}' has two {'files' if self.paths else 'values'}")
+            else:
+                pairs[name] = str(Path(value).absolute()) if self.paths else value
+        if messages:
+            raise ConfigError([Problem(where=self.spellings[0], message=each) for each in messages])
+        return pairs
 
 
 class FieldsCommand(TyperCommand):
@@ -88,7 +96,9 @@ class FieldsCommand(TyperCommand):
         made = self.every_flag() if looking else self.flags(args, own)
         flags = [flag for flag in made if not self.panels or flag.panel in self.panels]
         _refuse_useless(args, flags, own)
-        self.params = [*own, *_options(flags)]
+        plain = [each for each in own if getattr(each, "rich_help_panel", None) is None]
+        grouped = [each for each in own if each not in plain]  # groups stand in order of flags
+        self.params = [*plain, *_options(flags), *grouped]
         try:
             return super().parse_args(ctx, args)
         finally:

@@ -69,12 +69,19 @@ class Doors:
     def fields(self) -> Iterator[SettingField]:
         """Every field that such a run has a use for, the models of roles included."""
         useless = "measurements" if self.strategy.proposes else "searches"
-        yield from (each for each in setting_fields(self.model) if each.door.runs != useless)
+        for field in setting_fields(self.model):
+            is_for_cases = field.path[0] in ("data", "metrics")
+            if field.door.runs != useless and (self.target.takes_cases or not is_for_cases):
+                yield field
         yield from role_fields(self.strategy)
 
     def named(self) -> dict[str, SettingField]:
         """The fields that have a flag, by the name of it."""
         return {field.name: field for field in self.fields() if field.name}
+
+    def has(self, flag: str) -> bool:
+        """Whether a flag is one of them, as it is spelled on the command line."""
+        return any(flag in field.flags for field in self.named().values())
 
     def put_flags(self, draft: Draft, flags: Flags) -> None:
         """Lay over the draft what flags say."""
@@ -160,18 +167,17 @@ def all_doors() -> Iterator[Doors]:
 
 def owners_of(flag: str) -> list[str]:
     """The strategies and targets that have a flag, in words."""
-    owners: list[str] = []
-    for doors in all_doors():
-        if not (doors.strategy.name or doors.target.kind):
-            if any(flag in field.flags for field in doors.named().values()):
-                return ["a run that searches"]
-        elif any(flag in field.flags for field in doors.named().values()):
-            is_strategy = bool(doors.strategy.name)
-            owners.append(
-                f"the strategy '{doors.strategy.name}'"
-                if is_strategy
-                else f"a target of the kind '{doors.target.kind}'"
-            )
+    owners, every = list[str](), list(all_doors())
+    is_shared = Doors.of_any_run().has(flag)
+    if is_shared and all(doors.has(flag) for doors in every if doors.target.kind):
+        return ["a run that searches"]
+    for doors in every:
+        if not doors.has(flag):
+            continue
+        if doors.target.kind:
+            owners.append(f"a target of the kind '{doors.target.kind}'")
+        elif not is_shared:
+            owners.append(f"the strategy '{doors.strategy.name}'")
     return owners
 
 

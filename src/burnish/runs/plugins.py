@@ -187,6 +187,9 @@ class TargetPlugin:
     kind: ClassVar[str] = ""
     Spec: ClassVar[type[TargetSpec]] = TargetSpec
     """How it is described."""
+    takes_cases: ClassVar[bool] = True
+    """Whether files of cases and metrics may be named for it; else it brings its own, and a flag
+    that names one is refused."""
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
         """The target, its cases and metrics; None, with what is wrong kept, where they cannot be.

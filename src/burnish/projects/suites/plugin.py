@@ -35,6 +35,7 @@ class PolicyPlugin(TargetPlugin):
 
     kind: ClassVar[str] = "policy"
     Spec: ClassVar[type[TargetSpec]] = PolicySpec
+    takes_cases: ClassVar[bool] = False
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
         """The tasks with their workflows, and the texts to start from."""
