@@ -137,7 +137,7 @@ def test_http_sets_what_is_open_and_nothing_else(kind: str, strategy: str, tmp_p
         assert is_there(value_at(described, field), field, said), setting
 
 
-RULES = ("expected", "go together", "goes with", "required")
+RULES = ("expected", "go together", "goes with", "one of them", "required")
 """What is said where one value alone makes no sense, or is out of its bounds."""
 
 
@@ -160,7 +160,7 @@ def test_set_reaches_numbers_and_switches_by_their_path(
             continue
         said = not field.info.default if field.is_switch else sample(field)
         path = ".".join(field.path)
-        flags = {"strategy": strategy, "set": [f"{path}={json.dumps(said)}"]}
+        flags: dict[str, Any] = {"strategy": strategy, "set": [f"{path}={json.dumps(said)}"]}
         try:
             described = describe(file, flags, environ={})
         except ConfigError as error:
