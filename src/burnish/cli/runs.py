@@ -46,10 +46,10 @@ def show(
     as_json: options.AsJson = False,
 ) -> None:
     """How a run stands: result, trials, money; with --calls its journal."""
-    from burnish.cli.delegate_pointing import point_out
+    from burnish.cli.old_delegations import show_old_delegation
     from burnish.cli.showing import print_calls, print_run, print_trial
 
-    if point_out(run, as_json=as_json):
+    if show_old_delegation(run, as_json=as_json):
         return
     if calls:
         print_calls(run, trial=trial, as_json=as_json)

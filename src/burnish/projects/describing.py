@@ -369,9 +369,10 @@ def _strategy(
         ("", dialect.strategy),
     )
     where, name = next((where, value) for where, value in choices if value)
-    if isinstance(name, str) and name in strategy_names():
+    if isinstance(name, str) and name in strategy_names() and strategy_plugin(name).described:
         return strategy_plugin(name)
-    names = [each for each in strategy_names() if strategy_plugin(each).proposes]
+    plugins = {each: strategy_plugin(each) for each in strategy_names()}
+    names = [each for each, plugin in plugins.items() if plugin.described and plugin.proposes]
     likely = nearest(str(name), names)
     meant = f"did you mean '{likely}'? " if likely else ""
     problem = Problem(
