@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, Field, model_validator
 
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, Scalar, value_key
-from burnish.evaluation.configs.agent_metrics import AgentMetric, metric_name
+from burnish.evaluation.metric_plugins import AgentMetric, metric_name
 from burnish.models.model_block import ModelBlock
 from burnish.runs.spec import TargetSpec
 from burnish.system.sandbox import Limits, Mode
