@@ -107,7 +107,7 @@ class Prune:
         pair = Pair(candidate=found, incumbent=score)
         # As good as before is enough, since it is shorter; a gain of less than nothing says so.
         decision = min_gain(
-            objective=run.objective, validation=pair, gain=-self.settings.tolerance - 1e-9
+            objective=run.objective, validation=pair, gain=-max(self.settings.tolerance, 1e-6)
         )
         run.record(replace(trial, holdout=SplitResult.of(found, run.objective), decision=decision))
         if not decision.accepted:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from burnish.core.candidates import Candidate, Origin
     from burnish.core.cases import Case, Dataset, Split, Turn
     from burnish.core.comparisons import Pair
-    from burnish.core.effects import Call, Effects, Receipt
+    from burnish.core.effects import Call, Effects, Receipt, Scope
     from burnish.core.errors import BurnishError, Problem, RoleFailed, RollbackError
     from burnish.core.evaluations import Evaluation
     from burnish.core.gates import improves_on_minibatch, min_gain, sigma, strict
@@ -55,7 +55,7 @@ _HOMES = {
     "core.candidates": ("Candidate", "Origin"),
     "core.cases": ("Case", "Dataset", "Split", "Turn"),
     "core.comparisons": ("Pair",),
-    "core.effects": ("Call", "Effects", "Receipt"),
+    "core.effects": ("Call", "Effects", "Receipt", "Scope"),
     "core.errors": ("BurnishError", "Problem", "RoleFailed", "RollbackError"),
     "core.evaluations": ("Evaluation",),
     "core.gates": ("improves_on_minibatch", "min_gain", "sigma", "strict"),
@@ -121,6 +121,7 @@ __all__ = [
     "RoleFailed",
     "RollbackError",
     "Run",
+    "Scope",
     "Score",
     "Setup",
     "Spend",

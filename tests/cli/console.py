@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +84,14 @@ def finish(process: "subprocess.Popen[str]", *, seen: str = "", seconds: float =
         process.kill()
         raise
     return Said(code=process.returncode, out=seen + out, err=err)
+
+
+def until(happened: Callable[[], bool], *, seconds: float = 30) -> None:
+    """Wait for something that another process does."""
+    limit = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < limit, "it did not happen in time"
+        time.sleep(0.005)
 
 
 def tree(folder: Path) -> dict[str, bytes]:

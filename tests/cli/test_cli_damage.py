@@ -70,14 +70,14 @@ def damage(folder: Path, how: str) -> None:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run to damage copies of."""
-    from burnish.projects import Overrides, launch, load_project
+    from burnish.projects import launch, load_project
     from burnish.runs.opening import start
 
     home = tmp_path_factory.mktemp("whole")
     (home / "toy.yaml").write_text("kind: toy\nworld: {train: 3, holdout: 2, test: 0}\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BURNISH_HOME", str(home))
-        project = load_project(home / "toy.yaml", Overrides(max_trials=2))
+        project = load_project(home / "toy.yaml", {"max_trials": 2})
         launch(lambda: start(project.setup, folder=home / "run"))
     return home / "run"
 

@@ -14,11 +14,18 @@ from burnish.core.errors import ConfigError, Interrupted, RunNotFound
 from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
 from burnish.projects.delegation.overrides import WorkflowOverrides
 from burnish.testing.delegation_world import COMPLETE, FLOW, DelegationWorld, in_order, plan
-from tests.cli.console import Burnish, refused
+from tests.cli.console import Burnish, child, refused, until
 
 pytestmark = pytest.mark.slow
 
 TASK = "Write a report about heat."
+WAIT = """
+import pathlib, time
+here = pathlib.Path(__file__).parent
+while (here / "wait").exists():
+    (here / "waiting").touch()
+    time.sleep(0.01)
+"""
 AGENT = "import pathlib\npathlib.Path('report.md').write_text('# Heat\\n' + 'It is warm. ' * 60)\n"
 
 
@@ -115,9 +122,11 @@ def test_a_run_that_was_killed_at_once_still_gets_what_it_was_given() -> None:
     Path("data.csv").write_text("a,b\n1,2\n")
     run(DelegationWorld(), file=Path("flow.yaml"), task=TASK, output_dir=Path("run"), quiet=True,
         inputs=(Path("data.csv"),))  # fmt: skip
-    for path in Path("run").glob("journal*"):
-        path.unlink()
-    shutil.rmtree("run/workspace")
+    for path in Path("run").iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name not in ("run.json", "run_manifest.json", "policy.json"):
+            path.unlink()
     world = DelegationWorld()
     run(world, resume="run", quiet=True)
     assert "input/data.csv" in world.asked("manager")[0].text
@@ -142,15 +151,53 @@ def test_how_it_ended_and_what_to_do_then(capsys: pytest.CaptureFixture[str]) ->
     assert "next     name a stronger manager" in told
 
 
-def test_what_it_is_where_it_ended_and_where_its_report_lies(burnish: Burnish) -> None:
-    run(DelegationWorld(), file=Path("flow.yaml"), task=TASK, output_dir=Path("run"), quiet=True)
-    said = burnish("runs", "show", "run")
-    assert (said.code, "· delegation · complete" in said.lines[0]) == (0, True)
-    assert f"report   {Path('run/RUN_SUMMARY.md').resolve()}" in said.lines
-    assert burnish("runs", "show", "run", "--json").json["status"] == "complete"
-    Path("run/run_completion.json").unlink()
-    assert "go on    burnish delegate --resume" in burnish("runs", "show", "run").out
-    assert "burnish delegate --resume" in burnish("refine", "run").err
+def test_it_is_a_run_like_any_other(burnish: Burnish) -> None:
+    for name in ("one", "two"):
+        task = ("--task", TASK, "-q", "-o", name)
+        assert burnish("delegate", "coder.yaml", *task).code == 0
+    listed = burnish("runs", "list", "--json").records
+    assert {(row["id"], row["strategy"], row["status"]) for row in listed} == {
+        ("one", "delegate", "finished"),
+        ("two", "delegate", "finished"),
+    }
+    said = burnish("runs", "show", "one")
+    assert said.lines[0] == "one · finished: complete"
+    completion = json.loads(Path("one/run_completion.json").read_text())
+    facts = burnish("runs", "show", "one", "--json").json
+    assert facts["baseline_train_loss"] == pytest.approx(completion["loss_total"])
+    calls = burnish("runs", "show", "one", "--calls", "--json").records
+    assert {"begin", "worker"} <= {row["kind"] for row in calls}
+    compared = burnish("runs", "compare", "one", "two", "--json").json
+    assert [row["word"] for row in compared["cases"]["train"]] == ["same"]
+    assert "# " in burnish("runs", "report", "one").out
+    assert burnish("runs", "resume", "one", "-q").code == 0
+    refused(
+        burnish("runs", "resume", "one", "--max-trials", "3"), "--max-trials: a delegation keeps"
+    )
+    assert burnish("runs", "rm", "two", "--yes").code == 0
+    assert not Path("two").exists()
+    assert [row["id"] for row in burnish("runs", "list", "--json").records] == ["one"]
+
+
+def test_one_that_was_killed_goes_on_with_either_command(burnish: Burnish) -> None:
+    start = ("delegate", "coder.yaml", "--task", TASK, "-q", "-o", "run")
+    for command in (("runs", "resume", "run", "-q"), ("delegate", "--resume", "run", "-q")):
+        Path("wait").touch()
+        Path("agent.py").write_text(f"{WAIT}{AGENT}")
+        killed = child(*start, cwd=Path.cwd())
+        until(Path("waiting").exists)
+        killed.kill()
+        killed.communicate()
+        Path("wait").unlink()
+        Path("waiting").unlink()
+        assert burnish("runs", "list", "--json").records[0]["status"] == "killed"
+        assert "go on    burnish runs resume run" in burnish("runs", "show", "run").lines
+        assert "burnish delegate --resume" in burnish("refine", "run").err
+        assert burnish(*command).code == 0
+        facts = burnish("runs", "show", "run", "--json").json
+        assert facts["status"] == "finished"
+        assert (facts["spent"]["calls"], facts["billed"]["calls"]) == (1, 2)
+        assert burnish("runs", "rm", "run", "--yes").code == 0
 
 
 def test_a_dry_run_checks_what_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,16 +2,17 @@
 
 import json
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import JsonValue
 
-from burnish.cli.optimize_asking import Asked
-from burnish.cli.optimize_running import Preparing, optimize_project
+from burnish.cli.optimize_running import OptimizeRequest, optimize_project
 from burnish.cli.running import Way
+from burnish.models.factory import Models
 from burnish.testing.backends import ScriptedBackend
 from tests.cli.console import tree
 from tests.projects import optimizer_world
@@ -32,10 +33,11 @@ async def call_agent(query: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is looked at: a file, how it is prepared, and who would be asked."""
+    """What is looked at: a file, its flags, and who would be asked."""
 
     file: Path
-    prepare: Preparing
+    models: Models
+    flags: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     calls: Callable[[], list[Any]]
     """What was asked of models so far."""
 
@@ -56,8 +58,8 @@ def agent_file(folder: Path, strategy: str) -> Plan:
 
     backend = optimizer_world.echo()
     file = optimizer_world.write_world(folder, texts_only)
-    prepare = optimizer_world.preparing(backend)
-    return Plan(file=file, prepare=prepare, calls=lambda: backend.asked)
+    models = optimizer_world.echo_models(backend)
+    return Plan(file=file, models=models, calls=lambda: backend.asked)
 
 
 def prompts(folder: Path, strategy: str) -> Plan:
@@ -77,7 +79,7 @@ def prompts(folder: Path, strategy: str) -> Plan:
     file = folder / "prompts.yaml"
     file.write_text(json.dumps(data), encoding="utf-8")
     backend = nobody()
-    return Plan(file=file, prepare=prompt_world.preparing(backend), calls=lambda: backend.asked)
+    return Plan(file=file, models=prompt_world.models(backend), calls=lambda: backend.asked)
 
 
 def graph(folder: Path, strategy: str) -> Plan:
@@ -85,7 +87,7 @@ def graph(folder: Path, strategy: str) -> Plan:
     backend = nobody()
     return Plan(
         file=graph_world.write_world(folder, change),
-        prepare=lambda path, told: graph_world.prepared(path, backend, **told.to_json()),
+        models=graph_world.models(backend),
         calls=lambda: backend.asked,
     )
 
@@ -101,22 +103,19 @@ def task(folder: Path, strategy: str) -> Plan:
     (folder / "c.yaml").write_text("size: 4\n", encoding="utf-8")
     (folder / "score.py").write_text("open('called', 'w')\n", encoding="utf-8")
     backend = nobody()
-    return Plan(
-        file=file,
-        prepare=lambda path, told: task_world.prepared(path, backend, **told.to_json()),
-        calls=lambda: backend.asked,
-    )
+    return Plan(file=file, models=task_world.scripted(backend), calls=lambda: backend.asked)
 
 
 def suite(folder: Path, strategy: str) -> Plan:
     place = Place(folder=folder)
     place.write("heat", "rain", holdout=("snow", "wind"))
-    told = {"strategy": strategy}
-    if strategy != "epochs":
-        told |= {"epochs": None, "with_textgrad": None}
+    flags: dict[str, JsonValue] = {"strategy": strategy, "repeats": 1}
+    if strategy == "epochs":
+        flags |= {"epochs": 2, "with_textgrad": True}
     return Plan(
         file=place.suite,
-        prepare=lambda _, flags: place.prepare(**told, **flags.to_json()),
+        models=place.world.models(),
+        flags=flags,
         calls=lambda: place.world.turns,
     )
 
@@ -149,7 +148,8 @@ def test_a_dry_run_prints_a_plan_and_pays_nothing(
     plan = WORLDS[kind](tmp_path, strategy)
     before = tree(tmp_path)
     way = Way(output_dir=tmp_path / "run")
-    optimize_project(Asked(file=plan.file, way=way, dry_run=True), prepare=plan.prepare)
+    request = OptimizeRequest(file=plan.file, way=way, flags=plan.flags, dry_run=True)
+    optimize_project(request, models=plan.models)
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith(f"strategy  {strategy}") for line in lines), lines
     assert any(line.split(" ")[0] in {"cases", "tasks", "files"} for line in lines), lines
@@ -163,8 +163,8 @@ def test_a_trial_over_numbers_of_a_task_counts_its_repeats(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = task(tmp_path, "coordinate")
-    asked = Asked(file=plan.file, overrides={"repeats": 3}, dry_run=True)
-    optimize_project(asked, prepare=plan.prepare)
+    request = OptimizeRequest(file=plan.file, flags={"repeats": 3}, dry_run=True)
+    optimize_project(request, models=plan.models)
     assert "a trial   3 runs of the task" in capsys.readouterr().out
 
 

@@ -274,7 +274,7 @@ def test_runs_resume_goes_on_with_a_measurement(burnish: Burnish, tmp_path: Path
     assert shown[-4:] == first.lines[-4:]
     assert "noise: the same agent, 2 sweeps over the same cases" in again.lines
     refused = burnish("runs", "resume", "run", "--patience", "2")
-    assert "--patience: 'measure' over 'recorded' has no use for it" in refused.err
+    assert "--patience: only a run that searches can be told this" in refused.err
 
 
 def test_a_measurement_looks_like_one_later(burnish: Burnish, tmp_path: Path) -> None:

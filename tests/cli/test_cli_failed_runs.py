@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from burnish.cli.optimize_asking import Asked
-from burnish.cli.optimize_running import optimize_project
+from burnish.cli.optimize_running import OptimizeRequest, optimize_project
 from burnish.cli.running import Way
 from burnish.core.errors import BaselineUnmeasured, ProposerFailed
 from burnish.models.chat import ChatReply, ChatRequest
@@ -18,7 +17,7 @@ from burnish.runs.record import RunRecord
 from burnish.testing.servers import ScriptedServer
 from tests.cli.console import Burnish, Said
 from tests.cli.served_echo import hosted
-from tests.projects.optimizer_world import EchoBackend, optimizer, preparing
+from tests.projects.optimizer_world import EchoBackend, echo_models, optimizer
 from tests.projects.optimizer_world import write_world as write_agent
 from tests.projects.prompts.prompt_world import KEY, Change, set_algorithm, write_world
 
@@ -105,13 +104,13 @@ def test_an_agent_file_without_a_baseline(
     print_baseline: bool,
 ) -> None:
     write_agent(tmp_path)
-    asked = Asked(
+    request = OptimizeRequest(
         way=Way(output_dir=Path("run")),
-        overrides={"strategy": strategy, "baseline_only": print_baseline or None},
+        flags={"strategy": strategy, "print_baseline": print_baseline or None},
         progress="none",
     )
     with pytest.raises(BaselineUnmeasured, match=REFUSED) as error:
-        optimize_project(asked, prepare=preparing(DownBackend(respond=lambda _, __: "")))
+        optimize_project(request, models=echo_models(DownBackend(respond=lambda _, __: "")))
     assert error.value.exit_code == 1
     assert RunRecord.read(Path("run")).status == "failed"
     assert capsys.readouterr().out == "", "there is no table of what was not measured"
@@ -199,8 +198,8 @@ def test_a_critic_that_never_answers_fails_texts_and_warns_beside_numbers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def optimize(folder: str) -> None:
-        asked = Asked(way=Way(output_dir=Path(folder)), overrides={}, progress="none")
-        optimize_project(asked, prepare=preparing(DumbCritic(respond=lambda _, __: "")))
+        request = OptimizeRequest(way=Way(output_dir=Path(folder)), flags={}, progress="none")
+        optimize_project(request, models=echo_models(DumbCritic(respond=lambda _, __: "")))
 
     write_agent(tmp_path, texts_only)
     with pytest.raises(ProposerFailed, match="the critic never gave a usable answer"):

@@ -128,7 +128,7 @@ def test_a_run_that_is_resumed_pays_for_nothing_again(tmp_path: Path) -> None:
 
 
 def test_the_baseline_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    optimize(write_world(tmp_path), quiet=True, flags={"baseline_only": True})
+    optimize(write_world(tmp_path), quiet=True, flags={"print_baseline": True})
     told = capsys.readouterr().out
     assert "pass rate" in told
     assert record(tmp_path).trials == 0

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import typer
 
-from burnish.cli.optimize_asking import Asked
-from burnish.cli.optimize_running import optimize_project
+from burnish.cli.optimize_running import OptimizeRequest, optimize_project
 from burnish.cli.running import Way
 from burnish.core.errors import ConfigError
 from burnish.runs.record import RunRecord
@@ -25,7 +24,6 @@ from tests.projects.optimizer_world import (
     echo,
     echo_models,
     optimizer,
-    preparing,
     write_world,
 )
 
@@ -42,15 +40,13 @@ def backend() -> EchoBackend:
     return echo()
 
 
-def run(backend: EchoBackend, folder: str | None = "run", **asked: Any) -> None:
+def run(backend: EchoBackend, folder: str | None = "run", **values: Any) -> None:
     """`burnish optimize agent.yaml -o run` and more."""
-    overrides = {k: v for k, v in asked.items() if k not in Asked.__dataclass_fields__}
-    told = {k: v for k, v in asked.items() if k in Asked.__dataclass_fields__}
-    told.setdefault("way", Way(output_dir=Path(folder) if folder else None))
-    told.setdefault("progress", "lines")
-    optimize_project(
-        Asked(overrides=overrides, **told), prepare=preparing(backend), models=echo_models(backend)
-    )
+    more = {k: v for k, v in values.items() if k in OptimizeRequest.__dataclass_fields__}
+    flags = {k: v for k, v in values.items() if k not in more}
+    more.setdefault("way", Way(output_dir=Path(folder) if folder else None))
+    more.setdefault("progress", "lines")
+    optimize_project(OptimizeRequest(flags=flags, **more), models=echo_models(backend))
 
 
 def said_of(capsys: pytest.CaptureFixture[str]) -> str:
@@ -96,7 +92,7 @@ def test_a_dry_run_says_everything_and_asks_nobody(
         ),
     )
     before = tree(tmp_path)
-    run(backend, None, dry_run=True, sealed_cases=str(tmp_path / "sealed.yaml"), max_usd=5.0)
+    run(backend, None, dry_run=True, test=str(tmp_path / "sealed.yaml"), max_usd=5.0)
     told = said_of(capsys)
     assert not backend.asked
     assert tree(tmp_path) == before
@@ -146,7 +142,7 @@ def test_print_baseline_measures_it_and_stops(
     tmp_path: Path, backend: EchoBackend, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_world(tmp_path, lambda data: optimizer(data).update(sealed_cases_file="sealed.yaml"))
-    run(backend, baseline_only=True, quiet=True)
+    run(backend, print_baseline=True, quiet=True)
     told = said_of(capsys)
     assert len(backend.asked) == 12 + 6
     assert not any("sealed" in message.content for r in backend.asked for message in r.messages)
@@ -167,7 +163,7 @@ def test_print_baseline_begins_no_phase(
     tmp_path: Path, backend: EchoBackend, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_world(tmp_path, short)
-    run(backend, baseline_only=True)
+    run(backend, print_baseline=True)
     told = said_of(capsys)
     assert "baseline " in told
     assert "cycle 1" not in told
@@ -178,7 +174,7 @@ def test_a_search_forked_from_a_baseline_does_not_pay_for_it_again(
     tmp_path: Path, backend: EchoBackend
 ) -> None:
     write_world(tmp_path, short)
-    run(backend, baseline_only=True, quiet=True)
+    run(backend, print_baseline=True, quiet=True)
     paid = len(backend.asked)
     run(backend, quiet=True, way=Way(fork="run", output_dir=Path("search")))
     rows = RunRecord.read(tmp_path / "search").rows
@@ -252,7 +248,7 @@ def test_no_gain_is_a_success(
             {"dry_run": True, "suggest_axes": True},
             "--dry-run and --suggest-axes do not go together",
         ),
-        ({"baseline_only": True, "dry_run": True}, "--dry-run and --print-baseline"),
+        ({"print_baseline": True, "dry_run": True}, "--dry-run and --print-baseline"),
         ({"quiet": True, "verbose": True}, "-q and -v"),
         ({"report_only": "x", "way": Way(resume="y")}, "--report-only names the run itself"),
         ({"way": Way(resume="a", fork="b")}, "--resume and --fork"),
@@ -335,8 +331,8 @@ def test_mistakes_end_with_exit_code_1(tmp_path: Path, burnish: Burnish) -> None
     refused(burnish("optimize"), "does not say how it is to be tuned", "  optimizer:")
     toy = tmp_path / "toy.yaml"
     toy.write_text("kind: toy\n", encoding="utf-8")
-    flags = ("--max-rounds", "2", "--epochs", "2")
-    refused(burnish("optimize", str(toy), *flags), "--max-rounds", "--epochs")
+    useless = burnish("optimize", str(toy), "--max-rounds", "2", "--test", "x")
+    refused(useless, "--max-rounds: only the strategy 'backprop'", "--test: only a target of")
     refused(burnish("optimize", str(toy), "--suggest-axes"), "only an agent file has axes")
 
 

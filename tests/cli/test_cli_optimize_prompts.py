@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from burnish.cli.optimize_asking import Asked
-from burnish.cli.optimize_running import optimize_project
+from burnish.cli.optimize_running import OptimizeRequest, optimize_project
 from burnish.cli.running import Way
 from burnish.core.errors import ConfigError
 from burnish.models.chat import ChatReply, ChatRequest
@@ -16,8 +15,7 @@ from burnish.models.references import ModelRef
 from burnish.runs.record import RunRecord
 from tests.cli.console import Burnish, refused, tree
 from tests.projects.optimizer_world import RULE as ECHO_RULE
-from tests.projects.optimizer_world import EchoBackend, optimizer
-from tests.projects.optimizer_world import preparing as preparing_agent
+from tests.projects.optimizer_world import EchoBackend, echo_models, optimizer
 from tests.projects.optimizer_world import write_world as write_agent
 from tests.projects.prompts.prompt_world import (
     BETTER,
@@ -151,7 +149,7 @@ def test_runs_resume_needs_no_flags_either(
     write_world(tmp_path)
     metrics = tmp_path / "metrics.json"
     metrics.write_text(json.dumps([{"type": "standard", "metric": "equality"}]), encoding="utf-8")
-    told: dict[str, Any] = {**flags(tmp_path), "metric_file": str(metrics), "reflector": "openai:m"}
+    told: dict[str, Any] = {**flags(tmp_path), "metrics": str(metrics), "reflector": "openai:m"}
     optimize(reflector(WORSE), max_trials=1, **told)
     (tmp_path / ".env").write_text(f"OPENAI_API_KEY={KEY}\n", encoding="utf-8")
     said = burnish("runs", "resume", "run", "-q")
@@ -163,7 +161,7 @@ def test_flags_alone_run_resume_and_fork(tmp_path: Path) -> None:
     write_world(tmp_path)
     metrics = tmp_path / "metrics.json"
     metrics.write_text(json.dumps([{"type": "standard", "metric": "equality"}]), encoding="utf-8")
-    told: dict[str, Any] = {**flags(tmp_path), "metric_file": str(metrics), "reflector": "openai:m"}
+    told: dict[str, Any] = {**flags(tmp_path), "metrics": str(metrics), "reflector": "openai:m"}
     optimize(reflector(WORSE), max_trials=1, **told)
     assert record(tmp_path).header.project.kind == "prompts"
     optimize(reflector(BETTER), way=Way(resume="run"), max_trials=3)
@@ -178,14 +176,14 @@ def test_the_sealed_test_is_read_once_and_told(
 ) -> None:
     file = write_world(tmp_path, set_algorithm(name="reflective", max_metric_calls=60))
     sealed = str(tmp_path / "sealed.evalset.json")
-    optimize(reflector(), file=file, sealed_cases=sealed, **flags(tmp_path))
+    optimize(reflector(), file=file, test=sealed, **flags(tmp_path))
     assert "0.000 → 1.000" in capsys.readouterr().out
 
 
 def test_the_baseline_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write_world(tmp_path)
     backend = reflector()
-    optimize(backend, file=file, baseline_only=True, **flags(tmp_path))
+    optimize(backend, file=file, print_baseline=True, **flags(tmp_path))
     told = capsys.readouterr().out
     assert not backend.asked
     assert "pass rate" in told
@@ -274,14 +272,14 @@ def test_reflection_over_an_agent_file(tmp_path: Path, capsys: pytest.CaptureFix
 
     file = write_agent(tmp_path, only_texts)
     backend = ReflectingEcho(respond=lambda _, __: "")
-    asked = Asked(
+    request = OptimizeRequest(
         file=file,
-        overrides={"strategy": "reflective", "reflector": "openai:m"},
+        flags={"strategy": "reflective", "reflector": "openai:m"},
         way=Way(output_dir=Path("run")),
         progress="lines",
     )
-    optimize_project(replace(asked, dry_run=True), prepare=preparing_agent(backend))
-    optimize_project(asked, prepare=preparing_agent(backend))
+    optimize_project(replace(request, dry_run=True), models=echo_models(backend))
+    optimize_project(request, models=echo_models(backend))
     assert "strategy  reflective (racing)" in capsys.readouterr().out
     found = record(tmp_path)
     assert found.header.strategy == "reflective"

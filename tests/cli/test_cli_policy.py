@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from burnish.cli.optimize_asking import Asked
-from burnish.cli.optimize_running import optimize_project
+from burnish.cli.optimize_running import OptimizeRequest, optimize_project
 from burnish.cli.running import Way
-from burnish.projects import LoadedProject, Overrides, load_project
 from burnish.targets.delegation.registry import PolicyRegistry
 from burnish.testing.suite_world import FAULT, FLOW, RULE, suite_text, suite_world
 from tests.cli.console import Burnish
@@ -62,20 +60,17 @@ def test_a_training_tells_what_it_made_active(
     Path("suite.yaml").write_text(suite_text("heat", "rain"), encoding="utf-8")
     world = suite_world()
 
-    def prepare(path: Path, flags: Overrides) -> LoadedProject:
-        return load_project(path, flags, models=world.models())
-
     def say(**more: object) -> str:
-        flags = {"epochs": 2, "with_textgrad": True, "policy_db": str(tmp_path / "p.db"), **more}
+        flags = {"epochs": 2, "with_textgrad": True, "db": str(tmp_path / "p.db"), **more}
         dry = bool(flags.pop("dry_run", False))
-        asked = Asked(
+        request = OptimizeRequest(
             file=Path("suite.yaml"),
             way=Way(output_dir=tmp_path / "run"),
-            overrides=flags,  # pyright: ignore[reportArgumentType]
+            flags=flags,  # pyright: ignore[reportArgumentType]
             dry_run=dry,
             progress="lines",
         )
-        optimize_project(asked, prepare=prepare)
+        optimize_project(request, models=world.models())
         return capsys.readouterr().out
 
     PolicyRegistry(tmp_path / "p.db").add(TEXT, f"{FAULT}\n", activate=True)

@@ -2,52 +2,18 @@
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.console import Burnish, Said, child, finish, tree
+from tests.cli.coders import AGENT, write_coders
+from tests.cli.console import Burnish, Said, child, finish, tree, until
 
 pytestmark = pytest.mark.slow
-
-AGENT = """
-import pathlib, sys, time
-flaws = ["flaw-1", "flaw-2", "flaw-3"]
-given = pathlib.Path("input/report.md")
-if given.exists():
-    text = given.read_text()
-    left = [flaw for flaw in flaws if flaw in text]
-    if left and "same" not in sys.argv:
-        text = text.replace(left[0], "sound")
-else:
-    text = "# Heat\\n" + "It is warm, and will be. " * 30 + " ".join(flaws) + "\\n"
-wait = pathlib.Path(sys.argv[1]) / "wait"
-while wait.exists() and given.exists():
-    (wait.parent / "waiting").touch()
-    time.sleep(0.01)
-pathlib.Path("report.md").write_text(text)
-"""
-FLOW = """\
-workflow: {{name: coder}}
-orchestration:
-  engine: command
-  command: {{command: "{python} {folder}/agent.py {folder} {more}", critique: {{enabled: false}}}}
-observability:
-  evaluation:
-    thresholds: {{accept: 0.9, retry: 0.0, fail: 0.0}}
-    metrics:
-      - {{name: one, kind: deterministic_assertion, params: {{path: report.md, lacks: flaw-1}}}}
-      - {{name: two, kind: deterministic_assertion, params: {{path: report.md, lacks: flaw-2}}}}
-      - {{name: three, kind: deterministic_assertion, params: {{path: report.md, lacks: flaw-3}}}}
-deliverables: [report.md]
-sandbox: none
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -55,10 +21,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: 
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("BURNISH_EXPERIMENTS_ROOT", raising=False)
     monkeypatch.delenv("AWP_EXPERIMENTS_ROOT", raising=False)
-    Path("agent.py").write_text(AGENT)
-    for name, more in (("flow.yaml", ""), ("same.yaml", "same")):
-        told = FLOW.format(python=shlex.quote(sys.executable), folder=tmp_path, more=more)
-        Path(name).write_text(told)
+    write_coders(tmp_path)
 
 
 def slowly(run: Path) -> Path:
@@ -177,10 +140,7 @@ def test_interrupted_and_going_on_while_nobody_else_may(
 ) -> None:
     Path("wait").touch()
     running = child("refine", "seed", "-n", "2", cwd=tmp_path)
-    limit = time.monotonic() + 30
-    while not Path("waiting").exists():
-        assert time.monotonic() < limit
-        time.sleep(0.01)
+    until(Path("waiting").exists)
     refused(burnish("refine", str(seed)), "in use by process")
     # Two of one kind could arrive as one.
     running.send_signal(signal.SIGINT)

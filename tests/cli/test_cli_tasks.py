@@ -151,7 +151,7 @@ def test_a_dry_run_says_what_would_run_and_runs_nothing(
 
 def test_the_baseline_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     backend = adding(TWO)
-    optimize(backend, write_task(tmp_path), baseline_only=True)
+    optimize(backend, write_task(tmp_path), print_baseline=True)
     told = capsys.readouterr().out
     assert "score" in told
     assert "0.25" in told

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from burnish.projects.delegation.loading import load_workflow
-from burnish.targets.delegation.delegating import delegate
+from burnish.projects.delegation.runs import delegate
 from burnish.testing.delegation_world import (
     COMPLETE,
     FLOW,

@@ -19,9 +19,9 @@ from burnish.core.content import Json
 from burnish.core.errors import SeedRefused
 from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
 from burnish.projects.delegation.overrides import WorkflowOverrides
+from burnish.projects.delegation.runs import delegate
 from burnish.projects.refining.opening import Seat, Wishes, open_refinement
 from burnish.projects.refining.settings import RefineSettings
-from burnish.targets.delegation.delegating import delegate
 from burnish.testing.delegation_world import DelegationWorld, Said, Turn
 from burnish.testing.doubles import CallCounter
 from burnish.testing.refine_world import FLOW, TASK, critic, manager, worker

@@ -8,9 +8,10 @@ FOLDER/run is the run, FOLDER/policy.db the registry, FOLDER/calls what models w
 import sys
 from pathlib import Path
 
-from burnish.projects import Overrides, load_project
+from pydantic import JsonValue
+
+from burnish.projects import load_project, reload_project
 from burnish.projects.launching import optimize
-from burnish.projects.loading import stored_overrides
 from burnish.targets.delegation.policy import PolicyTexts
 from burnish.targets.delegation.registry import PolicyRegistry
 from burnish.testing.doubles import CallCounter
@@ -29,17 +30,18 @@ def prepare(folder: Path) -> None:
 def main(folder: Path) -> None:
     """Start, or go on."""
     run = folder / "run"
-    flags = Overrides.from_flags(
-        epochs=3,
-        with_textgrad=True,
-        repeats=2,
-        concurrency=2,
-        policy_db=str(folder / "policy.db"),
-    )
+    models = suite_world(counter=CallCounter(path=folder / "calls")).models()
+    flags: dict[str, JsonValue] = {
+        "epochs": 3,
+        "with_textgrad": True,
+        "repeats": 2,
+        "concurrency": 2,
+        "db": str(folder / "policy.db"),
+    }
     if (run / "run.json").exists():
-        flags = flags.over(stored_overrides(run))
-    world = suite_world(counter=CallCounter(path=folder / "calls"))
-    project = load_project(folder / "suite.yaml", flags, models=world.models())
+        project = reload_project(run, flags, models=models)
+    else:
+        project = load_project(folder / "suite.yaml", flags, models=models)
     optimize(project.setup, run)
 
 

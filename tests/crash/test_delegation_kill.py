@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from burnish.testing.delegation_world import REPORT
+from tests.crash.bills import check_bill
 from tests.crash.chains import ROOT
 from tests.crash.delegation_child import ROUNDS
 
@@ -92,3 +93,4 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
     assert set(calls) == set(whole.lines("calls"))
     assert len(calls) <= len(whole.lines("calls")) + kills + 1, "at most one in flight each"
     assert world.running == []
+    check_bill(world.folder / "run", asked=len(calls), lost=kills + 1)

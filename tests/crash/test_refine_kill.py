@@ -11,6 +11,7 @@ import pytest
 
 from burnish.testing.refine_world import flaws_in
 from tests.cli.console import tree
+from tests.crash.bills import check_bill
 from tests.crash.nursery import nursery
 from tests.crash.refine_child import make_seed
 
@@ -93,3 +94,5 @@ def test_killed_again_and_again(
     assert len(world.calls) <= len(reference.calls) + kills
     assert len(list((world.seed / "refinement_sessions").glob("*.json"))) == 1
     assert not list(world.seed.glob(".BEST.*"))
+    (run,) = (path for path in (world.seed / "refinement_sessions").iterdir() if path.is_dir())
+    check_bill(run, asked=len(world.calls), lost=kills)

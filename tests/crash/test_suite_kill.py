@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from burnish.core.money import Spend
+from burnish.runs.record import RunRecord
 from burnish.targets.delegation.registry import PolicyRegistry
 from burnish.testing.stories import story
 from burnish.testing.suite_world import GUILTY, RULE
+from tests.crash.bills import check_bill
 from tests.crash.chains import ROOT
 from tests.crash.suite_child import main, prepare
 
@@ -80,6 +83,12 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
     assert RULE in PolicyRegistry(world.folder / "policy.db").texts()[GUILTY]
     again = world.calls - whole.calls
     assert again <= kills * IN_FLIGHT, "no more than what was in flight is asked again"
+    check_bill(world.folder / "run", asked=world.calls, lost=kills * IN_FLIGHT)
+    assert _spent(world.folder) == _spent(whole.folder), "a kill changes nothing that was used"
+
+
+def _spent(folder: Path) -> Spend:
+    return RunRecord.read(folder / "run").spent
 
 
 def _decided(path: Path) -> list[object]:

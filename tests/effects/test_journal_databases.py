@@ -14,7 +14,8 @@ from burnish.effects.journal import Journal
 from burnish.effects.journal_reader import JournalReader
 from burnish.effects.places import POINTER, point_to
 from burnish.effects.position import NAME as COUNT
-from burnish.effects.position import require_whole
+from burnish.runs.directory import look_into
+from burnish.runs.header import Header
 from burnish.testing.journal_contracts import check_journal_store
 from tests.effects.databases import SERVERS, tables_of, tables_on
 from tests.effects.journals import Agent, effects_in, text_call
@@ -111,9 +112,10 @@ async def test_a_database_that_was_set_back_is_noticed(
     for number in range(3):
         await effects.scope(trial=0).once(text_call(number), Agent())
     effects.journal.close()
-    require_whole(tmp_path)
+    Header(id="run", strategy="none", seed=0, started_at="", burnish="").write(tmp_path)
+    look_into(tmp_path, whole=True).close()
     with closing(Driver(journals.url).connect()) as db:
         db.execute(f"DELETE FROM {journals.prefix}journal_effects")
-    with pytest.raises(JournalIncomplete, match="it holds 0, and 3 were on disk") as lost:
-        require_whole(tmp_path)
+    with pytest.raises(JournalIncomplete, match="it has 0 results, and 3 were on disk") as lost:
+        look_into(tmp_path, whole=True)
     assert "the database was probably set back to an earlier state" in str(lost.value)

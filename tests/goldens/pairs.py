@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from burnish.cli.optimize_asking import Asked
-from burnish.cli.optimize_running import Preparing, optimize_project
+from burnish.cli.optimize_running import OptimizeRequest, optimize_project
 from burnish.cli.running import Way
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
@@ -40,22 +39,17 @@ class Pair:
     """What can be done when the run is over, by name; nothing after a delegation."""
 
 
-def _optimizing(
-    file: Path,
-    prepare: Callable[[], Preparing],
-    models: Callable[[], Models | None] = lambda: None,
-    **overrides: Any,
-) -> Pair:
+def _optimizing(file: Path, models: Callable[[], Models], **flags: Any) -> Pair:
     """`burnish optimize FILE -o run`, planned and done with models of their own.
 
     Then `--resume run`, `--fork run -o fork` and `--print-baseline -o baseline`.
     """
 
     def act(way: Way, *, dry_run: bool = False, **more: Any) -> Act:
-        asked = Asked(
-            file=file, overrides=overrides | more, way=way, dry_run=dry_run, progress="lines"
+        request = OptimizeRequest(
+            file=file, flags=flags | more, way=way, dry_run=dry_run, progress="lines"
         )
-        return lambda: optimize_project(asked, prepare=prepare(), models=models())
+        return lambda: optimize_project(request, models=models())
 
     new = Way(output_dir=Path("run"))
     return Pair(
@@ -64,7 +58,7 @@ def _optimizing(
         later={
             "resume": act(Way(resume="run")),
             "fork": act(Way(fork="run", output_dir=Path("fork"))),
-            "baseline": act(Way(output_dir=Path("baseline")), baseline_only=True),
+            "baseline": act(Way(output_dir=Path("baseline")), print_baseline=True),
         },
     )
 
@@ -99,15 +93,8 @@ def agent_reflective(folder: Path) -> Pair:
     )
 
 
-def _agent(
-    file: Path, backend: Callable[[], optimizer_world.EchoBackend], **overrides: Any
-) -> Pair:
-    return _optimizing(
-        file,
-        lambda: optimizer_world.preparing(backend()),
-        models=lambda: optimizer_world.echo_models(backend()),
-        **overrides,
-    )
+def _agent(file: Path, backend: Callable[[], optimizer_world.EchoBackend], **flags: Any) -> Pair:
+    return _optimizing(file, lambda: optimizer_world.echo_models(backend()), **flags)
 
 
 def agent_backprop(folder: Path) -> Pair:
@@ -165,12 +152,7 @@ def _with_a_tool(request: ChatRequest, draw: int) -> str:
 
 def _over_prompts(file: Path, backend: Callable[[], ScriptedBackend], **flags: Any) -> Pair:
     """With a scripted model behind every role."""
-    return _optimizing(
-        file,
-        lambda: prompt_world.preparing(backend()),
-        models=lambda: prompt_world.models(backend()),
-        **flags,
-    )
+    return _optimizing(file, lambda: prompt_world.models(backend()), **flags)
 
 
 def optimizer_json(folder: Path) -> Pair:
@@ -244,11 +226,7 @@ def prompts_backprop(folder: Path) -> Pair:
 
 
 def _graph(file: Path, backend: Callable[[], ScriptedBackend | None] = lambda: None) -> Pair:
-    return _optimizing(
-        file,
-        lambda: lambda path, flags: graph_world.prepared(path, backend(), **flags.to_json()),
-        models=lambda: graph_world.models(backend()),
-    )
+    return _optimizing(file, lambda: graph_world.models(backend()))
 
 
 def graph_backprop(folder: Path) -> Pair:
@@ -266,17 +244,8 @@ def _graph_other(folder: Path, strategy: str) -> Pair:
 # -- files of a task -------------------------------------------------------------------------
 
 
-def _task(file: Path, *texts: str, **overrides: Any) -> Pair:
-    return _optimizing(
-        file,
-        lambda: (
-            lambda path, flags: task_world.prepared(
-                path, task_world.adding(*texts), **flags.to_json()
-            )
-        ),
-        lambda: task_world.scripted(task_world.adding(*texts)),
-        **overrides,
-    )
+def _task(file: Path, *texts: str, **flags: Any) -> Pair:
+    return _optimizing(file, lambda: task_world.scripted(task_world.adding(*texts)), **flags)
 
 
 def task_edits(folder: Path) -> Pair:
@@ -316,11 +285,9 @@ def _suite(
     place.write(*tasks, holdout=holdout)
     place.spoil()
 
-    def pair(**overrides: Any) -> Pair:
-        return _optimizing(
-            place.suite,
-            lambda: lambda _, flags: place.prepare(**{**overrides, **flags.to_json()}),
-        )
+    def pair(**flags: Any) -> Pair:
+        usual: dict[str, Any] = {"epochs": 2, "with_textgrad": True, "repeats": 1}
+        return _optimizing(place.suite, world.models, **usual | flags)
 
     return pair
 

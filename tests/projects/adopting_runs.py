@@ -12,8 +12,8 @@ from burnish.core.trials import SplitResult, Trial
 from burnish.models.chat import ChatRequest
 from burnish.projects import optimize
 from burnish.projects.adopting_originals import FILES, measured_files
+from burnish.projects.agent.dialect import AgentFile
 from burnish.projects.agent.exports import named_exports
-from burnish.projects.loading import AGENT
 from burnish.runs.header import Project
 from burnish.runs.record import RunRecord
 from burnish.runs.run import Run
@@ -55,7 +55,7 @@ def agent_run(
         ),
         strategy=Plan(steps=_recording(winners, measured=measured)),
         exporter=named_exports(made.agent),
-        project=Project(kind=AGENT, file=str(path), config={**hashes}),
+        project=Project(kind=AgentFile.kind, file=str(path), config={**hashes}),
         resources=(made,),
     )
     home = folder or path.resolve().parent / "run"

@@ -15,7 +15,6 @@ from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
 from burnish.models.prices import Price, Prices
 from burnish.models.references import ModelRef
-from burnish.projects import LoadedProject, Overrides, load_project
 from burnish.testing.backends import ScriptedBackend
 
 RULE = "PLAINLY"
@@ -132,18 +131,6 @@ def echo_models(backend: EchoBackend, *, priced: bool = True) -> Models:
         prices=Prices(overrides={"openai:m": price} if priced else {}),
         retries=RetryPolicy(attempts=1),
     )
-
-
-def preparing(
-    backend: EchoBackend, *, priced: bool = True
-) -> Callable[[Path, Overrides], LoadedProject]:
-    """How the command line prepares a project, with scripted models."""
-
-    def prepare(path: Path, flags: Overrides) -> LoadedProject:
-        models = echo_models(backend, priced=priced)
-        return load_project(path, flags, environ={}, models=models)
-
-    return prepare
 
 
 def said_to(told: str, talk: Sequence[str], temperature: float) -> str:

@@ -9,7 +9,7 @@ import pytest
 from burnish.core.errors import ConfigError
 from burnish.core.surfaces import ChoiceSurface, DemosSurface, NumberSurface, TextSurface
 from burnish.models.roles import ModelRole
-from burnish.projects import LoadedProject, Overrides, load_project
+from burnish.projects import LoadedProject, load_project
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
 from burnish.strategies.coordinate.strategy import Coordinate
@@ -19,7 +19,7 @@ from tests.projects.optimizer_world import Change, echo, echo_models, optimizer,
 def prepared(
     path: Path, environ: Mapping[str, str] | None = None, **flags: float | str
 ) -> LoadedProject:
-    told = Overrides.from_flags(**flags)
+    told = flags
     return load_project(path, told, environ=environ or {}, models=echo_models(echo()))
 
 
@@ -192,7 +192,7 @@ def test_flag_then_file_then_environment_then_default(
 def test_sealed_cases_critic_and_applier_come_from_flag_file_or_environment(tmp_path: Path) -> None:
     path = write_world(tmp_path)
     sealed = str(tmp_path / "sealed.yaml")
-    setup = prepared(path, sealed_cases=sealed, critic="anthropic:a", applier="openai:b").setup
+    setup = prepared(path, test=sealed, critic="anthropic:a", applier="openai:b").setup
     assert len(setup.dataset.test) == 3
     assert writers(setup) == ["anthropic:a", "openai:b"]
     weak = prepared(path, {"BURNISH_CRITIC": "anthropic:c"}).setup

@@ -9,7 +9,7 @@ import pytest
 from burnish.core.errors import ConfigError
 from burnish.models.references import ModelRef
 from burnish.models.troubles import ModelRefused
-from burnish.projects import Overrides, load_project
+from burnish.projects import load_project
 from burnish.runs.setup import Setup
 from tests.projects.optimizer_world import (
     Change,
@@ -24,7 +24,7 @@ from tests.projects.optimizer_world import (
 
 def prepared(path: Path, *, priced: bool = True, **flags: float | str) -> Setup:
     models = echo_models(echo(), priced=priced)
-    return load_project(path, Overrides.from_flags(**flags), environ={}, models=models).setup
+    return load_project(path, flags, environ={}, models=models).setup
 
 
 def problems(path: Path, *, priced: bool = True, **flags: float | str) -> list[str]:
@@ -107,7 +107,7 @@ MISTAKES: dict[str, tuple[Change | Sequence[Change], str, str]] = {
         "model.temperature and model.top_p makes answers vary",
         "2 or more",
     ),
-    "strategy": (said(strategy="evolve"), "no strategy 'evolve'", "there are: backprop"),
+    "strategy": (said(strategy="evolve"), "no strategy 'evolve'", "there are: backprop, climb"),
     "twice": (said(max_cycles=3), "max_cycles is written twice", "keep one"),
     "phase twice": (said(numeric_phase={}), "numeric_phase is written twice", "keep one"),
     "no trials": (
@@ -406,7 +406,7 @@ def test_one_unpriced_choice_of_a_model_is_enough(tmp_path: Path) -> None:
 
 def test_flags_are_named_where_they_are_wrong(tmp_path: Path) -> None:
     path = write_world(tmp_path)
-    found = problems(path, repeats=1, sealed_cases=str(tmp_path / "no.yaml"))
+    found = problems(path, repeats=1, test=str(tmp_path / "no.yaml"))
     assert [problem.split(":")[0] for problem in found] == ["--test", "--repeats"]
     assert problems(path, strategy="evolve")[0].startswith("--strategy: no strategy 'evolve'")
     assert "not a reference to a model" in problems(path, critic="gpt")[0]
@@ -428,7 +428,7 @@ def test_a_model_that_would_refuse_an_axis_is_found_out(tmp_path: Path) -> None:
         tmp_path, numeric(TEMPERATURE, {"path": "model.name", "choices": ["m", "n", "o"]})
     )
     with pytest.raises(ConfigError) as error:
-        load_project(path, Overrides(critic="openai:o"), environ={}, models=models)
+        load_project(path, {"critic": "openai:o"}, environ={}, models=models)
     told = str(error.value)
     for part in (
         "model.temperature 1.0: it takes no such temperature",

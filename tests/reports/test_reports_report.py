@@ -10,7 +10,7 @@ import pytest
 
 from burnish.core.errors import Problem
 from burnish.core.money import Spend
-from burnish.projects import Overrides, launch, load_project
+from burnish.projects import launch, load_project
 from burnish.reports.report import render
 from burnish.reports.trial_page import trial_page
 from burnish.runs.opening import start
@@ -44,7 +44,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BURNISH_HOME", str(home))
-        project = load_project(home / "toy.yaml", Overrides())
+        project = load_project(home / "toy.yaml", {})
         launch(lambda: start(project.setup, folder=home / "run"))
     return home / "run"
 

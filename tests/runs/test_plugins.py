@@ -2,24 +2,60 @@
 
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from burnish.core.errors import ConfigError
 from burnish.core.sections import Code, Diff, Facts, Heading, Listing, Series, Space, Table, Text
+from burnish.projects.describing import describe
+from burnish.projects.dialects import Document
 from burnish.reports.markdown import to_markdown
 from burnish.reports.terminal import show
 from burnish.runs.events import EventData, SessionBegun, TrialRecorded
 from burnish.runs.plugins import StrategyPlugin, TargetPlugin, strategy_plugin, target_plugin
 from tests.reports.records import baseline, event, record, tried
 
+PAGES = {"delegate": "RUN_SUMMARY.md", "refine": "REFINEMENT.md"}
 STRATEGIES = ("backprop", "coordinate", "edits", "epochs", "reflective")
 
 
-@pytest.mark.parametrize("name", [*STRATEGIES, "measure"])
+@pytest.mark.parametrize("name", [*STRATEGIES, "delegate", "measure", "refine"])
 def test_ours_are_found_by_their_names(name: str) -> None:
     plugin = strategy_plugin(name)
     assert plugin.name == name
     assert type(plugin) is not StrategyPlugin
+
+
+@pytest.mark.parametrize("name", ["delegate", "refine"])
+def test_a_strategy_with_a_command_of_its_own_is_not_one_for_files(
+    name: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "prompts.yaml"
+    file.write_text(f"kind: prompts\nstrategy: {name}\n")
+    with pytest.raises(ConfigError) as refused:
+        describe(Document.read(file), {})
+    (problem,) = refused.value.problems
+    assert problem.message == f"no strategy '{name}'"
+    offered = problem.remedy.partition("there are: ")[2].split(", ")
+    assert "reflective" in offered
+    assert name not in offered
+
+
+@pytest.mark.parametrize(("name", "page"), PAGES.items())
+def test_the_report_of_a_task_is_how_it_stands_and_the_page_it_wrote(
+    name: str, page: str, tmp_path: Path
+) -> None:
+    run = record(baseline(), tried(1, accepted=True))
+    run = replace(run, folder=tmp_path)
+    plugin = strategy_plugin(name)
+    bare = to_markdown(plugin.report(run))
+    assert bare.startswith("# run-1\n\n| | |\n|---|---|\n| status | ")
+    assert bare.count("\n#") == 0
+    written = "# What was done\n\n- a *point*\n"
+    (tmp_path / page).write_text(written)
+    assert to_markdown(plugin.report(run)) == f"{bare}\n{written}"
 
 
 def test_a_run_whose_plugin_is_gone_still_has_a_report() -> None:

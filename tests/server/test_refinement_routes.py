@@ -11,9 +11,11 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from burnish.projects.refining.opening import OpenRefinement, Wishes
+from burnish.runs.header import NAME as HEADER
+from burnish.runs.index import remember_run
 from burnish.server.routes.refinement import refinement_router
 from tests.projects.refining.refining_world import Place
-from tests.strategies.refine.run_folders import plain_run
+from tests.strategies.refine.run_folders import plain_run, run_id_of
 
 pytestmark = pytest.mark.slow
 
@@ -121,3 +123,30 @@ def test_a_session_runs_beside_the_service(tmp_path: Path) -> None:
             break
         assert time.monotonic() < limit
         time.sleep(0.01)
+
+
+def test_clients_reach_only_the_folders_of_the_service(tmp_path: Path) -> None:
+    data, served, private = (tmp_path / name for name in ("data", "app", "app-private"))
+    for folder in (data / "near", served / "results" / "own", private / "other"):
+        plain_run(folder)
+        (folder / HEADER).touch()
+        remember_run(folder)
+    # What looks like an iteration of a run that is served, and leads out of its folder.
+    (served / "results" / "own" / "iter_1").mkdir()
+    (served / "results" / "own" / "iter_1" / "run").symlink_to(plain_run(private / "linked"))
+    app = FastAPI()
+    app.include_router(refinement_router(data, [served]))
+    client = TestClient(app)
+    codes = {
+        name: client.get(f"/api/experiments/{name}/refinement_sessions").status_code
+        for name in ("near", "own", "other", "linked", run_id_of(private / "linked"))
+    }
+    assert codes == {
+        "near": 200,
+        "own": 200,
+        "other": 404,
+        "linked": 404,
+        run_id_of(private / "linked"): 404,
+    }
+    assert client.post("/api/experiments/other/refine", json={}).status_code == 404
+    assert not (private / "other" / "refinement_sessions").exists()

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from burnish.cli import options, suite_options
+from burnish.cli import options
 
 _WHO, _LIMITS, _SHOW = "Who", "Limits", "Output"
 
@@ -43,7 +43,7 @@ def delegate(
         str | None,
         typer.Option(metavar="TASK", help="With --target: go on from the BEST of this task."),
     ] = None,
-    db: suite_options.Db = None,
+    db: options.Db = None,
     output_dir: options.OutputDir = None,
     resume: Annotated[
         str | None, typer.Option(metavar="RUN", help="Go on with a run: its folder, or its name.")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -9,6 +10,8 @@ import typer
 from burnish.cli.naming import file_name
 from burnish.core.content import Json
 from burnish.core.words import counted, shorten, spending
+from burnish.runs.events import Event, Stopping, Tick
+from burnish.runs.plugins import strategy_plugin
 from burnish.targets.delegation.endings import ending_words, next_step
 from burnish.targets.delegation.result import DelegationResult
 from burnish.targets.delegation.workflow import Workflow
@@ -52,6 +55,21 @@ def say(event: Mapping[str, Json]) -> None:
     number = fields.get("iteration", "") if isinstance(fields, dict) else ""
     told = shorten(str(event["msg"]), _MOST)
     typer.echo(f"{number!s:>4}  {event['category']!s:<10} {told}")
+
+
+@dataclass(frozen=True)
+class StopNotice:
+    """Says on stderr that a signal was heard, and when the run will stop."""
+
+    strategy: str
+
+    def event(self, event: Event) -> None:
+        """Look for the one that says so."""
+        if event.read(Stopping):
+            typer.echo(strategy_plugin(self.strategy).progress().stopping, err=True)
+
+    def tick(self, tick: Tick) -> None:
+        """Nothing to say."""
 
 
 def last_words(result: DelegationResult, *, task: str) -> None:

@@ -1,32 +1,35 @@
 """Running `burnish delegate`: from flags to a delegation, its progress, and its last words."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any
 
 import typer
 
-from burnish.cli.delegate_showing import last_words, say, show_plan, shown_path
+from burnish.cli.delegate_showing import StopNotice, last_words, say, show_plan, shown_path
 from burnish.core.content import Json
-from burnish.core.errors import ConfigError, Interrupted, Problem, RunNotFound
+from burnish.core.errors import ConfigError, Interrupted, Problem, ResumeRefused, RunNotFound
 from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
 from burnish.projects.delegation.overrides import WorkflowOverrides
+from burnish.projects.delegation.runs import Loading, driven, kept_delegation
 from burnish.projects.experiments.attaching import attach, offer, would_attach
 from burnish.projects.suites.registries import texts_to_read
-from burnish.runs.signals import Signals
+from burnish.runs.header import NAME as HEADER
+from burnish.runs.index import find_run
+from burnish.strategies.delegate import Delegate
 from burnish.system import read_text, validate_config
 from burnish.targets.delegation.beginning import Given
-from burnish.targets.delegation.delegating import delegate
-from burnish.targets.delegation.home import is_delegation, new_run_id, read_manifest
+from burnish.targets.delegation.delegating import Delegation
+from burnish.targets.delegation.home import is_delegation, new_run_id
 from burnish.targets.delegation.policy import PolicyTexts
 from burnish.targets.delegation.record import COMPLETION
 from burnish.targets.delegation.result import DelegationResult
 
 ROOT = Path("results") / "delegations"
 """Where runs lie, beside the workflow file, when nobody says otherwise."""
-Loading: TypeAlias = Callable[[Path, WorkflowOverrides], LoadedWorkflow]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,11 +101,12 @@ def delegate_task(
         folder, task = str(plan.folder), ""
         if asked.target is not None:
             folder, task = "in its task", would_attach(asked.target, primary=asked.primary)
-        show_plan(plan.loaded.workflow, folder=folder, task=task, as_json=asked.as_json)
+        show_plan(plan.delegation.workflow, folder=folder, task=task, as_json=asked.as_json)
         return
-    texts = policy or (None if asked.resume else texts_to_read(asked.db, asked.target))
-    result = asyncio.run(_driven(plan, asked, texts))
-    told = offer(plan.kept, result.run_dir)
+    if policy is None and asked.resume is None:
+        policy = texts_to_read(asked.db, asked.target)
+    result = asyncio.run(_driven(plan if policy is None else plan.reading(policy), asked))
+    told = offer(plan.delegation.kept, result.run_dir)
     if asked.as_json:
         typer.echo(read_text(result.run_dir / COMPLETION).rstrip())
     else:
@@ -115,13 +119,13 @@ def delegate_task(
 class _Plan:
     """A delegation that could start."""
 
+    delegation: Delegation
     loaded: LoadedWorkflow
-    task: str
     folder: Path
-    inputs: tuple[Path, ...] = ()
-    steer: str = ""
-    seed_deliverable: Path | None = None
-    kept: Mapping[str, Json]
+
+    def reading(self, policy: PolicyTexts) -> "_Plan":
+        """The same with these policy texts."""
+        return replace(self, delegation=replace(self.delegation, policy=policy))
 
 
 def _fresh(asked: Asked, load: Loading) -> _Plan:
@@ -140,92 +144,59 @@ def _fresh(asked: Asked, load: Loading) -> _Plan:
         "overrides": overrides.to_json(),
         "inputs": [str(path.resolve()) for path in asked.inputs],
     }
-    plan = _Plan(loaded=loaded, task=str(task), folder=folder, inputs=asked.inputs, kept=kept)
+    delegation = Delegation(
+        workflow=loaded.workflow, task=str(task), inputs=asked.inputs, kept=kept
+    )
+    plan = _Plan(delegation=delegation, loaded=loaded, folder=folder)
     return plan if asked.target is None or asked.dry_run else _in_experiment(plan, asked)
 
 
 def _in_experiment(plan: _Plan, asked: Asked) -> _Plan:
     """The same as a new task of an experiment."""
-    attached = attach(str(asked.target), plan.task, primary=asked.primary)
+    delegation = plan.delegation
+    attached = attach(str(asked.target), delegation.task, primary=asked.primary)
     seed = attached.seed_deliverable
-    return replace(
-        plan,
-        folder=attached.folder,
-        steer=attached.steer,
-        seed_deliverable=seed,
-        kept={
-            **plan.kept,
-            **attached.kept,
-            "seed_deliverable": None if seed is None else str(seed.resolve()),
-        },
-    )
+    kept: dict[str, Json] = {
+        **delegation.kept,
+        **attached.kept,
+        "seed_deliverable": None if seed is None else str(seed.resolve()),
+    }
+    delegation = replace(delegation, steer=attached.steer, seed_deliverable=seed, kept=kept)
+    return replace(plan, delegation=delegation, folder=attached.folder)
 
 
 def _resumed(asked: Asked, load: Loading) -> _Plan:
     folder = _found(str(asked.resume), asked.file)
-    manifest = read_manifest(folder)
-    kept = cast("dict[str, Any]", manifest.get("kept") or {})
-    file = asked.file or Path(str(kept.get("file", "")))
-    if not file.is_file():
-        raise RunNotFound(
-            f"the workflow file of this run is not known or gone: {file}",
-            remedy="name it: `burnish delegate FILE --resume RUN`",
-        )
-    overrides = WorkflowOverrides.model_validate(kept.get("overrides") or {})
-    return _Plan(
-        loaded=load(file, overrides),
-        task=str(manifest["task"]),
-        folder=folder,
-        inputs=tuple(Path(str(path)) for path in kept.get("inputs") or ()),
-        steer=str(manifest.get("steer", "")),
-        seed_deliverable=Path(str(seed)) if (seed := kept.get("seed_deliverable")) else None,
-        kept=kept,
-    )
+    delegation, loaded = kept_delegation(folder, file=asked.file, load=load)
+    return _Plan(delegation=delegation, loaded=loaded, folder=folder)
 
 
 def _found(name: str, file: Path | None) -> Path:
+    """A delegation by its path, by its name beside the workflow file, or as any run is found."""
     beside = [] if file is None else [file.resolve().parent / ROOT / name]
     for folder in (Path(name), ROOT / name, *beside):
+        if is_delegation(folder) and not (folder / HEADER).is_file():
+            raise ResumeRefused(
+                f"{folder} was delegated by an earlier version, and cannot be resumed",
+                remedy="delegate its task again; what it delivered can be refined",
+            )
         if is_delegation(folder):
             return folder.resolve()
+    with contextlib.suppress(RunNotFound):
+        if is_delegation(folder := find_run(name)):
+            return folder
     raise RunNotFound(
         f"there is no delegation '{name}'",
         remedy=f"give the path to its folder, or its name under {ROOT}",
     )
 
 
-async def _driven(plan: _Plan, asked: Asked, policy: PolicyTexts | None) -> DelegationResult:
+async def _driven(plan: _Plan, asked: Asked) -> DelegationResult:
     """Drive it; a first signal stops it after the iteration, a second at once."""
-    reasons: list[str] = []
-    loop = asyncio.get_running_loop()
-    work = asyncio.create_task(
-        delegate(
-            plan.loaded.workflow,
-            plan.task,
-            folder=plan.folder,
-            policy=policy,
-            inputs=plan.inputs,
-            steer=plan.steer,
-            seed_deliverable=plan.seed_deliverable,
-            kept=plan.kept,
-            listen=None if asked.quiet or asked.as_json else say,
-            stop=lambda: reasons[0] if reasons else "",
-        )
-    )
-
-    def ask() -> None:
-        reasons.append("asked to stop by a signal")
-        typer.echo("stopping after this iteration; once more stops at once", err=True)
-
-    def insist() -> None:
-        loop.call_soon_threadsafe(work.cancel)
-
+    strategy = Delegate(plan.delegation, listen=None if asked.quiet or asked.as_json else say)
     go_on = f"go on    burnish delegate --resume {shown_path(plan.folder)}"
     try:
-        with Signals(ask=ask, insist=insist):
-            return await work
-    except asyncio.CancelledError:
-        raise Interrupted("stopped at once", remedy=go_on) from None
+        return await driven(strategy, plan.folder, listeners=(StopNotice(Delegate.name),))
     except Interrupted as error:
         raise Interrupted(error.message, remedy=go_on) from error
     finally:

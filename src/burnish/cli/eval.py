@@ -60,10 +60,7 @@ def evaluate(
             help="Noise check: the agent N times against itself.",
         ),
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="PATH=VALUE", help="Any setting of the run; repeat."),
-    ] = None,
+    assignments: options.Assignments = None,
     output_dir: options.OutputDir = None,
     resume: Annotated[
         str | None, typer.Option(metavar="RUN", help="Go on with a run of this agent.")
@@ -96,11 +93,10 @@ def evaluate(
     """
     from burnish.cli.eval_asking import Asked
     from burnish.cli.eval_running import evaluate_agent
-    from burnish.projects.describing import SET
 
     asked = Asked(
         agent=agent,
-        flags={**said(ctx), SET: [*settings] if settings else None},
+        flags=said(ctx, assignments),
         noise_sweeps=aa,
         output_dir=output_dir,
         resume=resume,

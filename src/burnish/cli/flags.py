@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand
@@ -62,29 +62,43 @@ class Flag:
         if given is None:
             return None
         if self.kind is list:
-            return dict(self._pair(each) for each in given) or None
+            return {**self._pairs(given)} or None
         if self.kind is tuple:
             return list(given)
         return str(Path(given).absolute()) if self.paths else given
 
-    def _pair(self, text: str) -> tuple[str, str]:
-        name, equals, value = text.partition("=")
-        if not (name.strip() and equals and value.strip()):
-            message = f"'{text}' is not of the form {self.metavar}"
-            raise ConfigError([Problem(where=self.spellings[0], message=message)])
-        return name, str(Path(value).absolute()) if self.paths else value
+    def _pairs(self, texts: Sequence[str]) -> dict[str, str]:
+        """NAME=VALUE, each name once; everything that is wrong is said at once."""
+        pairs, messages = dict[str, str](), list[str]()
+        for text in texts:
+            name, equals, value = text.partition("=")
+            if not (name.strip() and equals and value.strip()):
+                messages.append(f"'{text}' is not of the form {self.metavar}")
+            elif name in pairs:
+                messages.append(f"'{name}' has two {'files' if self.paths else 'values'}")
+            else:
+                pairs[name] = str(Path(value).absolute()) if self.paths else value
+        if messages:
+            raise ConfigError([Problem(where=self.spellings[0], message=each) for each in messages])
+        return pairs
 
 
 class FieldsCommand(TyperCommand):
     """A command whose flags are fields of the run that its arguments describe."""
 
+    panels: ClassVar[tuple[str, ...]] = ()
+    """The groups of flags that it has; all of them where none is named."""
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Find out what the run is about, add its flags, then read the arguments as usual."""
         own = [*self.params]
         looking = {"-h", "--help"} & set(args)
-        flags = list(self.every_flag() if looking else self.flags(args, own))
+        made = self.every_flag() if looking else self.flags(args, own)
+        flags = [flag for flag in made if not self.panels or flag.panel in self.panels]
         _refuse_useless(args, flags, own)
-        self.params = [*own, *_options(flags)]
+        plain = [each for each in own if getattr(each, "rich_help_panel", None) is None]
+        grouped = [each for each in own if each not in plain]  # groups stand in order of flags
+        self.params = [*plain, *_options(flags), *grouped]
         try:
             return super().parse_args(ctx, args)
         finally:
@@ -100,9 +114,10 @@ class FieldsCommand(TyperCommand):
         return all_flags()
 
 
-def said(ctx: typer.Context) -> "dict[str, JsonValue]":
-    """What the flags of a command say, by the name of the field."""
-    return dict(cast("Mapping[str, JsonValue]", ctx.meta.get(FLAGS, {})))
+def said(ctx: typer.Context, assignments: Sequence[str] | None = None) -> "dict[str, JsonValue]":
+    """What the flags of a command say, by the name of the field; `--set` under `set`."""
+    flags = dict(cast("Mapping[str, JsonValue]", ctx.meta.get(FLAGS, {})))
+    return {**flags, "set": list(assignments)} if assignments else flags
 
 
 def _options(flags: Sequence[Flag]) -> list[Any]:
@@ -139,9 +154,9 @@ def flags_for(args: Sequence[str], own: Sequence[Any]) -> Iterator[Flag]:
     """The flags of the run that these arguments are about; of no run in particular, else."""
     from burnish.projects.describing import Doors, doors_of, doors_of_run
 
-    run = _value(args, "--resume") or _value(args, "--fork")
-    folder = None if run is None else _folder(run)
-    doors = None if folder is None else doors_of_run(folder)
+    runs = [_value(args, "--resume"), _value(args, "--fork"), *(args if _takes_run(own) else ())]
+    folders = (_folder(run) for run in runs if run is not None)
+    doors = next((doors_of_run(each) for each in folders if each is not None), None)
     if doors is None:
         shared = map(flag_of, Doors.of_any_run().named().values())
         doors = doors_of(file_arguments(args, own, shared), _value(args, "--strategy"))
@@ -152,7 +167,11 @@ def all_flags() -> Iterator[Flag]:
     """The flags of every target and strategy that is installed, each once."""
     from burnish.projects.describing import all_doors
 
-    fields = {name: field for doors in all_doors() for name, field in doors.named().items()}
+    fields: dict[str, SettingField] = {}
+    for doors in all_doors():
+        for name, field in doors.named().items():
+            if name not in fields or not fields[name].help:
+                fields[name] = field
     return map(flag_of, fields.values())
 
 
@@ -171,6 +190,12 @@ def flag_of(field: "SettingField") -> Flag:
         kind=list if many else tuple if _is_texts(inner) else _KINDS.get(inner, str),
         paths=field.door.paths,
     )
+
+
+def _takes_run(own: Sequence[Any]) -> bool:
+    """Whether the argument of a command is a run."""
+    return any(getattr(each, "metavar", None) == "RUN" and not each.opts[0].startswith("-")
+               for each in own)  # fmt: skip
 
 
 def _is_texts(kind: object) -> bool:

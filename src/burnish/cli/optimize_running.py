@@ -1,58 +1,92 @@
 """Running `burnish optimize`: from flags to a run, a plan, a report or a block to paste."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
 
 import typer
+from pydantic import JsonValue
 
+from burnish.cli.flags import USUAL_FILE
 from burnish.cli.naming import file_name, run_name
-from burnish.cli.optimize_asking import USUAL_FILE, Asked
 from burnish.cli.optimize_rationales import Rationales
 from burnish.cli.running import Way, run_project
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.factory import Models
-from burnish.projects import LoadedProject, Overrides, load_project
-from burnish.projects.loading import (
-    GRAPH,
-    OPTIMIZER,
-    PROMPTS,
-    is_agent_file,
-    reload_project,
-    stored_overrides,
-)
+from burnish.projects import LoadedProject, load_project, reload_project
+from burnish.projects.describing import Request
 from burnish.reports.report import write_report
 from burnish.reports.terminal import show
 from burnish.runs.events import Listener
-from burnish.runs.header import Header
 from burnish.runs.index import find_run
 from burnish.runs.outputs import BASELINE_ONLY
 from burnish.runs.plugins import TargetPlugin, strategy_plugin, target_plugin
 from burnish.runs.record import RunRecord
 from burnish.runs.run import Run
-from burnish.system import read_tree
-from burnish.system.settings import Limits
-
-Preparing: TypeAlias = Callable[[Path, Overrides], LoadedProject]
 
 
-def optimize_project(
-    asked: Asked, *, prepare: Preparing = load_project, models: Models | None = None
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class OptimizeRequest:
+    """What the command line says."""
+
+    file: Path | None = None
+    """None where no file is named: `./agent.yaml`, or the description of the run that goes on."""
+    way: Way = field(default_factory=Way)
+    flags: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    """What is said of the run itself, by the names of its fields."""
+    dry_run: bool = False
+    suggest_axes: bool = False
+    report_only: str | None = None
+    request: Path | None = None
+    """A run request of PromptIter."""
+    progress: str = "auto"
+    quiet: bool = False
+    verbose: bool = False
+
+    def check(self) -> None:
+        """Refuse flags that do not go together."""
+        problems = [Problem(message=message) for message in self._contradictions()]
+        if problems:
+            raise ConfigError(problems)
+        self.way.check()
+
+    def _contradictions(self) -> Iterator[str]:
+        baseline_only = bool(self.flags.get("print_baseline"))
+        modes = {
+            "--dry-run": self.dry_run,
+            "--print-baseline": baseline_only,
+            "--report-only": self.report_only is not None,
+            "--suggest-axes": self.suggest_axes,
+        }
+        chosen = [name for name, is_set in modes.items() if is_set]
+        if len(chosen) > 1:
+            yield f"{' and '.join(chosen)} do not go together"
+        if self.report_only is not None and self.way.resume is not None:
+            yield "--report-only names the run itself, so --resume has no meaning"
+        if self.request is not None and self.way.resume is not None:
+            yield "a run goes on with the request it had, so --request is too late"
+        if self.quiet and self.verbose:
+            yield "-q and -v do not go together"
+        if baseline_only and self.flags.get("update_source"):
+            yield "--print-baseline looks for nothing better to --update-source"
+        if baseline_only and self.flags.get("in_place"):
+            yield "--print-baseline looks for nothing better to put --in-place"
+
+
+def optimize_project(request: OptimizeRequest, *, models: Models | None = None) -> None:
     """Do what is asked; ends with exit code 2 when a run was interrupted.
 
-    `models` stand in for the real ones, where a run goes on or a request is laid over a file.
+    `models` stand in for the real ones.
     """
-    asked.check()
-    if asked.report_only is not None:
-        typer.echo(f"report   {write_report(find_run(asked.report_only))}")
-    elif asked.suggest_axes:
-        typer.echo(_starter(_file(asked)), nl=False)
-    elif asked.dry_run:
-        _show(_prepared(asked, prepare, models))
+    request.check()
+    if request.report_only is not None:
+        typer.echo(f"report   {write_report(find_run(request.report_only))}")
+    elif request.suggest_axes:
+        typer.echo(_starter(_file(request)), nl=False)
+    elif request.dry_run:
+        _show(_project(request, models))
     else:
-        _run(_prepared(asked, prepare, models), asked)
+        _run(_project(request, models), request)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,68 +105,61 @@ class Watched(Way):
         return run
 
 
-def _prepared(asked: Asked, prepare: Preparing, models: Models | None) -> LoadedProject:
-    """The project; a run that goes on keeps what it was started with where nothing is said now."""
-    if asked.way.resume is not None:
-        folder = find_run(asked.way.resume)
-        project = Header.read(folder).project
-        if project.spec:
-            return reload_project(folder, asked.flags, file=asked.file, models=models)
-        file = asked.file or Path(project.file)
-        return prepare(file, asked.flags.over(stored_overrides(folder)))
-    if asked.request is not None:
-        from burnish.compat.promptiter.patches import RequestFile
-
-        request = RequestFile.read(asked.request)
-        for warning in request.warnings:
-            typer.echo(f"! {asked.request.name}: {warning}", err=True)
-        return load_project(_file(asked), asked.flags, models=models, request=request)
-    if asked.way.fork is not None:
-        return prepare(*_forked(asked, find_run(asked.way.fork)))
-    return prepare(_file(asked), asked.flags)
+def _project(request: OptimizeRequest, models: Models | None) -> LoadedProject:
+    """The project; a run that goes on, or is forked without a file, is built as it was."""
+    way, flags = request.way, request.flags
+    if way.resume is not None:
+        return reload_project(find_run(way.resume), flags, file=request.file, models=models)
+    if way.fork is not None and request.file is None:
+        parent = find_run(way.fork)
+        return reload_project(parent, flags, models=models, as_new=True)
+    return load_project(_file(request), flags, models=models, request=_laid_over(request))
 
 
-def _forked(asked: Asked, parent: Path) -> tuple[Path, Overrides]:
-    """A fork over prompts takes over what they were: flags alone may have named them."""
-    project = Header.read(parent).project
-    if project.kind not in (OPTIMIZER, PROMPTS, GRAPH):
-        return _file(asked), asked.flags
-    own = {*Limits.model_fields, "baseline_only", "keep_best_only", "update_source", "in_place"}
-    kept = {k: v for k, v in stored_overrides(parent).to_json().items() if k not in own}
-    return asked.file or Path(project.file), asked.flags.over(Overrides.from_json(kept))
+def _laid_over(request: OptimizeRequest) -> Request | None:
+    """The request of PromptIter that is laid over the file, if any."""
+    if request.request is None:
+        return None
+    from burnish.compat.promptiter.patches import RequestFile
+
+    patches = RequestFile.read(request.request)
+    for warning in patches.warnings:
+        typer.echo(f"! {request.request.name}: {warning}", err=True)
+    return patches
 
 
-def _file(asked: Asked) -> Path:
+def _file(request: OptimizeRequest) -> Path:
     """The file that is named, else the usual one if it is there; a folder for flags alone."""
-    if asked.file is None and asked.overrides.get("agent") is not None:
+    if request.file is None and request.flags.get("agent") is not None:
         return Path.cwd()
-    if asked.file is None and not USUAL_FILE.exists():
+    if request.file is None and not USUAL_FILE.exists():
         message = f"no file is named, and there is no {USUAL_FILE} here"
         remedy = "name one; see `burnish optimize --help`"
         raise ConfigError([Problem(message=message, remedy=remedy)])
-    if asked.file is not None and asked.file.is_dir():
+    if request.file is not None and request.file.is_dir():
         message = "it is a folder, not a file"
-        raise ConfigError([Problem(where=str(asked.file), message=message, remedy="name a file")])
-    return asked.file or USUAL_FILE
+        problem = Problem(where=str(request.file), message=message, remedy="name a file")
+        raise ConfigError([problem])
+    return request.file or USUAL_FILE
 
 
-def _run(project: LoadedProject, asked: Asked) -> None:
-    way, opened = asked.way, list[Path]()
+def _run(project: LoadedProject, request: OptimizeRequest) -> None:
+    way, opened = request.way, list[Path]()
     watched = Watched(
         resume=way.resume,
         fork=way.fork,
         retry_missing=way.retry_missing,
         output_dir=way.output_dir,
-        listeners=[Rationales(typer.echo)] if asked.verbose else (),
+        listeners=[Rationales(typer.echo)] if request.verbose else (),
         opened=opened,
     )
-    run_project(project, watched, progress="none" if asked.quiet else asked.progress)
+    run_project(project, watched, progress="none" if request.quiet else request.progress)
     run = RunRecord.read(opened[0])
     target = target_plugin(project.setup.target.description.kind)
-    if not asked.quiet:
+    if not request.quiet:
         _print(target.last_words(run))
     if BASELINE_ONLY in project.setup.stop_callbacks:
-        _show_baseline(run, target, quiet=asked.quiet)
+        _show_baseline(run, target, quiet=request.quiet)
 
 
 def _show(project: LoadedProject) -> None:
@@ -164,10 +191,12 @@ def _print(lines: Iterable[str]) -> None:
 
 
 def _starter(path: Path) -> str:
+    from burnish.projects.agent.dialect import AgentFile
     from burnish.projects.agent.starter import starter
+    from burnish.projects.dialects import Document
     from burnish.targets.agent.loading import load_agent
 
-    if not is_agent_file(read_tree(path)):
-        told = "only an agent file has axes to suggest"
-        raise ConfigError([Problem(where=str(path), message=told)])
+    if not AgentFile().recognises(Document.read(path)):
+        message = "only an agent file has axes to suggest"
+        raise ConfigError([Problem(where=str(path), message=message)])
     return starter(load_agent(path), Models())

@@ -52,3 +52,18 @@ Quiet = Annotated[
     bool, typer.Option("-q", "--quiet", rich_help_panel=_SHOW, help="No progress, only the end.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
+Db = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="The registry of policy texts; $BURNISH_POLICY_DB, or the user's own.",
+    ),
+]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help="Any setting, by its path, such as budget.max_calls=200; may be repeated.",
+    ),
+]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from burnish.cli import options, suite_options
+from burnish.cli import options
 
 if TYPE_CHECKING:
     from burnish.targets.delegation.registry import PolicyRegistry
@@ -22,7 +22,7 @@ Experiment = Annotated[
 
 @app.command("list")
 def show_all(
-    *, db: suite_options.Db = None, target: Experiment = None, as_json: options.AsJson = False
+    *, db: options.Db = None, target: Experiment = None, as_json: options.AsJson = False
 ) -> None:
     """List the texts: which version of each is read, and how many there are."""
     from burnish.reports.terminal import Columns
@@ -51,7 +51,7 @@ def show_all(
 def epochs(
     suite: Annotated[str, typer.Argument(metavar="SUITE", help="Its name.")],
     *,
-    db: suite_options.Db = None,
+    db: options.Db = None,
     target: Experiment = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -84,7 +84,7 @@ def show(
     ] = None,
     *,
     history: Annotated[bool, typer.Option("--history", help="List all versions instead.")] = False,
-    db: suite_options.Db = None,
+    db: options.Db = None,
     target: Experiment = None,
 ) -> None:
     """Print a text, or its history."""
@@ -111,7 +111,7 @@ def diff(
         int | None, typer.Argument(metavar="VERSION", help="The one that is read unless said.")
     ] = None,
     *,
-    db: suite_options.Db = None,
+    db: options.Db = None,
     target: Experiment = None,
 ) -> None:
     """Show how two versions of a text differ."""
@@ -124,7 +124,7 @@ def diff(
 
 @app.command("rollback")
 def rollback(
-    name: Name, version: Number, *, db: suite_options.Db = None, target: Experiment = None
+    name: Name, version: Number, *, db: options.Db = None, target: Experiment = None
 ) -> None:
     """Make a version the active one: runs that start from now on read it."""
     registry = _registry(db, target)
@@ -143,7 +143,7 @@ def pin(
         int | None, typer.Argument(metavar="VERSION", help="The active one unless said.")
     ] = None,
     *,
-    db: suite_options.Db = None,
+    db: options.Db = None,
     target: Experiment = None,
 ) -> None:
     """Hold a text at a version: runs read it, and no training changes it."""
@@ -151,7 +151,7 @@ def pin(
 
 
 @app.command("unpin")
-def unpin(name: Name, *, db: suite_options.Db = None, target: Experiment = None) -> None:
+def unpin(name: Name, *, db: options.Db = None, target: Experiment = None) -> None:
     """Let go of a text: its active version is read, and may be trained."""
     registry = _registry(db, target)
     registry.unpin(name)
@@ -163,7 +163,7 @@ def put(
     name: Name,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The new text.")],
     *,
-    db: suite_options.Db = None,
+    db: options.Db = None,
     target: Experiment = None,
 ) -> None:
     """Add a text of your own as a new version, and make it active."""

@@ -46,12 +46,14 @@ def _top(version: bool = typer.Option(False, "--version", help="Print the versio
         raise typer.Exit
 
 
-app.command("optimize", rich_help_panel="Make it better")(optimize.optimize)
+app.command("optimize", cls=optimize.OptimizeCommand, rich_help_panel="Make it better")(
+    optimize.optimize
+)
 app.command("delegate", rich_help_panel="Make it better")(delegate.delegate)
 app.command("refine", cls=refine.RefineCommand, rich_help_panel="Make it better")(refine.refine)
 app.command("adopt", rich_help_panel="Make it better")(adopt.adopt)
 app.command("eval", cls=measuring.EvalCommand, rich_help_panel="Measure it")(measuring.evaluate)
-measuring.test.command("optimize")(optimize.optimize)
+measuring.test.command("optimize", cls=optimize.OptimizeCommand)(optimize.optimize)
 app.add_typer(
     measuring.test,
     name="test",

@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from burnish.cli.delegate_showing import StopNotice
 from burnish.cli.naming import file_name
 from burnish.core.errors import BurnishError, Interrupted, SeedRefused
 from burnish.core.words import counted
@@ -21,12 +22,12 @@ from burnish.projects.refining.opening import (
 )
 from burnish.projects.refining.settings import Pair, RefineSettings
 from burnish.projects.refining.showing import plan_json, plan_lines
-from burnish.runs.signals import Signals
 from burnish.strategies.refine.gradients import Gradient
 from burnish.strategies.refine.loop import MOST_ITERATIONS
 from burnish.strategies.refine.report import outcome
 from burnish.strategies.refine.sessions import Iteration, Session
 from burnish.strategies.refine.stopping import EMPTY
+from burnish.strategies.refine.strategy import Refine
 
 INTERRUPTED_EXIT = 130
 
@@ -83,17 +84,12 @@ def _refine_run(asked: Asked, wishes: Wishes | None) -> None:
         _show_plan(seat, asked, wishes or Wishes())
         return
     loud = not (asked.quiet or asked.as_json)
-    stops: list[str] = []
-    wished = replace(
-        wishes or Wishes(),
-        listen=_Teller(seat.seed.gradient, loud=loud),
-        stop=lambda: stops[0] if stops else "",
-    )
+    wished = replace(wishes or Wishes(), listen=_Teller(seat.seed.gradient, loud=loud))
     opened = open_refinement(seat, asked.wanted(), resume=asked.resume, wishes=wished)
     if loud:
         _mention(opened, asked)
     try:
-        session = asyncio.run(_driven(opened, stops, asked))
+        session = asyncio.run(_driven(opened, asked))
     except KeyboardInterrupt:
         raise _StoppedRefining("stopped at once", remedy=_go_on(opened, asked)) from None
     _last_words(opened, session, seat, as_json=asked.as_json)
@@ -108,26 +104,12 @@ def _show_plan(seat: Seat, asked: Asked, wishes: Wishes) -> None:
         typer.echo(line)
 
 
-async def _driven(opened: OpenRefinement, stops: list[str], asked: Asked) -> Session:
+async def _driven(opened: OpenRefinement, asked: Asked) -> Session:
     """Drive it; a first signal stops it after the loop that it is in, a second at once."""
-    loop = asyncio.get_running_loop()
-    work = asyncio.create_task(opened.run())
-
-    def ask() -> None:
-        stops.append("asked to stop by a signal")
-        typer.echo("stopping after this loop; once more stops at once", err=True)
-
-    def insist() -> None:
-        loop.call_soon_threadsafe(work.cancel)
-
-    go_on = _go_on(opened, asked)
     try:
-        with Signals(ask=ask, insist=insist):
-            return await work
-    except asyncio.CancelledError:
-        raise _StoppedRefining("stopped at once", remedy=go_on) from None
+        return await opened.run((StopNotice(Refine.name),))
     except Interrupted as error:
-        raise _StoppedRefining(error.message, remedy=go_on) from error
+        raise _StoppedRefining(error.message, remedy=_go_on(opened, asked)) from error
 
 
 def _go_on(opened: OpenRefinement, asked: Asked) -> str:

@@ -8,19 +8,21 @@ import typer
 from burnish.core.errors import ConfigError, FileTrouble, Problem, RunLocked
 from burnish.effects.schema import NAME as JOURNAL
 from burnish.runs.directory import LOCK
-from burnish.runs.index import find_run, forget_run
+from burnish.runs.index import find_run, forget_run, known_runs
 from burnish.system import is_held
 
 
 def remove(name: str, *, yes: bool) -> None:
-    """Remove a run, a damaged one too."""
+    """Remove a run with the runs in its folder, such as refinements; a damaged one too."""
     folder = find_run(name)
     _require_run(folder)
-    if is_held(folder / LOCK):
-        raise RunLocked(
-            f"run {folder.name} is being driven by a process",
-            remedy="stop it first: Ctrl-C there, or touch optimize.stop in its folder",
-        )
+    inside = [run for run in known_runs() if run.is_relative_to(folder)]
+    for run in (folder, *inside):
+        if is_held(run / LOCK):
+            raise RunLocked(
+                f"run {run.name} is being driven by a process",
+                remedy="stop it first: Ctrl-C there, or touch optimize.stop in its folder",
+            )
     if not yes and not typer.confirm(f"remove {folder} and everything in it?"):
         typer.echo("nothing was removed")
         return
@@ -31,7 +33,8 @@ def remove(name: str, *, yes: bool) -> None:
             f"cannot remove {error.filename or folder}: {error.strerror}",
             remedy="check who owns it and its mode: `ls -ld`",
         ) from error
-    forget_run(folder)
+    for run in (folder, *inside):
+        forget_run(run)
     typer.echo(f"removed {folder}")
 
 

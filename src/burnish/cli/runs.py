@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from burnish.cli import options
+from burnish.cli.flags import FieldsCommand, said
 
 app = typer.Typer(
     no_args_is_help=True, help="Look at runs, go on with them, compare them, remove them."
@@ -15,6 +16,12 @@ _LOOK, _GO_ON, _CLEAN_UP = "Look", "Go on", "Clean up"
 _HOW_TO_NAME = "A run's id, the beginning of one, or its folder."
 
 RunName = Annotated[str, typer.Argument(metavar="RUN", help=_HOW_TO_NAME)]
+
+
+class ResumeCommand(FieldsCommand):
+    """Its flags are limits and whatever else may change while a run goes on."""
+
+    panels = ("Limits", "Options")
 
 
 @app.command("list", rich_help_panel=_LOOK)
@@ -39,10 +46,10 @@ def show(
     as_json: options.AsJson = False,
 ) -> None:
     """How a run stands: result, trials, money; with --calls its journal."""
-    from burnish.cli.delegate_pointing import point_out
+    from burnish.cli.old_delegations import show_old_delegation
     from burnish.cli.showing import print_calls, print_run, print_trial
 
-    if point_out(run, as_json=as_json):
+    if show_old_delegation(run, as_json=as_json):
         return
     if calls:
         print_calls(run, trial=trial, as_json=as_json)
@@ -75,19 +82,12 @@ def compare(
     print_comparison(left, right, as_json=as_json)
 
 
-@app.command(rich_help_panel=_GO_ON)
+@app.command(rich_help_panel=_GO_ON, cls=ResumeCommand)
 def resume(
+    ctx: typer.Context,
     run: RunName,
     *,
-    concurrency: options.Concurrency = None,
-    max_trials: options.MaxTrials = None,
-    max_metric_calls: options.MaxMetricCalls = None,
-    max_calls: options.MaxCalls = None,
-    max_tokens: options.MaxTokens = None,
-    max_usd: options.MaxUsd = None,
-    max_minutes: options.MaxMinutes = None,
-    patience: options.Patience = None,
-    score_threshold: options.ScoreThreshold = None,
+    assignments: options.Assignments = None,
     progress: options.Progress = "auto",
     quiet: options.Quiet = False,
 ) -> None:
@@ -96,25 +96,15 @@ def resume(
     from burnish.runs.index import find_run
     from burnish.runs.plugins import strategy_plugin
 
-    flags = {
-        "concurrency": concurrency,
-        "max_trials": max_trials,
-        "max_metric_calls": max_metric_calls,
-        "max_calls": max_calls,
-        "max_tokens": max_tokens,
-        "max_usd": max_usd,
-        "max_minutes": max_minutes,
-        "patience": patience,
-        "score_threshold": score_threshold,
-    }
     view = "none" if quiet else progress
     folder = find_run(run)
     header = Header.read(folder)
+    flags = said(ctx, assignments)
     if strategy_plugin(header.strategy).proposes:
         from burnish.cli.running import Way, run_project
-        from burnish.projects import Overrides, reload_project
+        from burnish.projects import reload_project
 
-        project = reload_project(folder, Overrides.from_flags(**flags))
+        project = reload_project(folder, flags)
         run_project(project, Way(resume=str(folder)), progress=view)
         return
     from burnish.cli.eval_asking import Asked

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
-from burnish.core.effects import Effects, Receipt
+from burnish.core.effects import Receipt, Scope
 from burnish.core.errors import Problem
 from burnish.core.money import Spend
 from burnish.core.outcomes import Outcome
@@ -58,7 +58,7 @@ class AroundTarget:
         return held(self.target, candidate)
 
     async def run(
-        self, candidate: Candidate, case: Case, *, draw: int, effects: Effects
+        self, candidate: Candidate, case: Case, *, draw: int, effects: Scope
     ) -> Receipt[Outcome]:
         """The other's."""
         return await self.target.run(candidate, case, draw=draw, effects=effects)

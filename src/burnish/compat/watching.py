@@ -8,7 +8,7 @@ from burnish.compat.around import AroundTarget
 from burnish.compat.callbacks import Telling
 from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
-from burnish.core.effects import Effects, Receipt
+from burnish.core.effects import Effects, Receipt, Scope
 from burnish.core.errors import BurnishError
 from burnish.core.money import Spend
 from burnish.core.outcomes import Outcome
@@ -24,7 +24,7 @@ class WatchedTarget(AroundTarget):
     telling: Telling
 
     async def run(
-        self, candidate: Candidate, case: Case, *, draw: int, effects: Effects
+        self, candidate: Candidate, case: Case, *, draw: int, effects: Scope
     ) -> Receipt[Outcome]:
         """Tell, run, tell."""
         known = {"eval_case_id": case.id, "case": case, "run_id": draw + 1}

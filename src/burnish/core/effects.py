@@ -69,10 +69,10 @@ class Receipt(Generic[T]):
 class Effects(Protocol):
     """Do this once."""
 
-    async def once(self, call: Call[T], perform: "Callable[[Effects], Awaitable[Receipt[T]]]") -> T:
+    async def once(self, call: Call[T], perform: "Callable[[Scope], Awaitable[Receipt[T]]]") -> T:
         """The result of `call`: from the journal if it is there, else performed and kept.
 
-        `perform` is given the Effects through which it spends on anything nested.
+        `perform` is given the scope through which it spends on anything nested.
         """
         ...
 

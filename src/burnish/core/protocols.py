@@ -11,7 +11,7 @@ from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
 from burnish.core.codec import Codec
 from burnish.core.content import Json, short_id
-from burnish.core.effects import Effects, Receipt
+from burnish.core.effects import Effects, Receipt, Scope
 from burnish.core.errors import Problem
 from burnish.core.money import Spend
 from burnish.core.outcomes import Outcome
@@ -66,7 +66,7 @@ class Target(Protocol):
         ...
 
     async def run(
-        self, candidate: Candidate, case: Case, *, draw: int, effects: Effects
+        self, candidate: Candidate, case: Case, *, draw: int, effects: Scope
     ) -> Receipt[Outcome]:
         """Run one case. An agent's failure and a missing result are outcomes, not exceptions."""
         ...

@@ -81,8 +81,15 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Page:
+    """A page that the run has written beside its journal: Markdown, taken over as it is."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Space:
     """More room before the next section than there is between any two."""
 
 
-Section: TypeAlias = Heading | Text | Listing | Facts | Table | Diff | Code | Series | Space
+Section: TypeAlias = Heading | Text | Listing | Facts | Table | Diff | Code | Series | Page | Space

@@ -2,11 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from burnish.core.content import Json, canonical
-from burnish.core.effects import Call, Effects, Receipt
+from burnish.core.effects import Call, Receipt, Scope
 from burnish.core.errors import NotJournalable, ReplayDiverged, SealedTestRead
 from burnish.core.money import NOTHING, Spend
 from burnish.effects.journal import Journal, Stored
@@ -16,7 +17,7 @@ from burnish.effects.schema import reading
 from burnish.system import Redactor
 
 T = TypeVar("T")
-Perform = Callable[[Effects], Awaitable[Receipt[T]]]
+Perform = Callable[[Scope], Awaitable[Receipt[T]]]
 
 
 class Cache:
@@ -208,3 +209,24 @@ class JournalScope:
         self.used.update(stored.spends)
         with reading(self._effects.journal.path):
             return call.codec.decode(stored.value)
+
+
+class NamedScope:
+    """Effects of one piece of work among others in a journal: its name is part of every key.
+
+    So the same question in two of them is two effects, each with an answer of its own.
+    """
+
+    def __init__(self, scope: Scope, name: str) -> None:
+        self._scope = scope
+        self._name = name
+
+    @property
+    def used(self) -> Mapping[str, Spend]:
+        """What each effect used so far cost, by key."""
+        return self._scope.used
+
+    async def once(self, call: Call[T], perform: Perform[T]) -> T:
+        """The result of `call` as this piece of work has it."""
+        own = replace(call, request={"within": self._name, "request": call.request})
+        return await self._scope.once(own, lambda nested: perform(NamedScope(nested, self._name)))

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from burnish.core.effects import Call, Effects, Receipt
+from burnish.core.effects import Call, Receipt, Scope
 from burnish.core.money import Spend, total
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ class DirectEffects:
         """What it all cost."""
         return total(self.used.values())
 
-    async def once(self, call: Call[T], perform: Callable[[Effects], Awaitable[Receipt[T]]]) -> T:
+    async def once(self, call: Call[T], perform: Callable[[Scope], Awaitable[Receipt[T]]]) -> T:
         """The result, straight from `perform`."""
         receipt = await perform(self)
         self.used[call.key] = self.used.get(call.key, Spend()) + receipt.spend

@@ -10,9 +10,6 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from burnish.core.errors import JournalIncomplete
-from burnish.effects.journal_reader import JournalReader
-
 NAME = "journal.count"
 _DIGITS = 20
 """Always as many, so that one small write replaces the number: a kill cannot tear it."""
@@ -48,20 +45,6 @@ def reached(folder: Path) -> int:
         return max(0, int((folder / NAME).read_bytes()))
     except (OSError, ValueError):
         return 0
-
-
-def require_whole(folder: Path) -> None:
-    """Refuse a journal that holds fewer results than were on disk once."""
-    count = reached(folder)  # first: a driver may be at work
-    if not count:
-        return
-    with JournalReader(folder) as reader:
-        if (found := reader.results) < count:
-            raise JournalIncomplete(
-                f"the journal {reader.path} has lost results: it holds {found}, and {count} were "
-                "on disk",
-                remedy=how_to_mend(reader.path),
-            )
 
 
 def how_to_mend(path: Path | str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
 from burnish.core.content import Json
-from burnish.core.effects import Call, Effects, Receipt
+from burnish.core.effects import Call, Receipt, Scope
 from burnish.core.errors import BurnishError
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ class Rehearsal:
         self.ended = False
         """Whether there was something that it may not use. Stays, whoever catches the error."""
 
-    async def once(self, call: Call[T], perform: Callable[[Effects], Awaitable[Receipt[T]]]) -> T:
+    async def once(self, call: Call[T], perform: Callable[[Scope], Awaitable[Receipt[T]]]) -> T:
         """The result as the journal has it."""
         del perform
         return call.codec.decode(self._known(call))

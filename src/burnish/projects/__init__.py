@@ -2,13 +2,11 @@
 
 from burnish.projects.launching import launch, optimize
 from burnish.projects.loading import LoadedProject, load_project, reload_project
-from burnish.projects.overrides import Overrides
 from burnish.projects.settings import BudgetSettings, ProjectFile
 
 __all__ = [
     "BudgetSettings",
     "LoadedProject",
-    "Overrides",
     "ProjectFile",
     "launch",
     "load_project",

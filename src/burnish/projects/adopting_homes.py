@@ -14,11 +14,12 @@ from burnish.core.surfaces import Value
 from burnish.projects.adopting_files import FileChange, file_changes
 from burnish.projects.adopting_originals import changed_since
 from burnish.projects.adopting_values import to_put, value_now
+from burnish.projects.agent.dialect import AgentFile
 from burnish.projects.artifacts.originals import changed_files, task_paths
+from burnish.projects.file_kinds import GraphFile
 from burnish.projects.graph.adopting import GraphHome
 from burnish.projects.graph.originals import has_files
 from burnish.projects.graph.reading import read_graph
-from burnish.projects.loading import AGENT, GRAPH
 from burnish.projects.prompts.originals import changed_prompts, paths_in
 from burnish.runs.header import Header
 from burnish.runs.plugins import strategy_plugin
@@ -144,9 +145,9 @@ def is_adoptable(header: Header) -> bool:
     """Whether a run is about files of the user, into which its best can be put."""
     if not strategy_plugin(header.strategy).proposes:
         return False
-    if header.project.kind == GRAPH:
+    if header.project.kind == GraphFile.kind:
         return has_files(header)
-    return header.project.kind == AGENT or bool(paths_in(header) or task_paths(header))
+    return header.project.kind == AgentFile.kind or bool(paths_in(header) or task_paths(header))
 
 
 def home_of(run: RunRecord, file: Path | None) -> Home:
@@ -160,7 +161,7 @@ def home_of(run: RunRecord, file: Path | None) -> Home:
         return PromptsHome(prompts) if prompts else TaskHome(files)
     path = file or Path(run.header.project.file)
     _require_there(run, [path], otherwise=", or say where it is now with --file FILE")
-    if run.header.project.kind == GRAPH:
+    if run.header.project.kind == GraphFile.kind:
         return GraphHome(read_graph(path, read_tree(path)))
     return AgentHome(load_agent(path))
 

@@ -69,12 +69,19 @@ class Doors:
     def fields(self) -> Iterator[SettingField]:
         """Every field that such a run has a use for, the models of roles included."""
         useless = "measurements" if self.strategy.proposes else "searches"
-        yield from (each for each in setting_fields(self.model) if each.door.runs != useless)
+        for field in setting_fields(self.model):
+            is_for_cases = field.path[0] in ("data", "metrics")
+            if field.door.runs != useless and (self.target.takes_cases or not is_for_cases):
+                yield field
         yield from role_fields(self.strategy)
 
     def named(self) -> dict[str, SettingField]:
         """The fields that have a flag, by the name of it."""
         return {field.name: field for field in self.fields() if field.name}
+
+    def has(self, flag: str) -> bool:
+        """Whether a flag is one of them, as it is spelled on the command line."""
+        return any(flag in field.flags for field in self.named().values())
 
     def put_flags(self, draft: Draft, flags: Flags) -> None:
         """Lay over the draft what flags say."""
@@ -104,11 +111,11 @@ class Doors:
 
     def _put_assignments(self, draft: Draft, assignments: Sequence[str]) -> None:
         """`--set budget.max_trials=5`: any field that the command line may set."""
-        fields = {".".join(field.path): field for field in self.fields()}
+        fields = {".".join(each.path): each for each in self.fields() if _is_assignable(each)}
         for assignment in assignments:
             path, equals, text = assignment.partition("=")
             field = fields.get(path.strip()) or fields.get(f"strategy.settings.{path.strip()}")
-            if not equals or field is None or not field.door.file:
+            if not equals or field is None:
                 raise ConfigError([_not_settable(assignment, path, equals, fields)])
             place = f"--set {'.'.join(field.path)}"
             draft.put(field.path, _parsed(text), place=place, strength=Strength.FLAG)
@@ -160,18 +167,17 @@ def all_doors() -> Iterator[Doors]:
 
 def owners_of(flag: str) -> list[str]:
     """The strategies and targets that have a flag, in words."""
-    owners: list[str] = []
-    for doors in all_doors():
-        if not (doors.strategy.name or doors.target.kind):
-            if any(flag in field.flags for field in doors.named().values()):
-                return ["a run that searches"]
-        elif any(flag in field.flags for field in doors.named().values()):
-            is_strategy = bool(doors.strategy.name)
-            owners.append(
-                f"the strategy '{doors.strategy.name}'"
-                if is_strategy
-                else f"a target of the kind '{doors.target.kind}'"
-            )
+    owners, every = list[str](), list(all_doors())
+    is_shared = Doors.of_any_run().has(flag)
+    if is_shared and all(doors.has(flag) for doors in every if doors.target.kind):
+        return ["a run that searches"]
+    for doors in every:
+        if not doors.has(flag):
+            continue
+        if doors.target.kind:
+            owners.append(f"a target of the kind '{doors.target.kind}'")
+        elif not is_shared:
+            owners.append(f"the strategy '{doors.strategy.name}'")
     return owners
 
 
@@ -212,13 +218,18 @@ def _parsed(text: str) -> JsonValue:
         return text
 
 
+def _is_assignable(field: SettingField) -> bool:
+    """Whether `--set` may say it: not where the run was read, nor what decides its other fields."""
+    decides = ("target", "kind"), ("strategy", "name")
+    return field.door.file and field.path[0] != "source" and field.path not in decides
+
+
 def _not_settable(
     assignment: str, path: str, equals: str, fields: Mapping[str, SettingField]
 ) -> Problem:
     if not equals:
         return Problem(where="--set", message=f"'{assignment}' is not of the form path=value")
-    settable = [name for name, field in fields.items() if field.door.file]
-    likely = nearest(path.strip(), settable)
+    likely = nearest(path.strip(), list(fields))
     remedy = f"did you mean {likely!r}?" if likely else "see docs/reference/settings.md"
     return Problem(where="--set", message=f"there is no setting '{path.strip()}'", remedy=remedy)
 
@@ -290,8 +301,13 @@ def _line(problem: Problem) -> int:
     return int(place[1]) if place else 0
 
 
-def described_again(folder: Path, flags: Flags, *, file: Path | None = None) -> Description:
-    """The run as run.json describes it, with newer flags over it; `file` is where it lies now."""
+def described_again(
+    folder: Path, flags: Flags, *, file: Path | None = None, as_new: bool = False
+) -> Description:
+    """The run as run.json describes it, with newer flags over it.
+
+    `file` is where its project file lies now; `as_new` leaves out what was to happen at its end.
+    """
     header = Header.read(folder)
     if not header.project.spec and header.project.kind != "python":
         raise ResumeRefused(
@@ -303,7 +319,8 @@ def described_again(folder: Path, flags: Flags, *, file: Path | None = None) -> 
             f"run {header.id} was started from a Python program",
             remedy=f"run that program again with the folder {folder} to go on",
         )
-    return from_kept(header.project.spec, flags, source=f"{folder.name}/{HEADER}", file=file)
+    kept = {k: v for k, v in header.project.spec.items() if not (as_new and k == "output")}
+    return from_kept(kept, flags, source=f"{folder.name}/{HEADER}", file=file)
 
 
 def from_kept(
@@ -348,9 +365,9 @@ def _strategy(
         ("", dialect.strategy),
     )
     where, name = next((where, value) for where, value in choices if value)
-    if isinstance(name, str) and name in strategy_names():
+    if isinstance(name, str) and name in strategy_names() and strategy_plugin(name).described:
         return strategy_plugin(name)
-    names = strategy_names()
+    names = [each for each in strategy_names() if strategy_plugin(each).described]
     likely = nearest(str(name), names)
     meant = f"did you mean '{likely}'? " if likely else ""
     problem = Problem(

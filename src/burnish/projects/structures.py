@@ -8,15 +8,14 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.core.structures import Structure
 from burnish.models.factory import Models
 from burnish.projects.agent.axes import Axes, axes_of
+from burnish.projects.agent.dialect import AgentFile
 from burnish.projects.agent.plugin import AgentSpec, agent_of
 from burnish.projects.describing import describe
 from burnish.projects.dialects import Document
 from burnish.projects.file_kinds import GraphFile
 from burnish.projects.graph.plugin import graph_of, graph_surfaces, untargeted
-from burnish.projects.loading import GRAPH, is_agent_file
 from burnish.runs.building import building_of
 from burnish.runs.draft import Problems
-from burnish.system import YamlTree, read_tree
 from burnish.targets.agent.target import AgentTarget
 from burnish.targets.graph import GraphTarget
 from burnish.targets.graph.conditions import Condition
@@ -45,19 +44,18 @@ class Anatomy:
 
 def read_structure(path: Path) -> Anatomy:
     """The structure of a graph file or an agent file."""
-    tree = read_tree(path)
-    data = tree.data if isinstance(tree.data, dict) else {}
-    if data.get("kind") == GRAPH:
-        return _of_graph(path, tree)
-    if is_agent_file(tree):
-        return _of_agent(path, tree)
+    document = Document.read(path)
+    if GraphFile().recognises(document):
+        return _of_graph(document)
+    if AgentFile().recognises(document):
+        return _of_agent(document)
     message = "only graph files and agent files have a structure"
     remedy = "a graph file says `kind: graph`; an agent file is known by model and instructions"
     raise ConfigError([Problem(where=path.name, message=message, remedy=remedy)])
 
 
-def _of_graph(path: Path, tree: YamlTree) -> Anatomy:
-    described = describe(Document(path=path, tree=tree), {}, dialect=GraphFile())
+def _of_graph(document: Document) -> Anatomy:
+    described = describe(document, {}, dialect=GraphFile())
     building = building_of(described, models=Models())
     graph = graph_of(building)
     surfaces = None if graph is None else graph_surfaces(building, graph)
@@ -77,9 +75,9 @@ def _of_graph(path: Path, tree: YamlTree) -> Anatomy:
     )
 
 
-def _of_agent(path: Path, tree: YamlTree) -> Anatomy:
+def _of_agent(document: Document) -> Anatomy:
     """An agent; what may be changed are the axes of its optimizer block, if it has one."""
-    described = describe(Document(path=path, tree=tree), {}, environ={})
+    described = describe(document, {}, environ={})
     spec: AgentSpec = described.spec.target
     agent, problems = agent_of(described.spec.source.file, spec), Problems(places=described.places)
     axes = Axes() if spec.axes is None else axes_of(agent, spec.axes, problems)

@@ -9,6 +9,7 @@ from burnish.core.sections import (
     Facts,
     Heading,
     Listing,
+    Page,
     Section,
     Series,
     Space,
@@ -33,7 +34,7 @@ def _lines(section: Section) -> Iterator[str]:
     match section:
         case Heading():
             yield f"{'#' * section.level} {section.text}"
-        case Text():
+        case Text() | Page():
             yield from section.lines
         case Listing():
             yield from [section.lead] if section.lead else []

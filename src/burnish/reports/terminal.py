@@ -71,7 +71,7 @@ def _lines(part: Section) -> Iterator[str]:
         case sections.Listing():
             yield from [_plain(part.lead)] if part.lead else []
             yield from (f"- {_plain(item)}" for item in part.items)
-        case sections.Diff() | sections.Code():
+        case sections.Diff() | sections.Code() | sections.Page():
             yield from map(visible, part.lines)
         case sections.Series():
             yield from part.drawing

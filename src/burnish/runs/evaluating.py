@@ -201,11 +201,11 @@ class Evaluator:
     def _own_price(self, case: Case) -> Spend:
         return self._target.estimate(case) if self._target.leaf else NOTHING
 
-    async def _run_at(self, place: Place, unit: WorkUnit, effects: Effects) -> Receipt[Outcome]:
+    async def _run_at(self, place: Place, unit: WorkUnit, effects: Scope) -> Receipt[Outcome]:
         with place.taken():
             return await self._run(unit, effects)
 
-    async def _run(self, unit: WorkUnit, effects: Effects) -> Receipt[Outcome]:
+    async def _run(self, unit: WorkUnit, effects: Scope) -> Receipt[Outcome]:
         attempts = 0
 
         async def attempt(number: int) -> Receipt[Outcome]:

@@ -9,11 +9,12 @@ whose strategy is not installed any more can still be listed, shown and reported
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from pydantic import JsonValue
 
-from burnish.core.errors import BurnishError
+from burnish.core.errors import BurnishError, ResumeRefused
 from burnish.core.sections import Section
 from burnish.core.stopping import FINISHED
 from burnish.core.surfaces import Surface, TextSurface
@@ -67,6 +68,8 @@ class StrategyPlugin:
     """How it searches: one field is a key of a file, a flag, a variable, an HTTP setting."""
     roles: ClassVar[tuple[RoleNeed, ...]] = ()
     """The models that it asks."""
+    described: ClassVar[bool] = True
+    """Whether a file can name it; else its runs have a command of their own, and `reload`."""
     needs_holdout: ClassVar[bool] = False
     """Whether it can only decide on cases that it never learned from."""
 
@@ -80,6 +83,13 @@ class StrategyPlugin:
         raise BurnishError(
             f"the strategy '{building.spec.strategy.name}' is not installed",
             remedy="install the package that it came with",
+        )
+
+    def reload(self, folder: Path) -> Setup:
+        """Set a run up again from its folder, where no description does."""
+        raise ResumeRefused(
+            f"run {folder.name} keeps no description of itself",
+            remedy="go on with it with the command that started it",
         )
 
     # -- before a run ----------------------------------------------------------------------
@@ -177,6 +187,9 @@ class TargetPlugin:
     kind: ClassVar[str] = ""
     Spec: ClassVar[type[TargetSpec]] = TargetSpec
     """How it is described."""
+    takes_cases: ClassVar[bool] = True
+    """Whether files of cases and metrics may be named for it; else it brings its own, and a flag
+    that names one is refused."""
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
         """The target, its cases and metrics; None, with what is wrong kept, where they cannot be.

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from burnish.core.candidates import Candidate
-from burnish.core.money import Spend, total
+from burnish.core.money import NOTHING, Spend, total
 from burnish.core.trials import SplitResult, TrialRow
 from burnish.core.words import counted, number
+from burnish.effects.journal_reader import JournalReader
 from burnish.runs.directory import LOCK, events, look_into, trial_rows
 from burnish.runs.events import Event, RunEnded, SealedResult, SearchEnded, SessionBegun, read_all
 from burnish.runs.header import Header
@@ -30,6 +31,8 @@ class RunRecord:
     header: Header
     rows: tuple[TrialRow, ...]
     events: tuple[Event, ...]
+    unrecorded: Spend = NOTHING
+    """What was completed in the trial under way when it was last driven."""
     billed: Spend
     active_seconds: float
     driven: bool
@@ -40,10 +43,12 @@ class RunRecord:
         """Read a run's folder."""
         header = Header.read(folder)
         with look_into(folder, whole=True) as journal:
+            rows = tuple(trial_rows(journal))
             return cls(
                 folder=folder,
                 header=header,
-                rows=tuple(trial_rows(journal)),
+                rows=rows,
+                unrecorded=_completed_since(journal, len(rows)),
                 events=tuple(events(journal)),
                 billed=journal.billed,
                 active_seconds=journal.active_seconds,
@@ -104,9 +109,10 @@ class RunRecord:
 
     @property
     def spent(self) -> Spend:
-        """What the results that were used cost."""
+        """What the results that were used cost; of a run that ended without saying what it spent,
+        with what was completed since its last trial, which a resume will use."""
         spent = None if self.ending is None else self.ending.spent
-        return total(row.spend for row in self.rows) if spent is None else spent
+        return total(row.spend for row in self.rows) + self.unrecorded if spent is None else spent
 
     @property
     def sealed(self) -> SealedResult | None:
@@ -125,6 +131,11 @@ class RunRecord:
             if event.kind in SessionBegun.kinds:
                 return None
         return None
+
+
+def _completed_since(journal: JournalReader, trial: int) -> Spend:
+    # Each effect by itself: what is nested in it has a row of its own.
+    return total(next(iter(row.spends.values())) for row in journal.costs(since=trial))
 
 
 def result_of(row: TrialRow | None, split: str) -> SplitResult | None:

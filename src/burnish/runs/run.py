@@ -40,7 +40,7 @@ from burnish.runs.exporting import in_folders
 from burnish.runs.probing import Probed, Prober, measured_runs
 from burnish.runs.recording import Recorder
 from burnish.runs.requirements import Answering
-from burnish.runs.stoppers import ImpureStopper, Stops, asked_by, out_of_time, stop_file
+from burnish.runs.stoppers import STOP_FILE, ImpureStopper, Stops, asked_by, out_of_time, stop_file
 from burnish.runs.telling import Teller, summary
 
 Request = TypeVar("Request")
@@ -335,6 +335,14 @@ class Run:
         call = Call(kind=kind, request=request, codec=codec(gives), estimate=NOTHING, computed=True)
         return await self._scope().once(call, perform)
 
+    async def perform(self, work: Callable[[Scope], Awaitable[T]]) -> T:
+        """Work of the strategy's own, which pays through the journal; what it used is spent."""
+        scope = self._scope()
+        try:
+            return await work(scope)
+        finally:
+            self._meter.use(scope.used)
+
     # -- decisions -------------------------------------------------------------------------
 
     def stop_reason(self, need: Spend = NOTHING) -> StopReason | None:
@@ -448,6 +456,19 @@ class Run:
         """
         stoppers = self._outside_stoppers() if searching else [self._signal_stopper]
         return next((reason for each in stoppers if (reason := each.look()) is not None), None)
+
+    def stop_words(self) -> str:
+        """Why the world wants the search to stop, for work that breaks off; '' where it does not.
+
+        Strategies that finish the trial under way ask `stop_reason`. Whoever hears of a stop file
+        obeys it, so it is gone then.
+        """
+        reason = self.outside_reason(searching=True)
+        if reason is None:
+            return ""
+        if reason.code == "stop_file":
+            (self.directory.folder / STOP_FILE).unlink(missing_ok=True)
+        return reason.detail
 
     @property
     def calls_ended(self) -> int:

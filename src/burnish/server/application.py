@@ -77,7 +77,8 @@ def create_app(
     if whole:
         for each in _ROUTERS:
             app.include_router(each.router, prefix=API, responses=ERRORS, dependencies=documented)
-        refinement = refinement_router(manager.places.data)
+        folders = [app.folder for app in manager.apps.values() if app.folder is not None]
+        refinement = refinement_router(manager.places.data, folders)
         app.include_router(refinement, responses=DETAILED, dependencies=documented)
     app.add_middleware(
         Guard,

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from burnish.core.content import Json
@@ -106,6 +107,11 @@ class App(Protocol):
     @property
     def name(self) -> str:
         """What requests call it."""
+        ...
+
+    @property
+    def folder(self) -> Path | None:
+        """Where its file lies; None where a program made it."""
         ...
 
     def plan(self, request: Json) -> Work:

@@ -65,6 +65,7 @@ class ToyPlugin(TargetPlugin):
 
     kind: ClassVar[str] = toy_world.KIND
     Spec: ClassVar[type[TargetSpec]] = ToySpec
+    takes_cases: ClassVar[bool] = False
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
         """The agent, its cases and the one metric."""

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from burnish.cli.optimize_asking import Asked
-from burnish.cli.optimize_running import optimize_project
+from burnish.cli.optimize_running import OptimizeRequest, optimize_project
 from burnish.cli.running import Way
 from burnish.effects.retries import RetryPolicy
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
-from burnish.projects import LoadedProject, Overrides, load_project
+from burnish.projects import LoadedProject, load_project
 from burnish.testing.backends import ScriptedBackend
 
 TEXT = "one\n"
@@ -79,17 +78,18 @@ def adding(*words: str) -> ScriptedBackend:
 
 def prepared(file: Path, backend: ScriptedBackend | None = None, **flags: Any) -> LoadedProject:
     """The task ready to run, with a scripted editor."""
-    return _preparing(backend or adding("one\ntwo\n"))(file, Overrides.from_flags(**flags))
+    models = scripted(backend or adding("one\ntwo\n"))
+    return load_project(file, flags, environ={}, models=models)
 
 
-def optimize(backend: ScriptedBackend, file: Path | None, **asked: Any) -> None:
+def optimize(backend: ScriptedBackend, file: Path | None, **values: Any) -> None:
     """`burnish optimize … -o run` with a scripted editor."""
-    told = {k: v for k, v in asked.items() if k in Asked.__dataclass_fields__}
-    overrides = {k: v for k, v in asked.items() if k not in told}
-    told.setdefault("way", Way(output_dir=Path("run")))
-    told.setdefault("quiet", True)
-    wish = Asked(file=file, overrides=overrides, **told)
-    optimize_project(wish, prepare=_preparing(backend), models=scripted(backend))
+    more = {k: v for k, v in values.items() if k in OptimizeRequest.__dataclass_fields__}
+    flags = {k: v for k, v in values.items() if k not in more}
+    more.setdefault("way", Way(output_dir=Path("run")))
+    more.setdefault("quiet", True)
+    request = OptimizeRequest(file=file, flags=flags, **more)
+    optimize_project(request, models=scripted(backend))
 
 
 def scripted(backend: ScriptedBackend) -> Models:
@@ -101,8 +101,3 @@ def results(folder: Path) -> list[dict[str, Any]]:
     """The rows of results.jsonl."""
     text = (folder / "work" / "results.jsonl").read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()]
-
-
-def _preparing(backend: ScriptedBackend) -> Callable[[Path, Overrides], LoadedProject]:
-    models = scripted(backend)
-    return lambda path, flags: load_project(path, flags, environ={}, models=models)

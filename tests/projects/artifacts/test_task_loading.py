@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from burnish.core.errors import ConfigError
-from burnish.projects import Overrides, load_project
+from burnish.projects import load_project
 from burnish.projects.artifacts.scoring import ScaledScore
 from burnish.projects.artifacts.spec import ArtifactsSpec
 from burnish.runs.building import Description, build
@@ -80,7 +80,7 @@ def test_a_task_becomes_a_search_over_its_files(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_kind_is_known_by_its_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
-    project = load_project(write_task(tmp_path), Overrides(), environ={})
+    project = load_project(write_task(tmp_path), {}, environ={})
     assert project.setup.project.kind == "task"
     assert project.root == tmp_path / "results" / "optimizer"
 
@@ -111,7 +111,7 @@ def test_a_program_edits_within_the_same_bounds(tmp_path: Path) -> None:
 def test_a_program_is_stronger_than_the_environment_and_weaker_than_a_flag(tmp_path: Path) -> None:
     file = write_task(tmp_path, top(mutation={"mode": "command", "command": "my-agent"}))
     environ = {"BURNISH_EDITOR": "openai:m"}
-    made = load_project(file, Overrides(), environ=environ).setup
+    made = load_project(file, {}, environ=environ).setup
     assert isinstance(edits(made).editor, CommandEditor)
     made = prepared(file, editor="openai:other").setup
     assert "openai:other" in getattr(edits(made).editor, "client").ref.label  # noqa: B009
@@ -251,12 +251,12 @@ def test_flags_of_other_kinds_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
     file = write_task(tmp_path)
     with pytest.raises(ConfigError) as error:
-        load_project(file, Overrides.from_flags(critic="openai:m"), environ={})
+        load_project(file, {"critic": "openai:m"}, environ={})
     assert "--critic: 'edits' over 'artifacts' has no use for it" in str(error.value)
     agent = tmp_path / "agent.yaml"
     agent.write_text(json.dumps({"name": "a", "model": {}, "instructions": {}}), encoding="utf-8")
     with pytest.raises(ConfigError) as error:
-        load_project(agent, Overrides.from_flags(editor="openai:m"), environ={})
+        load_project(agent, {"editor": "openai:m"}, environ={})
     assert "--editor: 'coordinate' over 'agent' has no use for it" in str(error.value)
 
 
@@ -269,7 +269,7 @@ def test_only_coordinate_knows_cycles(tmp_path: Path) -> None:
 def test_a_strategy_that_tunes_neither_files_nor_numbers_is_refused(tmp_path: Path) -> None:
     text = refusal(tmp_path, strategy="reflective")
     assert "--strategy: reflective changes neither files nor numbers in them" in text
-    assert "there are: coordinate, edits" in text
+    assert "there are: climb, coordinate, edits" in text
 
 
 def test_a_threshold_needs_a_score(tmp_path: Path) -> None:

@@ -10,14 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from burnish.cli.optimize_asking import Asked
-from burnish.cli.optimize_running import optimize_project
+from burnish.cli.optimize_running import OptimizeRequest, optimize_project
 from burnish.cli.running import Way
 from burnish.effects.retries import RetryPolicy
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
 from burnish.models.prices import Price, Prices
-from burnish.projects import LoadedProject, Overrides, load_project
+from burnish.projects import LoadedProject, load_project
 from burnish.testing.backends import ScriptedBackend
 from tests.projects.optimizer_world import written_for
 
@@ -134,8 +133,7 @@ def models(backend: ScriptedBackend | None = None) -> Models:
 
 def prepared(path: Path, backend: ScriptedBackend | None = None, **flags: Any) -> LoadedProject:
     """The project, with scripted models."""
-    told = Overrides.from_flags(**flags)
-    return load_project(path, told, environ={}, models=models(backend))
+    return load_project(path, flags, environ={}, models=models(backend))
 
 
 def optimize(path: Path, backend: ScriptedBackend | None = None, **more: Any) -> None:
@@ -143,7 +141,6 @@ def optimize(path: Path, backend: ScriptedBackend | None = None, **more: Any) ->
     flags = more.pop("flags", {})
     way = more.pop("way", Way(output_dir=path.parent / "run"))
     optimize_project(
-        Asked(file=path, way=way, overrides=flags, progress="lines", **more),
-        prepare=lambda file, told: prepared(file, backend, **told.to_json()),
+        OptimizeRequest(file=path, way=way, flags=flags, progress="lines", **more),
         models=models(backend),
     )

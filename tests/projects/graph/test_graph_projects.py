@@ -120,7 +120,11 @@ MISTAKES: list[tuple[Change, str, str]] = [
         "train-0",
     ),
     (optimizer(strategy="evolve"), "no strategy 'evolve'", "there are: backprop"),
-    (optimizer(strategy="edits"), "optimizer.strategy: it edits files", "take another strategy"),
+    (
+        optimizer(strategy="edits"),
+        "optimizer.strategy: it edits files, and there is none",
+        "another",
+    ),
     (optimizer(strategy="reflective", max_rounds=0), "optimizer.max_rounds", "at least 1"),
     (optimizer(coordinate={"max_cycle": 2}), "unknown key 'max_cycle'", "max_cycles"),
     (file(proposer="openai:m"), "unknown key 'proposer'", "known keys"),

@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from burnish.cli.optimize_asking import Asked
-from burnish.cli.optimize_running import optimize_project
+from burnish.cli.optimize_running import OptimizeRequest, optimize_project
 from burnish.cli.running import Way
 from burnish.effects.retries import RetryPolicy
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
-from burnish.projects import LoadedProject, Overrides, load_project
 from burnish.testing.backends import ScriptedBackend
 from tests.projects.optimizer_world import written_for
 
@@ -112,10 +110,9 @@ def flags(folder: Path, **more: Any) -> dict[str, Any]:
     """What `--agent … --prompt … --train … --val …` say of the world."""
     return {
         "agent": "numbers_agent:call_agent",
-        "agent_folder": str(folder),
-        "prompt_files": {"system": str(folder / "prompts" / "system.md")},
-        "train_cases": str(folder / "train.evalset.json"),
-        "holdout_cases": str(folder / "val.evalset.json"),
+        "prompt": {"system": str(folder / "prompts" / "system.md")},
+        "train": str(folder / "train.evalset.json"),
+        "holdout": str(folder / "val.evalset.json"),
         **more,
     }
 
@@ -141,23 +138,13 @@ def models(backend: ScriptedBackend) -> Models:
     return Models(backends={**backends}, retries=RetryPolicy(attempts=1))
 
 
-def preparing(backend: ScriptedBackend) -> Callable[[Path, Overrides], LoadedProject]:
-    """How the command line prepares a project, with scripted models."""
-
-    def prepare(path: Path, told: Overrides) -> LoadedProject:
-        return load_project(path, told, environ={}, models=models(backend))
-
-    return prepare
-
-
-def optimize(backend: ScriptedBackend, **asked: Any) -> None:
+def optimize(backend: ScriptedBackend, **values: Any) -> None:
     """`burnish optimize … -o run` with scripted models."""
-    told = {k: v for k, v in asked.items() if k in Asked.__dataclass_fields__}
-    overrides = {k: v for k, v in asked.items() if k not in told}
-    told.setdefault("way", Way(output_dir=Path("run")))
-    told.setdefault("quiet", True)
-    request = Asked(overrides=overrides, **told)
-    optimize_project(request, prepare=preparing(backend), models=models(backend))
+    more = {k: v for k, v in values.items() if k in OptimizeRequest.__dataclass_fields__}
+    flags = {k: v for k, v in values.items() if k not in more}
+    more.setdefault("way", Way(output_dir=Path("run")))
+    more.setdefault("quiet", True)
+    optimize_project(OptimizeRequest(flags=flags, **more), models=models(backend))
 
 
 def contents(folder: Path) -> Sequence[bytes]:

@@ -9,7 +9,7 @@ import pytest
 
 from burnish.core.errors import ConfigError
 from burnish.core.surfaces import TextSurface
-from burnish.projects import Overrides, load_project
+from burnish.projects import load_project
 from burnish.projects.prompts.plugin import estimated_tokens, prompt_limits
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.strategy import Coordinate
@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
 def searched(folder: Path, *changes: Change, **told: Any) -> Setup:
     """An optimizer.json, changed first, with the flags of the world and more."""
     path = write_config(folder, *changes)
-    overrides = Overrides.from_flags(**{**flags(folder), **told})
+    overrides = {**flags(folder), **told}
     return load_project(path, overrides, environ={}, models=models(reflector())).setup
 
 
@@ -61,7 +61,7 @@ def project(folder: Path, said: dict[str, Any] | None = None, **told: Any) -> Se
     if said is not None:
         path = folder / "prompts.yaml"
         path.write_text(json.dumps({**PROJECT, **said}), encoding="utf-8")
-    overrides = Overrides.from_flags(**told)
+    overrides = told
     return load_project(path, overrides, environ={}, models=models(reflector())).setup
 
 
@@ -103,7 +103,7 @@ def test_a_flag_wins_over_the_file(folder: Path) -> None:
         score_threshold=0.9,
         strategy="reflective",
         reflector="anthropic:other",
-        sealed_cases=str(folder / "sealed.evalset.json"),
+        test=str(folder / "sealed.evalset.json"),
     )
     assert isinstance(setup.strategy, Reflective)
     assert setup.strategy.settings.racing
@@ -125,7 +125,7 @@ def test_the_file_may_say_how_long_a_case_may_take(folder: Path) -> None:
 
 
 def test_flags_that_are_missing_are_said_together(folder: Path) -> None:
-    said = refusal(searched, folder, agent=None, prompt_files=None, train_cases=None)
+    said = refusal(searched, folder, agent=None, prompt=None, train=None)
     assert [line.split(":")[0] for line in said.splitlines()] == ["--train", "--agent", "--prompt"]
     assert "name it: --agent module:function" in said, "the file has no key for it"
 
@@ -135,11 +135,11 @@ def test_what_is_wrong_with_agent_prompts_and_cases_is_said_together(folder: Pat
         searched,
         folder,
         agent="numbers_agent:nobody",
-        prompt_files={
+        prompt={
             "a/b": str(folder / "prompts" / "system.md"),
             "gone": str(folder / "gone.md"),
         },
-        train_cases=str(folder / "gone.json"),
+        train=str(folder / "gone.json"),
     )
     for part in ("no function 'nobody'", "'a/b' cannot be the name", "gone.md", "gone.json"):
         assert part in said, part
@@ -149,7 +149,7 @@ def test_one_file_for_train_and_validation_is_refused_by_whatever_name(folder: P
     link = folder / "link.evalset.json"
     link.symlink_to(folder / "train.evalset.json")
     for path in (folder / "train.evalset.json", link, folder / "prompts" / ".." / link.name):
-        assert "both are the same file" in refusal(searched, folder, holdout_cases=str(path))
+        assert "both are the same file" in refusal(searched, folder, holdout=str(path))
 
 
 def test_a_case_in_both_is_refused_by_its_content(folder: Path) -> None:
@@ -169,15 +169,15 @@ def test_a_budget_that_cannot_finish_a_round_is_refused_with_one_that_can(folder
     assert "optimizer.json:" in said
     assert searched(folder, small, max_metric_calls=12)
     assert "--max-metric-calls" in refusal(searched, folder, max_metric_calls=5)
-    assert searched(folder, small, baseline_only=True), "the baseline by itself takes less"
+    assert searched(folder, small, print_baseline=True), "the baseline by itself takes less"
 
 
 def test_the_floor_counts_the_sealed_test(folder: Path) -> None:
     sealed = str(folder / "sealed.evalset.json")
-    setup = searched(folder, sealed_cases=sealed)
+    setup = searched(folder, test=sealed)
     assert isinstance(setup.strategy, Reflective)
     assert budget_floor(setup.dataset, setup.strategy.settings, test_repeats=1) == 12 + 4
-    said = refusal(searched, folder, sealed_cases=sealed, max_metric_calls=15)
+    said = refusal(searched, folder, test=sealed, max_metric_calls=15)
     assert "takes 16, the sealed test included" in said
 
 
@@ -276,9 +276,7 @@ def test_coordinate_descent_tunes_prompts_too(folder: Path) -> None:
 def test_flags_alone_are_a_project(folder: Path) -> None:
     metrics = folder / "metrics.json"
     metrics.write_text(json.dumps([{"type": "standard", "metric": "equality"}]), encoding="utf-8")
-    setup = project(
-        folder, **flags(folder), metric_file=str(metrics), reflector="openai:m", repeats=2
-    )
+    setup = project(folder, **flags(folder), metrics=str(metrics), reflector="openai:m", repeats=2)
     assert isinstance(setup.strategy, Reflective)
     assert setup.strategy.settings.racing
     assert setup.strategy.settings.repeats == 2
@@ -317,7 +315,7 @@ def test_what_is_wrong_with_such_a_file(folder: Path, said: dict[str, Any], told
     path = folder / "prompts.yaml"
     path.write_text(json.dumps(given), encoding="utf-8")
     with pytest.raises(ConfigError) as error:
-        load_project(path, Overrides(), environ={}, models=models(reflector()))
+        load_project(path, {}, environ={}, models=models(reflector()))
     assert told in str(error.value)
 
 

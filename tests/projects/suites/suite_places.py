@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from burnish.projects import Overrides, load_project, reload_project
+from burnish.projects import load_project, reload_project
 from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
 from burnish.projects.delegation.overrides import WorkflowOverrides
 from burnish.projects.launching import launch
@@ -51,9 +51,8 @@ class Place:
 
     def prepare(self, **flags: Any) -> LoadedProject:
         """What `burnish optimize suite.yaml` would run, with models of this world."""
-        told = {"epochs": 2, "with_textgrad": True, "repeats": 1, **flags}
-        overrides = Overrides.from_flags(**told)
-        return load_project(self.suite, overrides, models=self.world.models())
+        flags = {"epochs": 2, "with_textgrad": True, "repeats": 1, **flags}
+        return load_project(self.suite, flags, models=self.world.models())
 
     def train(self, name: str = "run", **flags: Any) -> Ending:
         """A new run."""
@@ -62,8 +61,7 @@ class Place:
 
     def go_on(self, name: str = "run", **flags: Any) -> Ending:
         """The run again, as `--resume` has it."""
-        told = Overrides.from_flags(**flags)
-        project = reload_project(self.folder / name, told, models=self.world.models())
+        project = reload_project(self.folder / name, flags, models=self.world.models())
         return launch(lambda: resume(project.setup, self.folder / name))
 
     def rows(self, name: str = "run") -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ import pytest
 
 from burnish.core.cases import Case, Split
 from burnish.core.errors import ConfigError
-from burnish.projects import Overrides, load_project
+from burnish.projects import load_project
 from burnish.strategies.epochs.strategy import Epochs
 from burnish.targets.delegation.loss import WEIGHTS
 from burnish.targets.delegation.loss_metric import DelegationLoss, weighed, weights_of
@@ -66,9 +66,9 @@ holdout:
 def test_a_suite_is_known_by_its_keys(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-real-key")
     place.write("heat")
-    assert isinstance(load_project(place.suite, Overrides()).setup.target, DelegationTarget)
+    assert isinstance(load_project(place.suite, {}).setup.target, DelegationTarget)
     with pytest.raises(ConfigError, match="--editor: 'epochs' over 'policy' has no use for it"):
-        load_project(place.suite, Overrides.from_flags(editor="openai:x"))
+        load_project(place.suite, {"editor": "openai:x"})
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_suite_is_known_by_its_keys(place: Place, monkeypatch: pytest.MonkeyPa
 def test_what_is_wrong_is_said(place: Place, text: str, told: str) -> None:
     place.suite.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
-        place.prepare().setup.check()
+        place.prepare(epochs=None).setup.check()
     assert told in str(caught.value)
 
 
@@ -128,7 +128,7 @@ def test_the_model_of_a_task_may_be_a_block(place: Place) -> None:
 def test_two_registries_are_one_too_many(place: Place) -> None:
     place.write("heat")
     with pytest.raises(ConfigError, match="an experiment has a registry of its own"):
-        place.prepare(policy_db="x.db", experiment="exp_0123456789")
+        place.prepare(db="x.db", experiment="exp_0123456789")
 
 
 def test_what_the_file_says_gives_way_to_flags(place: Place) -> None:

@@ -78,7 +78,7 @@ def test_without_a_holdout_it_is_called_a_training_score(place: Place) -> None:
 def test_the_registry_that_is_named_is_the_one_that_is_read_and_trained(place: Place) -> None:
     own = find_registry(place.folder / "own.db")
     place.spoil(own)
-    place.train(policy_db=str(own.path))
+    place.train(db=str(own.path))
     assert own.active()[GUILTY] == 2
     assert not place.registry.path.exists(), "the usual one is not touched"
     read = {RULE in t.system: FAULT in t.system for t in place.world.asked("worker")}
@@ -200,7 +200,7 @@ def test_without_rollback_what_is_no_better_stays_active(place: Place) -> None:
     other = Place(folder=place.folder, world=suite_world(others={"textgrad": spoiling}))
     other.train("strict")
     assert other.registry.active()[GUILTY] == 0
-    other.train("lax", no_rollback=True)
+    other.train("lax", rollback=True)
     assert other.registry.texts()[GUILTY] == FAULTY
     assert "stays all the same" in (other.folder / "lax" / "report.md").read_text()
 

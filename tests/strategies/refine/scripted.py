@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.strategies.refine.best import SeedBest
-from burnish.strategies.refine.loop import Job, Refinement
+from burnish.strategies.refine.loop import Attempt, Job, Refinement
 from burnish.strategies.refine.seeds import read_seed
 from burnish.strategies.refine.session_files import SESSIONS, SessionFiles
 from burnish.strategies.refine.sessions import Session
@@ -39,6 +39,7 @@ class Scripted:
 
     steps: list[Step]
     jobs: list[Job] = field(default_factory=list[Job])
+    attempts: list[Attempt] = field(default_factory=list[Attempt])
     before: Callable[[Job], None] = lambda _: None
 
     async def delegate(self, job: Job) -> DelegationResult:
@@ -58,6 +59,10 @@ class Scripted:
             defects=step.defects,
         )
         return _result(run, job, step, files)
+
+    async def record(self, attempt: Attempt) -> None:
+        """Count it."""
+        self.attempts.append(attempt)
 
 
 def _result(run: Path, job: Job, step: Step, files: Mapping[str, str]) -> DelegationResult:
@@ -121,13 +126,12 @@ async def refined(seed: Path, *steps: Step, session: Session | None = None, **mo
     files = SessionFiles(folder=seed / SESSIONS)
     refinement = Refinement(
         seed=read_seed(seed),
-        delegate=script.delegate,
         files=files,
         place=SeedBest(seed),
         listen=shown.append,
         **told,
     )
     with files.lock("seed"):
-        begun = session or files.begin("seed", {})
-        ended = await refinement.run(begun)
+        begun = session or files.new("seed", {})
+        ended = await refinement.run(begun, script)
     return Refined(session=ended, script=script, seed=seed, shown=shown)

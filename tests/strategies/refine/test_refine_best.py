@@ -115,7 +115,7 @@ def test_sessions_of_other_systems_are_listed(tmp_path: Path) -> None:
     assert files.rows() == [old, told]
     assert [each.iterations[0].loss for each in files.sessions()[1:]] == [0.08032]
     with pytest.raises(SeedRefused, match="no unfinished session"):
-        files.unfinished()
+        files.find()
 
 
 async def test_a_session_file_has_the_fields_of_the_seeds_system(tmp_path: Path) -> None:

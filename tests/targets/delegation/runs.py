@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.projects.delegation.loading import load_workflow
-from burnish.targets.delegation.delegating import delegate
+from burnish.projects.delegation.runs import delegate
 from burnish.targets.delegation.result import DelegationResult
 from burnish.targets.delegation.workflow import Workflow
 from burnish.testing.delegation_world import FLOW, DelegationWorld

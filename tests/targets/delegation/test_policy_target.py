@@ -1,15 +1,21 @@
 """The policy texts as a target: what a delegation counts for, and what reaches its prompts."""
 
+import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from burnish.core.candidates import Candidate, Origin
+from burnish.core.money import NOTHING, Spend, total
 from burnish.core.outcomes import Outcome
+from burnish.effects.journal import Journal
+from burnish.effects.once import JournaledEffects
 from burnish.effects.passthrough import DirectEffects
 from burnish.models.troubles import ModelUnavailable
 from burnish.projects.delegation.loading import load_workflow
+from burnish.system import Redactor
 from burnish.system.yaml_tree import parse_tree
 from burnish.targets.delegation.loss_metric import DelegationLoss
 from burnish.targets.delegation.policy import NAMES, PolicyTexts
@@ -128,9 +134,68 @@ async def test_a_pinned_text_is_no_surface(tmp_path: Path) -> None:
     assert target.texts_of(target.baseline).texts == PolicyTexts.shipped().texts
 
 
-async def test_a_delegation_is_paid_once(tmp_path: Path) -> None:
+async def test_a_delegation_is_paid_once_through_the_journal_of_its_run(tmp_path: Path) -> None:
     world = suite_world()
-    first = await outcome_of(target_of(tmp_path, world))
-    asked = len(world.turns)
-    again = await outcome_of(target_of(tmp_path, world))
-    assert (again, len(world.turns)) == (first, asked), "what was killed and goes on pays no more"
+    case = target_of(tmp_path, world).tasks["heat"].case
+    told: list[tuple[Outcome, int, dict[str, Spend]]] = []
+    (tmp_path / "journal").mkdir()
+    for _ in range(2):
+        journal = Journal(tmp_path / "journal")
+        scope = JournaledEffects(journal, redactor=Redactor.from_environment()).scope(trial=0)
+        target = target_of(tmp_path, world)
+        receipt = await target.run(target.baseline, case, draw=0, effects=scope)
+        assert receipt.spend == NOTHING, "what it paid for stands beside it"
+        assert total(scope.used.values()) == journal.billed
+        told.append((receipt.value, len(world.turns), scope.used))
+        journal.close()
+    assert told[1] == told[0], "what was killed and goes on pays no more"
+
+
+async def test_two_repeats_in_one_journal_are_two_samples(tmp_path: Path) -> None:
+    world = suite_world()
+    target = target_of(tmp_path, world)
+    journal = Journal(tmp_path)
+    scope = JournaledEffects(journal, redactor=Redactor.from_environment()).scope(trial=0)
+    asked: list[int] = []
+    for draw in range(2):
+        case = target.tasks["heat"].case
+        await target.run(target.baseline, case, draw=draw, effects=scope)
+        asked.append(len(world.turns))
+    journal.close()
+    assert asked[1] == 2 * asked[0]
+
+
+PROGRAM = """\
+workflow: {name: coder}
+orchestration:
+  engine: command
+  command: {command: "echo $$ > started; exec sleep 60", critique: {enabled: false}}
+sandbox: none
+"""
+
+
+def written(folder: Path) -> str:
+    """The id of the program's process, once it is there."""
+    return "".join(path.read_text() for path in folder.glob("home/*/workspace/started"))
+
+
+async def test_one_that_is_broken_off_leaves_no_program_running(tmp_path: Path) -> None:
+    path = tmp_path / "coder.yaml"
+    path.write_text(PROGRAM)
+    coder = SuiteTask(name="heat", task="Go.", workflow=load_workflow(path).workflow)
+    target = DelegationTarget(PolicyTexts.shipped(), [coder], home=tmp_path / "home")
+    journal = Journal(tmp_path)
+    effects = JournaledEffects(journal, redactor=Redactor.from_environment())
+    scope = effects.scope(trial=0)
+    work = asyncio.create_task(target.run(target.baseline, coder.case, draw=0, effects=scope))
+    while not (told := written(tmp_path)):  # noqa: ASYNC110 - another process writes it
+        await asyncio.sleep(0.005)
+    program = int(told)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    with pytest.raises(ProcessLookupError):
+        os.kill(program, 0)
+    spent = total(scope.used.values())
+    assert (spent.calls, journal.billed.calls) == (0, 1), "lost, and on the bill"
+    journal.close()

@@ -10,7 +10,7 @@ from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Case
 from burnish.core.content import Json
 from burnish.core.demonstrations import Demonstration
-from burnish.core.effects import Call, Effects, Receipt
+from burnish.core.effects import Call, Receipt, Scope
 from burnish.core.errors import ConfigError
 from burnish.core.protocols import calls_function
 from burnish.core.structures import NodeKind, Structured
@@ -365,7 +365,7 @@ class Kept(DirectEffects):
         super().__init__()
         self.values: dict[str, Json] = {}
 
-    async def once(self, call: Call[T], perform: Callable[[Effects], Awaitable[Receipt[T]]]) -> T:
+    async def once(self, call: Call[T], perform: Callable[[Scope], Awaitable[Receipt[T]]]) -> T:
         found = await super().once(call, perform)
         self.values[call.key] = call.codec.encode(found)
         return found

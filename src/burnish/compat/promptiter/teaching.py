@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from burnish.core.cases import Case
 from burnish.core.codec import codec
 from burnish.core.content import short_id
-from burnish.core.effects import Call, Effects, Receipt
+from burnish.core.effects import Call, Effects, Receipt, Scope
 from burnish.core.errors import BurnishError
 from burnish.core.money import NOTHING, Spend
 from burnish.core.outcomes import Outcome
@@ -54,7 +54,7 @@ class Teacher:
         )
         return await effects.once(call, lambda inner: self._perform(case, inner))
 
-    async def _perform(self, case: Case, effects: Effects) -> Receipt[Outcome]:
+    async def _perform(self, case: Case, effects: Scope) -> Receipt[Outcome]:
         baseline = self.target.baseline
         try:
             receipt = await self.target.run(baseline, case, draw=0, effects=effects)

@@ -28,6 +28,7 @@ class ArtifactsPlugin(TargetPlugin):
 
     kind: ClassVar[str] = "artifacts"
     Spec: ClassVar[type[TargetSpec]] = ArtifactsSpec
+    takes_cases: ClassVar[bool] = False
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
         """The files, their one or two cases, and what measures them."""

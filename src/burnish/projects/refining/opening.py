@@ -1,14 +1,19 @@
 """Opening a refinement: seed, lock, workflow and session, new or going on."""
 
-from collections.abc import Awaitable, Callable, Iterator
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+from burnish.core.cases import Case
+from burnish.core.content import Json, short_id
 from burnish.core.errors import BurnishError, SeedRefused
 from burnish.projects.delegation.loading import load_workflow
-from burnish.projects.experiments.places import ExperimentTask
+from burnish.projects.delegation.runs import task_setup
+from burnish.projects.experiments.places import ExperimentTask, find_task
 from burnish.projects.experiments.task_best import TaskBest
+from burnish.projects.launching import launched
 from burnish.projects.refining.settings import RefineSettings
 from burnish.projects.refining.workflows import (
     Loading,
@@ -17,18 +22,28 @@ from burnish.projects.refining.workflows import (
     find_workflow,
 )
 from burnish.projects.suites.registries import texts_for_refining
+from burnish.runs.events import Listener as RunListener
+from burnish.runs.header import NAME as HEADER
+from burnish.runs.header import Header, Project
+from burnish.runs.opening import resume, start
+from burnish.runs.run import Run
+from burnish.runs.setup import Setup
 from burnish.strategies.refine.best import BestPlace, SeedBest, recover
 from burnish.strategies.refine.loop import Job, Refinement
 from burnish.strategies.refine.report import PAGE, refine_page
 from burnish.strategies.refine.seeds import WHOLE_BUDGET, Seed, read_seed
 from burnish.strategies.refine.session_files import SESSIONS, SessionFiles
 from burnish.strategies.refine.sessions import Session
+from burnish.strategies.refine.strategy import Refine, SessionFailed
 from burnish.system import FileLock, Redactor, write_atomic
 from burnish.targets.delegation.chronicle import Listener
-from burnish.targets.delegation.delegating import delegate
-from burnish.targets.delegation.policy import PolicyTexts
-from burnish.targets.delegation.result import DelegationResult
+from burnish.targets.delegation.delegating import Delegation
+from burnish.targets.delegation.home import POLICY, keep_policy, kept_policy
+from burnish.targets.delegation.policy import NAMES, PolicyTexts
+from burnish.targets.delegation.target import DelegationTarget
 
+KIND = "refinement"
+"""The kind of project that run.json names."""
 _TASK_SESSIONS = "session_"
 
 
@@ -41,8 +56,21 @@ class Seat:
     place: BestPlace
     home: Path
     """The folder that BEST lies in."""
-    experiment: str | None = None
-    """The one that the task belongs to."""
+    task: str | None = None
+    """EXP:TASK where it is in a task."""
+
+    @property
+    def experiment(self) -> str | None:
+        """The one that the task belongs to."""
+        return None if self.task is None else self.task.partition(":")[0]
+
+    @classmethod
+    def of_run(cls, folder: Path) -> Self:
+        """Of a session, by the folder of its run."""
+        task = Header.read(folder).project.config.get("task")
+        if isinstance(task, str):
+            return cls.in_task(find_task(task))
+        return cls.beside(folder.parent.parent)
 
     @classmethod
     def beside(cls, folder: Path) -> Self:
@@ -61,37 +89,90 @@ class Seat:
             files=files,
             place=best,
             home=task.folder,
-            experiment=task.target.partition(":")[0],
+            task=task.target,
         )
+
+
+class Held:
+    """What a session holds while it goes on: the lock on its seed, and its models."""
+
+    def __init__(self, lock: FileLock, workflow: RefineWorkflow | None) -> None:
+        self._lock = lock
+        self._workflow = workflow
+        self._closed = False
+
+    def secrets(self) -> Sequence[str]:
+        """Keys of models and programs."""
+        return () if self._workflow is None else self._workflow.loaded.workflow.secrets
+
+    async def close(self) -> None:
+        """Let go of it. Doing so twice is fine."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._workflow is not None:
+                await self._workflow.loaded.models.close()
+        finally:
+            self._lock.release()
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenRefinement:
     """A refinement that holds its lock."""
 
-    refinement: Refinement
-    session: Session
-    workflow: RefineWorkflow | None
-    """None where there is nothing to refine, so that nobody needs one."""
-    lock: FileLock
+    seat: Seat
+    strategy: Refine
+    policy: PolicyTexts
+    held: Held
     others: tuple[Session, ...] = ()
     """Sessions of the same seed that were never finished."""
 
-    async def run(self) -> Session:
-        """To its end; then the lock is free."""
-        try:
-            return await self.refinement.run(self.session)
-        finally:
-            try:
-                if self.workflow is not None:
-                    await self.workflow.loaded.models.close()
-            finally:
-                self.lock.release()
+    @property
+    def session(self) -> Session:
+        """The session, as far as it has come."""
+        return self.strategy.session
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its run."""
+        return self.seat.files.place(self.session)
 
     @property
     def page(self) -> Path:
         """The report."""
-        return self.refinement.files.place(self.session) / PAGE
+        return self.folder / PAGE
+
+    def setup(self) -> Setup:
+        """The session as a run of one case, the seed's task."""
+        target = DelegationTarget(self.policy, (), frozen=NAMES)
+        task = self.seat.seed.task
+        config: dict[str, Json] = {"task": self.seat.task}
+        return task_setup(
+            self.strategy,
+            target,
+            # The same name as in the run of the seed, so that the two can be compared.
+            Case.single(task, name=short_id(task)),
+            project=Project(kind=KIND, file=str(self.seat.home), config=config),
+            resources=(self.held,),
+        )
+
+    async def run(self, listeners: Sequence[RunListener] = ()) -> Session:
+        """To its end; then the lock is free."""
+        try:
+            with contextlib.suppress(SessionFailed):
+                await launched(self._opened, listeners)
+        finally:
+            await self.held.close()
+        return self.session
+
+    def _opened(self) -> Run:
+        setup = self.setup()
+        if (self.folder / HEADER).exists():
+            return resume(setup, self.folder)
+        return start(
+            setup, folder=self.folder, furnish=lambda spare: keep_policy(spare, self.policy)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,33 +192,44 @@ def open_refinement(
     settings: RefineSettings,
     *,
     resume: str | None = None,
+    ended: bool = False,
     wishes: Wishes | None = None,
 ) -> OpenRefinement:
     """Take the lock and begin a session, or take up an unfinished one by its id, or `last`.
 
-    Raises SeedRefused where that cannot be; then nothing is held.
+    With `ended`, one that had ended is taken up too: what is journaled is gone over, and where it
+    had failed it goes on. Raises SeedRefused where that cannot be; then nothing is held.
     """
     wished = wishes or Wishes()
     lock = seat.files.lock(seat.seed.run_id)
     try:
         recover(seat.home)
         others = tuple(each for each in seat.files.sessions() if each.unfinished)
-        old = None if resume is None else seat.files.unfinished(resume)
+        old = None if resume is None else seat.files.find(resume, ended=ended)
         if old is not None:
             settings, others = RefineSettings.model_validate(dict(old.settings)), ()
             seat = _as_it_was(seat, old)
-        nothing = old is None and seat.seed.gradient.empty
-        prepared = _nothing(seat, settings, wished) if nothing else None
-        refinement, workflow = prepared or _prepared(seat, settings, wished)
-        session = old or seat.files.begin(seat.seed.run_id, settings.to_json())
+        session = old or seat.files.new(seat.seed.run_id, settings.to_json())
+        folder = seat.files.place(session)
+        if old is None and seat.seed.gradient.empty:
+            opened = _nothing(seat, session, settings, wished, lock)
+        else:
+            policy = kept_policy(folder) if (folder / POLICY).is_file() else wished.policy
+            opened = _prepared(seat, session, settings, replace(wished, policy=policy), lock)
+        if old is None:
+            seat.files.write(session)
     except BaseException as error:
         lock.release()
         if isinstance(error, BurnishError) and not isinstance(error, SeedRefused):
             raise SeedRefused(error.message, remedy=error.remedy) from error
         raise
-    return OpenRefinement(
-        refinement=refinement, session=session, workflow=workflow, lock=lock, others=others
-    )
+    return replace(opened, others=others)
+
+
+def reload_refinement(folder: Path) -> Setup:
+    """Set a session up again from the folder of its run."""
+    seat = Seat.of_run(folder)
+    return open_refinement(seat, RefineSettings(), resume=folder.name, ended=True).setup()
 
 
 def _as_it_was(seat: Seat, session: Session) -> Seat:
@@ -151,32 +243,38 @@ def _as_it_was(seat: Seat, session: Session) -> Seat:
     raise SeedRefused(f"the run {session.seed_run_id} that this session refines is gone")
 
 
-def _nothing(seat: Seat, settings: RefineSettings, wished: Wishes) -> tuple[Refinement, None]:
+def _nothing(
+    seat: Seat, session: Session, settings: RefineSettings, wished: Wishes, lock: FileLock
+) -> OpenRefinement:
     """What ends at once, and may do so without models or a workflow."""
 
-    async def never(job: Job) -> DelegationResult:
+    def never(job: Job) -> Delegation:
         raise AssertionError(f"there is nothing to refine: {job.folder}")
 
-    return _refinement(seat, seat.seed, settings, wished, never), None
+    refinement = _refinement(seat, seat.seed, settings, wished)
+    return OpenRefinement(
+        seat=seat,
+        strategy=Refine(refinement, session, delegation=never),
+        policy=PolicyTexts.shipped(),
+        held=Held(lock, None),
+    )
 
 
 def _prepared(
-    seat: Seat, settings: RefineSettings, wished: Wishes
-) -> tuple[Refinement, RefineWorkflow]:
+    seat: Seat, session: Session, settings: RefineSettings, wished: Wishes, lock: FileLock
+) -> OpenRefinement:
     workflow = find_workflow(seat.seed, settings, seat.files.folder, wished.load)
     seed = comparable(seat.seed, workflow)
     policy = wished.policy or texts_for_refining(seat.seed.folder, seat.experiment)
 
-    async def run(job: Job) -> DelegationResult:
-        return await delegate(
-            workflow.made(job.models),
-            job.task,
-            folder=job.folder,
+    def delegation(job: Job) -> Delegation:
+        return Delegation(
+            workflow=workflow.made(job.models).within(job.envelope),
+            task=job.task,
             policy=policy,
             steer=job.steer,
             seed_deliverable=job.deliverable,
             inputs=job.inputs,
-            envelope=job.envelope,
             parent_run_id=job.parent_run_id,
             tags=job.tags,
             kept={
@@ -184,16 +282,18 @@ def _prepared(
                 "inputs": [str(path) for path in job.inputs],
                 WHOLE_BUDGET: seed.budget.envelope.to_json(),
             },
-            listen=wished.events,
-            stop=wished.stop,
         )
 
-    made = _refinement(seat, seed, settings, wished, run)
+    made = _refinement(seat, seed, settings, wished)
     redactor = Redactor.from_environment(extra=workflow.loaded.workflow.secrets)
     tiers = settings.tiers(workflow.usual_tiers)
     refinement = replace(made, tiers=tiers, redactor=redactor)
     notes = (*settings.warnings, *_notes(refinement, workflow, seat.seed))
-    return replace(refinement, notes=tuple(dict.fromkeys(notes))), workflow
+    refinement = replace(refinement, notes=tuple(dict.fromkeys(notes)))
+    strategy = Refine(
+        refinement, session, delegation=delegation, listen=wished.events, stop=wished.stop
+    )
+    return OpenRefinement(seat=seat, strategy=strategy, policy=policy, held=Held(lock, workflow))
 
 
 def _refinement(
@@ -201,7 +301,6 @@ def _refinement(
     seed: Seed,
     settings: RefineSettings,
     wished: Wishes,
-    run: Callable[[Job], Awaitable[DelegationResult]],
 ) -> Refinement:
     def listen(session: Session) -> None:
         place = seat.files.place(session)
@@ -210,7 +309,6 @@ def _refinement(
 
     return Refinement(
         seed=seed,
-        delegate=run,
         files=seat.files,
         place=seat.place,
         iterations=settings.iterations,

@@ -25,7 +25,7 @@ from burnish.targets.delegation.loss_metric import NAME, DelegationLoss
 from burnish.targets.delegation.manager import ModelManager
 from burnish.targets.delegation.policy import PolicyTexts
 from burnish.targets.delegation.registry import PolicyRegistry
-from burnish.targets.delegation.target import DELEGATIONS, DelegationTarget
+from burnish.targets.delegation.target import DelegationTarget
 
 _NO_HOLDOUT = "the suite has no holdout: its score is a training score"
 
@@ -35,6 +35,7 @@ class PolicyPlugin(TargetPlugin):
 
     kind: ClassVar[str] = "policy"
     Spec: ClassVar[type[TargetSpec]] = PolicySpec
+    takes_cases: ClassVar[bool] = False
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
         """The tasks with their workflows, and the texts to start from."""
@@ -75,7 +76,7 @@ class PolicyPlugin(TargetPlugin):
         """What keeps the registry, where texts of it are trained."""
         assert isinstance(run.target, DelegationTarget)
         # Delegations that were under way when a run was killed go on from here.
-        run.target.move_in(run.directory.folder / DELEGATIONS)
+        run.target.move_in(run.directory)
         record = SuiteRecord.of(run.directory.header.project.config)
         return None if record is None else RegistryKeeper(run, record)
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class EngineApp:
     """An engine under a name. All its runs share one loop: what it holds belongs to that loop."""
 
+    folder = None
+
     def __init__(self, name: str, engine: Engine) -> None:
         self.name = check_app_name(name)
         self.engine = engine

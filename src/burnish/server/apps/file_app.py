@@ -45,6 +45,11 @@ class FileApp:
                 remedy="say --app NAME=FILE with a project file",
             )
 
+    @property
+    def folder(self) -> Path:
+        """Where the file lies."""
+        return self.path.resolve().parent
+
     def plan(self, request: Json) -> "Work":
         """Load the file with what the request says."""
         asked = Asked.read(request)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ from burnish.core.content import Json
 from burnish.core.errors import BurnishError
 from burnish.projects.refining.opening import OpenRefinement, Seat, Wishes, open_refinement
 from burnish.projects.refining.settings import MIXED, Pair, RefineSettings
-from burnish.server.routes.finding_runs import find_run_folder
+from burnish.server.routes.finding_runs import DelegationPlaces
 from burnish.strategies.refine.best import best_so_far
 from burnish.strategies.refine.loop import MOST_ITERATIONS
 from burnish.strategies.refine.run_files import COMPLETION, mapping, read_json, text
@@ -56,18 +56,24 @@ class RefineStarted(BaseModel):
 
 def refinement_router(
     data: Path,
+    folders: Sequence[Path] = (),
     *,
     wishes: Wishes | None = None,
     start: Callable[[OpenRefinement], None] | None = None,
 ) -> APIRouter:
-    """The routes over the runs below `data`; `start` runs an opened refinement, in a thread."""
+    """The routes over the delegations below `data`, and the runs of this machine in `folders`.
+
+    A client reaches nothing else: other folders of the user are none of its business.
+    `start` runs an opened refinement, in a thread unless said.
+    """
     router = APIRouter(prefix="/api/experiments", tags=["refinement"])
     begin = start or run_in_thread
+    places = DelegationPlaces(data=data, folders=tuple(folders))
 
     @router.post("/{run_id}/refine", status_code=202)
     def refine(run_id: str, body: RefineBody | None = None) -> RefineStarted:
         """Start a session; its id is that of its file."""
-        seat = _seat(data, run_id)
+        seat = _seat(places, run_id)
         try:
             settings = (body or RefineBody()).settings()
             opened = open_refinement(seat, settings, wishes=wishes)
@@ -79,7 +85,7 @@ def refinement_router(
     @router.get("/{run_id}/refinement_sessions")
     def refinement_sessions(run_id: str) -> dict[str, Any]:
         """Every session of a run, and what is in its BEST."""
-        folder = _folder(data, run_id)
+        folder = _folder(places, run_id)
         best = best_so_far(folder)
         sessions: list[Json] = list(SessionFiles(folder=folder / SESSIONS).rows())
         return {"sessions": sessions, "best": None if best is None else dict(best)}
@@ -97,15 +103,15 @@ def run_in_thread(opened: OpenRefinement) -> None:
     threading.Thread(target=run, name=opened.session.session_id, daemon=True).start()
 
 
-def _folder(data: Path, run_id: str) -> Path:
-    folder = find_run_folder(data, run_id)
+def _folder(places: DelegationPlaces, run_id: str) -> Path:
+    folder = places.find(run_id)
     if folder is None:
         raise HTTPException(404, f"there is no finished run '{run_id}'")
     return folder
 
 
-def _seat(data: Path, run_id: str) -> Seat:
-    folder = _folder(data, run_id)
+def _seat(places: DelegationPlaces, run_id: str) -> Seat:
+    folder = _folder(places, run_id)
     try:
         status = text(mapping(read_json(folder / COMPLETION)).get("status"))
         seat = Seat.beside(folder)

@@ -6,23 +6,25 @@
         strictly lower loss, and other files than it started from: the new best
         worse twice, no progress twice, too much time: stop
 
-Every iteration is a delegation with a journal of its own, and the session's file is written after
-each of them. So a session that was killed goes on by being run again in the same folder.
+Every iteration is a delegation, which pays through the journal of the session's run, and the
+session's file is written after each of them. So a session that was killed goes on by being run
+again in the same folder.
 """
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
-from burnish.core.errors import Interrupted, ResumeRefused, RunLocked
+from burnish.core.errors import Interrupted, ReplayDiverged, ResumeRefused, RunLocked
 from burnish.strategies.refine.best import Best, BestPlace, is_lower
 from burnish.strategies.refine.budgets import halved
 from burnish.strategies.refine.gradients import Gradient, gradient_of
 from burnish.strategies.refine.prefixes import refinement_prefix
 from burnish.strategies.refine.run_files import mapping, number
-from burnish.strategies.refine.run_losses import run_signals
+from burnish.strategies.refine.run_losses import RunSignals, run_signals
 from burnish.strategies.refine.seeds import Seed
 from burnish.strategies.refine.session_files import SessionFiles
 from burnish.strategies.refine.sessions import INTERRUPTED, RUNNING, Iteration, Session, now
@@ -54,11 +56,36 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """What an iteration came to, for whoever records it. The seed is number 0."""
+
+    k: int
+    steer: str = ""
+    signals: RunSignals
+    status: str
+    better: bool = False
+    best_loss: float
+    """What it had to be below."""
+    cannot_win: str = ""
+
+
+class Iterating(Protocol):
+    """Who runs iterations, and keeps what came of them."""
+
+    async def delegate(self, job: Job) -> DelegationResult:
+        """Run one."""
+        ...
+
+    async def record(self, attempt: Attempt) -> None:
+        """Keep an attempt, before anything is done with it."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
 class Refinement:
     """How one run is refined."""
 
     seed: Seed
-    delegate: Callable[[Job], Awaitable[DelegationResult]]
     files: SessionFiles
     place: BestPlace
     iterations: int = 3
@@ -71,11 +98,11 @@ class Refinement:
     listen: Callable[[Session], None] = lambda _: None
     """Shown the session after every step."""
 
-    async def run(self, session: Session) -> Session:
+    async def run(self, session: Session, by: Iterating) -> Session:
         """Refine until there is a reason to stop; the session says how it ended, errors too.
 
-        What only interrupts it (Interrupted, RunLocked, ResumeRefused) is raised, and leaves a
-        session that can go on.
+        What only interrupts it (Interrupted, RunLocked, ResumeRefused, ReplayDiverged) is raised,
+        and leaves a session that can go on.
         """
         session = replace(
             session,
@@ -89,10 +116,16 @@ class Refinement:
             tier_plan_used=None if self.tiers.trivial else True,
             notes=self.notes,
         )
-        rounds = _Rounds(self, self.keep(session))
+        rounds = _Rounds(self, self.keep(session), by)
         try:
             reason = await rounds.until_stopped()
-        except (Interrupted, RunLocked, ResumeRefused, asyncio.CancelledError):
+        except (
+            Interrupted,
+            RunLocked,
+            ResumeRefused,
+            ReplayDiverged,
+            asyncio.CancelledError,
+        ):
             self.keep(replace(rounds.session, stop_reason=INTERRUPTED))
             raise
         except Exception as error:  # noqa: BLE001 - the session says what happened, whatever it was
@@ -118,8 +151,9 @@ class Refinement:
 class _Rounds:
     """Where a session stands."""
 
-    def __init__(self, refinement: Refinement, session: Session) -> None:
+    def __init__(self, refinement: Refinement, session: Session, by: Iterating) -> None:
         self.session = session
+        self._by = by
         self._all = refinement
         self._losses: list[float | None] = []
         self._seconds = 0.0
@@ -133,13 +167,15 @@ class _Rounds:
 
     async def until_stopped(self) -> str:
         """Make iterations; why there are no more."""
+        await self._record_seed()
         for k in range(1, self._all.iterations + 1):
             gradient = gradient_of(self._best.run, loss=self._best.loss)
             if gradient.empty:
                 return EMPTY if k == 1 else EMPTY_LATER
             if not self._best.deliverable.is_dir():
                 return "no_prior_deliverable"
-            self._take(k, await self._iterated(k, gradient))
+            steer = refinement_prefix(gradient)
+            await self._take(k, steer, await self._iterated(k, gradient, steer))
             reason = stop_after(
                 self._losses,
                 wanted=self._all.iterations,
@@ -150,7 +186,7 @@ class _Rounds:
                 return reason
         return "max_iterations"
 
-    async def _iterated(self, k: int, gradient: Gradient) -> DelegationResult:
+    async def _iterated(self, k: int, gradient: Gradient, steer: str) -> DelegationResult:
         folder = self._all.files.place(self.session) / f"iter_{k}"
         folder.mkdir(parents=True, exist_ok=True)
         kept = self._all.redactor.json(gradient.to_json())
@@ -160,7 +196,7 @@ class _Rounds:
         job = Job(
             folder=folder / "run",
             task=seed.task,
-            steer=refinement_prefix(gradient),
+            steer=steer,
             deliverable=self._best.deliverable,
             inputs=seed.inputs,
             models=self._all.models_of(k),
@@ -168,15 +204,31 @@ class _Rounds:
             parent_run_id=self._best.run_id,
             tags=tuple(dict.fromkeys((*seed.tags, "refinement", f"refine-iter-{k}"))),
         )
-        return await self._all.delegate(job)
+        return await self._by.delegate(job)
 
-    def _take(self, k: int, result: DelegationResult) -> None:
+    async def _record_seed(self) -> None:
+        signals = self._all.seed.signals
+        attempt = Attempt(k=0, signals=signals, status=signals.status, best_loss=self._best.loss)
+        await self._by.record(attempt)
+
+    async def _take(self, k: int, steer: str, result: DelegationResult) -> None:
         """Count an iteration; make it the best where it is."""
         found = contender(result, run_signals(result.run_dir), self._best)
         self._losses.append(found.counts_as)
         spent = mapping(result.budget.get("wall_time")).get("elapsed_s")
         self._seconds += number(spent) or 0.0
         better = not found.cannot_win and is_lower(found.loss, self._best.loss)
+        await self._by.record(
+            Attempt(
+                k=k,
+                steer=steer,
+                signals=found.signals,
+                status=result.status,
+                better=better,
+                best_loss=self._best.loss,
+                cannot_win=found.cannot_win,
+            )
+        )
         self.session = replace(
             self.session, iterations=(*self.session.iterations, self._row(k, result, found))
         )

@@ -44,32 +44,23 @@ class SessionFiles:
         remedy = "sessions are kept there: copy the run to a place that can be written to"
         return SeedRefused(error.message, remedy=remedy)
 
-    def begin(self, seed_run_id: str, settings: Mapping[str, Json]) -> Session:
-        """A new session, on disk; call it under the lock."""
-        session = Session(
+    def new(self, seed_run_id: str, settings: Mapping[str, Json]) -> Session:
+        """A new session, which is not on disk yet; call it under the lock."""
+        return Session(
             session_id=self._new_id(),
             seed_run_id=seed_run_id,
             started_at=now(),
             settings=settings,
         )
-        self.write(session)
-        return session
 
     def _new_id(self) -> str:
         """By the clock, and unlike every other in this folder."""
         base = f"{self.prefix}{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
         name, again = base, 1
-        while (self.folder / f"{name}.json").exists() or not self._made(name):
+        while any((self.folder / each).exists() for each in (name, f"{name}.json")):
             again += 1
             name = f"{base}_{again}"
         return name
-
-    def _made(self, name: str) -> bool:
-        try:
-            (self.folder / name).mkdir()
-        except FileExistsError:
-            return False
-        return True
 
     def write(self, session: Session) -> None:
         """Write it, whole or not at all."""
@@ -78,7 +69,7 @@ class SessionFiles:
             write_atomic(self.folder / LATEST, session.text)
 
     def place(self, session: Session) -> Path:
-        """The folder of a session's iterations and its page."""
+        """The folder of a session's run: its iterations, its journal and its page."""
         return self.folder / session.session_id
 
     def rows(self) -> list[dict[str, Json]]:
@@ -100,9 +91,12 @@ class SessionFiles:
                 found.append(Session.from_json(row))
         return found
 
-    def unfinished(self, name: str = "last") -> Session:
-        """An unfinished session by its id, or the last; raises SeedRefused where there is none."""
-        open_ones = [each for each in self.sessions() if each.unfinished]
+    def find(self, name: str = "last", *, ended: bool = False) -> Session:
+        """An unfinished session by its id, or the last; raises SeedRefused where there is none.
+
+        With `ended`, one that had ended is found too.
+        """
+        open_ones = [each for each in self.sessions() if ended or each.unfinished]
         chosen = [each for each in open_ones if name in ("last", each.session_id)]
         if not chosen:
             known = ", ".join(each.session_id for each in open_ones) or "none"

@@ -16,7 +16,7 @@ from burnish.core.content import Json
 from burnish.core.effects import Call, Effects, Receipt
 from burnish.core.money import NOTHING
 from burnish.system import Redactor, append_line, write_atomic
-from burnish.targets.delegation.envelope import Tally
+from burnish.targets.delegation.envelope import Stopwatch, Tally
 
 Level: TypeAlias = Literal["INFO", "WARNING", "ERROR"]
 Category: TypeAlias = Literal[
@@ -43,7 +43,7 @@ class Chronicle:
     events: Path
     metrics: Path
     effects: Effects
-    active: Callable[[], float]
+    clock: Stopwatch
     tally: Tally
     redactor: Redactor
     listen: Listener | None = None
@@ -61,11 +61,12 @@ class Chronicle:
 
         async def perform(_: Effects) -> Receipt[Moment]:
             at = datetime.now(UTC).isoformat(timespec="milliseconds")
-            return Receipt(value=Moment(at=at, seconds=self.active()))
+            return Receipt(value=Moment(at=at, seconds=self.clock.seconds))
 
         call = Call(kind="moment", request=label, codec=codec(Moment), estimate=NOTHING)
         moment = await self.effects.once(call, perform)
         self.now = moment.at
+        self.clock.reach(moment.seconds)
         self.tally.seconds = max(self.tally.seconds, moment.seconds)
 
     def event(

@@ -1,5 +1,6 @@
 """The budget envelope of a delegation: its limits, what was used of them, and what is left."""
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -42,6 +43,27 @@ class Envelope:
         ]
         rows = [told[start : start + 2] for start in range(0, len(told), 2)]
         return [f"{'' if at else 'budget':<8} {', '.join(row)}" for at, row in enumerate(rows)]
+
+
+class Stopwatch:
+    """The active time of a delegation, all sessions together.
+
+    On a replay every step tells the time at which it was done, and time goes on from there.
+    """
+
+    def __init__(self, before: float = 0.0) -> None:
+        self._before = before
+        self._since = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """The active time now."""
+        return self._before + time.monotonic() - self._since
+
+    def reach(self, seconds: float) -> None:
+        """So much time went by at a step that is journaled."""
+        if seconds > self.seconds:
+            self._before, self._since = seconds, time.monotonic()
 
 
 @dataclass(kw_only=True)

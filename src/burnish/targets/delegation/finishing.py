@@ -1,6 +1,8 @@
 """The end of a delegation: deliverables put in place, the loss computed, the completion written."""
 
-from burnish.core.money import total
+from dataclasses import dataclass
+
+from burnish.core.money import Spend
 from burnish.targets.delegation.command_worker import CommandWorker
 from burnish.targets.delegation.evaluating import Evaluated
 from burnish.targets.delegation.home import Home
@@ -17,12 +19,23 @@ from burnish.targets.delegation.ruling import Ruled
 from burnish.targets.delegation.workflow import Workflow
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a delegation cost."""
+
+    spent: Spend
+    billed: Spend
+    """With calls that were lost."""
+
+
 def finish(
     loop: ManagerLoop,
     home: Home,
     ending: Ending,
     evaluated: Evaluated | None,
     fixed: Ruled | None = None,
+    *,
+    cost: Cost,
 ) -> DelegationResult:
     """Write the deliverables, the completion, and the page for people.
 
@@ -35,7 +48,8 @@ def finish(
     delivers = ending.status in ("complete", "partial") and bool(final)
     record.deliver(made, final if delivers else None)
     graded = Ruled(score=loop.memory.score) if fixed is None else fixed
-    result = _result(loop, home, ending, evaluated, graded, tuple(final) if delivers else ())
+    files = tuple(final) if delivers else ()
+    result = _result(loop, home, ending, evaluated, graded, files, cost)
     at = loop.telling.chronicle.now
     record.completion(
         completion_json(result, manifest=home.manifest, completed=at),
@@ -52,6 +66,7 @@ def _result(
     evaluated: Evaluated | None,
     graded: Ruled,
     final: tuple[str, ...],
+    cost: Cost,
 ) -> DelegationResult:
     tally, memory, workflow = loop.desk.tally, loop.memory, loop.workflow
     loss = delegation_loss(
@@ -80,8 +95,8 @@ def _result(
         budget=tally.snapshot(),
         models=workflow.models,
         notes=(*workflow.notes(), *_notes(loop)),
-        spent=total(home.scope.used.values()),
-        billed=home.journal.billed,
+        spent=cost.spent,
+        billed=cost.billed,
     )
 
 

@@ -1,4 +1,4 @@
-"""The folder of a delegation while one process drives it: manifest, lock, journal, children."""
+"""The folder of a delegation: what it was started with, and the texts that it reads."""
 
 import json
 import re
@@ -12,25 +12,12 @@ from typing import Any, Self, cast
 from burnish.core.content import Json
 from burnish.core.effects import KEY_SCHEMA
 from burnish.core.errors import FileTrouble, JournalTrouble, ResumeRefused
-from burnish.effects.journal import Journal
-from burnish.effects.once import JournaledEffects, JournalScope
-from burnish.effects.position import require_whole
-from burnish.system import (
-    ChildProcesses,
-    FileLock,
-    Redactor,
-    end_leftovers,
-    make_folder,
-    read_bytes,
-    remove_stale_temporaries,
-    write_atomic,
-)
+from burnish.system import Redactor, read_bytes, remove_stale_temporaries, write_atomic
 from burnish.targets.delegation.policy import PolicyTexts
 from burnish.targets.delegation.record import MANIFEST
 from burnish.version import VERSION
 
 POLICY = "policy.json"
-_LOCK, _PROCESSES = "run.lock", "processes"
 _RUN_ID = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_[0-9a-f]{8}")
 
 
@@ -62,70 +49,50 @@ def is_of_burnish(folder: Path) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Home:
-    """A run's folder, held by this process."""
+    """The folder of a delegation, in a run that holds its own lock and journal."""
 
     folder: Path
     manifest: Mapping[str, Any]
     policy: PolicyTexts
-    redactor: Redactor
-    lock: FileLock
-    journal: Journal
-    effects: JournaledEffects
-    scope: JournalScope
 
     @classmethod
     def open(
-        cls,
+        cls, folder: Path, manifest: Mapping[str, Json], *, policy: PolicyTexts, redactor: Redactor
+    ) -> Self:
+        """Start a delegation here, or take over the one that was started here with the same."""
+        folder = folder.resolve()
+        if is_delegation(folder):
+            require_same(folder, manifest)
+        else:
+            cls.make(folder, manifest, policy=policy, redactor=redactor, name=folder.name)
+        remove_stale_temporaries(folder)
+        return cls(folder=folder, manifest=read_manifest(folder), policy=kept_policy(folder))
+
+    @staticmethod
+    def make(
         folder: Path,
         manifest: Mapping[str, Json],
         *,
         policy: PolicyTexts,
         redactor: Redactor,
-    ) -> Self:
-        """Start a run here, or take over the one that is here if it was started with the same."""
-        folder = folder.resolve()
-        if is_delegation(folder):
-            _require_same(folder, manifest)
-        else:
-            _make(folder, manifest, policy, redactor)
-        found = read_manifest(folder)
-        lock = FileLock.acquire(folder / _LOCK, holding=f"delegation {found['run_id']}")
+        name: str,
+    ) -> None:
+        """Start a delegation here, under the folder's `name` where that is one for a run."""
+        run_id = name if _RUN_ID.fullmatch(name) else new_run_id()
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        whole = redactor.json({"run_id": run_id, "started": started, **manifest})
         try:
-            kept = kept_policy(folder)
-            end_leftovers(folder / _PROCESSES)
-            remove_stale_temporaries(folder)
-            require_whole(folder)
-            journal = Journal(folder)
-        except BaseException:
-            lock.release()
-            raise
-        effects = JournaledEffects(journal, redactor=redactor)
-        return cls(
-            folder=folder,
-            manifest=found,
-            policy=kept,
-            redactor=redactor,
-            lock=lock,
-            journal=journal,
-            effects=effects,
-            scope=effects.scope(trial=0),
-        )
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileTrouble(f"no delegation can be made in {folder}: {error.strerror}") from error
+        # The manifest last: what has one has begun.
+        keep_policy(folder, policy)
+        write_atomic(folder / MANIFEST, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
 
     @property
     def run_id(self) -> str:
-        """The run's name."""
+        """The delegation's name, which no other has."""
         return str(self.manifest["run_id"])
-
-    @property
-    def children(self) -> ChildProcesses:
-        """Where running commands are on record."""
-        return ChildProcesses(folder=self.folder / _PROCESSES)
-
-    async def close(self) -> None:
-        """Leave nothing running, and let go of the journal and the lock."""
-        await self.effects.cancel_all()
-        self.journal.close()
-        self.lock.release()
 
 
 def versions() -> dict[str, str]:
@@ -136,27 +103,8 @@ def versions() -> dict[str, str]:
     }
 
 
-def _make(
-    folder: Path, manifest: Mapping[str, Json], policy: PolicyTexts, redactor: Redactor
-) -> None:
-    run_id = folder.name if _RUN_ID.fullmatch(folder.name) else new_run_id()
-    started = datetime.now(UTC).isoformat(timespec="seconds")
-    whole = redactor.json({"run_id": run_id, "started": started, **manifest})
-
-    def fill(spare: Path) -> None:
-        write_atomic(spare / POLICY, json.dumps(policy.to_json(), indent=2, ensure_ascii=False))
-        write_atomic(spare / MANIFEST, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
-
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileTrouble(f"no run can be made under {folder.parent}: {error.strerror}") from error
-    if not make_folder(folder, fill):
-        remedy = "name another folder, or resume the run that is there"
-        raise FileTrouble(f"{folder} exists already and is no delegation", remedy=remedy)
-
-
-def _require_same(folder: Path, manifest: Mapping[str, Json]) -> None:
+def require_same(folder: Path, manifest: Mapping[str, Json]) -> None:
+    """Refuse to go on with a delegation that was started with something else."""
     found = read_manifest(folder)
     old = cast("dict[str, str]", found.get("inputs", {}))
     new = cast("dict[str, str]", manifest["inputs"])
@@ -166,6 +114,11 @@ def _require_same(folder: Path, manifest: Mapping[str, Json]) -> None:
             f"delegation {found['run_id']} was started with another {', '.join(changed)}",
             remedy="put it back as it was to resume, or start a new run in another folder",
         )
+
+
+def keep_policy(folder: Path, policy: PolicyTexts) -> None:
+    """Put down which texts are read, whatever is in force later."""
+    write_atomic(folder / POLICY, json.dumps(policy.to_json(), indent=2, ensure_ascii=False))
 
 
 def kept_policy(folder: Path) -> PolicyTexts:

@@ -5,19 +5,21 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Case, Turn
 from burnish.core.content import Json, short_id
-from burnish.core.effects import Effects, Receipt
+from burnish.core.effects import Receipt, Scope
 from burnish.core.errors import Problem
 from burnish.core.money import Spend, total
 from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Description
 from burnish.core.surfaces import TextSurface, placeholders_in
+from burnish.system import ChildProcesses, Redactor
 from burnish.system.workspaces import remove_tree
 from burnish.targets.delegation.command_worker import CommandWorker
-from burnish.targets.delegation.delegating import delegate
+from burnish.targets.delegation.delegating import Delegation, Site, delegate
 from burnish.targets.delegation.manager import ModelManager
 from burnish.targets.delegation.metrics import RubricJudge
 from burnish.targets.delegation.outcomes import Account
@@ -57,14 +59,34 @@ class SuiteTask:
         return Case(turns=(turn,), name=self.name, extras={"workflow": workflow})
 
 
+class RunPlace(Protocol):
+    """The directory of a run, as far as delegations need it."""
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies."""
+        ...
+
+    @property
+    def children(self) -> ChildProcesses:
+        """Where running commands are on record."""
+        ...
+
+    @property
+    def redactor(self) -> Redactor:
+        """Knows what may not be kept."""
+        ...
+
+
 class DelegationTarget:
     """The policy texts behind all delegations, tried on the tasks of a suite.
 
-    A run is one delegation. It has a folder and a journal of its own under `home`, named after
-    candidate, case and draw, so that one that was killed goes on where it was.
+    A run is one delegation. It has a folder of its own under `home`, named after candidate, case
+    and draw, so that one that was killed goes on where it was. What it pays for and does is in the
+    journal of the run that it belongs to.
     """
 
-    leaf = True
+    leaf = False
 
     def __init__(
         self,
@@ -79,13 +101,14 @@ class DelegationTarget:
         self._names = tuple(name for name in NAMES if name not in set(frozen))
         self._home = home
         self._borrowed: Path | None = None
+        self._run: RunPlace | None = None
 
     @property
     def description(self) -> Description:
         """Which texts are trained, and what the others say."""
         fixed: dict[str, Json] = {n: self.policy[n] for n in NAMES if n not in self._names}
         config: dict[str, Json] = {"trained": list(self._names), "fixed": short_id(fixed)}
-        return Description(kind="policy", config=config)
+        return Description(kind="policy" if self._names else "delegation", config=config)
 
     @property
     def surfaces(self) -> Sequence[TextSurface]:
@@ -105,9 +128,13 @@ class DelegationTarget:
         values = {name: self.policy[name] for name in self._names}
         return Candidate(values=values, origin=Origin(kind="baseline"))
 
-    def move_in(self, home: Path) -> None:
-        """Keep the delegations in this folder from now on."""
-        self._home = home
+    def move_in(self, place: "RunPlace") -> None:
+        """Keep the delegations in this run from now on."""
+        self._run, self._home = place, place.folder / DELEGATIONS
+
+    def secrets(self) -> Sequence[str]:
+        """Keys of models and programs, which may not be kept anywhere."""
+        return [secret for task in self.tasks.values() for secret in task.workflow.secrets]
 
     def check(self, candidate: Candidate) -> Sequence[Problem]:
         """Beyond the bounds of the texts there is nothing to check."""
@@ -115,24 +142,23 @@ class DelegationTarget:
         return ()
 
     async def run(
-        self, candidate: Candidate, case: Case, *, draw: int, effects: Effects
+        self, candidate: Candidate, case: Case, *, draw: int, effects: Scope
     ) -> Receipt[Outcome]:
         """Delegate a task under the candidate's texts."""
-        del effects  # the delegation keeps a journal of its own
         task = self.tasks[case.id]
         key = short_id([self.description.fingerprint, candidate.id, case.content_id, draw])
-        result = await delegate(
-            task.workflow,
-            task.task,
-            folder=self._place() / key,
+        delegation = Delegation(
+            workflow=task.workflow,
+            task=task.task,
             policy=self.texts_of(candidate),
             tags=("suite", f"task:{case.id}"),
             # Whatever a candidate makes of the rubric, all are graded by the one of the start.
             ruler=self.policy[RUBRIC],
             kept={**task.kept, "candidate": candidate.id, "draw": draw},
         )
+        result = await delegate(delegation, self._site(key, effects))
         outcome = Account(result=result, workflow=task.workflow).outcome()
-        return Receipt(value=outcome, spend=result.spent, missing=outcome.missing)
+        return Receipt(value=outcome, missing=outcome.missing)
 
     def texts_of(self, candidate: Candidate) -> PolicyTexts:
         """All six texts as a candidate has them."""
@@ -155,6 +181,23 @@ class DelegationTarget:
         """Remove delegations that no run keeps."""
         if self._borrowed is not None:
             remove_tree(self._borrowed)
+
+    def _site(self, key: str, effects: Scope) -> Site:
+        folder, run = self._place() / key, self._run
+        if run is None:
+            return Site(
+                folder=folder,
+                effects=effects,
+                children=ChildProcesses(folder=folder / "processes"),
+                redactor=Redactor.from_environment(extra=self.secrets()),
+            )
+        return Site(
+            folder=folder,
+            effects=effects,
+            children=run.children,
+            redactor=run.redactor,
+            hidden=(run.folder,),
+        )
 
     def _place(self) -> Path:
         if self._home is None:

@@ -1,9 +1,11 @@
 """The workspace of a delegation: every step in it is journaled with the state it leaves behind."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from burnish.core.codec import codec
 from burnish.core.content import Json
@@ -11,6 +13,7 @@ from burnish.core.effects import Call, Effects, Receipt
 from burnish.core.money import NOTHING, Spend
 from burnish.system.workspaces import remove_tree
 from burnish.targets.artifacts.workspace import finished
+from burnish.targets.delegation.envelope import Stopwatch
 from burnish.targets.delegation.states import StateStore
 
 Leaves: TypeAlias = Literal["changes", "nothing", "litter"]
@@ -41,13 +44,13 @@ class Workspace:
     folder: Path
     store: StateStore
     effects: Effects
-    active: Callable[[], float]
-    """The run's active seconds."""
+    clock: Stopwatch
     state: str = ""
     seconds: float = 0.0
     """The active time at the end of the last step."""
     _actual: str = field(default="?", init=False)
     """The state that the folder is really in, where that is known."""
+    _steps: "set[asyncio.Task[Any]]" = field(default_factory=set["asyncio.Task[Any]"], init=False)
 
     async def step(
         self,
@@ -62,12 +65,16 @@ class Workspace:
         before = self.state
 
         async def perform(_: Effects) -> Receipt[Stepped]:
+            with self._under_way():
+                return await stepped()
+
+        async def stepped() -> Receipt[Stepped]:
             await self._bring_to(before)
             self._actual = "?"
             value = await act()
             after = await self._kept() if leaves == "changes" else before
             self._actual = "?" if leaves == "litter" else after
-            made = Stepped(value=value, state=after, seconds=self.active())
+            made = Stepped(value=value, state=after, seconds=self.clock.seconds)
             return Receipt(value=made, spend=price)
 
         call = Call(
@@ -77,12 +84,30 @@ class Workspace:
             estimate=price,
         )
         done = await self.effects.once(call, perform)
+        self.clock.reach(done.seconds)
         self.state, self.seconds = done.state, max(self.seconds, done.seconds)
         return done.value
 
     async def settle(self) -> None:
         """Leave the folder as the story says it is, for whoever looks at it after the end."""
         await self._bring_to(self.state)
+
+    async def abandon(self) -> None:
+        """Break off the step under way: whoever waited for it has left, and the run goes on."""
+        steps = list(self._steps)
+        for step in steps:
+            step.cancel()
+        await asyncio.gather(*steps, return_exceptions=True)
+
+    @contextmanager
+    def _under_way(self) -> Generator[None, None, None]:
+        step = asyncio.current_task()
+        assert step is not None
+        self._steps.add(step)
+        try:
+            yield
+        finally:
+            self._steps.discard(step)
 
     async def _kept(self) -> str:
         """The state that a step left behind; a folder that it took away is an empty one."""

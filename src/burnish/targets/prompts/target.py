@@ -10,7 +10,7 @@ from typing import Any, Self
 from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Case
 from burnish.core.content import Json
-from burnish.core.effects import Effects, Receipt
+from burnish.core.effects import Receipt, Scope
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.money import Spend
 from burnish.core.outcomes import Outcome, Trace
@@ -148,7 +148,7 @@ class PromptsTarget:
         return self._way.held(candidate.id, self._texts(candidate))
 
     async def run(
-        self, candidate: Candidate, case: Case, *, draw: int, effects: Effects
+        self, candidate: Candidate, case: Case, *, draw: int, effects: Scope
     ) -> Receipt[Outcome]:
         """Run the agent while it finds the candidate's texts."""
         texts = self._texts(candidate)

@@ -1,0 +1,48 @@
+"""A refinement as a plug-in of its strategy: its lines, its report, and how it is resumed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from burnish.core.words import number
+from burnish.projects.delegation.plugin import TaskLines, TaskPlugin
+from burnish.runs.events import TrialRecorded
+from burnish.runs.progress import ProgressLines, outcome, shorten_after
+from burnish.runs.setup import Setup
+from burnish.strategies.refine.report import PAGE
+from burnish.strategies.refine.stopping import REASONS
+
+
+class RefineLines(TaskLines):
+    """One line an iteration, after that of the seed."""
+
+    stopping = "stopping after this loop; once more stops at once"
+
+    def baseline(self, trial: TrialRecorded, width: int) -> list[str]:
+        """The loss of what is refined."""
+        del width
+        return [f"{'seed':<18}loss {number(trial.train)}"]
+
+    def trial(self, trial: TrialRecorded, width: int) -> str:
+        """One iteration in one line."""
+        head = f"{trial.note:<18}loss {number(trial.train)}  {outcome(trial)}  "
+        return shorten_after(head, trial.reason, width)
+
+
+class RefinePlugin(TaskPlugin):
+    """The words of `burnish refine`."""
+
+    name: ClassVar[str] = "refine"
+    proposes: ClassVar[bool] = True
+    page: ClassVar[str] = PAGE
+    ends: ClassVar[Mapping[str, str]] = REASONS
+
+    def progress(self) -> ProgressLines:
+        """Who turns the events of one run into lines."""
+        return RefineLines(self.ends)
+
+    def reload(self, folder: Path) -> Setup:
+        """From the session's file and the policy texts in its folder."""
+        from burnish.projects.refining.opening import reload_refinement
+
+        return reload_refinement(folder)
