@@ -43,19 +43,33 @@ class StandardBlock(MetricBlock):
 
     type: str = "standard"
     metric: StandardName
+    """Which one."""
     threshold: Annotated[float, Field(ge=0, le=5)] | None = None
+    """From here on a score passes; above 1 it is on a judge's scale from 1 to 5."""
     scale: int | None = None
+    """Read for HoloDeck's files, and without effect."""
     retry_on_failure: Annotated[int, Field(ge=1, le=3)] | None = None
+    """Read for HoloDeck's files, and without effect: `models` says how often to try."""
     timeout_ms: AtLeastOne | None = None
+    """Read for HoloDeck's files, and without effect: `models` says how long to wait."""
     custom_prompt: str | None = None
+    """What a judge is asked, in place of its own prompt."""
     case_insensitive: bool = False
+    """For equality: take upper and lower case alike."""
     strip_whitespace: bool = False
+    """For equality: leave out space at both ends."""
     strip_punctuation: bool = False
+    """For equality: leave out punctuation."""
     absolute_tolerance: NotNegative = 1e-6
+    """For numeric: how far a number may be off."""
     relative_tolerance: NotNegative = 0.0
+    """For numeric: how far it may be off as a share of the expected one."""
     accept_percent: bool = False
+    """For numeric: take 25% for 0.25."""
     accept_thousands_separators: bool = False
+    """For numeric: take 1,000 for 1000."""
     response_path: str | None = None
+    """Where in a reply of JSON the value stands; the whole reply, else."""
 
 
 class StandardPlugin(MetricPlugin):
@@ -133,11 +147,17 @@ class GevalBlock(MetricBlock):
 
     type: str = "geval"
     name: Annotated[str, Field(min_length=1)]
+    """What scores and reports call it."""
     criteria: Annotated[str, Field(min_length=1)]
+    """What the judge looks for, in words."""
     evaluation_steps: list[str] | None = None
+    """How it goes about it; else a model writes the steps once."""
     evaluation_params: list[Parameter] = Field(default_factory=lambda: ["actual_output"])
+    """What of a turn the judge is shown."""
     strict_mode: bool = False
+    """Score 0 or 1, and nothing between."""
     threshold: Share | None = None
+    """From here on a score passes."""
 
 
 class GevalPlugin(MetricPlugin):
@@ -176,8 +196,11 @@ class RagBlock(MetricBlock):
         "contextual_recall",
         "answer_relevancy",
     ]
+    """Which one."""
     threshold: Share = 0.5
+    """From here on a score passes."""
     include_reason: bool = True
+    """Ask the judge for the reason too."""
 
 
 class RagPlugin(MetricPlugin):
@@ -217,8 +240,11 @@ class CodeBlock(MetricBlock):
 
     type: str = "code"
     grader: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
+    """`module:function`, importable from the folder of the file."""
     threshold: Share | None = None
+    """From here on a score passes."""
     name: str | None = None
+    """What scores and reports call it; the function's name where it is not given."""
 
 
 class CodePlugin(MetricPlugin):
