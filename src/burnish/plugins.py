@@ -1,15 +1,20 @@
-"""What plug-ins are written with: strategies, targets, file dialects and model providers.
+"""What plug-ins are written with: strategies, targets, metrics, file dialects and providers.
 
 Each is one class behind one entry point, and works from files, flags, the environment, HTTP,
 `--dry-run`, reports and resume without another edit:
 
     burnish.strategies   a StrategyPlugin: settings, roles, the search, its plan and its report
     burnish.targets      a TargetPlugin: how a target is described and built
+    burnish.metrics      a MetricPlugin: how a metric is described in files, and made
     burnish.projects     a Dialect: which keys of a file set which fields of the description
     burnish.providers    a Provider: one row of the table of models' providers
 """
 
 from burnish.core.sections import Code, Diff, Facts, Heading, Listing, Section, Series, Table, Text
+from burnish.evaluation.configs.making import MetricMaking
+from burnish.evaluation.exchanges import Exchange
+from burnish.evaluation.metric_plugins import MetricBlock, MetricPlugin
+from burnish.evaluation.turn_metric import ComputedMetric, TurnMetric, Verdict
 from burnish.models.providers import Provider
 from burnish.projects.dialects import Dialect, Document, Translation
 from burnish.projects.measures import read_metrics, read_splits, simulated_user
@@ -33,13 +38,18 @@ __all__ = [
     "AtLeastOne",
     "Building",
     "Code",
+    "ComputedMetric",
     "Dialect",
     "Diff",
     "Document",
     "Door",
+    "Exchange",
     "Facts",
     "Heading",
     "Listing",
+    "MetricBlock",
+    "MetricMaking",
+    "MetricPlugin",
     "NotNegative",
     "Provider",
     "Repeats",
@@ -60,6 +70,8 @@ __all__ = [
     "TargetSpec",
     "Text",
     "Translation",
+    "TurnMetric",
+    "Verdict",
     "plain_report",
     "read_metrics",
     "read_splits",

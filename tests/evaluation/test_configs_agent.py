@@ -12,10 +12,10 @@ from burnish.core.outcomes import Failure, FailureKind, Outcome
 from burnish.core.protocols import Metric
 from burnish.core.scores import Score
 from burnish.effects.passthrough import DirectEffects
-from burnish.evaluation.configs.agent_metrics import metric_name
 from burnish.evaluation.configs.layering import MetricList, make_agent_metrics
 from burnish.evaluation.configs.making import MetricMaking
 from burnish.evaluation.judges import JudgedMetric
+from burnish.evaluation.metric_plugins import metric_name
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.system import validate_config
@@ -103,8 +103,10 @@ def test_a_metric_may_name_its_own_judge(tmp_path: Path) -> None:
     ("told", "words"),
     [
         ({"type": "standard", "metric": "equalty"}, "equality"),
-        ({"type": "standrd", "metric": "equality"}, "say what it is: `type: standard`"),
-        ({"threshold": 0.5}, "say what it is"),
+        ({"type": "standrd", "metric": "equality"}, "[0].type: expected one of 'code', 'geval', "
+         "'rag', 'standard', found 'standrd' — did you mean 'standard'?"),
+        ({"threshold": 0.5}, "say what it is: `type: standard`, or code, geval, rag"),
+        ("equality", "expected a mapping, found 'equality'"),
         ({"type": "geval", "name": "x"}, "criteria: required, but missing"),
         ({"type": "code", "grader": "no colon"}, "grader"),
         ({"type": "rag", "metric_type": "faithfulness", "treshold": 0.7}, "'threshold'"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from burnish.core.errors import ConfigError
-from burnish.evaluation.configs.agent_metrics import AgentMetric
+from burnish.evaluation.metric_plugins import AgentMetric
 from burnish.models.model_block import ModelBlock
 from burnish.projects.adopting_files import file_changes
 from burnish.projects.adopting_writing import write_together

@@ -47,7 +47,9 @@ class HttpBlock(CalledBlock):
     """An HTTP endpoint. An address alone is short for `{url: …}`."""
 
     url: Text
+    """Where requests go."""
     method: Literal["POST", "PUT", "PATCH"] = "POST"
+    """How they are sent."""
     headers: dict[str, str] = Field(default_factory=dict[str, str])
     """Values may hold `${VAR}`, which is expanded when a request is made."""
     body: JsonValue = Field(default_factory=lambda: {"input": "{{input}}"})

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from burnish.core.errors import Problem
-from burnish.evaluation.configs.agent_metrics import AgentMetric
 from burnish.evaluation.configs.eval_metrics import MetricItem
+from burnish.evaluation.metric_plugins import AgentMetric
 
 NEEDS_A_TRAJECTORY = ("tool_trajectory_avg_score", "llm_rubric_knowledge_recall")
 

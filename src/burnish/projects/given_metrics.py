@@ -7,10 +7,11 @@ from typing import TypeAlias, get_args
 from burnish.core.cases import Case
 from burnish.core.content import Json
 from burnish.core.protocols import Metric
-from burnish.evaluation.configs.agent_metrics import AgentMetric, RagBlock, StandardName
+from burnish.evaluation.configs.agent_metrics import RagBlock, StandardName
 from burnish.evaluation.configs.layering import MetricList, make_agent_metrics
 from burnish.evaluation.configs.making import MetricMaking, check_names
 from burnish.evaluation.configs.reading import read_metric_file
+from burnish.evaluation.metric_plugins import AgentMetric
 from burnish.system import validate_config
 from burnish.system.importing import is_reference
 

@@ -18,7 +18,7 @@ from burnish.core.gates.strict import Direction
 from burnish.core.objectives import Constraint, Objective, Operator, Penalties, TieBreaker
 from burnish.effects.budget import Budget
 from burnish.effects.retries import RetryPolicy
-from burnish.evaluation.configs.agent_metrics import AgentMetric
+from burnish.evaluation.metric_plugins import AgentMetric
 from burnish.models.model_block import ModelBlock
 from burnish.models.model_settings import ModelsBlock
 from burnish.runs.evaluating import CasePolicy

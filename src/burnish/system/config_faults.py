@@ -37,7 +37,8 @@ def _locate(error: ErrorDetails, data: object, model: type[BaseModel]) -> Fault:
     unions: list[_Union] = []
     for step in error["loc"]:
         if _is_key(step, value, place, error):
-            around, place, value = place, place.below(step), _value_below(value, step)
+            value = _value_below(value, step)
+            around, place = place, place.below(step).chosen_by(value)
             path = (*path, step)
         elif step != "[key]":
             place = place.narrowed(step)

@@ -1,12 +1,32 @@
 """Which keys a pydantic model knows, at any place inside it."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import UnionType
-from typing import Annotated, Literal, Self, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, Union, cast, get_args, get_origin
 
-from pydantic import AliasChoices, AliasPath, BaseModel, RootModel
+from pydantic import AliasChoices, AliasPath, BaseModel, GetCoreSchemaHandler, RootModel
 from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, core_schema
+
+
+class ChosenModel(ABC):
+    """Metadata of an annotation: the value that stands there says by which model it is read."""
+
+    @abstractmethod
+    def model_for(self, value: object) -> type[BaseModel]:
+        """The model; a PydanticCustomError or PydanticKnownError says why there is none."""
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Read by the model that the value chooses, and written as what it is."""
+        del source, handler
+        return core_schema.no_info_after_validator_function(self._read, core_schema.any_schema())
+
+    def _read(self, value: Any) -> BaseModel:
+        return self.model_for(value).model_validate(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +49,12 @@ class Place:
         """The place of the value under a key or an index."""
         return self.of(*(found for kind in self.types for found in _below(kind, step)))
 
+    def chosen_by(self, value: object) -> Self:
+        """The place with the models that the value there chooses."""
+        if not any(isinstance(kind, ChosenModel) for kind in self.types):
+            return self
+        return self.of(*(each for kind in self.types for each in _chosen(kind, value)))
+
     def is_branch(self, label: str | int) -> bool:
         """Whether a label names one of several models here, as pydantic does by their tags."""
         models = [kind for kind in self.types if _fields(kind)]
@@ -45,7 +71,9 @@ def _parts(annotation: object) -> Iterator[object]:
     if alias is not None:
         yield from _parts(alias)
     elif get_origin(annotation) is Annotated:
-        yield from _parts(get_args(annotation)[0])
+        plain, *metadata = get_args(annotation)
+        choosers = [each for each in metadata if isinstance(each, ChosenModel)]
+        yield from choosers or _parts(plain)
     elif get_origin(annotation) in (Union, UnionType):
         for member in get_args(annotation):
             yield from _parts(member)
@@ -53,6 +81,16 @@ def _parts(annotation: object) -> Iterator[object]:
         yield from _parts(annotation.model_fields["root"].annotation)
     else:
         yield annotation
+
+
+def _chosen(kind: object, value: object) -> Iterator[object]:
+    if not isinstance(kind, ChosenModel):
+        yield kind
+        return
+    try:
+        yield kind.model_for(value)
+    except (PydanticCustomError, PydanticKnownError):
+        return  # then the choice is what is wrong, and no key
 
 
 def _fields(kind: object) -> dict[str, object]:

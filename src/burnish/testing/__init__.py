@@ -12,16 +12,28 @@ from burnish.testing.contracts import (
     check_target,
 )
 from burnish.testing.doubles import CallCounter, ExpectedText, ScriptedRole, ScriptedTarget
+from burnish.testing.plugin_contracts import (
+    PluginProject,
+    check_dialect,
+    check_metric_plugin,
+    check_strategy_plugin,
+    check_target_plugin,
+)
 
 __all__ = [
     "CallCounter",
     "ExpectedText",
+    "PluginProject",
     "ScriptedBackend",
     "ScriptedRole",
     "ScriptedTarget",
+    "check_dialect",
     "check_executor",
     "check_metric",
+    "check_metric_plugin",
     "check_provider",
     "check_strategy",
+    "check_strategy_plugin",
     "check_target",
+    "check_target_plugin",
 ]

@@ -41,14 +41,23 @@ class WorldSettings(Settings):
     """How large and how rough the world is."""
 
     train: Count = 24
+    """Cases to learn from."""
     holdout: Count = 12
+    """Cases that decide."""
     test: CountOrNone = 16
+    """Sealed cases."""
     noise: Share = 0.05
+    """How often a rule is forgotten at the best temperature."""
     crash_rate: Share = 0.0
+    """How often the agent itself fails."""
     outage_rate: Share = 0.0
+    """How often the infrastructure fails."""
     call_seconds: Amount = 0.0
+    """How long a call takes."""
     usd_per_call: Amount = 0.0004
+    """What a call costs."""
     seed: int = 7
+    """Seed of the world's own randomness."""
     counter: str | None = None
     """A file in which every call is counted as it starts."""
 
@@ -88,11 +97,17 @@ class ClimbSettings(StrategySettings):
     repeats: Annotated[Repeats, Door(flag="*", http=True)] = 2
     """Runs of every case; they show the noise."""
     accept_sigma: Amount = 1.0
+    """How many times its noise a gain must be."""
     cycles: Count = 4
+    """Rounds through all phases."""
     trials_per_phase: Count = 4
+    """Trials of a phase."""
     block_size: Count | None = None
+    """Cases after which a race looks at the score; no race where it is not given."""
     look_ahead: CountOrNone = 0
+    """Blocks that a race runs ahead of its verdict."""
     version: str = "1"
+    """Part of the fingerprint: another version is another strategy."""
 
 
 class ClimbPlugin(StrategyPlugin):

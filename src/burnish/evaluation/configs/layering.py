@@ -8,10 +8,9 @@ from burnish.core.cases import Case
 from burnish.core.content import Json, short_id
 from burnish.core.errors import ConfigError
 from burnish.core.protocols import Metric
-from burnish.evaluation.configs.agent_making import make_agent_metric
-from burnish.evaluation.configs.agent_metrics import AgentMetric, metric_name
 from burnish.evaluation.configs.making import MetricMaking, check_names
 from burnish.evaluation.layers import Layered
+from burnish.evaluation.metric_plugins import AgentMetric, make_agent_metric, metric_name
 from burnish.evaluation.turn_metric import TurnMetric
 from burnish.system import validate_config
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from burnish.core.errors import ConfigError, Problem
-from burnish.evaluation.configs.agent_metrics import AgentMetric, metric_name
 from burnish.evaluation.configs.eval_metrics import EvalConfig, MetricItem, ignored_keys
 from burnish.evaluation.configs.layering import MetricList
+from burnish.evaluation.metric_plugins import AgentMetric, metric_name
 from burnish.models.model_block import ModelBlock
 from burnish.models.references import ModelRef
 from burnish.system import YamlTree, read_tree, validate_config

@@ -72,6 +72,7 @@ class DemonstrationAxis(Settings):
     """Worked examples from train, shown to the agent."""
 
     max_demos: AtLeastOne = 8
+    """Examples at most."""
     max_chars: AtLeastOne | None = None
     """Of all of them together."""
 
@@ -80,7 +81,9 @@ class AxesBlock(Settings):
     """What is tuned."""
 
     numeric: list[NumericAxis] = Field(default_factory=list[NumericAxis])
+    """Numbers and choices of the agent file."""
     textual: list[TextAxis] = Field(default_factory=list[TextAxis])
+    """Texts of the agent file."""
     demonstrations: DemonstrationAxis | None = None
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from burnish.core.content import Json, canonical
-from burnish.evaluation.configs.agent_metrics import metric_name
+from burnish.evaluation.metric_plugins import metric_name
 from burnish.models.factory import Models
 from burnish.projects.agent.axes import AxesBlock, NumericAxis, TextAxis, axes_of
 from burnish.projects.agent.dialect import AgentFile, limit_keys

@@ -11,10 +11,9 @@ from burnish.core.money import NOTHING, Spend
 from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Metric
 from burnish.core.scores import Score
-from burnish.evaluation.configs.agent_making import make_agent_metric
-from burnish.evaluation.configs.agent_metrics import metric_name
 from burnish.evaluation.configs.making import MetricMaking, check_names
 from burnish.evaluation.layers import Layered
+from burnish.evaluation.metric_plugins import make_agent_metric, metric_name
 from burnish.evaluation.turn_metric import TurnMetric
 from burnish.projects.artifacts.spec import ScorerBlock
 from burnish.targets.artifacts.task import HOLDOUT, TASK, Scoring, Task

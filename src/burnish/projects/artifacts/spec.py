@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, Field, model_validator
 
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, Scalar, value_key
-from burnish.evaluation.configs.agent_metrics import AgentMetric, metric_name
+from burnish.evaluation.metric_plugins import AgentMetric, metric_name
 from burnish.models.model_block import ModelBlock
 from burnish.runs.spec import TargetSpec
 from burnish.system.sandbox import Limits, Mode
@@ -52,9 +52,11 @@ class RunnerBlock(Settings):
     """The command that runs a candidate."""
 
     command: Text
+    """What the shell runs."""
     cwd: Inside = "."
     """From the folder of the file."""
     timeout_seconds: AboveZero = 300.0
+    """Seconds that it may take."""
 
     def runner(self) -> Runner:
         """For the target."""
@@ -65,8 +67,11 @@ class ParseBlock(Settings):
     """Where in the scorer's JSON the numbers stand."""
 
     format: Literal["json"] = "json"
+    """What the scorer prints."""
     score_field: Text = "score"
+    """The key of the score."""
     metrics_field: Text = "metrics"
+    """The key of further numbers by name."""
 
 
 class ScorerBlock(Settings):
@@ -75,6 +80,7 @@ class ScorerBlock(Settings):
     type: Literal["command", "python_plugin", "python", "metrics"] | None = None
     """What the keys say, unless it is said: `command`, `function` or `metrics`."""
     command: Text | None = None
+    """What the shell runs to score; it prints JSON."""
     function: Reference | None = None
     """`module:function`, importable from the folder of the file."""
     parse: ParseBlock = Field(default_factory=ParseBlock)
@@ -85,6 +91,7 @@ class ScorerBlock(Settings):
     reads: Inside | None = None
     """The file whose text metrics score; the only one unless named."""
     timeout_seconds: AboveZero = 300.0
+    """Seconds that it may take."""
 
     @model_validator(mode="after")
     def _one_way(self) -> "ScorerBlock":
@@ -198,15 +205,20 @@ class LoggingBlock(Settings):
     """Where results are written beside the run's own folder."""
 
     results_file: Inside = "work/results.jsonl"
+    """One line of JSON a candidate."""
     candidate_dir: Inside = "work/candidates"
+    """The files of every candidate."""
 
 
 class LimitsBlock(Settings):
     """What one command may use, with all the processes that it starts."""
 
     memory_mb: AtLeastOne = 4096
+    """Memory in MiB."""
     file_size_mb: AtLeastOne = 1024
+    """MiB that one file may have."""
     processes: AtLeastOne = 256
+    """Processes at once."""
     output_kb: AtLeastOne = 1024
     """What is kept of stdout, and of stderr."""
 

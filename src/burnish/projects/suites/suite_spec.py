@@ -56,12 +56,15 @@ class PolicySpec(TargetSpec):
 
     kind: str = "policy"
     name: Text
+    """What reports call the suite."""
     description: str = ""
+    """What it is for."""
     baseline_artifacts: dict[str, Annotated[int, Field(ge=0)]] = Field(
         default_factory=dict[str, int]
     )
     """By policy text, the version that the training starts from; else the one in force."""
     tasks: Annotated[list[TaskBlock], Field(min_length=1)]
+    """Tasks that are delegated, and learned from."""
     holdout: list[TaskBlock] = Field(default_factory=list[TaskBlock])
     """Tasks that decide, and that no proposer sees."""
     workflow: Text | None = None

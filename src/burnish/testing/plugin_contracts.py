@@ -1,0 +1,407 @@
+"""Contract tests of plug-ins: what a strategy, a target, a metric and a file dialect must keep.
+
+Call them from your own tests, with your distribution installed; each raises AssertionError with a
+sentence that says what is broken. burnish runs them over its own plug-ins.
+"""
+
+import json
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Union, cast, get_args, get_origin
+
+from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
+
+from burnish.core.cases import Case
+from burnish.core.errors import BurnishError, ConfigError
+from burnish.core.outcomes import Outcome
+from burnish.evaluation.configs.layering import MetricList
+from burnish.evaluation.configs.making import MetricMaking
+from burnish.evaluation.metric_plugins import METRICS, MetricBlock, MetricPlugin
+from burnish.evaluation.turn_metric import TurnMetric
+from burnish.models.factory import Models
+from burnish.projects.describing import Doors, Flags, describe, described_again, from_kept
+from burnish.projects.dialects import GROUP as DIALECTS
+from burnish.projects.dialects import Dialect, Document, role_names, strategy_names
+from burnish.reports.markdown import to_markdown
+from burnish.runs.building import Description, build, kept_spec
+from burnish.runs.driving import drive
+from burnish.runs.opening import start
+from burnish.runs.plugins import (
+    STRATEGIES,
+    TARGETS,
+    StrategyPlugin,
+    TargetPlugin,
+    strategy_plugin,
+    target_plugin,
+)
+from burnish.runs.record import RunRecord
+from burnish.runs.setup import Setup
+from burnish.runs.spec import StrategySettings, StrategySpec, TargetSpec, spec_type
+from burnish.system import validate_config
+from burnish.system.settings import SettingField, plain_type, setting_fields
+from burnish.testing.contracts import check_metric, check_target
+
+_WIDTHS = (40, 80, 200)
+"""Columns of terminals that lines are made for."""
+_NONSENSE: JsonValue = {"no such key": [{"of": "any plug-in"}]}
+"""A value that hardly any field accepts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PluginProject:
+    """A project file that makes use of a plug-in, so that it can be run."""
+
+    file: Path
+    flags: Flags = field(default_factory=dict[str, JsonValue])
+    models: Callable[[], Models] | None = None
+    """Models that stand in for the real ones, new ones for each run."""
+
+    def described(self) -> Description:
+        """The run that the file describes; the environment has no say."""
+        return describe(Document.read(self.file), self.flags, environ={})
+
+    @asynccontextmanager
+    async def built(self, description: Description) -> AsyncGenerator[Setup, None]:
+        """The run, set up; what it holds is closed afterwards."""
+        setup = build(description, models=None if self.models is None else self.models())
+        try:
+            yield setup
+        finally:
+            for resource in setup.resources:
+                await resource.close()
+
+
+# -- strategies and targets --------------------------------------------------------------------
+
+
+async def check_strategy_plugin(name: str, project: PluginProject, folder: Path) -> None:
+    """A strategy works from files, flags and HTTP, plans, reports and resumes.
+
+    `project` is searched by it, and `folder` is where the run is made.
+    """
+    check_strategy_settings(name)
+    plugin, described = strategy_plugin(name), project.described()
+    assert described.spec.strategy.name == name, f"{project.file.name} has another strategy"
+    async with project.built(described) as setup, project.built(described) as again:
+        strategy = setup.strategy
+        assert strategy.name == name, f"the strategy that it builds is called '{strategy.name}'"
+        assert strategy.fingerprint == again.strategy.fingerprint, (
+            "its fingerprint differs when it is built again: no run of it could be resumed"
+        )
+        undeclared = {role.name for role in strategy.roles} - {*role_names(plugin)}
+        assert not undeclared, f"it asks {sorted(undeclared)}, which are not in `roles`"
+    await check_project(project, folder)
+
+
+def check_strategy_settings(name: str) -> None:
+    """The part of the contract of a strategy that needs no run."""
+    plugin = _plugin(STRATEGIES, name, StrategyPlugin)
+    assert plugin.name == name, f"it is installed as '{name}' and calls itself '{plugin.name}'"
+    assert issubclass(plugin.Settings, StrategySettings), "Settings derives from StrategySettings"
+    at = ("strategy", "settings")
+    _check_fields([*setting_fields(plugin.Settings, at)], name)
+    for need in plugin.roles:
+        assert need.help, f"the role '{need.name}' has no help"
+
+
+async def check_target_plugin(kind: str, project: PluginProject, folder: Path) -> None:
+    """A target is described by its file, builds the same twice, and stands by what it built.
+
+    `project` is about such a target, and `folder` is where a run over it is made.
+    """
+    check_target_spec(kind)
+    described = project.described()
+    assert described.spec.target.kind == kind, f"{project.file.name} is about another target"
+    async with project.built(described) as setup, project.built(described) as again:
+        made = setup.target.description
+        assert made.kind == kind, f"the target that it builds is of the kind '{made.kind}'"
+        assert made.fingerprint == again.target.description.fingerprint, (
+            "its fingerprint differs when it is built again: no run over it could be resumed"
+        )
+        await check_target(setup.target, ())
+    await check_project(project, folder)
+
+
+def check_target_spec(kind: str) -> None:
+    """The part of the contract of a target that needs no run."""
+    plugin = _plugin(TARGETS, kind, TargetPlugin)
+    assert plugin.kind == kind, f"it is installed as '{kind}' and calls itself '{plugin.kind}'"
+    assert issubclass(plugin.Spec, TargetSpec), "Spec derives from TargetSpec"
+    fields = [
+        each for each in setting_fields(plugin.Spec, ("target",)) if each.path != ("target", "kind")
+    ]
+    _check_fields(fields, kind)
+
+
+async def check_project(project: PluginProject, folder: Path) -> None:
+    """A file is planned, run, told of and described again without losing anything."""
+    described = project.described()
+    kept = json.loads(json.dumps(kept_spec(described)))
+    assert from_kept(kept, {}).spec == described.spec, (
+        "the description that run.json keeps is read as another one"
+    )
+    target = target_plugin(described.spec.target.kind)
+    strategy = strategy_plugin(described.spec.strategy.name)
+    async with project.built(described) as setup:
+        _check_lines(target.plan(setup, strategy), "the plan")
+        before = _fingerprints(setup)
+        run = start(setup, folder=folder)
+        try:
+            await drive(run)
+        finally:
+            await run.close()
+    _check_telling(RunRecord.read(folder), target, strategy)
+    again = described_again(folder, {})
+    assert again.spec.strategy == described.spec.strategy, "a resume has other settings"
+    async with project.built(again) as setup:
+        assert _fingerprints(setup) == before, "what is built from run.json is something else"
+
+
+def _fingerprints(setup: Setup) -> dict[str, str]:
+    return {
+        "target": setup.target.description.fingerprint,
+        "strategy": setup.strategy.fingerprint,
+        "baseline": setup.target.baseline.id,
+        **{f"metric {each.name}": each.fingerprint for each in setup.metrics},
+    }
+
+
+def _check_telling(run: RunRecord, target: TargetPlugin, strategy: StrategyPlugin) -> None:
+    """What a finished run says of itself: lines, pages and words, none of which may fail."""
+    assert run.status == "finished", f"the run is {run.status}: {strategy.reason(run)}"
+    to_markdown(strategy.report(run))
+    for quiet in (True, False):
+        to_markdown(target.baseline(run, strategy, quiet=quiet))
+    for words in (strategy.reason(run), strategy.result_words(run)):
+        assert isinstance(words, str), "reason and result_words are texts"
+    _check_lines(target.last_words(run), "the last words")
+    for width in _WIDTHS:
+        progress = strategy.progress()
+        for event in run.events:
+            _check_lines(progress.lines(event, width), f"the line of the event {event.kind}")
+    for row in run.rows:
+        _check_lines(strategy.trial_lines(row), "what it says of a trial")
+        assert isinstance(strategy.turn(row.trial), str), "turn gives a word"
+
+
+def _check_lines(lines: object, what: str) -> None:
+    made = list(cast("Sequence[object]", lines))
+    assert all(isinstance(line, str) for line in made), f"{what} is not made of lines of text"
+
+
+def _plugin(group: str, name: str, base: type[Any]) -> Any:
+    points = [*entry_points(group=group, name=name)]
+    assert points, f"no entry point '{name}' in the group {group}: is it installed?"
+    assert len({point.value for point in points}) == 1, f"two plug-ins of {group} are '{name}'"
+    kind = points[0].load()
+    assert isinstance(kind, type), f"{points[0].value} is not a class"
+    assert issubclass(kind, base), f"{points[0].value} does not derive from {base.__name__}"
+    return kind()
+
+
+# -- fields ------------------------------------------------------------------------------------
+
+
+def _check_fields(fields: Sequence[SettingField], owner: str) -> None:
+    """The fields of a plug-in, as every door meets them."""
+    shared = {spelled: each for each in _every_run() for spelled in each.flags if each.name}
+    seen: dict[str, SettingField] = {}
+    for each in fields:
+        name = ".".join(each.path)
+        _check_field(each, name)
+        for flag in each.flags if each.name else ():
+            other = shared.get(flag)
+            assert other is None or other.path == each.path, (
+                f"{name}: every run has a flag {flag} already, for {'.'.join(other.path)}"
+            )
+            assert flag not in _own_options(), f"{name}: the command itself has a flag {flag}"
+            assert flag not in seen, f"{name}: {flag} is also the flag of another field of {owner}"
+            seen[flag] = each
+
+
+def _every_run() -> Iterator[SettingField]:
+    return iter(Doors.of_any_run().named().values())
+
+
+def _own_options() -> set[str]:
+    """The flags of `burnish optimize` that are fields of no run."""
+    from typer.main import get_command
+
+    from burnish.cli.program import app
+
+    commands = cast("Any", get_command(app)).commands
+    return {spelled for option in commands["optimize"].params for spelled in option.opts}
+
+
+def _check_field(each: SettingField, name: str) -> None:
+    if each.door.file:
+        assert each.help, f"{name} has no help: write a docstring under the field"
+    if not each.info.is_required():
+        default = each.info.get_default(call_default_factory=True)  # pyright: ignore[reportCallIssue, reportUnknownVariableType]
+        try:
+            TypeAdapter(Any).dump_json(default)
+        except ValueError as error:
+            raise AssertionError(f"{name}: its default cannot be kept in run.json") from error
+    if each.door.http:
+        _check_open(each, name)
+
+
+def _check_open(each: SettingField, name: str) -> None:
+    """A field that clients of the service may set takes what is meant, and nothing else."""
+    is_path = each.door.paths and each.path[0] != "data"
+    assert not is_path, f"{name} names files, and clients of the service may set it"
+    assert each.name, f"{name} is open to HTTP clients, and has no name: give its door a flag"
+    kind: Any = each.info.annotation
+    for part in each.info.metadata:
+        kind = Annotated[kind, part]
+    adapter = TypeAdapter[Any](kind)
+    try:
+        adapter.validate_python(_NONSENSE, strict=True)
+    except ValidationError:
+        return
+    raise AssertionError(f"{name} is open to HTTP clients, and takes any value: give it a type")
+
+
+# -- metrics -----------------------------------------------------------------------------------
+
+
+async def check_metric_plugin(
+    kind: str,
+    block: Mapping[str, JsonValue],
+    case: Case,
+    outcomes: Sequence[Outcome] = (),
+    *,
+    folder: Path | None = None,
+    making: MetricMaking | None = None,
+) -> None:
+    """A metric is read from its block, made the same twice, and scores under its name.
+
+    `block` is what a file says of it; `making` has the models that stand in for judges.
+    """
+    plugin = _plugin(METRICS, kind, MetricPlugin)
+    assert plugin.kind == kind, f"it is installed as '{kind}' and calls itself '{plugin.kind}'"
+    assert issubclass(plugin.Block, MetricBlock), "Block derives from MetricBlock"
+    for each in setting_fields(plugin.Block):
+        _check_field(each, ".".join(each.path))
+    read = _read_block({**block, "type": kind})
+    assert type(read) is plugin.Block, f"a block of the type '{kind}' is read by another model"
+    kept = read.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    assert _read_block(json.loads(json.dumps(kept))) == read, "a block that is kept is another one"
+    _check_unknown_key({**block, "type": kind})
+    bench = making or MetricMaking(models=Models(), folder=folder or Path.cwd())
+    metric, again = plugin.make(read, bench), plugin.make(read, bench)
+    assert isinstance(metric, TurnMetric), "make does not give a TurnMetric"
+    name = plugin.name(read)
+    assert metric.name == name, f"the plug-in calls it '{name}', and the metric '{metric.name}'"
+    assert metric.fingerprint == again.fingerprint, (
+        "its fingerprint differs when it is made again: no score could be used again"
+    )
+    await check_metric(metric, case, outcomes)
+
+
+def _read_block(block: Mapping[str, JsonValue]) -> MetricBlock:
+    read = validate_config([dict(block)], MetricList, source="metrics").root[0]
+    return cast("MetricBlock", read)
+
+
+def _check_unknown_key(block: Mapping[str, JsonValue]) -> None:
+    try:
+        _read_block({**block, "no_such_key": 1})
+    except ConfigError as error:
+        places = [problem.where for problem in error.problems]
+        assert any("no_such_key" in place for place in places), "an unknown key has no place"
+    else:
+        raise AssertionError("it takes keys that mean nothing: forbid what Block does not know")
+
+
+# -- file dialects -----------------------------------------------------------------------------
+
+
+def check_dialect(kind: str, project: PluginProject, folder: Path) -> None:
+    """A dialect sets fields that exist, and what is wrong in its files is said with its place.
+
+    `project` is a sound file of the kind; copies of it with one wrong value are written beside it.
+    """
+    dialect = check_dialect_table(kind)
+    project.described()
+    document = Document.read(project.file)
+    for key in dialect.keys:
+        _check_place(document, tuple(key.split(".")), project, folder)
+
+
+def check_dialect_table(kind: str) -> Dialect:
+    """The part of the contract of a dialect that needs no file."""
+    dialect: Dialect = _plugin(DIALECTS, kind, Dialect)
+    assert dialect.kind == kind, f"it is installed as '{kind}' and calls itself '{dialect.kind}'"
+    _plugin(TARGETS, dialect.target, TargetPlugin)
+    _plugin(STRATEGIES, dialect.strategy, StrategyPlugin)
+    spec = target_plugin(dialect.target).Spec
+    for key, path in dialect.keys.items():
+        steps = path.split(".")
+        if steps[0] == "strategy" and steps[1] not in StrategySpec.model_fields:
+            _plugin(STRATEGIES, steps[1], StrategyPlugin)
+            owners: list[type[BaseModel]] = [strategy_plugin(steps[1]).Settings]
+            steps = steps[2:]
+        else:
+            plugins = map(strategy_plugin, strategy_names())
+            owners = [spec_type(spec, plugin.Settings) for plugin in plugins if plugin.described]
+        exists = not path or any(_has_field(owner, steps) for owner in owners)
+        assert exists, f"the key '{key}' sets '{path}', which no strategy and no target has"
+    return dialect
+
+
+def _has_field(kind: object, steps: Sequence[str]) -> bool:
+    if not steps:
+        return True
+    plain = plain_type(kind)
+    if get_origin(plain) in (Union, UnionType):
+        return any(_has_field(each, steps) for each in get_args(plain))
+    if get_origin(plain) is dict:
+        return _has_field(get_args(plain)[1], steps[1:])
+    if not (isinstance(plain, type) and issubclass(plain, BaseModel)):
+        return plain is Any
+    info = plain.model_fields.get(steps[0])
+    return info is not None and _has_field(info.annotation, steps[1:])
+
+
+def _check_place(
+    document: Document, key: tuple[str, ...], project: PluginProject, folder: Path
+) -> None:
+    """Where a value is wrong the error names its key, and the line of it."""
+    data = json.loads(json.dumps(document.tree.data))
+    block = data
+    for step in key[:-1]:
+        inner = block.get(step)
+        block[step] = inner if isinstance(inner, dict) else {}
+        block = block[step]
+    block[key[-1]] = _NONSENSE
+    file = folder / f"wrong-{project.file.stem}.json"
+    file.write_text(json.dumps(data, indent=1), encoding="utf-8")
+    name, dotted = file.name, ".".join(key)
+    try:
+        describe(Document.read(file), project.flags, environ={})
+    except ConfigError as error:
+        places = [problem.where for problem in error.problems]
+        exact = [each for each in places if each.startswith(f"{name}:") and dotted in each]
+        assert exact, f"a wrong value of '{dotted}' is reported at {places}, not at its key"
+    except BurnishError as error:
+        raise AssertionError(f"a wrong value of '{dotted}' has no place: {error}") from error
+    finally:
+        file.unlink()
+
+
+__all__ = [
+    "PluginProject",
+    "check_dialect",
+    "check_dialect_table",
+    "check_metric_plugin",
+    "check_project",
+    "check_strategy_plugin",
+    "check_strategy_settings",
+    "check_target_plugin",
+    "check_target_spec",
+]
