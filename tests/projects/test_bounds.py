@@ -1,6 +1,7 @@
 """Absurd numbers are refused at every door, with the bound: file, flag, variable, HTTP."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,10 +10,9 @@ from pydantic import BaseModel
 from burnish.compat.promptiter.requests import BurnishOptions, RunRequest
 from burnish.core.bounds import MOST, MOST_PLACES, MOST_REPEATS
 from burnish.core.errors import ConfigError
+from burnish.projects import load_project
 from burnish.projects.agent.plugin import AgentSpec
 from burnish.projects.delegation.overrides import WorkflowOverrides
-from burnish.projects.overrides import Overrides
-from burnish.projects.settings import BudgetSettings, ProjectFile
 from burnish.runs.spec import BudgetSpec, ExecutionSpec
 from burnish.server.apps.asking import EvaluationSettings, RunSettings
 from burnish.strategies.backprop.settings import BackpropSettings
@@ -22,7 +22,6 @@ from burnish.system import validate_config
 
 HUGE = 10**30
 DOORS: tuple[type[BaseModel], ...] = (
-    BudgetSettings,
     BurnishOptions,
     EvaluationSettings,
     AgentSpec,
@@ -31,8 +30,6 @@ DOORS: tuple[type[BaseModel], ...] = (
     CoordinateSettings,
     ExecutionSpec,
     ReflectiveSettings,
-    Overrides,
-    ProjectFile,
     RunRequest,
     RunSettings,
     WorkflowOverrides,
@@ -50,6 +47,13 @@ def numbers(model: type[BaseModel]) -> Iterator[str]:
         is_number = "int" in kinds or "float" in kinds
         if is_number and name not in OPEN and not any(word in kinds for word in _OTHERS):
             yield name
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    path = tmp_path / "toy.yaml"
+    path.write_text("kind: toy\n")
+    return path
 
 
 FIELDS = [(model, name) for model in DOORS for name in numbers(model)]
@@ -75,21 +79,20 @@ def test_a_number_has_a_bound_at_every_door(model: type[BaseModel], name: str) -
         ("concurrency", HUGE, MOST_PLACES),
     ],
 )
-def test_flag_variable_file_and_request_name_the_bound(name: str, value: Any, bound: int) -> None:
+def test_flag_variable_file_and_request_name_the_bound(
+    toy: Path, name: str, value: Any, bound: int
+) -> None:
     flag = f"--{name.replace('_', '-')}"
     with pytest.raises(ConfigError, match=f"{flag}: expected at most {bound}"):
-        Overrides.from_flags(**{name: value})
+        load_project(toy, {name: value}, environ={})
     variable = f"BURNISH_{name.upper()}"
     with pytest.raises(ConfigError, match=f"{variable}: expected at most {bound}"):
-        Overrides.from_environment({variable: str(value)})
+        load_project(toy, {}, environ={variable: str(value)})
     with pytest.raises(ConfigError, match=f"settings {name}: expected at most {bound}"):
         validate_config({name: value}, RunSettings, source="settings")
 
 
-def test_the_bound_itself_is_allowed() -> None:
-    told = Overrides.from_flags(max_trials=MOST, repeats=MOST_REPEATS, concurrency=MOST_PLACES)
-    assert told.to_json() == {
-        "max_trials": MOST,
-        "repeats": MOST_REPEATS,
-        "concurrency": MOST_PLACES,
-    }
+def test_the_bound_itself_is_allowed(toy: Path) -> None:
+    flags = {"max_trials": MOST, "repeats": MOST_REPEATS, "concurrency": MOST_PLACES}
+    setup = load_project(toy, {**flags}, environ={}).setup
+    assert (setup.budget.max_trials, setup.concurrency) == (MOST, MOST_PLACES)
