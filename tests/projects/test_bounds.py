@@ -10,10 +10,9 @@ from pydantic import BaseModel
 from burnish.compat.promptiter.requests import BurnishOptions, RunRequest
 from burnish.core.bounds import MOST, MOST_PLACES, MOST_REPEATS
 from burnish.core.errors import ConfigError
+from burnish.projects import load_project
 from burnish.projects.agent.plugin import AgentSpec
 from burnish.projects.delegation.overrides import WorkflowOverrides
-from burnish.projects.describing import describe
-from burnish.projects.dialects import Document
 from burnish.runs.spec import BudgetSpec, ExecutionSpec
 from burnish.server.apps.asking import EvaluationSettings, RunSettings
 from burnish.strategies.backprop.settings import BackpropSettings
@@ -50,6 +49,13 @@ def numbers(model: type[BaseModel]) -> Iterator[str]:
             yield name
 
 
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    path = tmp_path / "toy.yaml"
+    path.write_text("kind: toy\n")
+    return path
+
+
 FIELDS = [(model, name) for model in DOORS for name in numbers(model)]
 
 
@@ -74,28 +80,19 @@ def test_a_number_has_a_bound_at_every_door(model: type[BaseModel], name: str) -
     ],
 )
 def test_flag_variable_file_and_request_name_the_bound(
-    tmp_path: Path, name: str, value: Any, bound: int
+    toy: Path, name: str, value: Any, bound: int
 ) -> None:
-    file = described_file(tmp_path)
     flag = f"--{name.replace('_', '-')}"
     with pytest.raises(ConfigError, match=f"{flag}: expected at most {bound}"):
-        describe(file, {name: value}, environ={})
+        load_project(toy, {name: value}, environ={})
     variable = f"BURNISH_{name.upper()}"
     with pytest.raises(ConfigError, match=f"{variable}: expected at most {bound}"):
-        describe(file, {}, environ={variable: str(value)})
+        load_project(toy, {}, environ={variable: str(value)})
     with pytest.raises(ConfigError, match=f"settings {name}: expected at most {bound}"):
         validate_config({name: value}, RunSettings, source="settings")
 
 
-def described_file(folder: Path) -> Document:
-    path = folder / "project.yaml"
-    path.write_text("kind: prompts\ntarget: {python: a:b}\nprompts: {p: p.md}\n")
-    return Document.read(path)
-
-
-def test_the_bound_itself_is_allowed(tmp_path: Path) -> None:
+def test_the_bound_itself_is_allowed(toy: Path) -> None:
     flags = {"max_trials": MOST, "repeats": MOST_REPEATS, "concurrency": MOST_PLACES}
-    spec = describe(described_file(tmp_path), flags, environ={}).spec
-    assert spec.budget.max_trials == MOST
-    assert spec.strategy.settings.repeats == MOST_REPEATS
-    assert spec.execution.concurrency == MOST_PLACES
+    setup = load_project(toy, {**flags}, environ={}).setup
+    assert (setup.budget.max_trials, setup.concurrency) == (MOST, MOST_PLACES)

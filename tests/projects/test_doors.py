@@ -29,11 +29,11 @@ def toy(folder: Path, more: str = "") -> Path:
     return path
 
 
-def load(path: Path, environ: dict[str, str] | None = None, **flags: Any) -> LoadedProject:
+def load(path: Path, environ: dict[str, str] | None = None, /, **flags: Any) -> LoadedProject:
     return load_project(path, flags, environ=environ or {})
 
 
-def problems(path: Path, environ: dict[str, str] | None = None, **flags: Any) -> dict[str, str]:
+def problems(path: Path, environ: dict[str, str] | None = None, /, **flags: Any) -> dict[str, str]:
     with pytest.raises(ConfigError) as error:
         load(path, environ, **flags)
     return {problem.where: str(problem) for problem in error.value.problems}

@@ -122,7 +122,7 @@ MISTAKES: list[tuple[Change, str, str]] = [
     (optimizer(strategy="evolve"), "no strategy 'evolve'", "there are: backprop"),
     (
         optimizer(strategy="edits"),
-        "optimizer.strategy: it edits files, and there is none",
+        "optimizer.strategy: edits changes files as a whole",
         "another",
     ),
     (optimizer(strategy="reflective", max_rounds=0), "optimizer.max_rounds", "at least 1"),
