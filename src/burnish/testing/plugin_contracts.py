@@ -92,7 +92,8 @@ async def check_strategy_plugin(name: str, project: PluginProject, folder: Path)
         assert strategy.fingerprint == again.strategy.fingerprint, (
             "its fingerprint differs when it is built again: no run of it could be resumed"
         )
-        undeclared = {role.name for role in strategy.roles} - {*role_names(plugin)}
+        declared = {*role_names(plugin), *(need.prompt for need in plugin.roles)}
+        undeclared = {role.name for role in strategy.roles} - declared
         assert not undeclared, f"it asks {sorted(undeclared)}, which are not in `roles`"
     await check_project(project, folder)
 
