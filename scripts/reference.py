@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from project_file_page import project_file
+from settings_pages import project_file, settings
 from source_reading import doc_of, fields_of, node_of, one_line, row, shown, tree_of
 from stop_reasons_page import stop_reasons
 from typer.testing import CliRunner
@@ -38,6 +38,7 @@ def pages() -> dict[str, str]:
         "cli.md": cli(),
         "python.md": python(),
         "project-file.md": project_file(),
+        "settings.md": settings(),
         "errors.md": error_tree(),
         "stop-reasons.md": stop_reasons(),
     }

@@ -215,8 +215,7 @@ def test_flags_that_make_no_sense(tmp_path: Path, burnish: Burnish, toy: Path) -
     write_world(tmp_path)
     refused(burnish("optimize", "optimizer.json"), "--agent", "--prompt", "--train", "--val")
     refused(
-        burnish("optimize", str(toy), "--agent", "a:b"),
-        "'climb' over 'toy agent' has no use for it",
+        burnish("optimize", str(toy), "--agent", "a:b"), "only a target of the kind 'prompts' can"
     )
     two = ("--prompt", "a=x", "--prompt", "a=y", "--prompt", "b")
     refused(burnish("optimize", "optimizer.json", *two), "two files", "NAME=FILE")

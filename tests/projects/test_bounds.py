@@ -1,6 +1,7 @@
 """Absurd numbers are refused at every door, with the bound: file, flag, variable, HTTP."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +12,8 @@ from burnish.core.bounds import MOST, MOST_PLACES, MOST_REPEATS
 from burnish.core.errors import ConfigError
 from burnish.projects.agent.plugin import AgentSpec
 from burnish.projects.delegation.overrides import WorkflowOverrides
-from burnish.projects.overrides import Overrides
-from burnish.projects.settings import BudgetSettings, ProjectFile
+from burnish.projects.describing import describe
+from burnish.projects.dialects import Document
 from burnish.runs.spec import BudgetSpec, ExecutionSpec
 from burnish.server.apps.asking import EvaluationSettings, RunSettings
 from burnish.strategies.backprop.settings import BackpropSettings
@@ -22,7 +23,6 @@ from burnish.system import validate_config
 
 HUGE = 10**30
 DOORS: tuple[type[BaseModel], ...] = (
-    BudgetSettings,
     BurnishOptions,
     EvaluationSettings,
     AgentSpec,
@@ -31,8 +31,6 @@ DOORS: tuple[type[BaseModel], ...] = (
     CoordinateSettings,
     ExecutionSpec,
     ReflectiveSettings,
-    Overrides,
-    ProjectFile,
     RunRequest,
     RunSettings,
     WorkflowOverrides,
@@ -75,21 +73,29 @@ def test_a_number_has_a_bound_at_every_door(model: type[BaseModel], name: str) -
         ("concurrency", HUGE, MOST_PLACES),
     ],
 )
-def test_flag_variable_file_and_request_name_the_bound(name: str, value: Any, bound: int) -> None:
+def test_flag_variable_file_and_request_name_the_bound(
+    tmp_path: Path, name: str, value: Any, bound: int
+) -> None:
+    file = described_file(tmp_path)
     flag = f"--{name.replace('_', '-')}"
     with pytest.raises(ConfigError, match=f"{flag}: expected at most {bound}"):
-        Overrides.from_flags(**{name: value})
+        describe(file, {name: value}, environ={})
     variable = f"BURNISH_{name.upper()}"
     with pytest.raises(ConfigError, match=f"{variable}: expected at most {bound}"):
-        Overrides.from_environment({variable: str(value)})
+        describe(file, {}, environ={variable: str(value)})
     with pytest.raises(ConfigError, match=f"settings {name}: expected at most {bound}"):
         validate_config({name: value}, RunSettings, source="settings")
 
 
-def test_the_bound_itself_is_allowed() -> None:
-    told = Overrides.from_flags(max_trials=MOST, repeats=MOST_REPEATS, concurrency=MOST_PLACES)
-    assert told.to_json() == {
-        "max_trials": MOST,
-        "repeats": MOST_REPEATS,
-        "concurrency": MOST_PLACES,
-    }
+def described_file(folder: Path) -> Document:
+    path = folder / "project.yaml"
+    path.write_text("kind: prompts\ntarget: {python: a:b}\nprompts: {p: p.md}\n")
+    return Document.read(path)
+
+
+def test_the_bound_itself_is_allowed(tmp_path: Path) -> None:
+    flags = {"max_trials": MOST, "repeats": MOST_REPEATS, "concurrency": MOST_PLACES}
+    spec = describe(described_file(tmp_path), flags, environ={}).spec
+    assert spec.budget.max_trials == MOST
+    assert spec.strategy.settings.repeats == MOST_REPEATS
+    assert spec.execution.concurrency == MOST_PLACES

@@ -85,10 +85,12 @@ def test_variables_are_read_and_named(tmp_path: Path) -> None:
 
 def test_set_reaches_what_has_no_flag(tmp_path: Path) -> None:
     path = toy(tmp_path)
-    setup = load(path, set=["budget.max_trials=5", "target.world.train=2", "max_cycles=9"]).setup
+    setup = load(
+        path, set=["budget.max_trials=5", "target.world.train=2", "trials_per_phase=9"]
+    ).setup
     assert setup.budget.max_trials == 5
     assert len(setup.dataset.train) == 2
-    assert getattr(setup.strategy, "max_cycles") == 9  # noqa: B009
+    assert getattr(setup.strategy, "trials_per_phase") == 9  # noqa: B009
     assert load(path, set=["budget.max_usd=1"], max_usd=2).setup.budget.max_usd == 1
 
 
@@ -122,6 +124,13 @@ def test_newer_flags_stand_over_those_a_run_has(tmp_path: Path) -> None:
     optimize(load(toy(tmp_path), max_trials=1, seed=3).setup, tmp_path / "run")
     setup = reload_project(tmp_path / "run", {"max_trials": 9}).setup
     assert (setup.budget.max_trials, setup.seed) == (9, 3)
+
+
+def test_a_run_keeps_its_strategy(tmp_path: Path) -> None:
+    optimize(load(toy(tmp_path), max_trials=1).setup, tmp_path / "run")
+    assert reload_project(tmp_path / "run", {"strategy": "climb"}).setup.strategy.name == "climb"
+    with pytest.raises(ConfigError, match="--strategy: the run is searched with 'climb'"):
+        reload_project(tmp_path / "run", {"strategy": "reflective"})
 
 
 def test_what_is_about_prompts_is_said_by_flags_only() -> None:

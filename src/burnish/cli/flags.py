@@ -151,16 +151,20 @@ def _keeper(flag: Flag) -> Any:
 
 
 def flags_for(args: Sequence[str], own: Sequence[Any]) -> Iterator[Flag]:
-    """The flags of the run that these arguments are about; of no run in particular, else."""
+    """The flags of the run that these arguments are about; of every run, where that is unclear."""
     from burnish.projects.describing import Doors, doors_of, doors_of_run
 
-    runs = [_value(args, "--resume"), _value(args, "--fork"), *(args if _takes_run(own) else ())]
+    shared = map(flag_of, Doors.of_any_run().named().values())
+    files = list(file_arguments(args, own, shared))
+    runs = [_value(args, "--resume"), *(args if _takes_run(own) else ())]
+    if not any(str(file) in args for file in files):  # a file describes what is forked anew
+        runs.append(_value(args, "--fork"))
     folders = (_folder(run) for run in runs if run is not None)
     doors = next((doors_of_run(each) for each in folders if each is not None), None)
     if doors is None:
-        shared = map(flag_of, Doors.of_any_run().named().values())
-        doors = doors_of(file_arguments(args, own, shared), _value(args, "--strategy"))
-    return map(flag_of, (doors or Doors.of_any_run()).named().values())
+        doors = doors_of(files, _value(args, "--strategy"))
+    # Where no file can be told from another, what is wrong with it is the first thing to say.
+    return all_flags() if doors is None else map(flag_of, doors.named().values())
 
 
 def all_flags() -> Iterator[Flag]:
@@ -184,12 +188,17 @@ def flag_of(field: "SettingField") -> Flag:
     return Flag(
         name=field.name,
         spellings=field.flags,
-        help=field.help,
+        help=_off(field.help) if field.switches_off else field.help,
         panel=field.door.panel,
         metavar=field.door.metavar,
         kind=list if many else tuple if _is_texts(inner) else _KINDS.get(inner, str),
         paths=field.door.paths,
     )
+
+
+def _off(text: str) -> str:
+    """The help of a flag that switches off what the text says."""
+    return f"Switch off: {text[:1].lower()}{text[1:]}" if text else text
 
 
 def _takes_run(own: Sequence[Any]) -> bool:

@@ -337,6 +337,10 @@ def from_kept(
         target=target_plugin(data["target"]["kind"]),
         strategy=strategy_plugin(data["strategy"]["name"]),
     )
+    if flags.get(STRATEGY) not in (None, doors.strategy.name):
+        message = f"the run is searched with '{doors.strategy.name}'"
+        remedy = "to search in another way, name the file too: `burnish optimize FILE --fork RUN`"
+        raise ConfigError([Problem(where="--strategy", message=message, remedy=remedy)])
     draft = Draft(source)
     for name, value in data.items():
         draft.put(name, value, strength=Strength.FILE)
@@ -367,7 +371,8 @@ def _strategy(
     where, name = next((where, value) for where, value in choices if value)
     if isinstance(name, str) and name in strategy_names() and strategy_plugin(name).described:
         return strategy_plugin(name)
-    names = [each for each in strategy_names() if strategy_plugin(each).described]
+    plugins = {each: strategy_plugin(each) for each in strategy_names()}
+    names = [each for each, plugin in plugins.items() if plugin.described and plugin.proposes]
     likely = nearest(str(name), names)
     meant = f"did you mean '{likely}'? " if likely else ""
     problem = Problem(

@@ -81,7 +81,7 @@ def reload_project(
     """
     header = Header.read(folder)
     strategy = strategy_plugin(header.strategy)
-    if not strategy.described:
+    if not strategy.described and header.project.kind != "python":
         _refuse_flags(header.project.kind, flags)
         return LoadedProject(setup=strategy.reload(folder), root=folder.parent)
     if not header.project.spec and header.project.kind != "python":

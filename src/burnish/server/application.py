@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from burnish.compat.promptiter import Engine
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, Problem
+from burnish.projects.describing import all_doors
 from burnish.server.apps import EngineApp
 from burnish.server.guarding import Guard, path_of
 from burnish.server.manager import RunManager
@@ -28,7 +29,10 @@ from burnish.server.routes.parameters import DETAILED, ERRORS
 from burnish.server.routes.promptiter import PromptIterRoutes
 from burnish.server.routes.refinement import refinement_router
 from burnish.server.security import Security
+from burnish.server.shapes import NewEvaluation, NewRun
 from burnish.server.stores.slimming import Slimming
+from burnish.system.config_words import nearest
+from burnish.system.known_keys import Place
 from burnish.version import VERSION
 
 log = logging.getLogger("burnish.server")
@@ -131,11 +135,30 @@ async def _invalid(request: Request, error: Exception) -> Response:
     if path_of(request.scope).startswith(REFINEMENT):
         return await request_validation_exception_handler(request, error)
     problems: list[Json] = [
-        {"where": ".".join(map(str, each["loc"])), "message": str(each["msg"]), "remedy": ""}
+        {
+            "where": ".".join(map(str, each["loc"])),
+            "message": str(each["msg"]),
+            "remedy": _remedy(each["type"], each["loc"]),
+        }
         for each in error.errors()
     ]
     body = problem("invalid_request", "the request is not valid", problems=problems)
     return JSONResponse(body, status_code=422)
+
+
+def _remedy(kind: str, loc: tuple[str | int, ...]) -> str:
+    """For a field that nobody knows: the one that was meant, or why a client may not set it."""
+    if kind != "extra_forbidden" or len(loc) < 2:
+        return ""
+    *above, key = loc[1:]
+    for body in (NewRun, NewEvaluation):
+        place = Place.of(body)
+        for step in above:
+            place = place.below(step)
+        if likely := nearest(str(key), place.keys):
+            return f"did you mean '{likely}'?"
+    closed = {name for doors in all_doors() for name in doors.named()}
+    return "only the operator may set it, in the project file" if key in closed else ""
 
 
 async def _http(request: Request, error: Exception) -> Response:

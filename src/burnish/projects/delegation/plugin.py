@@ -35,7 +35,6 @@ class TaskPlugin(StrategyPlugin):
     """What runs about one task share: a command starts them, and they write a page of their own."""
 
     described: ClassVar[bool] = False
-    proposes: ClassVar[bool] = False
     page: ClassVar[str] = ""
     """The page that such a run writes itself."""
 

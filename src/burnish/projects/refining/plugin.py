@@ -33,7 +33,6 @@ class RefinePlugin(TaskPlugin):
     """The words of `burnish refine`."""
 
     name: ClassVar[str] = "refine"
-    proposes: ClassVar[bool] = True
     page: ClassVar[str] = PAGE
     ends: ClassVar[Mapping[str, str]] = REASONS
 

@@ -1,6 +1,8 @@
 """What a run may be asked for over HTTP: limits and numbers freely, names only from a list."""
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Generator, Iterable, Mapping, Set
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Optional, get_origin
 
 from pydantic import ConfigDict, Field, JsonValue, create_model
@@ -40,6 +42,16 @@ class HttpSettings(Settings):
                     refuse_unlisted({name: str(value)}, allowed)
                 flags[field.name] = value
         return flags
+
+    @contextmanager
+    def named(self) -> Generator[None, None, None]:
+        """What is wrong with a setting is said of the setting, not of a flag that no client has."""
+        names = {field.flag: f"settings.{name}" for name, field in self.fields.items()}
+        try:
+            yield
+        except ConfigError as error:
+            problems = [replace(p, where=names.get(p.where, p.where)) for p in error.problems]
+            raise ConfigError(problems, remedy=error.remedy) from None
 
 
 def _open_fields(doors: Iterable[Doors]) -> dict[str, SettingField]:

@@ -68,7 +68,8 @@ class FileApp:
             setup = build(from_kept(asked.spec, {}))
         else:
             flags = asked.settings.flags(self.datasets, self.allowed)
-            setup = load_project(self.path, flags).setup
+            with asked.settings.named():
+                setup = load_project(self.path, flags).setup
             refuse_literals(setup.project.spec)
         setup.check()
         return ProjectWork(setup)
@@ -79,7 +80,8 @@ class FileApp:
             measurement = from_description(from_kept(asked.spec, {}))
         else:
             flags = asked.evaluation.flags(self.datasets, self.allowed)
-            measurement = load_measurement(self.path, flags)
+            with asked.evaluation.named():
+                measurement = load_measurement(self.path, flags)
             refuse_literals(measurement.setup.project.spec)
         measurement.setup.check()
         return MeasureWork(measurement.setup, measurement=measurement)

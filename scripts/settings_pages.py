@@ -1,0 +1,240 @@
+"""The pages of settings: every field of a run with its doors, and the keys of each kind of file."""
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from source_reading import row
+
+from burnish.projects.describing import Doors, role_fields
+from burnish.projects.dialects import GROUP, Dialect, strategy_names
+from burnish.runs.plugins import STRATEGIES, TARGETS, StrategyPlugin, strategy_plugin, target_plugin
+from burnish.runs.spec import BudgetSpec, RunSpec
+from burnish.system.settings import SettingField, Settings, field_docs, plain_type, setting_fields
+
+_KEYS = ("", "| key | value | default | field | |", "|---|---|---|---|---|")
+_FIELDS = ("", "| setting | flag | variable | HTTP | default | |", "|---|---|---|---|---|---|")
+_OURS = "burnish."
+_ALSO = {"strategy": "the name of a strategy", "roles": "a model"}
+
+
+# -- every field of a run --------------------------------------------------------------------
+
+
+def settings() -> str:
+    """Every field of the description of a run, and where it may be set."""
+    parts = [
+        "# Settings",
+        "",
+        "A run is described by one set of fields, whatever it was started with; `run.json` in its",
+        "folder keeps them. `--set` reaches each by its path (`--set budget.max_usd=2`), settings",
+        "of the strategy by their name alone (`--set max_cycles=2`). Those with a flag can be set",
+        "by it, most of them by a variable too, and those marked under HTTP by a client of the",
+        "service. A flag comes before the file, the file before the variable, the variable before",
+        "the default.",
+        "",
+        "## Every run",
+        *_rows(_shared(Doors.of_any_run())),
+    ]
+    for name in _installed(TARGETS):
+        plugin = target_plugin(name)
+        fields = [
+            each for each in setting_fields(plugin.Spec, ("target",)) if each.path[1] != "kind"
+        ]
+        if fields:
+            parts += ["", f"## Target: {name}", "", _doc(plugin.Spec), *_rows(fields)]
+    for name in _installed(STRATEGIES):
+        plugin = strategy_plugin(name)
+        if not plugin.described:
+            continue
+        fields = [*_own(plugin)]
+        parts += ["", f"## Strategy: {name}", "", _doc(plugin.Settings), *_rows(fields)]
+    return "\n".join(parts)
+
+
+def _installed(group: str) -> list[str]:
+    """What burnish itself brings, by name."""
+    return sorted(each.name for each in entry_points(group=group) if each.value.startswith(_OURS))
+
+
+def _shared(doors: Doors) -> Iterator[SettingField]:
+    """What every run has, whatever it is about; where it was read is no setting."""
+    for field in setting_fields(doors.model):
+        if field.path[0] not in ("source", "target") and field.path[:2] != ("strategy", "settings"):
+            yield field
+
+
+def _own(plugin: StrategyPlugin) -> Iterator[SettingField]:
+    yield from setting_fields(plugin.Settings, ("strategy", "settings"))
+    yield from role_fields(plugin)
+
+
+def _rows(fields: Iterator[SettingField] | Sequence[SettingField]) -> list[str]:
+    rows = [*_FIELDS]
+    for field in fields:
+        if not field.door.file:
+            continue
+        flags = " ".join(f"`{each}`" for each in field.flags) if field.name else ""
+        variable = f"`{field.variable}`" if field.name and field.door.environment else ""
+        is_open = "yes" if field.door.http else ""
+        path = f"`{'.'.join(field.path)}`"
+        default = "—" if field.path[0] == "roles" else _default(field.info)
+        rows.append(row(path, flags, variable, is_open, default, field.help))
+    return rows
+
+
+# -- the kinds of files ----------------------------------------------------------------------
+
+
+def project_file() -> str:
+    """The keys of each kind of file."""
+    parts = [
+        "# The project file",
+        "",
+        "YAML or JSON. Unknown keys are refused, with the nearest known key named. Every key sets",
+        "a field of the run; [Settings](settings.md) has them all, with their flags. Beside its",
+        "own keys a file may have a block named after a strategy, with the settings of that",
+        "strategy, and a key named after each role (`critic: openai:gpt-4o`).",
+        "",
+        "## budget",
+        "",
+        _doc(BudgetSpec),
+        "",
+        "| key | value | default | |",
+        "|---|---|---|---|",
+    ]
+    for field in setting_fields(BudgetSpec):
+        kind = _kind(field.info)
+        parts.append(row(f"`{field.path[0]}`", kind, _default(field.info), field.help))
+    for dialect in _dialects():
+        parts += ["", f"## {dialect.kind}", "", _doc(type(dialect)), "", _usual(dialect)]
+        rows = [*_key_rows(dialect)]
+        parts += [*_KEYS, *rows] if rows else []
+    return "\n".join(parts)
+
+
+def _dialects() -> list[Dialect]:
+    points = [each for each in entry_points(group=GROUP) if each.value.startswith(_OURS)]
+    return [each.load()() for each in sorted(points, key=lambda each: each.name)]
+
+
+def _usual(dialect: Dialect) -> str:
+    known = f", or known by {dialect.known_by}" if dialect.known_by else ""
+    place = ".".join(map(str, dialect.strategy_at))
+    usual = f"searched with `{dialect.strategy}` unless `{place}` or `--strategy` says otherwise"
+    return f"`kind: {dialect.kind}`{known}; {usual}."
+
+
+def _key_rows(dialect: Dialect) -> Iterator[str]:
+    inside = ".".join(map(str, dialect.strategy_at[:-1]))
+    tables: dict[str, Mapping[str, str]] = {"": dialect.keys}
+    block: Mapping[str, str] | None = getattr(dialect, "block", None)
+    if block is not None:
+        tables[f"{inside}."] = block
+    elif inside:
+        tables = {f"{inside}.": dialect.keys}
+    for prefix, keys in tables.items():
+        for key, field in keys.items():
+            if field:
+                yield _key_row(f"{prefix}{key}", field, dialect)
+    if block is not None:
+        for field in setting_fields(strategy_plugin(dialect.strategy).Settings):
+            if ".".join(field.path) not in block:
+                key = ".".join((inside, *field.path))
+                path = ".".join(("strategy.settings", *field.path))
+                kind, default = _kind(field.info), _default(field.info)
+                yield row(f"`{key}`", kind, default, f"`{path}`", field.help)
+
+
+def _key_row(key: str, path: str, dialect: Dialect) -> str:
+    steps = path.split(".")
+    info, owner = _field(steps, dialect)
+    if info is None:
+        return row(f"`{key}`", _ALSO.get(steps[0], "text"), "—", f"`{path}`", "")
+    default = "—" if steps[0] == "strategy" and steps[1] == "name" else _default(info)
+    text = field_docs(owner).get(steps[-1], "")
+    return row(f"`{key}`", _kind(info), default, f"`{path}`", text)
+
+
+def _field(steps: Sequence[str], dialect: Dialect) -> tuple[FieldInfo | None, type[BaseModel]]:
+    """The field at a path of the description, and the model that has it."""
+    model: type[BaseModel] = RunSpec
+    rest = list(steps)
+    if rest[0] == "target":
+        model, rest = target_plugin(dialect.target).Spec, rest[1:]
+    elif rest[0] == "strategy" and rest[1] != "name":
+        named = rest[1] in strategy_names()
+        model = strategy_plugin(rest[1] if named else dialect.strategy).Settings
+        rest = rest[2:]
+    info: FieldInfo | None = None
+    for place, name in enumerate(rest):
+        info = model.model_fields.get(name)
+        inner = None if info is None else plain_type(info.annotation)
+        if place + 1 == len(rest) or not (inspect.isclass(inner) and issubclass(inner, BaseModel)):
+            return (info if place + 1 == len(rest) else None), model
+        model = inner
+    return info, model
+
+
+# -- words for types and values --------------------------------------------------------------
+
+
+def _doc(kind: type[Any]) -> str:
+    """The first paragraph of what a class says of itself."""
+    return " ".join((inspect.getdoc(kind) or "").split("\n\n")[0].split())
+
+
+def _kind(info: FieldInfo) -> str:
+    """What stands there, and between which bounds."""
+    inner = plain_type(info.annotation)
+    words = _type_words(inner, str(info.annotation))
+    bounds = _bounds(info.metadata) or _bounds_inside(info.annotation)
+    return f"{words} {bounds}".strip()
+
+
+def _type_words(inner: object, written: str) -> str:
+    if inspect.isclass(inner) and issubclass(inner, Settings):
+        return "a block"
+    origin = getattr(inner, "__origin__", None)
+    if origin is dict:
+        return "a block"
+    if origin in (list, tuple):
+        return "a list"
+    if "Literal[" in written:
+        values = re.findall(r"'([^']*)'", written)
+        return " or ".join(f"`{value}`" for value in values)
+    names = {"bool": "true or false", "int": "whole number", "float": "number", "str": "text"}
+    found = [words for name, words in names.items() if re.search(rf"\b{name}\b", written)]
+    return " or ".join(found) or "a block"
+
+
+def _bounds(metadata: Sequence[Any]) -> str:
+    signs = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
+    bounds = [
+        f"{sign} {getattr(constraint, name):g}"
+        for part in metadata
+        for constraint in (part, *getattr(part, "metadata", ()))
+        for name, sign in signs
+        if getattr(constraint, name, None) is not None
+    ]
+    return ", ".join(dict.fromkeys(bounds))
+
+
+def _bounds_inside(annotation: Any) -> str:
+    """The bounds of the number in an optional one."""
+    parts = (getattr(part, "__metadata__", ()) for part in getattr(annotation, "__args__", ()))
+    return next((bounds for part in parts if (bounds := _bounds(part))), "")
+
+
+def _default(info: FieldInfo) -> str:
+    if info.is_required():
+        return "required"
+    value = info.get_default(call_default_factory=False)
+    empty = info.default_factory is not None or value is None or value in ((), "")
+    if empty or isinstance(value, BaseModel):
+        return "—"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
