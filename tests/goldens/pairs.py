@@ -14,6 +14,7 @@ from burnish.cli.optimize_running import OptimizeRequest, optimize_project
 from burnish.cli.running import Way
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
+from burnish.testing import PluginProject
 from burnish.testing.backends import ScriptedBackend
 from burnish.testing.delegation_world import Said, Turn
 from burnish.testing.suite_world import FAULT, RULE, suite_world
@@ -37,6 +38,8 @@ class Pair:
     run: Act
     later: Mapping[str, Act] = field(default_factory=dict[str, Act])
     """What can be done when the run is over, by name; nothing after a delegation."""
+    project: PluginProject | None = None
+    """The file and its models; a delegation has no such file."""
 
 
 def _optimizing(file: Path, models: Callable[[], Models], **flags: Any) -> Pair:
@@ -53,6 +56,7 @@ def _optimizing(file: Path, models: Callable[[], Models], **flags: Any) -> Pair:
 
     new = Way(output_dir=Path("run"))
     return Pair(
+        project=PluginProject(file=file, flags=flags, models=models),
         plan=act(new, dry_run=True),
         run=act(new),
         later={

@@ -33,6 +33,8 @@ class RoleNeed:
     instead: tuple[str, ...] = ()
     """The roles whose model is asked where none is named for this one, the first that is there."""
     panel: str = "The search"
+    prompt: str = ""
+    """The prompt that it is asked with, where that goes by another name than the role."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -92,7 +92,8 @@ async def check_strategy_plugin(name: str, project: PluginProject, folder: Path)
         assert strategy.fingerprint == again.strategy.fingerprint, (
             "its fingerprint differs when it is built again: no run of it could be resumed"
         )
-        undeclared = {role.name for role in strategy.roles} - {*role_names(plugin)}
+        declared = {*role_names(plugin), *(need.prompt for need in plugin.roles)}
+        undeclared = {role.name for role in strategy.roles} - declared
         assert not undeclared, f"it asks {sorted(undeclared)}, which are not in `roles`"
     await check_project(project, folder)
 
@@ -173,19 +174,37 @@ def _fingerprints(setup: Setup) -> dict[str, str]:
 def _check_telling(run: RunRecord, target: TargetPlugin, strategy: StrategyPlugin) -> None:
     """What a finished run says of itself: lines, pages and words, none of which may fail."""
     assert run.status == "finished", f"the run is {run.status}: {strategy.reason(run)}"
-    to_markdown(strategy.report(run))
-    for quiet in (True, False):
-        to_markdown(target.baseline(run, strategy, quiet=quiet))
-    for words in (strategy.reason(run), strategy.result_words(run)):
-        assert isinstance(words, str), "reason and result_words are texts"
-    _check_lines(target.last_words(run), "the last words")
-    for width in _WIDTHS:
-        progress = strategy.progress()
-        for event in run.events:
-            _check_lines(progress.lines(event, width), f"the line of the event {event.kind}")
-    for row in run.rows:
-        _check_lines(strategy.trial_lines(row), "what it says of a trial")
-        assert isinstance(strategy.turn(row.trial), str), "turn gives a word"
+
+    def baseline() -> None:
+        for quiet in (True, False):
+            to_markdown(target.baseline(run, strategy, quiet=quiet))
+
+    def progress() -> None:
+        for width in _WIDTHS:
+            lines = strategy.progress()
+            for event in run.events:
+                _check_lines(lines.lines(event, width), f"the progress of {event.kind}")
+
+    def trials() -> None:
+        for row in run.rows:
+            _check_lines(strategy.trial_lines(row), "what it says of a trial")
+            _check_lines([strategy.turn(row.trial)], "what it calls a turn")
+
+    _check_not_failing("the report", lambda: to_markdown(strategy.report(run)))
+    _check_not_failing("the baseline", baseline)
+    _check_not_failing("the progress", progress)
+    _check_not_failing("what it says of trials", trials)
+    words = [strategy.reason(run), strategy.result_words(run), *target.last_words(run)]
+    _check_lines(words, "what it says at the end")
+
+
+def _check_not_failing(what: str, tell: Callable[[], object]) -> None:
+    try:
+        tell()
+    except AssertionError:
+        raise
+    except Exception as error:
+        raise AssertionError(f"{what} fails on a finished run: {error}") from error
 
 
 def _check_lines(lines: object, what: str) -> None:

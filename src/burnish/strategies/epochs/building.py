@@ -8,7 +8,10 @@ from burnish.strategies.epochs.settings import EpochSettings
 from burnish.strategies.epochs.strategy import Epochs
 
 PROPOSER = RoleNeed(
-    name="proposer", help="Who proposes texts: provider:name.", panel="Suites of tasks to delegate"
+    name="proposer",
+    help="Who proposes texts: provider:name.",
+    panel="Suites of tasks to delegate",
+    prompt=ROLE,
 )
 
 
