@@ -21,8 +21,7 @@ from burnish.core.candidates import Candidate
 from burnish.core.trials import TrialRow
 from burnish.effects.budget import Budget
 from burnish.runs.driving import Ending, SealedResult, drive
-from burnish.runs.events import Event, Tick
-from burnish.runs.leading import ADVANCED
+from burnish.runs.events import Advanced, Event, RunFinished, Tick
 from burnish.runs.opening import start
 from burnish.runs.record import RunRecord
 from burnish.runs.run import Run
@@ -79,7 +78,7 @@ class Watcher:
 
     def event(self, event: Event) -> None:
         """Another candidate leads."""
-        if event.kind == ADVANCED:
+        if event.kind in Advanced.kinds:
             truth = true_score(self._world, self._run.incumbent.values)
             self.steps.append(Step(calls=self._run.spent.metric_calls, truth=truth))
 
@@ -113,10 +112,9 @@ def _accepts(world: World, rows: Sequence[TrialRow]) -> list[Accept]:
 
 def _claimed(record: RunRecord) -> float:
     """What the run itself says of its best, on the split that decides."""
-    assert record.ending is not None
-    score = record.ending.data["best_score"]
-    assert isinstance(score, float | int)
-    return float(score)
+    assert isinstance(record.ending, RunFinished)
+    assert record.ending.best_score is not None
+    return record.ending.best_score
 
 
 def _sealed(

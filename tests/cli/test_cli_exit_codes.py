@@ -114,7 +114,7 @@ def test_a_model_on_the_command_line_has_the_commands_code(
 def test_eval_bounds_how_often(burnish: Burnish, flag: str) -> None:
     said = burnish("eval", "agent.yaml", flag, "1000000000")
     assert said.code == 3
-    assert f"{flag}: must be at most 1,000" in said.err
+    assert f"{flag}: expected at most 1000" in said.err
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from burnish.runs.draft import Draft, FilePlace, Places, Strength, validated
 from burnish.runs.plugins import STRATEGIES, StrategyPlugin, strategy_plugin
 from burnish.runs.spec import StrategySpec
 from burnish.system import YamlTree, read_tree
-from burnish.system.config_words import nearest
+from burnish.system.config_words import nearest, shown
 from burnish.system.known_keys import Place
 from burnish.system.plain_data import TreePath
 from burnish.system.settings import closed_keys
@@ -307,17 +307,23 @@ def strategy_names() -> tuple[str, ...]:
 def dialect_of(document: Document) -> Dialect:
     """The dialect that a file is written in."""
     if not isinstance(document.tree.data, dict):
-        what = "it is empty" if document.tree.data is None else "expected keys with values"
-        raise ConfigError([Problem(where=document.name, message=what)], remedy=_remedy())
+        data = document.tree.data
+        what = "text" if isinstance(data, str) else shown(data)
+        message = f"expected keys with values at the top level, found {what}"
+        message = "it is empty" if data is None else message
+        raise ConfigError([Problem(where=document.name, message=message)], remedy=_remedy())
     kind = document.data.get("kind")
     if kind is None:
         dialect = recognised(document)
         if dialect is not None:
             return dialect
-        problem = Problem(where=f"{document.name} kind", message="this key is missing")
+        problem = Problem(where=f"{document.name} kind", message="required, but missing")
         raise ConfigError([problem], remedy=_remedy())
     points = _points()
-    if not isinstance(kind, str) or kind not in points:
+    if not isinstance(kind, str):
+        message = f"expected text, found {shown(kind)}"
+        raise ConfigError([Problem(where=str(document.place("kind")), message=message)])
+    if kind not in points:
         likely = difflib.get_close_matches(str(kind), list(points), n=1)
         meant = f"did you mean '{likely[0]}'? " if likely else ""
         names = ", ".join(sorted(points))
