@@ -10,7 +10,7 @@ from burnish.projects import load_project, optimize, reload_project
 from burnish.runs.opening import start
 from burnish.testing.stories import story
 
-SMALL = "kind: toy\nworld: {train: 3, holdout: 2, test: 2}\nstrategy: {max_cycles: 1}\n"
+SMALL = "kind: toy\nworld: {train: 3, holdout: 2, test: 2}\nstrategy: {cycles: 1}\n"
 
 
 @pytest.fixture

@@ -123,7 +123,9 @@ class Doors:
     def _useless(self, name: str) -> Problem:
         """A flag that the chosen target and strategy have no field for."""
         flag = f"--{name.replace('_', '-')}"
-        owners = owners_of(flag)
+        searching = replace(self, strategy=StrategyPlugin())
+        is_for_searches = not self.strategy.proposes and searching.has(flag)
+        owners = ["a run that searches"] if is_for_searches else owners_of(flag)
         about = f"'{self.strategy.name}' over '{self.target.kind}' has no use for it"
         remedy = f"leave it out: it is for {' or '.join(owners)}" if owners else "leave it out"
         return Problem(where=flag, message=about, remedy=remedy)
