@@ -48,8 +48,9 @@ class PromptsFile(Dialect):
     }
 
 
+_SEARCHED = ("strategy", "train", "holdout", "sealed")
 _CALLED = {
-    **{key: _COMMON[key] for key in _COMMON.keys() - {"strategy", "train", "holdout", "sealed"}},
+    **{key: field for key, field in _COMMON.items() if key not in _SEARCHED},
     "target": "target.agent",
     "cases": "data.cases",
 }
