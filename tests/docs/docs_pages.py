@@ -16,6 +16,7 @@ TESTED_EXAMPLES = (
     "http_service",
     "multi_agent_pipeline",
     "multi_metric_with_judges",
+    "own_strategy",
     "prompt_template",
     "quickstart",
     "refine_report",

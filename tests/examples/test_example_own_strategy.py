@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 from tests.cli.console import START, Said, child, finish, until
-from tests.example_copies import copy_example
+from tests.docs.docs_console import commands, matches
+from tests.docs.docs_pages import blocks
+from tests.example_copies import EXAMPLES, copy_example
 from tests.server.processes import serving
 
 pytestmark = pytest.mark.slow
@@ -139,6 +141,25 @@ def test_killed_half_way_it_is_resumed_and_pays_for_nothing_twice(world: World) 
 def _table(report: Path) -> str:
     """What a report says of lengths."""
     return report.read_text(encoding="utf-8").partition("## Length")[2]
+
+
+def test_the_commands_of_its_readme(site: Path, tmp_path: Path) -> None:
+    copy_example("own_strategy", tmp_path / "examples" / "own_strategy")
+    run_readme("own_strategy", World(tmp_path, site))
+    report = (tmp_path / "pruned" / "report.md").read_text(encoding="utf-8")
+    assert "| system | 272 | 163 |" in report
+
+
+def run_readme(name: str, world: World) -> None:
+    """Each command in a process of its own; what `pip install` does is done already."""
+    for block in blocks(EXAMPLES / name / "README.md"):
+        for command in commands(block) if block.language == "console" else ():
+            program, *arguments = command.line.split()
+            if program == "pip":
+                continue
+            said = world.run(*arguments)
+            lines = [*said.out.splitlines(), *said.err.splitlines()]
+            assert matches(command.shown, lines), (command.line, lines)
 
 
 def test_help_names_its_flag(world: World) -> None:
