@@ -40,7 +40,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("report")
     (home / "toy.yaml").write_text(
         "kind: toy\nworld: {train: 8, holdout: 6, test: 6, outage_rate: 0.03}\n"
-        "strategy: {max_cycles: 2, trials_per_phase: 3}\n"
+        "strategy: {cycles: 2, trials_per_phase: 3}\n"
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BURNISH_HOME", str(home))
