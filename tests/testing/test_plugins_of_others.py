@@ -122,6 +122,51 @@ def test_their_metric_measures_any_agent(world: World) -> None:
         assert "loudness" in json.dumps(report)
 
 
+LOADED = """
+import sys
+from burnish.cli import main
+try:
+    main(["optimize", "prompts.yaml", "--dry-run"])
+except SystemExit as end:
+    print(end.code, "own_metric" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("block", "end"), [("type: loudness", "0 True"), ("metric: equality", "0 False")]
+)
+def test_their_metric_is_loaded_where_a_file_names_it(world: World, block: str, end: str) -> None:
+    world.write("own_agent.py", AGENT)
+    world.write("system.md", "Be loud.")
+    prompts = "kind: prompts\ntarget: {python: own_agent:reply}\nprompts: {system: system.md}\n"
+    cases = "isolation: isolated\ntrain: train.jsonl\nholdout: holdout.jsonl\nreflector: nest:m\n"
+    world.write("prompts.yaml", f"{prompts}{cases}metrics: [{{{block}}}]\n")
+    said = world.run(start=LOADED, NEST_KEY="k" * 20)
+    assert said.lines[-1:] == [end], said
+
+
+def test_their_metric_stands_in_an_agent_file(world: World) -> None:
+    world.write("agent.yaml", AGENT_FILE)
+    said = world.run("eval", "agent.yaml", "--metric", "loud", NEST_KEY="k" * 20)
+    assert said.code == 3
+    assert "no such metric — there are: loudness" in said.err
+    world.write("agent.yaml", AGENT_FILE.replace("enough", "enuf"))
+    said = world.run("eval", "agent.yaml", NEST_KEY="k" * 20)
+    assert "agent.yaml:5 evaluations.metrics[0].enuf: unknown key 'enuf'" in said.err
+    assert "did you mean 'enough'?" in said.err
+
+
+AGENT_FILE = """\
+name: clerk
+model: nest:m
+instructions: {inline: Answer.}
+evaluations:
+  metrics: [{type: loudness, enough: 0.5}]
+test_cases:
+  - {input: "Is it open?", ground_truth: "yes"}
+"""
+
+
 @pytest.mark.parametrize(
     ("block", "words"),
     [
