@@ -203,3 +203,17 @@ def test_runs_in_two_places_under_one_name_are_told_apart(burnish: Burnish, toy:
         "look     burnish runs show 'b c/run'",
     )
     assert burnish("runs", "show", "a/run", "--json").json["folder"].endswith("/a/run")
+
+
+def test_a_file_that_was_edited_since_does_not_reach_a_run_that_goes_on(
+    burnish: Burnish, toy: Path
+) -> None:
+    toy.write_text(f"{SMALL}budget: {{max_trials: 1}}\n".replace("test: 4", "test: 0"))
+    assert burnish("optimize", str(toy), "-q", "-o", "r").code == 0
+    toy.write_text(f"{toy.read_text(encoding='utf-8')}seed: 99\n", encoding="utf-8")
+    said = burnish("runs", "resume", "r", "--max-trials", "2", "--progress", "lines")
+    assert said.code == 0, said.err
+    words = " ".join(said.out.split())
+    assert "toy.yaml has changed since this run was started" in words
+    assert "burnish optimize toy.yaml --fork r" in words
+    assert json.loads(Path("r/run.json").read_text(encoding="utf-8"))["seed"] != 99

@@ -88,7 +88,8 @@ def reload_project(
         return _of_old_run(header, flags, file=file, models=models)
     described = described_again(folder, flags, file=file, as_new=as_new)
     project = _loaded(described, models)
-    notes = (*_changed(described.spec.source, header.id), *project.setup.notes)
+    # Last, since notes are told by their number, and the others were told at the start.
+    notes = (*project.setup.notes, *_changed(described.spec.source, header.id))
     return replace(project, setup=replace(project.setup, notes=notes))
 
 
