@@ -11,9 +11,10 @@ from pydantic.fields import FieldInfo
 from source_reading import row
 
 from burnish.projects.describing import Doors, role_fields
-from burnish.projects.dialects import GROUP, Dialect, strategy_names
+from burnish.projects.dialects import GROUP, Dialect
+from burnish.projects.schemas import field_at
 from burnish.runs.plugins import STRATEGIES, TARGETS, StrategyPlugin, strategy_plugin, target_plugin
-from burnish.runs.spec import BudgetSpec, RunSpec
+from burnish.runs.spec import BudgetSpec
 from burnish.system.settings import SettingField, Settings, field_docs, plain_type, setting_fields
 
 _KEYS = ("", "| key | value | default | field | |", "|---|---|---|---|---|")
@@ -152,32 +153,12 @@ def _key_rows(dialect: Dialect) -> Iterator[str]:
 
 def _key_row(key: str, path: str, dialect: Dialect) -> str:
     steps = path.split(".")
-    info, owner = _field(steps, dialect)
+    info, owner = field_at(steps, dialect)
     if info is None:
         return row(f"`{key}`", _ALSO.get(steps[0], "text"), "—", f"`{path}`", "")
     default = "—" if steps[0] == "strategy" and steps[1] == "name" else _default(info)
     text = field_docs(owner).get(steps[-1], "")
     return row(f"`{key}`", _kind(info), default, f"`{path}`", text)
-
-
-def _field(steps: Sequence[str], dialect: Dialect) -> tuple[FieldInfo | None, type[BaseModel]]:
-    """The field at a path of the description, and the model that has it."""
-    model: type[BaseModel] = RunSpec
-    rest = list(steps)
-    if rest[0] == "target":
-        model, rest = target_plugin(dialect.target).Spec, rest[1:]
-    elif rest[0] == "strategy" and rest[1] != "name":
-        named = rest[1] in strategy_names()
-        model = strategy_plugin(rest[1] if named else dialect.strategy).Settings
-        rest = rest[2:]
-    info: FieldInfo | None = None
-    for place, name in enumerate(rest):
-        info = model.model_fields.get(name)
-        inner = None if info is None else plain_type(info.annotation)
-        if place + 1 == len(rest) or not (inspect.isclass(inner) and issubclass(inner, BaseModel)):
-            return (info if place + 1 == len(rest) else None), model
-        model = inner
-    return info, model
 
 
 # -- words for types and values --------------------------------------------------------------

@@ -26,3 +26,18 @@ def task(
     from burnish.cli.initing import init_task
 
     init_task(folder)
+
+
+@app.command("schema")
+def schema(
+    kind: Annotated[
+        str, typer.Argument(metavar="KIND", help="agent, prompts, graph, task, suite and the like.")
+    ],
+) -> None:
+    """Print the JSON Schema of a kind of file, for an editor.
+
+    Plug-ins that are installed have their part in it.
+    """
+    from burnish.cli.initing import print_schema
+
+    print_schema(kind)

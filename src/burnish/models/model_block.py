@@ -14,8 +14,16 @@ model:
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
-from pydantic_core import PydanticKnownError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticKnownError
 
 from burnish.core.bounds import AboveZero, AtLeastOne, NotNegative
 from burnish.core.errors import ConfigError
@@ -85,6 +93,17 @@ class ModelBlock(BaseModel):
     @classmethod
     def _short(cls, value: Any) -> Any:
         return spelled_out(value)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """An editor may offer `provider:name` too, and `ref` in the place of both."""
+        schema = handler(core_schema)
+        whole = handler.resolve_ref_schema(schema)
+        whole["properties"]["ref"] = {"type": "string"}
+        whole.pop("required", None)
+        return {"anyOf": [{"type": "string"}, schema]}
 
     @model_validator(mode="after")
     def _reachable(self) -> "ModelBlock":

@@ -2,9 +2,9 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, JsonValue
 
 from burnish.core.protocols import Role
 from burnish.evaluation.simulation import NextRemark, TalkSoFar
@@ -30,13 +30,9 @@ class CalledBlock(Settings):
 class PythonBlock(CalledBlock):
     """A Python function. `module:function` alone is short for `{call: module:function}`."""
 
+    short: ClassVar[str] = "call"
     call: Text
     """`module:function`, importable from the folder of the file."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short(cls, value: Any) -> Any:
-        return {"call": value} if isinstance(value, str) else value
 
     def made(self, folder: Path, user: User | None) -> CallingTarget:
         """The target."""
@@ -46,6 +42,7 @@ class PythonBlock(CalledBlock):
 class HttpBlock(CalledBlock):
     """An HTTP endpoint. An address alone is short for `{url: …}`."""
 
+    short: ClassVar[str] = "url"
     url: Text
     """Where requests go."""
     method: Literal["POST", "PUT", "PATCH"] = "POST"
@@ -58,11 +55,6 @@ class HttpBlock(CalledBlock):
     """Where in the answer's JSON the reply stands; empty takes the whole answer."""
     timeout: AboveZero = 60.0
     """Seconds for one turn."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short(cls, value: Any) -> Any:
-        return {"url": value} if isinstance(value, str) else value
 
     def made(self, folder: Path, user: User | None) -> CallingTarget:
         """The target."""
@@ -81,6 +73,7 @@ class HttpBlock(CalledBlock):
 class CommandBlock(CalledBlock):
     """A command. A list alone is short for `{command: […]}`."""
 
+    short: ClassVar[str] = "command"
     command: list[str] = Field(min_length=1)
     """The program and its arguments; `{input}` and `{session}` are filled in. No shell."""
     input: Literal["stdin", "argument", "json"] | None = None
@@ -93,11 +86,6 @@ class CommandBlock(CalledBlock):
     """Where in the JSON on stdout the reply stands; empty takes all of stdout."""
     timeout: AboveZero = 60.0
     """Seconds for one turn."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short(cls, value: Any) -> Any:
-        return {"command": cast("list[Any]", value)} if isinstance(value, list) else value
 
     def made(self, folder: Path, user: User | None) -> CallingTarget:
         """The target."""

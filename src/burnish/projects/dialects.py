@@ -319,24 +319,21 @@ def dialect_of(document: Document) -> Dialect:
             return dialect
         problem = Problem(where=f"{document.name} kind", message="required, but missing")
         raise ConfigError([problem], remedy=_remedy())
-    points = _points()
     if not isinstance(kind, str):
         message = f"expected text, found {shown(kind)}"
         raise ConfigError([Problem(where=str(document.place("kind")), message=message)])
-    if kind not in points:
-        likely = difflib.get_close_matches(str(kind), list(points), n=1)
-        meant = f"did you mean '{likely[0]}'? " if likely else ""
-        names = ", ".join(sorted(points))
-        raise ConfigError(
-            [
-                Problem(
-                    where=str(document.place("kind")),
-                    message=f"unknown kind '{kind}'",
-                    remedy=f"{meant}known kinds: {names}",
-                )
-            ]
-        )
-    return _loaded(points[kind])
+    return dialect_named(kind, where=str(document.place("kind")))
+
+
+def dialect_named(kind: str, *, where: str = "KIND") -> Dialect:
+    """A dialect by its kind; `where` is what to name when there is none."""
+    points = _points()
+    if kind in points:
+        return _loaded(points[kind])
+    likely = difflib.get_close_matches(kind, list(points), n=1)
+    meant = f"did you mean '{likely[0]}'? " if likely else ""
+    remedy = f"{meant}known kinds: {', '.join(sorted(points))}"
+    raise ConfigError([Problem(where=where, message=f"unknown kind '{kind}'", remedy=remedy)])
 
 
 def recognised(document: Document) -> Dialect | None:

@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from pydantic import JsonValue
+from pydantic import BaseModel, JsonValue
 
 from burnish.core.errors import BurnishError, ResumeRefused
 from burnish.core.sections import Section
@@ -187,6 +187,8 @@ class TargetPlugin:
     kind: ClassVar[str] = ""
     Spec: ClassVar[type[TargetSpec]] = TargetSpec
     """How it is described."""
+    document: ClassVar[type[BaseModel] | None] = None
+    """What its files hold beside the keys of a dialect, where the target reads them itself."""
     takes_cases: ClassVar[bool] = True
     """Whether files of cases and metrics may be named for it; else it brings its own, and a flag
     that names one is refused."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, WithJsonSchema, model_validator
 
 from burnish.core.gates.strict import Direction
 from burnish.core.objectives import Constraint, Objective, Operator, Penalties, TieBreaker
@@ -91,14 +91,10 @@ class StrategySpec(Settings, Generic[S]):
 class CaseSet(Settings):
     """A file of cases, and which of them. A path alone is short for `{file: …}`."""
 
+    short: ClassVar[str] = "file"
     file: Text
     cases: tuple[Text, ...] = ()
     """All of them where none is named."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short(cls, value: Any) -> Any:
-        return {"file": value} if isinstance(value, str) else value
 
 
 def _listed(value: object) -> object:
@@ -106,11 +102,32 @@ def _listed(value: object) -> object:
     return [value] if isinstance(value, str | dict) else value  # pyright: ignore[reportUnknownVariableType]
 
 
+_CASE_SET = {
+    "anyOf": [
+        {"type": "string"},
+        {
+            "type": "object",
+            "properties": {
+                "file": {"type": "string"},
+                "cases": {"type": "array", "items": {"type": "string"}},
+            },
+            "required": ["file"],
+            "additionalProperties": False,
+        },
+    ]
+}
+CaseSets: TypeAlias = Annotated[
+    tuple[CaseSet, ...],
+    WithJsonSchema({"anyOf": [*_CASE_SET["anyOf"], {"type": "array", "items": _CASE_SET}]}),
+]
+"""Files of cases; one alone stands for a list of one."""
+
+
 class DataSpec(Settings):
     """The cases: what proposals learn from, what decides, and what is looked at once."""
 
     cases: Annotated[
-        tuple[CaseSet, ...],
+        CaseSets,
         Door(
             flag="*",
             panel="What is measured",
@@ -123,7 +140,7 @@ class DataSpec(Settings):
     ] = ()
     """Cases to measure, in place of those of the file."""
     train: Annotated[
-        tuple[CaseSet, ...],
+        CaseSets,
         Door(
             flag="*",
             panel="Cases",
@@ -136,7 +153,7 @@ class DataSpec(Settings):
     ] = ()
     """Cases to learn from."""
     holdout: Annotated[
-        tuple[CaseSet, ...],
+        CaseSets,
         Door(
             flag="*",
             aliases=("--val",),
@@ -150,7 +167,7 @@ class DataSpec(Settings):
     ] = ()
     """Cases that decide."""
     test: Annotated[
-        tuple[CaseSet, ...],
+        CaseSets,
         Door(flag="*", panel="Cases", metavar="FILE", paths=True, http=True, runs="searches"),
     ] = ()
     """Sealed cases, scored once, at the end."""

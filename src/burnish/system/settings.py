@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeAlias, Union, cast, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, Union, cast, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
 from pydantic.fields import FieldInfo
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from burnish.core.bounds import (
     AboveZero,
@@ -55,6 +57,26 @@ class Settings(BaseModel):
     """A block of settings: unknown keys are refused, and docstrings under fields are their help."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    short: ClassVar[str] = ""
+    """The field that a text or a list alone stands for, where there is one."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spelled_out(cls, value: Any) -> Any:
+        is_plain = cls.short and isinstance(value, str | list)
+        return cast("Any", {cls.short: value} if is_plain else value)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """An editor may offer the short form too."""
+        schema = handler(core_schema)
+        if not cls.short:
+            return schema
+        plain = handler.resolve_ref_schema(schema)["properties"][cls.short]
+        return {"anyOf": [plain, schema]}
 
 
 @dataclass(frozen=True, kw_only=True)

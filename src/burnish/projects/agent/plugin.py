@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from pydantic import (
+    BaseModel,
     JsonValue,
     ModelWrapValidatorHandler,
     PrivateAttr,
@@ -80,6 +81,7 @@ class AgentPlugin(TargetPlugin):
 
     kind: ClassVar[str] = "agent"
     Spec: ClassVar[type[TargetSpec]] = AgentSpec
+    document: ClassVar[type[BaseModel] | None] = AgentBlock
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
         """The agent with its axes, cases and metrics."""

@@ -1,6 +1,6 @@
 """The workflow file: who manages and works, within which budget, and how results are checked."""
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, JsonValue, model_validator
 
@@ -139,16 +139,12 @@ class ObservabilityBlock(Settings):
 class DeliverableBlock(Settings):
     """A file that is always delivered; its path alone is short for `{path: …}`."""
 
+    short: ClassVar[str] = "path"
     path: Inside
     output_schema: dict[str, JsonValue] | None = Field(default=None, alias="schema")
     """A JSON schema, for JSON and YAML files."""
     smoke: bool = False
     """A .py or .sh file that must run to its end."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short(cls, value: Any) -> Any:
-        return {"path": value} if isinstance(value, str) else value
 
 
 class WorkspaceBlock(Settings):

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.protocols import Metric
@@ -27,6 +27,7 @@ from burnish.system import read_tree
 from burnish.system.settings import Text
 from burnish.targets.agent.documents_checks import check_attachments, pinned
 from burnish.targets.graph import Graph, GraphTarget, all_surfaces, surfaces_of
+from burnish.targets.graph.blocks import GraphBlock
 from burnish.targets.graph.nodes import AgentNode
 from burnish.targets.graph.positions import node_id, positions_of_graph
 
@@ -50,6 +51,7 @@ class GraphPlugin(TargetPlugin):
 
     kind: ClassVar[str] = "graph"
     Spec: ClassVar[type[TargetSpec]] = GraphSpec
+    document: ClassVar[type[BaseModel] | None] = GraphBlock
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
         """The graph with its cases and metrics."""

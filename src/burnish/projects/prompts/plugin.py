@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field, JsonValue, model_validator
 
@@ -34,16 +34,12 @@ _ASCII_PER_TOKEN = 4
 class PromptField(Settings):
     """One prompt. A path alone is short for `{path: …}`."""
 
+    short: ClassVar[str] = "path"
     path: Text
     """From the folder of the file."""
     max_chars: AtLeastOne | None = None
     frozen: list[Text] = Field(default_factory=list[str])
     """Parts that must stay word for word."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short(cls, value: Any) -> Any:
-        return {"path": value} if isinstance(value, str) else value
 
 
 class CalledAgent(Settings):

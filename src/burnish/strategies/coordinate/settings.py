@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
 
-from pydantic import AliasChoices, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from burnish.runs.spec import StrategySettings
 from burnish.system.settings import AtLeastOne, Door, NotNegative, Repeats, Settings, Share
@@ -84,3 +86,14 @@ class CoordinateSettings(StrategySettings):
             if isinstance(given, Mapping) and (name in data or every):
                 data[name] = {**usual, **every, **given}
         return data
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """With the limits that hold for every phase."""
+        schema = super().__get_pydantic_json_schema__(core_schema, handler)
+        whole = handler.resolve_ref_schema(schema)
+        limits: JsonSchemaValue = {"type": "integer", "minimum": 1}
+        whole["properties"] |= dict.fromkeys(("max_trials", "patience"), limits)
+        return schema
