@@ -20,13 +20,14 @@ from burnish.strategies.coordinate.settings import PhaseLimits
 from burnish.testing import CallCounter, tuning_world
 from tests.crash.child import DeadlyCounter, die_at_file_operation
 
-SETTINGS = replace(
-    tuning_world.AXES,
-    repeats=1,
-    max_cycles=2,
-    demonstration_phase=PhaseLimits(max_trials=4, patience=3),
-    numeric_phase=PhaseLimits(max_trials=5, patience=4),
-    textual_phase=PhaseLimits(max_trials=4, patience=2),
+SETTINGS = tuning_world.AXES.model_copy(
+    update={
+        "repeats": 1,
+        "max_cycles": 2,
+        "demonstration_phase": PhaseLimits(max_trials=4, patience=3),
+        "numeric_phase": PhaseLimits(max_trials=5, patience=4),
+        "textual_phase": PhaseLimits(max_trials=4, patience=2),
+    }
 )
 
 

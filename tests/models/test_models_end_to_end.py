@@ -44,7 +44,7 @@ async def burnish(folder: Path, *words: str, **environ: str) -> Said:
 
 
 def project(folder: Path, proposer: Mapping[str, object], **models: object) -> None:
-    blocks = {"strategy": {"max_cycles": 1, "proposer": proposer}, "models": models}
+    blocks = {"strategy": {"cycles": 1, "proposer": proposer}, "models": models}
     lines = [f"{name}: {json.dumps(block)}" for name, block in blocks.items()]
     (folder / "toy.yaml").write_text(WORLD + "\n".join(lines), encoding="utf-8")
 
