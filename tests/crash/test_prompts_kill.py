@@ -7,15 +7,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from burnish.system.abandoned import restore_abandoned
 from burnish.system.borrow_records import borrowed_folder
-from burnish.system.process_table import every_process, process_entry
+from burnish.system.processes import process_entry
 from burnish.targets.prompts.folders import sweep
 from tests.crash.nursery import ROOT, Born, nursery
 from tests.targets.prompts.prompt_files import names_in
@@ -101,15 +102,13 @@ def until(seen: Callable[[], bool], seconds: float = 20) -> None:
 
 def guards_of(owner: int) -> list[int]:
     """The processes whose command line says that they guard this one."""
-    found: list[int] = []
-    for entry in every_process():
-        try:
-            said = Path(f"/proc/{entry.pid}/cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if str(owner).encode() in said and any(b"putting_back" in part for part in said):
-            found.append(entry.pid)
-    return found
+    guards: list[int] = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            command = process.cmdline()
+            if str(owner) in command and any("putting_back" in part for part in command):
+                guards.append(process.pid)
+    return guards
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from burnish.projects.describing import Flags, describe
 from burnish.projects.dialects import Document
 from burnish.projects.launching import optimize
 from burnish.projects.measurements import Measurement, load_measurement
-from burnish.system.process_table import process_entry
+from burnish.system.processes import process_entry
 from burnish.testing import ScriptedBackend
 from tests.example_copies import copy_example
 from tests.targets.calling_agents import endpoint

@@ -14,8 +14,7 @@ import pytest
 
 from burnish.system.abandoned import borrower_of, restore_abandoned
 from burnish.system.borrowing import Borrowing
-from burnish.system.owners import SILENT, Owner
-from burnish.system.process_table import process_entry
+from burnish.system.processes import SILENT, Owner, process_entry
 from burnish.system.putting_back import put_back
 
 

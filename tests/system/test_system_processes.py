@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from burnish.core.errors import FileTrouble
 from burnish.system import ChildProcesses, end_leftovers
-from burnish.system.process_table import every_process, parse_ps, parse_stat, process_entry
+from burnish.system.processes import MARKER_VARIABLE, is_running, kill_marked, process_entry
 
 pytestmark = pytest.mark.slow
 
@@ -196,24 +197,54 @@ def test_records_that_name_nobody_are_removed(tmp_path: Path) -> None:
     assert end_leftovers(tmp_path / "missing") == []
 
 
-def test_a_process_is_read_from_proc() -> None:
-    line = "42 (odd ) name) S 1 40 40 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 98765 1 2 3"
-    entry = parse_stat(line)
-    assert (entry.pid, entry.group, entry.start_time) == (42, 40, "98765")
-    assert entry.is_running
-    assert not parse_stat(line.replace(" S ", " Z ")).is_running
+def test_a_process_is_named_as_in_records_of_earlier_versions() -> None:
+    entry = process_entry(os.getpid())
+    assert entry
+    assert (entry.pid, entry.group, entry.is_running) == (os.getpid(), os.getpgrp(), True)
+    if Path("/proc/self/stat").exists():
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        assert entry.start_time == fields[19]
+    else:
+        columns = {"LC_ALL": "C", "TZ": "UTC", "PATH": os.defpath}
+        ps = ["ps", "-o", "lstart=", "-p", str(os.getpid())]
+        shown = subprocess.run(ps, env=columns, capture_output=True, text=True, check=True).stdout
+        assert entry.start_time == " ".join(shown.split())
 
 
-def test_processes_are_read_from_ps() -> None:
-    living, dead = parse_ps(
-        "   42    40 Ss   Sat Jan 31 12:00:00 2026\n   43    40 Z+   Sat Jan 31 12:00:01 2026\n"
+def test_a_zombie_and_its_group_do_not_run() -> None:
+    child = subprocess.Popen(["true"], start_new_session=True)
+    assert eventually(lambda: not is_alive(child.pid))
+    entry = process_entry(child.pid)
+    assert entry, "nobody has waited for it"
+    assert not is_running(child.pid)
+    child.wait()
+    assert process_entry(child.pid) is None
+
+
+def test_an_odd_name_does_not_hide_a_process(tmp_path: Path) -> None:
+    program = tmp_path / "odd ) (name"
+    program.symlink_to(shutil.which("sleep") or "sleep")
+    child = subprocess.Popen([str(program), "60"], start_new_session=True)
+    entry = process_entry(child.pid)
+    assert entry
+    assert entry.group == child.pid
+    assert entry.start_time
+    assert is_running(child.pid)
+    child.kill()
+    child.wait()
+
+
+def test_those_with_a_marker_are_ended_wherever_they_went() -> None:
+    marked, other = (
+        subprocess.Popen(
+            ["sleep", "60"], env={**os.environ, MARKER_VARIABLE: token}, start_new_session=True
+        )
+        for token in ("this one", "another")
     )
-    assert (living.pid, living.group, living.start_time) == (42, 40, "Sat Jan 31 12:00:00 2026")
-    assert living.is_running
-    assert not dead.is_running
-
-
-def test_this_process_is_among_all_processes() -> None:
-    entry = next(entry for entry in every_process() if entry.pid == os.getpid())
-    assert entry.group == os.getpgrp()
-    assert entry.is_running
+    kill_marked("")
+    assert is_alive(marked.pid)
+    kill_marked("this one")
+    assert marked.wait() == -signal.SIGKILL
+    assert is_alive(other.pid)
+    kill_marked("another")
+    assert other.wait() == -signal.SIGKILL

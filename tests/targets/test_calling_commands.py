@@ -13,7 +13,7 @@ from burnish.core.cases import Case, Turn
 from burnish.core.content import canonical
 from burnish.core.errors import ConfigError
 from burnish.effects.failures import is_infrastructure
-from burnish.system.process_table import process_entry
+from burnish.system.processes import process_entry
 from burnish.targets.calling import CommandTarget
 from burnish.targets.calling.pipes import LONGEST_OUTPUT
 from burnish.testing import check_target

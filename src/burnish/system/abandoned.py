@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from burnish.system.borrow_records import borrowed_folder, records_in
 
 if TYPE_CHECKING:
-    from burnish.system.owners import Owner
+    from burnish.system.processes import Owner
     from burnish.system.putting_back import PutBack
 
 
@@ -20,7 +20,7 @@ def restore_abandoned(folder: Path | None = None) -> "list[PutBack]":
     """
     found: list[PutBack] = []
     for record, told in records_in(folder or borrowed_folder(), "[0-9]*.json"):
-        from burnish.system.owners import Owner
+        from burnish.system.processes import Owner
         from burnish.system.putting_back import put_back
 
         if Owner.parse(told["owner"]).is_gone(record):
@@ -31,7 +31,7 @@ def restore_abandoned(folder: Path | None = None) -> "list[PutBack]":
 def borrower_of(path: Path, folder: Path) -> "Owner | None":
     """The living process that has borrowed a file; None where nobody has."""
     for record, told in records_in(folder, "[0-9]*.json"):
-        from burnish.system.owners import Owner
+        from burnish.system.processes import Owner
 
         owner = Owner.parse(told["owner"])
         paths = {file["path"] for file in told["files"]}

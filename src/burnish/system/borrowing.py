@@ -13,7 +13,7 @@ from burnish.system import putting_back
 from burnish.system.borrow_records import SCHEMA
 from burnish.system.file_trouble import file_trouble
 from burnish.system.files import remove_stale_temporaries, write_atomic
-from burnish.system.owners import Owner
+from burnish.system.processes import Owner
 from burnish.system.putting_back import PutBack, digest, put_back
 
 

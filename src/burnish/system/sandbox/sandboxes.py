@@ -14,13 +14,12 @@ from typing import Self
 from burnish.core.errors import FileTrouble
 from burnish.system.file_trouble import file_trouble
 from burnish.system.files import remove_stale_temporaries
-from burnish.system.processes import ChildProcesses
+from burnish.system.processes import MARKER_VARIABLE, ChildProcesses
 from burnish.system.sandbox.bubblewrap import INSIDE_TMP, Walls, walled
 from burnish.system.sandbox.environment import clean_environment, with_python
 from burnish.system.sandbox.isolation import Isolation, Mode, resolve
 from burnish.system.sandbox.results import CommandResult, Limits, told
 from burnish.system.sandbox.supervising import Order, Supervised, supervise
-from burnish.system.strays import VARIABLE
 from burnish.system.temporaries import spare_beside
 from burnish.system.workspaces.removal import remove_tree
 
@@ -88,7 +87,7 @@ class Sandbox:
                 walls = Walls(private=private, cwd=cwd, writable=writable, readable=[cwd],
                               hidden=self.hidden, network=self.network)  # fmt: skip
                 argv = [*walled(self.isolation.program, walls), *argv]
-            order = Order(argv=argv, cwd=cwd, env={**made, VARIABLE: marker}, limits=limits,
+            order = Order(argv=argv, cwd=cwd, env={**made, MARKER_VARIABLE: marker}, limits=limits,
                           marker=marker, walled=self._isolates)  # fmt: skip
             return self._result(await supervise(order, self.children, stdin), limits)
 

@@ -15,11 +15,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from burnish.core.errors import BurnishError, FileTrouble
-from burnish.system.processes import ChildProcesses
+from burnish.system.processes import ChildProcesses, kill_marked
 from burnish.system.sandbox import supervisor
 from burnish.system.sandbox.output import Capture
 from burnish.system.sandbox.results import EndedBy, Limits
-from burnish.system.strays import kill_marked
 
 _PART = 256 * 1024
 _LET_GO = 8.0

@@ -1,9 +1,9 @@
 """Starts one command under limits and ends all that came of it; run by its path.
 
-It must start fast, so little but Python itself is imported here; and it has one thread, so that
+It must start fast, so nothing but Python itself is imported here; and it has one thread, so that
 code may run between fork and exec. Burnish and it talk through a socket: an order comes in,
 reports go out, a word that comes in later ends the command. The end of the socket is the end of
-burnish, and then of the command too.
+burnish, and then of the command too. Where there is no /proc, no descendants are seen.
 """
 
 import contextlib
@@ -17,20 +17,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-
-if __name__ == "__main__":
-    # At the end: nothing beside burnish may take the place of a part of Python.
-    sys.path.append(str(Path(__file__).parents[3]))
-
-from burnish.system.process_tree import (
-    descendants,
-    proportional_bytes,
-    resident_bytes,
-    tasks_of_user,
-)
 
 _TICK = 0.02
 _PAUSE = 0.001
@@ -80,29 +69,29 @@ class Command:
     def trouble(self) -> str:
         """The limit that all the processes together are past; '' while there is none."""
         most, memory = self.order["processes"], self.order["memory"]
-        pids = list(descendants(None if most is None else most + self.order["own"]))
+        pids = list(_descendants(None if most is None else most + self.order["own"]))
         if most is not None and len(pids) - self.order["own"] > most:
             return "processes"
-        if memory is not None and sum(map(resident_bytes, pids)) > memory:
+        if memory is not None and sum(map(_resident_bytes, pids)) > memory:
             # Pages that processes share are in that sum many times: count them once.
-            return "memory" if sum(map(proportional_bytes, pids)) > memory else ""
+            return "memory" if sum(map(_proportional_bytes, pids)) > memory else ""
         return ""
 
     def left_running(self) -> int:
         """How many are there though the command has ended; bubblewrap's own is not counted."""
-        return max(0, len(list(descendants(None))) - self.order["own"] // 2)
+        return max(0, len(list(_descendants(None))) - self.order["own"] // 2)
 
     def end(self) -> int:
         """Kill everything; how many could not be."""
         limit = time.monotonic() + _KILLED_WITHIN
         while True:
             _kill(os.killpg, self.pid)
-            for pid in descendants(None):
+            for pid in _descendants(None):
                 _kill(os.kill, pid)
             if not self.reap():
                 return 0
             if time.monotonic() > limit:
-                return len(list(descendants(None)))
+                return len(list(_descendants(None)))
             time.sleep(_PAUSE)
 
     def began(self) -> bool:
@@ -178,7 +167,7 @@ def _limiter(order: dict[str, Any]) -> Callable[[], None]:
     tasks = None
     if order["processes"] is not None and os.geteuid() != 0:
         # Counted for the whole user, so it can only be the last barrier; root it does not bind.
-        tasks = tasks_of_user() + order["processes"] + _SPARE_TASKS
+        tasks = _tasks_of_user() + order["processes"] + _SPARE_TASKS
 
     def limit() -> None:
         if libc is not None:
@@ -201,6 +190,55 @@ def _limiter(order: dict[str, Any]) -> Callable[[], None]:
                 resource.setrlimit(what, (lower, lower))
 
     return limit
+
+
+def _descendants(enough: int | None) -> Iterator[int]:
+    """All that came of this process; stops soon after `enough` were found."""
+    todo, found = [os.getpid()], 0
+    while todo and (enough is None or found <= enough):
+        for child in _children(todo.pop()):
+            found += 1
+            todo.append(child)
+            yield child
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+            found += map(int, _read(f"/proc/{pid}/task/{task}/children").split())
+    return found
+
+
+def _resident_bytes(pid: int) -> int:
+    """The memory that a process uses, with what it shares."""
+    fields = _read(f"/proc/{pid}/statm").split()
+    return int(fields[1]) * resource.getpagesize() if fields else 0
+
+
+def _proportional_bytes(pid: int) -> int:
+    """The same, with only its part of what it shares; much slower to find out."""
+    for row in _read(f"/proc/{pid}/smaps_rollup").splitlines():
+        if row.startswith("Pss:"):
+            return int(row.split()[1]) * 1024
+    return _resident_bytes(pid)
+
+
+def _tasks_of_user() -> int:
+    """How many threads of all processes belong to this user."""
+    count = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if process.stat().st_uid == os.getuid():
+                count += len(list((process / "task").iterdir()))
+    return count
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def _kill(way: Callable[[int, int], None], number: int) -> None:

@@ -13,7 +13,7 @@ from burnish.system.borrowing import make_private_folder
 from burnish.system.file_trouble import file_trouble
 from burnish.system.files import write_atomic
 from burnish.system.folders import make_folder
-from burnish.system.owners import Owner
+from burnish.system.processes import Owner
 from burnish.targets.prompts.fields import FileField, encoded
 from burnish.targets.prompts.target_prompt import TargetPrompt
 

@@ -16,7 +16,7 @@ from burnish.core.errors import RunLocked
 from burnish.system.borrow_records import SCHEMA, records_in
 from burnish.system.borrowing import make_private_folder
 from burnish.system.files import write_atomic
-from burnish.system.owners import Owner
+from burnish.system.processes import Owner
 from burnish.system.putting_back import PutBack, digest
 from burnish.targets.prompts.fields import CallbackField
 
