@@ -70,3 +70,19 @@ def test_a_large_object_is_not_listed_whole() -> None:
     found = read_path({f"key{n}": n for n in range(5000)}, "x" * 5000)
     assert "key5, …" in found.problem
     assert len(found.problem) < 400
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [("$", '{"a": [1, {"b-c": null}]}'), ("$.a[0]", 1), ("$.a[1].b-c", None), ("$.a[-2]", 1)],
+)
+def test_a_text_is_read_as_json_where_the_path_leads_into_it(path: str, value: Json) -> None:
+    assert read_path('{"a": [1, {"b-c": null}]}', path, into_texts=True).value == value
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("plain words", "$ is a text that is not JSON"), ('"7"', "$ is a text, which has nothing")],
+)
+def test_a_text_that_is_no_json_has_nothing_inside(text: str, words: str) -> None:
+    assert words in read_path(text, "$.a", into_texts=True).problem

@@ -10,7 +10,7 @@ from burnish.core.errors import Problem
 from burnish.core.outcomes import Step, ToolCall
 from burnish.evaluation.exchanges import Exchange
 from burnish.evaluation.judges.evidence import as_text, said
-from burnish.evaluation.judges.json_paths import NoSuchPlace, at_path, is_path
+from burnish.evaluation.matching.json_paths import path_problem, read_path
 
 
 class Scope(StrEnum):
@@ -75,19 +75,17 @@ class Binding:
             found.append(
                 Problem(where=where, message=f"{self.field} is of which node?", remedy=remedy)
             )
-        if not is_path(self.path):
-            message = f"'{self.path}' is not a path that can be followed"
-            remedy = "a path is made of $, .field and [index], such as $.items[0].name"
-            found.append(Problem(where=where, message=message, remedy=remedy))
+        if self.path and (message := path_problem(self.path)):
+            found.append(Problem(where=where, message=message))
         return found
 
     def text(self, exchange: Exchange, rubrics: Sequence[Rubric]) -> str:
         """The value for a turn: a string as it is, anything else as JSON. Raises CannotBind."""
         whole = self._whole(exchange, rubrics)
-        try:
-            return as_text(at_path(whole, self.path))
-        except NoSuchPlace as error:
-            raise CannotBind(f"'{self.variable}' ({self.field}): {error}") from None
+        reading = read_path(whole, self.path or "$", into_texts=True)
+        if reading.problem:
+            raise CannotBind(f"'{self.variable}' ({self.field}): {reading.problem}")
+        return as_text(reading.value)
 
     def _whole(self, exchange: Exchange, rubrics: Sequence[Rubric]) -> Json:
         if self.field is Source.RUBRICS:

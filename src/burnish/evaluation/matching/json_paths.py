@@ -5,20 +5,29 @@ from collections.abc import Mapping
 
 from burnish.core.content import Json
 from burnish.evaluation.matching.excerpts import a_kind, cut
-from burnish.evaluation.matching.json_texts import JsonReading
+from burnish.evaluation.matching.json_texts import JsonReading, parse_json
 
 _STEP = re.compile(r"""\[\s*(?:(-?[0-9]+)|'([^']*)'|"([^"]*)")\s*\]|\.?([^.\[\]'"]+)""")
 _NAME = re.compile(r"[^\W\d]\w*")
 _KEYS_SHOWN = 6
 
 
-def read_path(value: Json, path: str) -> JsonReading:
-    """What stands at a path, or in words where the path ends too early."""
+def read_path(value: Json, path: str, *, into_texts: bool = False) -> JsonReading:
+    """What stands at a path, or in words where the path ends too early.
+
+    With `into_texts`, a text on the way is read as JSON.
+    """
     problem = path_problem(path)
     if problem:
         return JsonReading(problem=problem)
     here = "$"
     for key in _steps(path):
+        if into_texts and isinstance(value, str):
+            text = parse_json(value)
+            if text.problem:
+                problem = f"{here} is a text that is not JSON"
+                return JsonReading(problem=f"nothing at '{cut(path)}': {problem}")
+            value = text.value
         inner = _inside(value, key)
         if inner is None:
             return JsonReading(problem=f"nothing at '{cut(path)}': {_what_is(value, here, key)}")
