@@ -14,9 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
-from burnish.system.abandoned import restore_abandoned
-from burnish.system.borrow_records import borrowed_folder
 from burnish.system.processes import process_entry
+from burnish.system.restoration import borrowed_folder, restore_abandoned
 from burnish.targets.prompts.folders import sweep
 from tests.crash.nursery import ROOT, Born, nursery
 from tests.targets.prompts.prompt_files import names_in
@@ -106,7 +105,7 @@ def guards_of(owner: int) -> list[int]:
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             command = process.cmdline()
-            if str(owner) in command and any("putting_back" in part for part in command):
+            if str(owner) in command and any("restoration" in part for part in command):
                 guards.append(process.pid)
     return guards
 

@@ -16,7 +16,7 @@ from burnish.evaluation.datasets.client_cases import Fields, read_client_cases
 from burnish.evaluation.datasets.evalset_shapes import EvalCaseShape, EvalSetShape
 from burnish.evaluation.datasets.formats import read_cases
 from burnish.evaluation.datasets.row_names import KNOWN
-from burnish.system.known_keys import Place
+from burnish.system.settings import Place
 from tests.evaluation.dataset_files import put
 
 MODEL = {"provider": "openai", "name": "m", "endpoint": "http://127.0.0.1:9", "api_key": "${KEY}"}

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from burnish.system.abandoned import borrower_of, restore_abandoned
 from burnish.system.borrowing import Borrowing
 from burnish.system.processes import SILENT, Owner, process_entry
-from burnish.system.putting_back import put_back
+from burnish.system.restoration import borrower_of, put_back, restore_abandoned
 
 
 @pytest.fixture

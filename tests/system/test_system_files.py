@@ -220,7 +220,7 @@ def test_a_missing_file_and_a_folder_are_told_apart(tmp_path: Path) -> None:
 def test_what_a_killed_writer_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
     code = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from burnish.system.temporaries import put_in_place\n"
+        "from burnish.system.files import put_in_place\n"
         "def make(spare): spare.write_text('half'); os.kill(os.getpid(), signal.SIGKILL)\n"
         "put_in_place(Path(sys.argv[1]), make)"
     )

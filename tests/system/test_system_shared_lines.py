@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from burnish.system.shared_lines import add_lines, whole_lines
+from burnish.system.files import add_lines, whole_lines
 
 
 def test_lines_are_added_and_folders_made(tmp_path: Path) -> None:

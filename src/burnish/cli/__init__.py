@@ -4,8 +4,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from burnish.system.borrow_records import borrowed_folder, records_in
-from burnish.system.leaving import end_program
+from burnish.system.restoration import borrowed_folder, records_in
+from burnish.system.shutdown import end_program
 from burnish.version import VERSION
 
 __all__ = ["main"]

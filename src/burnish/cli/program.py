@@ -22,7 +22,7 @@ from burnish.cli import (
 )
 from burnish.cli import eval as measuring
 from burnish.core.errors import BurnishError, Interrupted
-from burnish.system.abandoned import restore_abandoned
+from burnish.system.restoration import restore_abandoned
 from burnish.version import VERSION
 
 app = typer.Typer(

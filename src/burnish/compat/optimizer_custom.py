@@ -21,7 +21,7 @@ from burnish.strategies.reflective.result_files import (
     write_prompts,
 )
 from burnish.system import FileLock, Redactor, write_atomic
-from burnish.system.state_folder import state_folder
+from burnish.system.files import state_folder
 from burnish.targets.prompts import TargetPrompt
 from burnish.targets.prompts.reading import begin
 

@@ -24,7 +24,7 @@ from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.strategies.reflective.result import OptimizeResult
 from burnish.strategies.reflective.result_files import RoundFiles
-from burnish.system.secret_shapes import MARKER
+from burnish.system.redaction import MARKER
 
 
 @dataclass(kw_only=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, TypeVar
 
-from burnish.system.leaving import has_ended, leave_behind
+from burnish.system.shutdown import has_ended, leave_behind
 
 T = TypeVar("T")
 

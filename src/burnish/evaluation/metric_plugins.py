@@ -15,8 +15,7 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 from burnish.core.errors import BurnishError
 from burnish.evaluation.configs.eval_metrics import MetricItem
 from burnish.models.model_block import ModelBlock
-from burnish.system.known_keys import ChosenModel
-from burnish.system.settings import Settings
+from burnish.system.settings import ChosenModel, Settings
 
 if TYPE_CHECKING:
     from burnish.evaluation.configs.making import MetricMaking

@@ -14,7 +14,7 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.core.surfaces import Value
 from burnish.projects.adopting_lines import carried_over, lines_of
 from burnish.system import read_bytes, to_plain
-from burnish.system.yaml_syntax import parse_json, parse_yaml
+from burnish.system.yaml import parse_json, parse_yaml
 from burnish.targets.agent.blocks import AgentBlock
 from burnish.targets.agent.demonstrating import demonstrations_of
 from burnish.targets.agent.editing import EditedAgent, edit

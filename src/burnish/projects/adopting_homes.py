@@ -25,9 +25,8 @@ from burnish.runs.header import Header
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.record import RunRecord
 from burnish.system import read_bytes, read_text, read_tree
-from burnish.system.abandoned import restore_abandoned
-from burnish.system.borrow_records import borrowed_folder
-from burnish.system.state_folder import state_folder
+from burnish.system.files import state_folder
+from burnish.system.restoration import borrowed_folder, restore_abandoned
 from burnish.targets.agent.loading import LoadedAgent, load_agent
 from burnish.targets.artifacts.axes import texts_of, value_in
 from burnish.targets.prompts.fields import FileField, decoded, encoded

@@ -10,7 +10,7 @@ from burnish.core.trials import TrialRow
 from burnish.core.words import shorten
 from burnish.runs.record import RunRecord
 from burnish.runs.standing import BASELINE
-from burnish.system.secret_shapes import MARKER
+from burnish.system.redaction import MARKER
 from burnish.targets.agent.demonstrating import demonstrations_of
 from burnish.targets.agent.loading import LoadedAgent
 from burnish.targets.agent.surface_paths import DEMONSTRATIONS, is_instructions, value_at

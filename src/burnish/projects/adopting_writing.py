@@ -9,8 +9,7 @@ from pathlib import Path
 from burnish.core.errors import FileTrouble
 from burnish.projects.adopting_files import FileChange, changed_meanwhile
 from burnish.system import read_bytes, write_atomic
-from burnish.system.file_trouble import file_trouble
-from burnish.system.temporaries import spare_beside
+from burnish.system.files import file_trouble, spare_beside
 
 
 def require_writable(changes: Sequence[FileChange]) -> None:

@@ -39,9 +39,9 @@ from burnish.runs.plugins import (
     target_plugin,
 )
 from burnish.runs.spec import RunSpec, spec_type
-from burnish.system.config_words import nearest
-from burnish.system.plain_data import TreePath
+from burnish.system.config_errors import nearest
 from burnish.system.settings import Door, SettingField, plain_type, setting_fields
+from burnish.system.yaml import TreePath
 
 STRATEGY = "strategy"
 _STRATEGY = "BURNISH_STRATEGY"

@@ -23,10 +23,9 @@ from burnish.runs.draft import Draft, FilePlace, Places, Strength, validated
 from burnish.runs.plugins import STRATEGIES, StrategyPlugin, strategy_plugin
 from burnish.runs.spec import StrategySpec
 from burnish.system import YamlTree, read_tree
-from burnish.system.config_words import nearest, shown
-from burnish.system.known_keys import Place
-from burnish.system.plain_data import TreePath
-from burnish.system.settings import closed_keys
+from burnish.system.config_errors import nearest, shown
+from burnish.system.settings import Place, closed_keys
+from burnish.system.yaml import TreePath
 
 GROUP = "burnish.projects"
 Flags: TypeAlias = Mapping[str, JsonValue]

@@ -32,7 +32,7 @@ from burnish.runs.header import Project
 from burnish.runs.setup import Setup
 from burnish.runs.spec import DEFAULT_CONCURRENCY, DEFAULT_SEED
 from burnish.strategies.measure import Measure
-from burnish.system.loops import run_to_end
+from burnish.system.shutdown import run_to_end
 from burnish.targets.calling import CallingTarget
 from burnish.targets.calling.notes import notes_for
 

@@ -8,7 +8,7 @@ from burnish.projects.dialects import Dialect, Document, Translation, known_keys
 from burnish.runs.draft import Draft, Strength
 from burnish.runs.plugins import StrategyPlugin, strategy_plugin
 from burnish.runs.spec import BudgetSpec
-from burnish.system.plain_data import TreePath
+from burnish.system.yaml import TreePath
 
 _COMMON = {
     "name": "source.name",

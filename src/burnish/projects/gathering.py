@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.system import YamlTree
-from burnish.system.config_problems import dotted
+from burnish.system.config_errors import dotted
 
 T = TypeVar("T")
 Keys = tuple[str | int, ...]

@@ -18,7 +18,7 @@ from burnish.models.references import ModelRef
 from burnish.projects.agent_blocks import User
 from burnish.runs.conditions import Closable
 from burnish.runs.evaluating import CasePolicy
-from burnish.system.importing import is_reference
+from burnish.system.user_functions import is_reference
 from burnish.targets.calling import CallableTarget
 from burnish.targets.calling.target import no_player
 

@@ -13,7 +13,7 @@ from burnish.evaluation.configs.making import MetricMaking, check_names
 from burnish.evaluation.configs.reading import read_metric_file
 from burnish.evaluation.metric_plugins import AgentMetric
 from burnish.system import validate_config
-from burnish.system.importing import is_reference
+from burnish.system.user_functions import is_reference
 
 GivenMetric: TypeAlias = str | Mapping[str, Json] | Metric
 GivenMetrics: TypeAlias = Sequence[GivenMetric] | Path

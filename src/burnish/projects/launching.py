@@ -11,7 +11,7 @@ from burnish.runs.opening import resume, start
 from burnish.runs.plugins import strategy_plugin, target_plugin
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
-from burnish.system.loops import run_to_end
+from burnish.system.shutdown import run_to_end
 
 
 def launch(open_run: Callable[[], Run], listeners: Sequence[Listener] = ()) -> Ending:

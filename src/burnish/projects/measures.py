@@ -21,7 +21,7 @@ from burnish.models.references import ModelRef
 from burnish.runs.parts import Building
 from burnish.runs.plugins import StrategyPlugin
 from burnish.runs.spec import CaseSet
-from burnish.system.config_words import near
+from burnish.system.config_errors import near
 
 User: TypeAlias = Role[TalkSoFar, NextRemark]
 """Who plays the user in scenarios."""

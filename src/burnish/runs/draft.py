@@ -14,10 +14,9 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.system import YamlTree
-from burnish.system.config_faults import faults_in
-from burnish.system.config_problems import dotted, problem_of
-from burnish.system.plain_data import TreePath
+from burnish.system.config_errors import dotted, faults_in, problem_of
 from burnish.system.settings import closed_keys
+from burnish.system.yaml import TreePath
 
 M = TypeVar("M", bound=BaseModel)
 R = TypeVar("R")

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from burnish.core.errors import ConfigError, Problem, ResumeRefused
 from burnish.runs.draft import FilePlace, Places
 from burnish.system import Redactor, read_tree
-from burnish.system.plain_data import TreePath
+from burnish.system.yaml import TreePath
 
 LITERAL = "$written_in"
 """The key under which the place of a literal stands."""

@@ -20,7 +20,7 @@ from burnish.runs.draft import Problems
 from burnish.runs.exporting import Exporter
 from burnish.runs.spec import AnySpec
 from burnish.runs.strategy import Strategy
-from burnish.system.plain_data import TreePath
+from burnish.system.yaml import TreePath
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,8 +31,8 @@ from burnish.server.routes.refinement import refinement_router
 from burnish.server.security import Security
 from burnish.server.shapes import NewEvaluation, NewRun
 from burnish.server.stores.slimming import Slimming
-from burnish.system.config_words import nearest
-from burnish.system.known_keys import Place
+from burnish.system.config_errors import nearest
+from burnish.system.settings import Place
 from burnish.version import VERSION
 
 log = logging.getLogger("burnish.server")

@@ -15,53 +15,37 @@ if TYPE_CHECKING:
     from burnish.system.config import expand_variables, load_config, validate_config
     from burnish.system.files import (
         append_line,
+        file_system_of,
+        is_network_file_system,
         link_atomic,
+        make_folder,
         read_bytes,
         read_text,
         remove_stale_temporaries,
         write_atomic,
     )
-    from burnish.system.folders import make_folder
     from burnish.system.locks import FileLock, is_held
-    from burnish.system.mounts import file_system_of, is_network_file_system
-    from burnish.system.plain_data import to_plain
     from burnish.system.processes import ChildProcesses, end_leftovers
     from burnish.system.redaction import Redactor
-    from burnish.system.yaml_tree import YamlTree, read_tree
+    from burnish.system.yaml import YamlTree, read_tree, to_plain
 
 _HOMES = {
-    "config": (
-        "expand_variables",
-        "load_config",
-        "validate_config",
-    ),
+    "config": ("expand_variables", "load_config", "validate_config"),
     "files": (
         "append_line",
+        "file_system_of",
+        "is_network_file_system",
         "link_atomic",
+        "make_folder",
         "read_bytes",
         "read_text",
         "remove_stale_temporaries",
         "write_atomic",
     ),
-    "folders": ("make_folder",),
-    "locks": (
-        "FileLock",
-        "is_held",
-    ),
-    "mounts": (
-        "file_system_of",
-        "is_network_file_system",
-    ),
-    "plain_data": ("to_plain",),
-    "processes": (
-        "ChildProcesses",
-        "end_leftovers",
-    ),
+    "locks": ("FileLock", "is_held"),
+    "processes": ("ChildProcesses", "end_leftovers"),
     "redaction": ("Redactor",),
-    "yaml_tree": (
-        "YamlTree",
-        "read_tree",
-    ),
+    "yaml": ("YamlTree", "read_tree", "to_plain"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -9,12 +9,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from burnish.system import putting_back
-from burnish.system.borrow_records import SCHEMA
-from burnish.system.file_trouble import file_trouble
-from burnish.system.files import remove_stale_temporaries, write_atomic
+from burnish.system import restoration
+from burnish.system.files import file_trouble, remove_stale_temporaries, write_atomic
 from burnish.system.processes import Owner
-from burnish.system.putting_back import PutBack, digest, put_back
+from burnish.system.restoration import SCHEMA, PutBack, digest, put_back
 
 
 class Borrowing:
@@ -91,7 +89,7 @@ def make_private_folder(folder: Path) -> None:
 
 def _start_guard(record: Path) -> subprocess.Popen[bytes] | None:
     """A process in a session of its own, which Ctrl-C does not reach."""
-    script = Path(putting_back.__file__)
+    script = Path(restoration.__file__)
     if not sys.executable or not script.is_file():
         return None  # Python inside another program: the next start puts back
     argv = [sys.executable, "-I", "-S", "-B", str(script), str(os.getpid()), str(record.resolve())]

@@ -8,11 +8,9 @@ from typing import TypeVar, cast
 from pydantic import BaseModel, RootModel, ValidationError
 
 from burnish.core.errors import ConfigError, Problem
-from burnish.system.config_faults import faults_in
-from burnish.system.config_problems import problems_of
-from burnish.system.config_words import shown
-from burnish.system.known_keys import Place
-from burnish.system.yaml_tree import YamlTree, read_tree
+from burnish.system.config_errors import faults_in, problems_of, shown
+from burnish.system.settings import Place
+from burnish.system.yaml import YamlTree, read_tree
 
 M = TypeVar("M", bound=BaseModel)
 

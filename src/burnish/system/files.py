@@ -1,14 +1,102 @@
-"""Files that are whole or absent: atomic writes and links, appended lines, reads that explain."""
+"""Files and folders that are whole or absent, spares beside them, and refusals in words."""
 
 import contextlib
 import errno
+import fcntl
+import itertools
 import os
+import re
+import secrets
+import shutil
 import stat
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from burnish.core.errors import FileTrouble
-from burnish.system.file_trouble import file_trouble
-from burnish.system.temporaries import is_abandoned, put_in_place
+
+_CAUSES = {
+    errno.ENOSPC: ("the disk is full", "Free some space and try again."),
+    errno.EDQUOT: ("the disk quota is used up", "Free some space and try again."),
+    errno.EFBIG: ("the file would pass the size limit", "Raise the limit: see `ulimit -f`."),
+    errno.EROFS: ("the file system is read-only", "Choose a folder that can be written to."),
+    errno.EACCES: ("permission denied", "Check who owns it and its mode: `ls -ld`."),
+    errno.EPERM: ("permission denied", "Check who owns it and its mode: `ls -ld`."),
+    errno.ENOENT: ("it does not exist", "Check the path, and that its folder exists."),
+    errno.ENOTDIR: ("a part of its path is a file, not a folder", "Check the path."),
+    errno.EISDIR: ("it is a folder, not a file", "Name a file."),
+    errno.ENAMETOOLONG: ("its name is too long", "Choose a shorter name."),
+    errno.ELOOP: ("its symbolic links lead in a circle", "Mend the links."),
+    errno.EMFILE: ("too many files are open", "Raise the limit: see `ulimit -n`."),
+    errno.ENOLCK: ("this file system has no locks", "Put the run on a local disk."),
+    errno.EOPNOTSUPP: ("this file system cannot do that", "Put the run on a local disk."),
+}
+_SPARE_NAME = re.compile(r"\.(?P<pid>\d{1,10})-[0-9a-f]{16}\.burnish-tmp")
+_TAKEN = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}
+_PASSES = 3
+_REMOTE = re.compile(
+    r"(fuse\.)?"
+    r"(9p|afs|beegfs|ceph|ceph-fuse|cifs|coda|gcsfuse|glusterfs|goofys|gpfs|juicefs|lustre|mount-s3"
+    r"|nfs4?|orangefs|rclone|s3fs|smb2|smb3|smbfs|sshfs|webdavfs)"
+)
+
+
+def state_folder(environ: Mapping[str, str] | None = None) -> Path:
+    """What belongs to this machine, not to a project: $BURNISH_HOME, or in the user's state."""
+    env = os.environ if environ is None else environ
+    if home := env.get("BURNISH_HOME"):
+        return Path(home)
+    state = env.get("XDG_STATE_HOME") or str(Path("~/.local/state").expanduser())
+    return Path(state) / "burnish"
+
+
+def file_trouble(action: str, path: Path, error: OSError) -> FileTrouble:
+    """The error to raise when `action` ('write', 'read', …) on `path` was refused."""
+    unknown = (error.strerror or str(error), "Check the path and the disk.")
+    cause, remedy = _CAUSES.get(error.errno or 0, unknown)
+    return FileTrouble(f"cannot {action} {path}: {cause}", remedy=remedy)
+
+
+def spare_beside(path: Path) -> Path:
+    """A name for a spare in the same folder.
+
+    The name of the target is not in it: a name of 255 bytes has no room for more.
+    """
+    return path.parent / f".{os.getpid()}-{secrets.token_hex(8)}.burnish-tmp"
+
+
+def put_in_place(path: Path, make: Callable[[Path], None]) -> None:
+    """Let `make` create a spare file beside `path`, then rename it to `path`."""
+    spare = spare_beside(path)
+    try:
+        make(spare)
+        spare.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            spare.unlink(missing_ok=True)
+        raise
+
+
+def is_abandoned(name: str, *, shared: bool = False) -> bool:
+    """Whether a file of this name is a spare whose writer is gone, or was an earlier self.
+
+    In a container the number of this process may well have been its predecessor's; where the
+    folder is `shared` with others in this process, it is taken for theirs.
+    """
+    found = _SPARE_NAME.fullmatch(name)
+    if found is None:
+        return False
+    pid = int(found["pid"])
+    return not shared if pid == os.getpid() else not _is_alive(pid)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def write_atomic(
@@ -81,8 +169,6 @@ def remove_stale_temporaries(folder: Path, *, shared: bool = False) -> None:
     Call it while nobody here writes there, or say that the folder is `shared`: then what
     looks like this process's own is left alone.
     """
-    from burnish.system.workspaces.removal import remove_tree
-
     try:
         entries = list(folder.iterdir()) if folder.is_dir() else []
         for entry in entries:
@@ -148,3 +234,123 @@ def _encode(path: Path, text: str) -> bytes:
     except UnicodeEncodeError as error:
         message = f"cannot write {path}: character {error.start} is no valid text"
         raise FileTrouble(message, remedy="Remove the lone surrogate.") from error
+
+
+def make_folder(path: Path, fill: Callable[[Path], None]) -> bool:
+    """Make a folder that appears with all that `fill` puts in it; False where one is already."""
+    spare = spare_beside(path)
+    try:
+        spare.mkdir()
+        fill(spare)
+        # rename, not replace: where a folder with content is, it must fail.
+        os.rename(spare, path)  # noqa: PTH104
+    except OSError as error:
+        shutil.rmtree(spare, ignore_errors=True)
+        if error.errno in _TAKEN:
+            return False
+        raise file_trouble("make", path, error) from error
+    except BaseException:
+        shutil.rmtree(spare, ignore_errors=True)
+        raise
+    return True
+
+
+def add_lines(path: Path, lines: Sequence[str]) -> None:
+    """Add lines, all together and after whole lines only: a torn one at the end is cut off."""
+    if not lines:
+        return
+    payload = "".join(f"{line}\n" for line in lines).encode()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        with os.fdopen(descriptor, "r+b", buffering=0) as file:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            file.truncate(file.read().rfind(b"\n") + 1)
+            file.seek(0, os.SEEK_END)
+            while payload:
+                payload = payload[file.write(payload) or 0 :]
+            os.fsync(descriptor)
+    except OSError as error:
+        raise file_trouble("append to", path, error) from error
+
+
+def whole_lines(path: Path) -> list[str]:
+    """The lines of a file; none where it is not there. A torn one at the end is left out."""
+    if not path.exists():
+        return []
+    return read_bytes(path).decode(errors="replace").split("\n")[:-1]
+
+
+def remove_tree(folder: Path) -> bool:
+    """Remove a folder with all that is in it; whether it is gone.
+
+    Made for what hostile commands leave: folders without permissions, and nested deeper than any
+    path may be long. Links are removed, never followed.
+    """
+    for _ in range(_PASSES):
+        with contextlib.suppress(OSError):
+            _flatten(folder)
+        if not os.path.lexists(folder):
+            return True
+    return False
+
+
+def _flatten(folder: Path) -> None:
+    """Empty each subfolder by moving its own subfolders up, so that no path ever gets long."""
+    if not stat.S_ISDIR(folder.lstat().st_mode):
+        folder.unlink()
+        return
+    names = itertools.count()
+    folder.chmod(0o700)
+    while entries := list(os.scandir(folder)):
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                _empty(Path(entry.path), folder, names)
+                os.rmdir(entry.path)  # noqa: PTH106
+            else:
+                os.unlink(entry.path)  # noqa: PTH108
+    folder.rmdir()
+
+
+def _empty(folder: Path, above: Path, names: "itertools.count[int]") -> None:
+    folder.chmod(0o700)
+    for entry in os.scandir(folder):
+        if not entry.is_dir(follow_symlinks=False):
+            os.unlink(entry.path)  # noqa: PTH108
+            continue
+        os.chmod(entry.path, 0o700)  # noqa: PTH101
+        os.rename(entry.path, _free(above, names))  # noqa: PTH104
+
+
+def _free(above: Path, names: "itertools.count[int]") -> Path:
+    return next(place for n in names if not os.path.lexists(place := above / f".removed-{n}"))
+
+
+def file_system_of(path: Path, mounts: Iterable[tuple[str, str]] | None = None) -> str:
+    """The type of the file system that holds `path`, such as 'ext4'; '' when not known.
+
+    `mounts` are folders with the type of what is mounted there; this machine's unless given.
+    """
+    if mounts is None:
+        path, mounts = path.resolve(), _mounts()
+    depth, kind = -1, ""
+    for point, mounted in mounts:
+        parts = len(Path(point).parts)
+        # The last of several mounts on one folder is the one that is seen.
+        if parts >= depth and path.is_relative_to(point):
+            depth, kind = parts, mounted
+    return kind
+
+
+def is_network_file_system(path: Path, mounts: Iterable[tuple[str, str]] | None = None) -> bool:
+    """Whether `path` lies on a network file system, where SQLite's WAL is not safe."""
+    return _REMOTE.fullmatch(file_system_of(path, mounts).lower()) is not None
+
+
+def _mounts() -> list[tuple[str, str]]:
+    import psutil
+
+    try:
+        return [(disk.mountpoint, disk.fstype) for disk in psutil.disk_partitions(all=True)]
+    except OSError:
+        return []

@@ -15,7 +15,7 @@ from typing import Self
 from pydantic import BaseModel, ValidationError
 
 from burnish.core.errors import RunLocked
-from burnish.system.file_trouble import file_trouble
+from burnish.system.files import file_trouble
 
 _ATTEMPTS = 5
 _PAUSE = 0.01

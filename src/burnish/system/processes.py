@@ -13,8 +13,7 @@ from typing import IO, Any, Self, TypeAlias
 import psutil
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from burnish.system.file_trouble import file_trouble
-from burnish.system.files import read_bytes, write_atomic
+from burnish.system.files import file_trouble, read_bytes, write_atomic
 
 MARKER_VARIABLE = "BURNISH_SANDBOX"
 """Carries the token by which processes are known that left their group and their parent."""

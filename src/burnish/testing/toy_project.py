@@ -26,7 +26,7 @@ from burnish.plugins import (
     TargetPlugin,
     TargetSpec,
 )
-from burnish.system.plain_data import TreePath
+from burnish.system.yaml import TreePath
 from burnish.testing import toy_world
 from burnish.testing.doubles import CallCounter, ScriptedTarget
 from burnish.testing.toy_strategy import Climb, Complaints, Rewrite, model_proposer, proposer

@@ -16,7 +16,7 @@ from burnish.effects.passthrough import DirectEffects
 from burnish.models.troubles import ModelUnavailable
 from burnish.projects.delegation.loading import load_workflow
 from burnish.system import Redactor
-from burnish.system.yaml_tree import parse_tree
+from burnish.system.yaml import parse_tree
 from burnish.targets.delegation.loss_metric import DelegationLoss
 from burnish.targets.delegation.policy import NAMES, PolicyTexts
 from burnish.targets.delegation.target import DelegationTarget, SuiteTask

@@ -12,7 +12,7 @@ import pytest
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError
 from burnish.core.protocols import Target
-from burnish.system.state_folder import state_folder
+from burnish.system.files import state_folder
 from burnish.targets.calling import CallableTarget, CommandTarget, HttpTarget
 from burnish.targets.given import prompt, prompts_folder
 from burnish.targets.prompts import PromptsTarget, TargetPrompt

@@ -12,7 +12,7 @@ from burnish.runs.driving import drive
 from burnish.runs.opening import resume, start
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
-from burnish.system.borrow_records import borrowed_folder
+from burnish.system.restoration import borrowed_folder
 from burnish.targets.calling import CallableTarget
 from burnish.targets.prompts import PromptsTarget, TargetPrompt
 from burnish.testing import ExpectedText

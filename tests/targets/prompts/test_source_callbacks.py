@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from burnish.core.errors import BurnishError, RollbackError
-from burnish.system.borrow_records import borrowed_folder
+from burnish.system.restoration import borrowed_folder
 from burnish.targets.calling import CallableTarget
 from burnish.targets.prompts import PromptsTarget, TargetPrompt
 from tests.targets.prompts.prompt_files import Store, output, prompt_file, reader

@@ -11,7 +11,7 @@ from burnish.core.cases import Case
 from burnish.core.errors import BurnishError, ConfigError, RollbackError, RunLocked
 from burnish.core.surfaces import TextSurface
 from burnish.effects.passthrough import DirectEffects
-from burnish.system.borrow_records import borrowed_folder
+from burnish.system.restoration import borrowed_folder
 from burnish.targets.calling import CallableTarget
 from burnish.targets.prompts import PromptsTarget, TargetPrompt
 from burnish.testing import check_target

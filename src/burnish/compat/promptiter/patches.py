@@ -19,7 +19,7 @@ from burnish.runs.draft import Draft, FilePlace, Strength
 from burnish.strategies.backprop.packets import Severity
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.system import YamlTree, read_tree
-from burnish.system.plain_data import TreePath
+from burnish.system.yaml import TreePath
 
 LIMITS = ("max_metric_calls", "max_calls", "max_tokens", "max_usd", "max_minutes")
 _SETTINGS = ("strategy", "settings")

@@ -21,7 +21,7 @@ from burnish.models.factory import Models
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.models.troubles import ModelRejected, ModelUnavailable
 from burnish.projects.given_agents import as_reference
-from burnish.system.importing import file_fingerprint
+from burnish.system.user_functions import file_fingerprint
 from burnish.targets.calling.answers import of_value
 from burnish.targets.calling.threads import in_thread
 

@@ -19,7 +19,7 @@ from burnish.runs.spec import DEFAULT_CONCURRENCY, DEFAULT_SEED
 from burnish.strategies.backprop.building import unknown_names
 from burnish.strategies.backprop.packets import Severity
 from burnish.strategies.backprop.settings import BackpropSettings, LossHint
-from burnish.system.config_problems import dotted
+from burnish.system.config_errors import dotted
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from pydantic.alias_generators import to_camel
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
 from burnish.evaluation.datasets.evalset_keys import as_python, folded
-from burnish.system.known_keys import Place
+from burnish.system.settings import Place
 
 _UPPER = {"id": "ID", "ids": "IDs", "url": "URL", "api": "API", "usd": "USD"}
 

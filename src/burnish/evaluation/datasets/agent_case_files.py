@@ -8,9 +8,8 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.evaluation.datasets.agent_cases import case_of
 from burnish.evaluation.datasets.case_files import WRAPPED, CaseFile
 from burnish.evaluation.datasets.complaints import Complaints, mapped
-from burnish.system.config_words import nearest, shown
-from burnish.system.plain_data import TreePath
-from burnish.system.yaml_tree import YamlTree, read_tree
+from burnish.system.config_errors import nearest, shown
+from burnish.system.yaml import TreePath, YamlTree, read_tree
 
 MOST_CASES = 1000
 CASES, CASES_FILE = "test_cases", "test_cases_file"

@@ -15,7 +15,7 @@ from burnish.evaluation.datasets.case_shapes import (
     rubrics,
 )
 from burnish.evaluation.datasets.complaints import Complaints, mapped
-from burnish.system.plain_data import TreePath
+from burnish.system.yaml import TreePath
 
 AS_TURNS = "turns"
 """The extra of a case of one turn that is written as a list of turns all the same."""

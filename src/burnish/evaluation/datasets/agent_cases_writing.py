@@ -23,7 +23,7 @@ from burnish.evaluation.datasets.case_writing import (
     tools_written,
 )
 from burnish.evaluation.datasets.complaints import Complaints, mapped
-from burnish.system.yaml_tree import read_tree
+from burnish.system.yaml import read_tree
 
 _LOOKS_LIKE_A_VALUE = re.compile(r"(?i)[-+.]?\d.*|y|n|yes|no|on|off|true|false|null|~|\.(inf|nan)")
 """What some YAML readers take for a number, a date or a truth where there are no quotes."""

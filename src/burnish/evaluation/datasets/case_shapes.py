@@ -16,7 +16,7 @@ from pydantic import (
 
 from burnish.core.cases import Attachment, ExpectedTool, Rubric
 from burnish.core.content import Json
-from burnish.system.config_words import shown
+from burnish.system.config_errors import shown
 
 MOST_FILES = 10
 FILE_OPTIONS = ("pages", "sheet", "range", "cache")

@@ -26,12 +26,9 @@ from burnish.evaluation.datasets.json_files import holds_evalset
 from burnish.evaluation.datasets.row_names import ALIASES
 from burnish.evaluation.datasets.rows import raw_objects
 from burnish.system.config import variables_in
-from burnish.system.config_problems import dotted
-from burnish.system.config_words import nearest
+from burnish.system.config_errors import dotted, nearest
 from burnish.system.files import read_text
-from burnish.system.plain_data import TreePath
-from burnish.system.yaml_syntax import is_modest
-from burnish.system.yaml_tree import read_tree
+from burnish.system.yaml import TreePath, is_modest, read_tree
 
 MOST_PROBLEMS = 20
 MOST_YAML = 500_000

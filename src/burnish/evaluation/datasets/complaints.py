@@ -8,10 +8,8 @@ from pydantic import BaseModel, ValidationError
 
 from burnish.core.content import Json, canonical
 from burnish.core.errors import ConfigError, NotJournalable, Problem
-from burnish.system.config_faults import Fault, faults_in
-from burnish.system.config_problems import dotted, problems_of
-from burnish.system.plain_data import TreePath
-from burnish.system.yaml_tree import YamlTree
+from burnish.system.config_errors import Fault, dotted, faults_in, problems_of
+from burnish.system.yaml import TreePath, YamlTree
 
 M = TypeVar("M", bound=BaseModel)
 Respell = Callable[[Fault], Fault]

@@ -8,9 +8,9 @@ from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
 from burnish.core.content import Json
-from burnish.system.config_faults import Fault
-from burnish.system.known_keys import Place
-from burnish.system.plain_data import TreePath
+from burnish.system.config_errors import Fault
+from burnish.system.settings import Place
+from burnish.system.yaml import TreePath
 
 _NEVER_CAMEL = frozenset(
     {"content_parts", "reasoning_content", "tool_id", "tool_name", "tool_calls"}

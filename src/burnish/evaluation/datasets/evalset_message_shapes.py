@@ -6,7 +6,7 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict, StrictBool, field_validator
 
 from burnish.core.content import Json
-from burnish.system.config_words import shown
+from burnish.system.config_errors import shown
 
 
 class Shape(BaseModel):

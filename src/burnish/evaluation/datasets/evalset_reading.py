@@ -24,9 +24,8 @@ from burnish.evaluation.datasets.evalset_shapes import (
     EvalSetShape,
 )
 from burnish.evaluation.datasets.evalset_writing import case_written, header_written
-from burnish.system.config_words import shown
-from burnish.system.plain_data import TreePath
-from burnish.system.yaml_tree import YamlTree, read_tree
+from burnish.system.config_errors import shown
+from burnish.system.yaml import TreePath, YamlTree, read_tree
 
 
 def read_evalset(path: Path) -> CaseFile:

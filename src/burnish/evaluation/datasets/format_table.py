@@ -10,7 +10,7 @@ from pathlib import Path
 from burnish.core.cases import Case
 from burnish.core.errors import ConfigError, Problem
 from burnish.evaluation.datasets.case_files import COLUMNS, NAMES, SPELLING, WRAPPED, CaseFile
-from burnish.system.config_words import nearest
+from burnish.system.config_errors import nearest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,8 @@ from burnish.evaluation.datasets.evalset_reading import evalset_in
 from burnish.evaluation.datasets.row_names import layout_of, names_used
 from burnish.evaluation.datasets.rows import case_of_row
 from burnish.evaluation.datasets.rows_writing import row_written
-from burnish.system.config_words import shown
-from burnish.system.plain_data import TreePath
-from burnish.system.yaml_tree import YamlTree, read_tree
+from burnish.system.config_errors import shown
+from burnish.system.yaml import TreePath, YamlTree, read_tree
 
 _OF_EVALSETS = frozenset({"evalcases", "evalsetid"})
 

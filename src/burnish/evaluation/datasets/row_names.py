@@ -7,7 +7,7 @@ from functools import lru_cache
 from burnish.core.content import Json
 from burnish.evaluation.datasets.complaints import listed, mapped
 from burnish.evaluation.datasets.row_shapes import RowShape, RowTurnShape
-from burnish.system.config_faults import Fault
+from burnish.system.config_errors import Fault
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "name": ("name", "id"),

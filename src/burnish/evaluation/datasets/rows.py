@@ -20,10 +20,9 @@ from burnish.evaluation.datasets.row_names import (
     plainly_named,
 )
 from burnish.evaluation.datasets.row_shapes import RowShape, RowTurnShape
-from burnish.system.config_words import shown
-from burnish.system.file_trouble import file_trouble
-from burnish.system.plain_data import TreePath
-from burnish.system.yaml_syntax import parse_json
+from burnish.system.config_errors import shown
+from burnish.system.files import file_trouble
+from burnish.system.yaml import TreePath, parse_json
 
 
 def read_jsonl(path: Path) -> CaseFile:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from burnish.evaluation.graders.known_paths import make_importable
-from burnish.system.importing import UserFunction, load_function
+from burnish.system.user_functions import UserFunction, load_function
 
 _REMEDY = "a grader is module.path:callable, importable from the folder of the agent file"
 _UPWARDS = 6

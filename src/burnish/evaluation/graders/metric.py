@@ -13,7 +13,7 @@ from burnish.core.errors import NotJournalable
 from burnish.evaluation.exchanges import Exchange
 from burnish.evaluation.graders.context import GraderContext, GraderResult
 from burnish.evaluation.turn_metric import TurnMetric, Verdict
-from burnish.system.importing import UserFunction
+from burnish.system.user_functions import UserFunction
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,8 +21,7 @@ from burnish.models.embedded.files import (
 )
 from burnish.models.troubles import ModelRefused
 from burnish.system import Redactor, remove_stale_temporaries
-from burnish.system.file_trouble import file_trouble
-from burnish.system.temporaries import put_in_place, spare_beside
+from burnish.system.files import file_trouble, put_in_place, spare_beside
 
 Fetch: TypeAlias = Callable[[str, Path], None]
 """Puts the wheel of a requirement into a folder."""

@@ -24,8 +24,8 @@ from burnish.core.surfaces import (
 )
 from burnish.projects.agent.fields import elsewhere, refusal, tool_at
 from burnish.runs.draft import Problems
-from burnish.system.plain_data import TreePath
 from burnish.system.settings import AtLeastOne, Settings, Text
+from burnish.system.yaml import TreePath
 from burnish.targets.agent.demonstrating import demonstrations_of
 from burnish.targets.agent.editing import edit
 from burnish.targets.agent.loading import LoadedAgent

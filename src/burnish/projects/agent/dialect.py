@@ -15,9 +15,9 @@ from burnish.projects.dialects import Dialect, Document, Translation, setting_ke
 from burnish.runs.draft import Draft, Strength
 from burnish.runs.plugins import StrategyPlugin
 from burnish.runs.spec import BudgetSpec
-from burnish.system.config_words import MISSING
-from burnish.system.plain_data import TreePath
+from burnish.system.config_errors import MISSING
 from burnish.system.settings import setting_fields
+from burnish.system.yaml import TreePath
 from burnish.targets.agent.variables import expanded
 
 _BLOCK = ("evaluations", "optimizer")

@@ -35,7 +35,7 @@ from burnish.runs.plugins import StrategyPlugin, TargetPlugin
 from burnish.runs.spec import TargetSpec
 from burnish.system import YamlTree, read_tree
 from burnish.system.settings import NoneOrMore, NotNegative
-from burnish.system.yaml_tree import tree_of
+from burnish.system.yaml import tree_of
 from burnish.targets.agent.blocks import AgentBlock
 from burnish.targets.agent.loading import LoadedAgent, sound_agent
 from burnish.targets.agent.target import AgentTarget

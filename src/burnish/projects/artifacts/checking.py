@@ -14,8 +14,8 @@ from burnish.projects.artifacts.spec import (
 )
 from burnish.runs.draft import Problems
 from burnish.runs.spec import ObjectiveSpec
-from burnish.system.plain_data import TreePath
 from burnish.system.workspaces.paths import covers, matches
+from burnish.system.yaml import TreePath
 from burnish.targets.artifacts.axes import value_in
 from burnish.targets.artifacts.numbers import RUNTIME
 

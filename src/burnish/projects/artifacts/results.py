@@ -24,8 +24,7 @@ from burnish.runs.leading import leads
 from burnish.runs.standing import BASELINE
 from burnish.strategies.edits.attempts import EditDetails
 from burnish.system import write_atomic
-from burnish.system.file_trouble import file_trouble
-from burnish.system.shared_lines import add_lines, whole_lines
+from burnish.system.files import add_lines, file_trouble, whole_lines
 from burnish.system.workspaces import DiffSummary, summarize_diff
 
 FilesOf: TypeAlias = Callable[[Candidate], Mapping[str, str]]

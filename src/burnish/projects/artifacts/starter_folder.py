@@ -5,7 +5,7 @@ from pathlib import Path
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.system import make_folder, read_bytes
-from burnish.system.file_trouble import file_trouble
+from burnish.system.files import file_trouble
 
 TASK_FILE = "task.yaml"
 NAMES = (

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from burnish.core.candidates import Candidate
 from burnish.runs.exporting import BEST, CANDIDATES, Exported, Exporter
-from burnish.system.yaml_tree import parse_tree
+from burnish.system.yaml import parse_tree
 from burnish.targets.agent.exporting import rebased, way_back
 from burnish.targets.graph import GraphTarget
 

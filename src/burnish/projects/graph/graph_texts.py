@@ -12,7 +12,7 @@ from burnish.core.surfaces import Value
 from burnish.models.factory import Models
 from burnish.projects.adopting_files import FileChange, change_of
 from burnish.projects.adopting_lines import carried_over
-from burnish.system.yaml_tree import YamlTree, parse_tree
+from burnish.system.yaml import YamlTree, parse_tree
 from burnish.targets.graph import Graph, GraphTarget
 
 

@@ -16,7 +16,7 @@ from burnish.evaluation.configs.shapes import Positive, Shape, Share, block
 from burnish.runs.draft import FilePlace
 from burnish.strategies.reflective.settings import FieldSelection, FrontierType, ParentSelection
 from burnish.system import YamlTree, validate_config
-from burnish.system.plain_data import TreePath
+from burnish.system.yaml import TreePath
 from burnish.targets.prompts.ways import Mode
 
 GEPA, REFLECTIVE = "gepa_reflective", "reflective"

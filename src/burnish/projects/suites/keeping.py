@@ -18,7 +18,7 @@ from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
 from burnish.strategies.epochs.proposing import EpochDetails, TextUpdate
 from burnish.strategies.epochs.strategy import PolicyChanged
-from burnish.system.secret_shapes import MARKER
+from burnish.system.redaction import MARKER
 from burnish.targets.delegation.training import Epoch, EpochRun, Source, TrainingLog
 
 KEPT = "suite"

@@ -14,7 +14,7 @@ from burnish.projects.delegation.overrides import WorkflowOverrides
 from burnish.projects.refining.workflows import reference_of
 from burnish.projects.suites.suite_spec import PolicySpec, TaskBlock
 from burnish.runs.parts import Building
-from burnish.system.plain_data import TreePath
+from burnish.system.yaml import TreePath
 from burnish.targets.delegation.manager import CommandManager
 from burnish.targets.delegation.target import SuiteTask
 

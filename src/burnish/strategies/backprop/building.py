@@ -18,8 +18,8 @@ from burnish.strategies.backprop.wording import (
     backwarder,
     patcher,
 )
-from burnish.system.config_words import near
-from burnish.system.plain_data import TreePath
+from burnish.system.config_errors import near
+from burnish.system.yaml import TreePath
 
 PROPOSER = "proposer"
 """Who fills the roles that nobody is named for."""

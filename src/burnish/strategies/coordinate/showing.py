@@ -10,7 +10,7 @@ from burnish.core.evaluations import Evaluation
 from burnish.core.surfaces import ChoiceSurface, DemosSurface, NumberSurface
 from burnish.strategies.coordinate.space import Point, Space
 from burnish.strategies.coordinate.worked_examples import labelled, right_runs, traced
-from burnish.system.secret_shapes import MARKER
+from burnish.system.redaction import MARKER
 
 POOL = 16
 """Examples to choose from: enough for variety, few enough to learn which are good."""

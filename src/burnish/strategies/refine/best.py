@@ -13,7 +13,7 @@ from burnish.strategies.refine.run_files import mapping, number, read_json
 from burnish.strategies.refine.run_losses import RunSignals
 from burnish.strategies.refine.sessions import Session
 from burnish.system import write_atomic
-from burnish.system.file_trouble import file_trouble
+from burnish.system.files import file_trouble
 from burnish.system.workspaces import copy_workspace, remove_tree, shown
 
 BEST = "BEST"

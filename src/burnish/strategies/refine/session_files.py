@@ -11,7 +11,7 @@ from burnish.core.errors import BurnishError, FileTrouble, RunLocked, SeedRefuse
 from burnish.strategies.refine.run_files import read_json
 from burnish.strategies.refine.sessions import Session, now
 from burnish.system import FileLock, write_atomic
-from burnish.system.file_trouble import file_trouble
+from burnish.system.files import file_trouble
 
 SESSIONS = "refinement_sessions"
 LATEST = "session.json"

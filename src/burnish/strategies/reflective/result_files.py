@@ -44,8 +44,8 @@ from burnish.strategies.reflective.result_rounds import (
     wants_outputs,
 )
 from burnish.system import Redactor, read_text, write_atomic
-from burnish.system.file_trouble import file_trouble
-from burnish.system.secret_shapes import MARKER
+from burnish.system.files import file_trouble
+from burnish.system.redaction import MARKER
 
 OPTIMIZER = "optimizer"
 """Where `Project.config` keeps the optimizer.json of a run that a program or version 0.1.0 started:

@@ -1,8 +1,8 @@
 """Commands that somebody else wrote or edited: limited always, isolated where bubblewrap works."""
 
+from burnish.system.sandbox.commands import Sandbox
 from burnish.system.sandbox.isolation import Isolation, Mode, Probe, probe_bubblewrap, resolve
 from burnish.system.sandbox.results import CommandResult, EndedBy, Limits
-from burnish.system.sandbox.sandboxes import Sandbox
 
 __all__ = [
     "CommandResult",

@@ -1,22 +1,145 @@
-"""How far commands are kept apart from the rest of the machine, found out by trying."""
+"""How far commands are kept apart from the rest of the machine: environment, walls, and a trial."""
 
+import os
 import secrets
 import shutil
 import subprocess
+import sys
 import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from burnish.core.errors import ConfigError, Problem
-from burnish.system.sandbox.bubblewrap import Walls, walled
 
+_USUAL = ("/usr/local/bin", "/usr/bin", "/bin")
+
+INSIDE_TMP = Path("/tmp")  # noqa: S108
+_SHARED = Path("/dev/shm")  # noqa: S108
+_RUN = Path("/run")
+_NAMES = (Path("/run/systemd/resolve"), Path("/run/NetworkManager"))
+"""Where systems keep what /etc/resolv.conf points to."""
+_SYSTEM = (Path("/run/current-system"), Path("/run/wrappers"))
+"""Where NixOS keeps its programs."""
+_OURS = Path(__file__).resolve().parents[3]
+"""The folder that burnish is imported from."""
 Mode: TypeAlias = Literal["auto", "bwrap", "none"]
-
 _PROGRAM = "bwrap"
 _PATIENCE = 10.0
 # It must write where it may, and must fail to write where it may not.
 _TRIAL = 'echo in > "$1/in" && ! (echo out > "$2/out") 2> /dev/null'
+
+
+def clean_environment(
+    *,
+    tmp: Path,
+    allow: Iterable[str] = (),
+    extra: Mapping[str, str] | None = None,
+    roots: Iterable[Path] = (),
+    environ: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """What a command gets: PATH, HOME and a temporary folder, and the names in `allow`.
+
+    Keys of providers are not in it unless their names are. `roots` are folders that no look for
+    a repository may climb out of.
+    """
+    given = os.environ if environ is None else environ
+    made = {
+        "PATH": os.pathsep.join(search_path(given)),
+        "HOME": str(tmp / "home"),
+        "TMPDIR": str(tmp),
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        # Bytecode beside the sources would count as a change of the workspace, and a stale or
+        # a planted one would run in the place of what is read.
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "GIT_CEILING_DIRECTORIES": os.pathsep.join(str(root.parent) for root in roots),
+    }
+    allowed = {name: given[name] for name in allow if name in given}
+    return {**made, **allowed, **(extra or {})}
+
+
+def with_python(environ: Mapping[str, str], folder: Path, seen_as: Path) -> dict[str, str]:
+    """The environment with a `python` in it, where none is on the PATH: a link in `folder`.
+
+    Some systems call theirs python3 only. The command sees the folder as `seen_as`.
+    """
+    if not sys.executable or shutil.which("python", path=environ["PATH"]):
+        return dict(environ)
+    folder.mkdir(exist_ok=True)
+    (folder / "python").symlink_to(sys.executable)
+    return {**environ, "PATH": os.pathsep.join([str(seen_as), environ["PATH"]])}
+
+
+def search_path(environ: Mapping[str, str]) -> list[str]:
+    """Where programs are looked for: the active virtual environment and burnish's own first."""
+    active = environ.get("VIRTUAL_ENV")
+    first = [str(Path(active) / "bin")] if active else []
+    own = [str(Path(sys.executable).parent)] if sys.executable else []
+    given = environ.get("PATH", "").split(os.pathsep)
+    user = [folder for folder in given if folder.startswith("/")]
+    return list(dict.fromkeys([*first, *own, *user, *_USUAL]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Walls:
+    """What a command sees of the machine."""
+
+    private: Path
+    """A folder of the host that becomes /tmp, with one for shared memory beside it."""
+    cwd: Path
+    writable: Sequence[Path] = ()
+    readable: Sequence[Path] = ()
+    """Seen even where they lie in a place that is hidden."""
+    hidden: Sequence[Path] = ()
+    network: bool = False
+
+
+def walled(program: str, walls: Walls) -> list[str]:
+    """The arguments that come before the command.
+
+    Later mounts lie over earlier ones: what is hidden comes before what must be seen in it.
+    """
+    tmp, shared = walls.private / "tmp", walls.private / "shm"
+    for folder in (tmp, shared):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    masked = [INSIDE_TMP, _RUN, *walls.hidden]
+    return [
+        program, "--unshare-all", "--die-with-parent", "--cap-drop", "ALL",
+        *(["--share-net"] if walls.network else []),
+        *_pair("--ro-bind", Path("/")), "--dev", "/dev", "--proc", "/proc",
+        # On disk, not in memory: what a command writes there is no way around its memory limit.
+        "--bind", str(tmp), str(INSIDE_TMP), "--bind", str(shared), str(_SHARED),
+        # Sockets of services live here, and a read-only mount does not keep anyone from talking.
+        *(["--tmpfs", str(_RUN)] if _RUN.is_dir() else []),
+        *(part for path in _SYSTEM for part in _pair("--ro-bind-try", path)),
+        *(part for path in _NAMES if walls.network for part in _pair("--ro-bind-try", path)),
+        *(part for path in walls.hidden for part in _hiding(path)),
+        *(part for path in _needed(walls, masked) for part in _pair("--ro-bind", path)),
+        *(part for path in walls.writable for part in _pair("--bind", path)),
+        "--chdir", str(walls.cwd), "--",
+    ]  # fmt: skip
+
+
+def _needed(walls: Walls, masked: Sequence[Path]) -> list[Path]:
+    """What must be seen though it lies in a place that is masked: Python itself, above all."""
+    homes = {Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable).parent, _OURS}
+    if active := os.environ.get("VIRTUAL_ENV"):
+        homes.add(Path(active))
+    wanted = [*sorted(homes), *walls.readable]
+    return [p for p in wanted if p.exists() and any(p.is_relative_to(mask) for mask in masked)]
+
+
+def _hiding(path: Path) -> Iterator[str]:
+    if path.is_dir():
+        yield from ("--tmpfs", str(path))
+    elif path.exists():
+        yield from ("--ro-bind", "/dev/null", str(path))
+
+
+def _pair(option: str, path: Path) -> tuple[str, str, str]:
+    return (option, str(path), str(path))
 
 
 @dataclass(frozen=True, kw_only=True)

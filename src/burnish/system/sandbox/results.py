@@ -1,5 +1,6 @@
-"""What a command may use, and what came of it."""
+"""What a command may use, what is kept of its output, and what came of it."""
 
+import codecs
 import signal as signals
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -75,7 +76,7 @@ class CommandResult:
         return number if 0 < number < signals.NSIG else None
 
 
-def told(ended_by: EndedBy, exit_code: int, limits: Limits) -> str:
+def failure_reason(ended_by: EndedBy, exit_code: int, limits: Limits) -> str:
     """Why a command is not ok, in words; '' where it is."""
     if ended_by == "timeout":
         return f"the command ran for more than {limits.seconds:g} s"
@@ -98,3 +99,39 @@ def _name(number: int) -> str:
         return f"signal {number} ({signals.Signals(number).name})"
     except ValueError:
         return f"signal {number}"
+
+
+class Capture:
+    """Takes in any amount of bytes and keeps at most `cap` of them."""
+
+    def __init__(self, cap: int) -> None:
+        self.total = 0
+        self._cap = max(2, cap)
+        self._head = bytearray()
+        self._tail = bytearray()
+
+    def add(self, part: bytes) -> None:
+        """Take in what was written next."""
+        self.total += len(part)
+        room = self._cap - self._cap // 2 - len(self._head)
+        self._head += part[:room]
+        self._tail += part[room:]
+        # Cut now and then only: cutting each time would copy the tail for every part.
+        if len(self._tail) > 4 * self._cap:
+            del self._tail[: -(self._cap // 2)]
+
+    @property
+    def left_out(self) -> int:
+        """How many bytes are not kept."""
+        return max(0, self.total - self._cap)
+
+    def text(self) -> str:
+        """What is kept, as UTF-8 with a mark in the place of the rest."""
+        if not self.left_out:
+            return bytes(self._head + self._tail).decode(errors="replace")
+        head = codecs.getincrementaldecoder("utf-8")("replace").decode(bytes(self._head))
+        tail = bytes(self._tail[-(self._cap // 2) :])
+        # A character that the cut went through is left out, not turned into a false one.
+        begin = next((at for at, byte in enumerate(tail[:4]) if byte & 0xC0 != 0x80), 0)
+        mark = f"\n[… {self.left_out:,} bytes left out …]\n"
+        return head + mark + tail[begin:].decode(errors="replace")

@@ -1,24 +1,38 @@
 """Workspaces: copies of a folder to work in, what changed in them, and what may change.
 
 A copy is never linked to its original; a snapshot is compared with a later one; bounds say what
-of the difference is allowed. Only `copies`, `snapshots`, `writing` and `removal` touch a disk.
+of the difference is allowed. Only `copies` and `snapshots` touch a disk.
 """
 
-from burnish.system.workspaces.bounds import Bounds
-from burnish.system.workspaces.changes import Change, diff_snapshots
-from burnish.system.workspaces.copies import DEFAULT_EXCLUDE, WorkspaceCopy, copy_workspace
+from burnish.system.files import remove_tree
+from burnish.system.workspaces.copies import (
+    DEFAULT_EXCLUDE,
+    WorkspaceCopy,
+    copy_workspace,
+    write_files,
+)
 from burnish.system.workspaces.diffs import (
     DiffSummary,
     LineCount,
     count_changed_lines,
     summarize_diff,
 )
-from burnish.system.workspaces.edits import edit_violations, proposal_violations, run_violations
-from burnish.system.workspaces.paths import path_problem, pattern_problem, shown
-from burnish.system.workspaces.removal import remove_tree
-from burnish.system.workspaces.snapshots import Entry, Snapshot, read_contents, snapshot
-from burnish.system.workspaces.violations import Violation, ViolationKind
-from burnish.system.workspaces.writing import write_files
+from burnish.system.workspaces.paths import Bounds, path_problem, pattern_problem, shown
+from burnish.system.workspaces.snapshots import (
+    Change,
+    Entry,
+    Snapshot,
+    diff_snapshots,
+    read_contents,
+    snapshot,
+)
+from burnish.system.workspaces.violations import (
+    Violation,
+    ViolationKind,
+    edit_violations,
+    proposal_violations,
+    run_violations,
+)
 
 __all__ = [
     "DEFAULT_EXCLUDE",

@@ -8,7 +8,7 @@ from pathlib import Path
 from burnish.core.cases import Attachment
 from burnish.core.errors import FileTrouble
 from burnish.system import Redactor, read_bytes
-from burnish.system.file_trouble import file_trouble
+from burnish.system.files import file_trouble
 from burnish.targets.agent.documents_bounds import Unreadable, require_size
 from burnish.targets.agent.documents_kinds import PLAIN
 from burnish.targets.agent.documents_parts import Part

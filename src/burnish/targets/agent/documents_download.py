@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 
 from burnish.effects.retries import RetryPolicy, retry
 from burnish.system import Redactor, expand_variables, read_bytes, write_atomic
-from burnish.system.file_trouble import file_trouble
-from burnish.system.state_folder import state_folder
+from burnish.system.files import file_trouble, state_folder
 from burnish.targets.agent.documents_bounds import Unreadable, require_size
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from burnish.system.config_words import nearest
+from burnish.system.config_errors import nearest
 from burnish.targets.agent.documents_bounds import Unreadable, allowed_text
 from burnish.targets.agent.documents_numbers import BUILT_IN
 from burnish.targets.agent.documents_package import Package, part_behind

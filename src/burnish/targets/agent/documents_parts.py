@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from burnish.core.cases import Attachment
 from burnish.core.content import Json
-from burnish.system.config_words import shown
+from burnish.system.config_errors import shown
 from burnish.targets.agent.documents_bounds import Unreadable
 from burnish.targets.agent.documents_kinds import KINDS
 

@@ -11,7 +11,7 @@ from pydantic_ai.tools import Tool
 
 from burnish.core.content import Json, short_id
 from burnish.core.errors import ConfigError, Problem
-from burnish.system.importing import leaving_no_bytecode
+from burnish.system.user_functions import leaving_no_bytecode
 from burnish.targets.agent.tool_blocks import FunctionTool
 
 

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias, cast
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, Scalar, Value, value_key
-from burnish.system.yaml_tree import YamlTree, parse_tree
+from burnish.system.yaml import YamlTree, parse_tree
 
 MARK = "#"
 """Stands between the file and the place in it."""

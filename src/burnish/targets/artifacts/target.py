@@ -15,9 +15,9 @@ from burnish.core.money import Spend
 from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Description
 from burnish.core.surfaces import FileSurface, Surface, Value
+from burnish.system.files import state_folder
 from burnish.system.processes import own_children
 from burnish.system.sandbox import Mode, Sandbox
-from burnish.system.state_folder import state_folder
 from burnish.system.workspaces import (
     DEFAULT_EXCLUDE,
     Bounds,

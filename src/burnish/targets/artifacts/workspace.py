@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import ParamSpec, TypeVar
 
 from burnish.core.errors import FileTrouble
-from burnish.system.temporaries import spare_beside
+from burnish.system.files import spare_beside
 from burnish.system.workspaces import (
     Bounds,
     Snapshot,

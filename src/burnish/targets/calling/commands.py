@@ -18,8 +18,8 @@ from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Description
 from burnish.evaluation.matching.json_paths import path_problem
 from burnish.system import ChildProcesses, expand_variables
+from burnish.system.files import state_folder
 from burnish.system.processes import own_children
-from burnish.system.state_folder import state_folder
 from burnish.targets.calling.answers import AgentUnreachable, failed, of_text
 from burnish.targets.calling.pipes import LONGEST_OUTPUT, Ran, talk_to
 from burnish.targets.calling.secrets import hidden, written_out

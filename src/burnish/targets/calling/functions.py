@@ -12,7 +12,7 @@ from burnish.core.content import Json
 from burnish.core.outcomes import Outcome, Trace, Usage
 from burnish.core.protocols import Description
 from burnish.effects.call_time import timed_call
-from burnish.system.importing import file_fingerprint, load_function
+from burnish.system.user_functions import file_fingerprint, load_function
 from burnish.targets.calling.answers import failed, of_value
 from burnish.targets.calling.manners import Manner, manner_of, speaking_manner
 from burnish.targets.calling.talks import Reply, Said

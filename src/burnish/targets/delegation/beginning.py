@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from burnish.core.errors import ConfigError, Problem
-from burnish.system.file_trouble import file_trouble
+from burnish.system.files import file_trouble
 from burnish.system.workspaces import copy_workspace, remove_tree
 from burnish.targets.delegation.workspace import INPUT
 

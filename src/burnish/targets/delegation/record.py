@@ -14,7 +14,7 @@ from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.core.outcomes import ToolCall
 from burnish.system import Redactor, write_atomic
-from burnish.system.temporaries import spare_beside
+from burnish.system.files import spare_beside
 from burnish.system.workspaces import read_contents, remove_tree, shown, snapshot
 from burnish.targets.delegation.critic import Criticised
 from burnish.targets.delegation.gates.completion import Verdict

@@ -15,7 +15,7 @@ from typing import Any
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.surfaces import placeholders_in
-from burnish.system.state_folder import state_folder
+from burnish.system.files import state_folder
 from burnish.targets.delegation.policy import NAMES, PolicyTexts
 from burnish.targets.delegation.registry_schema import PINS, reading, writing
 

@@ -15,8 +15,7 @@ from burnish.core.codec import codec
 from burnish.core.content import canonical
 from burnish.core.errors import JournalTrouble
 from burnish.system import read_bytes, write_atomic
-from burnish.system.file_trouble import file_trouble
-from burnish.system.temporaries import put_in_place
+from burnish.system.files import file_trouble, put_in_place
 from burnish.system.workspaces import remove_tree, snapshot
 from burnish.system.workspaces.paths import covers
 from burnish.targets.artifacts.workspace import CACHES

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from burnish.core.content import Json
 from burnish.effects.call_time import timed_call
-from burnish.system.importing import UserFunction, file_fingerprint
+from burnish.system.user_functions import UserFunction, file_fingerprint
 from burnish.targets.calling.threads import in_thread
 
 

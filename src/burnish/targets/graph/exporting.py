@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from burnish.core.surfaces import Value
 from burnish.system import YamlTree
-from burnish.system.yaml_syntax import write_yaml
+from burnish.system.yaml import write_yaml
 from burnish.targets.agent.demonstrating import written
 from burnish.targets.agent.editing import EditedAgent
 from burnish.targets.agent.exporting import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from burnish.core.content import Json
 from burnish.core.errors import Problem
 from burnish.core.messages import Message
-from burnish.system.config_words import nearest
+from burnish.system.config_errors import nearest
 
 QUESTION = "question"
 """The name under which templates find what was asked."""

@@ -10,7 +10,7 @@ from typing import Any, cast
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.system import YamlTree, read_tree, validate_config
-from burnish.system.importing import load_function
+from burnish.system.user_functions import load_function
 from burnish.targets.agent.instructions import Instructions, read_instructions
 from burnish.targets.agent.loading import load_agent
 from burnish.targets.agent.variables import expanded

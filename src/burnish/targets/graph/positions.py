@@ -17,7 +17,7 @@ from burnish.core.structures import (
 )
 from burnish.core.surfaces import Value
 from burnish.models.model_block import model_keys
-from burnish.system.config_words import nearest
+from burnish.system.config_errors import nearest
 from burnish.targets.agent.positions import positions_of
 from burnish.targets.graph.graphs import Graph
 from burnish.targets.graph.nodes import AgentNode

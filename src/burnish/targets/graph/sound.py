@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from burnish.core.errors import ConfigError, Problem
-from burnish.system.config_words import nearest
+from burnish.system.config_errors import nearest
 from burnish.targets.graph.flow import Flow, reachable
 from burnish.targets.graph.graphs import Graph
 from burnish.targets.graph.inputs import template_problems

@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from burnish.core.errors import ConfigError, Problem
-from burnish.system.borrow_records import SCHEMA, records_in
 from burnish.system.borrowing import make_private_folder
-from burnish.system.file_trouble import file_trouble
-from burnish.system.files import write_atomic
-from burnish.system.folders import make_folder
+from burnish.system.files import file_trouble, make_folder, write_atomic
 from burnish.system.processes import Owner
+from burnish.system.restoration import SCHEMA, records_in
 from burnish.targets.prompts.fields import FileField, encoded
 from burnish.targets.prompts.target_prompt import TargetPrompt
 

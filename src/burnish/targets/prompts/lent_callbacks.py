@@ -13,11 +13,10 @@ from typing import Any
 
 from burnish.core.content import short_id
 from burnish.core.errors import RunLocked
-from burnish.system.borrow_records import SCHEMA, records_in
 from burnish.system.borrowing import make_private_folder
 from burnish.system.files import write_atomic
 from burnish.system.processes import Owner
-from burnish.system.putting_back import PutBack, digest
+from burnish.system.restoration import SCHEMA, PutBack, digest, records_in
 from burnish.targets.prompts.fields import CallbackField
 
 

@@ -5,11 +5,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from burnish.core.errors import RunLocked
-from burnish.system.abandoned import borrower_of
-from burnish.system.borrow_records import borrowed_folder
 from burnish.system.borrowing import make_private_folder
 from burnish.system.locks import FileLock
-from burnish.system.putting_back import digest
+from burnish.system.restoration import borrowed_folder, borrower_of, digest
 from burnish.targets.prompts.fields import FileField
 
 

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from burnish.system.abandoned import restore_abandoned
-from burnish.system.borrow_records import borrowed_folder
+from burnish.system.restoration import borrowed_folder, restore_abandoned
 from burnish.targets.prompts.lent_callbacks import recall
 from burnish.targets.prompts.locking import require_unborrowed
 from burnish.targets.prompts.target_prompt import TargetPrompt

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from burnish.core.errors import BurnishError, ConfigError, Problem, RollbackError
 from burnish.effects.failures import is_infrastructure
-from burnish.system.borrow_records import borrowed_folder
 from burnish.system.borrowing import Borrowing
-from burnish.system.putting_back import PutBack
+from burnish.system.restoration import PutBack, borrowed_folder
 from burnish.targets.prompts.fields import CallbackField, FileField, decoded, encoded
 from burnish.targets.prompts.lent_callbacks import LentCallbacks
 from burnish.targets.prompts.locking import lock_files

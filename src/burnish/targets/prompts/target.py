@@ -16,7 +16,7 @@ from burnish.core.money import Spend
 from burnish.core.outcomes import Outcome, Trace
 from burnish.core.protocols import Description, Target, calls_function
 from burnish.core.surfaces import TextSurface
-from burnish.system.state_folder import state_folder
+from burnish.system.files import state_folder
 from burnish.targets.given import GivenPrompts, giving
 from burnish.targets.prompts.folders import common_root
 from burnish.targets.prompts.reaching import reach_problems

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
-from burnish.system.putting_back import PutBack
+from burnish.system.restoration import PutBack
 from burnish.targets.prompts.folders import CandidateFolders
 from burnish.targets.prompts.sources import Sources
 from burnish.targets.prompts.target_prompt import TargetPrompt

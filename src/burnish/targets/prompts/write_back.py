@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from burnish.core.errors import ConfigError, Problem, RollbackError
-from burnish.system.state_folder import state_folder
+from burnish.system.files import state_folder
 from burnish.targets.prompts.locking import lock_files
 from burnish.targets.prompts.target_prompt import TargetPrompt
 

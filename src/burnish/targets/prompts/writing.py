@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 
 from burnish.core.errors import FileTrouble, RollbackError
-from burnish.system.file_trouble import file_trouble
-from burnish.system.files import write_atomic
+from burnish.system.files import file_trouble, write_atomic
 from burnish.targets.prompts.fields import CallbackField, FileField
 
 

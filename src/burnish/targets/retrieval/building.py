@@ -9,7 +9,7 @@ from pathlib import Path
 from burnish.core.effects import Effects
 from burnish.core.errors import ConfigError, FileTrouble, Problem, RunLocked
 from burnish.system import FileLock, remove_stale_temporaries, write_atomic
-from burnish.system.file_trouble import file_trouble
+from burnish.system.files import file_trouble
 from burnish.targets.retrieval.chunking import read_chunks
 from burnish.targets.retrieval.chunks import Chunk, SourceSettings
 from burnish.targets.retrieval.contents import index_hash

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from burnish.core.errors import FileTrouble
-from burnish.system.file_trouble import file_trouble
-from burnish.system.temporaries import put_in_place
+from burnish.system.files import file_trouble, put_in_place
 from burnish.targets.retrieval.chunks import Chunk
 from burnish.targets.retrieval.index import Index
 from burnish.targets.retrieval.words import TOKENIZER, indexed

@@ -1,7 +1,7 @@
 """Puts borrowed files back; run by its path it is the guard of a process that borrows files.
 
-A guard must start fast and outlive whatever happened to the process, so nothing but Python itself
-is imported here.
+A guard must start fast and outlive whatever happened to the process, and every command looks here
+before anything else: so nothing but Python itself is imported here, and the rest loads late.
 """
 
 import base64
@@ -17,18 +17,49 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+if TYPE_CHECKING:
+    from burnish.system.processes import Owner
+
+SCHEMA = 1
+"""Of the records: those of another burnish are left to it."""
 
 Fate: TypeAlias = Literal["put back", "left alone", "failed"]
-
 _SPARE = re.compile(r"\.(?P<pid>\d{1,10})-[0-9a-f]{16}\.burnish-tmp")
 _LOOK = 0.5
 """Seconds between two looks at the owner: a forked child of it may keep the pipe open."""
 _BEAT = 10.0
 """Seconds between two signs of life on the record, for those who cannot see the owner."""
+
+
+def borrowed_folder(home: Path | None = None) -> Path:
+    """Where records of borrowed files lie; `home` is the state folder unless it is given."""
+    if home is None:
+        from burnish.system.files import state_folder
+
+        home = state_folder()
+    return home / "borrowed"
+
+
+def records_in(folder: Path, pattern: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The records in a folder, each with what it says; those that say nothing are passed over."""
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 - one call that fails at once
+    except OSError:
+        return
+    for path in sorted(folder / name for name in names):
+        if path.match(pattern):
+            try:
+                told: Any = json.loads(path.read_bytes())
+            except (OSError, ValueError):
+                continue  # somebody else was faster, or it is none of ours
+            known = cast("dict[str, Any]", told) if isinstance(told, dict) else {}
+            if known.get("schema") == SCHEMA:
+                yield path, known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +192,32 @@ def guard(owner: int, record: Path) -> None:
 def _ended(pipe: int, seconds: float) -> bool:
     readable, _, _ = select.select([pipe], [], [], seconds)
     return bool(readable) and not os.read(pipe, 1)
+
+
+def restore_abandoned(folder: Path | None = None) -> "list[PutBack]":
+    """Put back what killed processes borrowed; what was done, file by file.
+
+    Where nothing was ever borrowed this costs one look at a folder that is not there.
+    """
+    found: list[PutBack] = []
+    for record, told in records_in(folder or borrowed_folder(), "[0-9]*.json"):
+        from burnish.system.processes import Owner
+
+        if Owner.parse(told["owner"]).is_gone(record):
+            found += put_back(record)
+    return found
+
+
+def borrower_of(path: Path, folder: Path) -> "Owner | None":
+    """The living process that has borrowed a file; None where nobody has."""
+    for record, told in records_in(folder, "[0-9]*.json"):
+        from burnish.system.processes import Owner
+
+        owner = Owner.parse(told["owner"])
+        paths = {file["path"] for file in told["files"]}
+        if str(path) in paths and not owner.is_gone(record):
+            return owner
+    return None
 
 
 if __name__ == "__main__":
