@@ -64,10 +64,10 @@ class Borrowing:
             }
             for path, original in self._originals.items()
         ]
-        told = {"schema": SCHEMA, "owner": Owner.here().as_json(), "files": files}
+        record = {"schema": SCHEMA, "owner": Owner.here().as_json(), "files": files}
         make_private_folder(self.record.parent)
         remove_stale_temporaries(self.record.parent, shared=True)
-        write_atomic(self.record, json.dumps(told), mode=0o600)
+        write_atomic(self.record, json.dumps(record), mode=0o600)
 
     def _dismiss_guard(self) -> None:
         if self._guard is None or self._guard.stdin is None:

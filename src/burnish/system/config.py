@@ -43,7 +43,7 @@ def expand_variables(text: str, environ: Mapping[str, str]) -> str:
     missing = [name for name in names if name not in environ]
     if missing:
         raise ConfigError([_not_set(name) for name in missing])
-    return _VARIABLE.sub(lambda found: environ[found[1]], text)
+    return _VARIABLE.sub(lambda match: environ[match[1]], text)
 
 
 def variables_in(text: str) -> list[str]:
@@ -61,9 +61,9 @@ def _not_set(name: str) -> Problem:
 
 
 def _not_a_mapping(data: object, model: type[BaseModel], source: str) -> Problem:
-    known = f"known keys: {', '.join(Place.of(model).keys)}"
+    remedy = f"known keys: {', '.join(Place.of(model).keys)}"
     if data is None:
-        return Problem(message="it is empty", where=source, remedy=known)
-    found = "text" if isinstance(data, str) else shown(data)
-    message = f"expected keys with values at the top level, found {found}"
-    return Problem(message=message, where=source, remedy=known)
+        return Problem(message="it is empty", where=source, remedy=remedy)
+    kind = "text" if isinstance(data, str) else shown(data)
+    message = f"expected keys with values at the top level, found {kind}"
+    return Problem(message=message, where=source, remedy=remedy)

@@ -99,9 +99,9 @@ def shown(value: object) -> str:
     return str(value) if isinstance(value, int | float) else "a list"
 
 
-def nearest(word: str, known: Sequence[str]) -> str | None:
+def nearest(word: str, names: Sequence[str]) -> str | None:
     """The known word that was probably meant."""
-    spelled = {name.lower().replace("-", "_"): name for name in known}
+    spelled = {name.lower().replace("-", "_"): name for name in names}
     close = difflib.get_close_matches(word.lower().replace("-", "_"), list(spelled), n=1)
     return spelled[close[0]] if close else None
 
@@ -130,18 +130,18 @@ def _own_words(error: ErrorDetails) -> str:
     return message[:1].lower() + message[1:]
 
 
-def near(name: str, known: Sequence[str]) -> str:
+def near(name: str, names: Sequence[str]) -> str:
     """What was probably meant, else all there is, as far as it can be listed."""
-    meant = next(iter(_ending(name, known)), None) or nearest(name, known)
-    if meant is not None:
-        return f"did you mean '{meant}'?"
-    shown = ", ".join(known[:_LISTED]) or "none"
-    return f"there are: {shown}{', …' if len(known) > _LISTED else ''}"
+    likely = next(iter(_ending(name, names)), None) or nearest(name, names)
+    if likely is not None:
+        return f"did you mean '{likely}'?"
+    shown = ", ".join(names[:_LISTED]) or "none"
+    return f"there are: {shown}{', …' if len(names) > _LISTED else ''}"
 
 
-def _ending(name: str, known: Iterable[str]) -> Iterable[str]:
+def _ending(name: str, names: Iterable[str]) -> Iterable[str]:
     """Most often what stands before a slash is left out."""
-    return (each for each in known if each.endswith(f"/{name}"))
+    return (each for each in names if each.endswith(f"/{name}"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,8 +212,8 @@ def _settle(faults: Iterable[Fault], level: int = 0) -> list[Fault]:
         else:
             where, label = fault.unions[level]
             branches.setdefault(where, {}).setdefault(label, []).append(fault)
-    for where, tried in branches.items():
-        settled.extend(_choose(where, list(tried.values()), level + 1))
+    for where, labels in branches.items():
+        settled.extend(_choose(where, list(labels.values()), level + 1))
     return settled
 
 
@@ -276,16 +276,16 @@ def problem_of(fault: Fault, where: str) -> Problem:
         message, remedy = _unknown_key(fault)
     else:
         message = complaint([_without_secret(one, fault.path, redactor) for one in fault.errors])
-        given = error.get("ctx", {}).get("tag", error["input"])
-        likely = nearest(str(given), choices(error))
+        value = error.get("ctx", {}).get("tag", error["input"])
+        likely = nearest(str(value), choices(error))
         remedy = "add it" if message == MISSING else _did_you_mean(likely)
     return Problem(message=redactor.text(message), where=redactor.text(where), remedy=remedy)
 
 
 def _unknown_key(fault: Fault) -> tuple[str, str]:
-    key, known = str(fault.path[-1]), fault.known_keys
-    remedy = f"known keys: {', '.join(known)}" if known else "remove it"
-    return f"unknown key {key!r}", _did_you_mean(nearest(key, known)) or remedy
+    key, names = str(fault.path[-1]), fault.known_keys
+    remedy = f"known keys: {', '.join(names)}" if names else "remove it"
+    return f"unknown key {key!r}", _did_you_mean(nearest(key, names)) or remedy
 
 
 def _did_you_mean(likely: str | None) -> str:
@@ -294,11 +294,11 @@ def _did_you_mean(likely: str | None) -> str:
 
 def _without_secret(error: ErrorDetails, path: TreePath, redactor: Redactor) -> ErrorDetails:
     """The error with a text input as a reader may see it, judged by the key it stands under."""
-    given = error["input"]
-    if not isinstance(given, str):
+    value = error["input"]
+    if not isinstance(value, str):
         return error
     key = next((step for step in reversed(path) if isinstance(step, str)), "")
-    seen = cast("dict[str, JsonValue]", redactor.json({key: given}))
+    redacted = cast("dict[str, JsonValue]", redactor.json({key: value}))
     safe = error.copy()
-    safe["input"] = next(iter(seen.values()))
+    safe["input"] = next(iter(redacted.values()))
     return safe

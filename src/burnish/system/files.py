@@ -82,10 +82,10 @@ def is_abandoned(name: str, *, shared: bool = False) -> bool:
     In a container the number of this process may well have been its predecessor's; where the
     folder is `shared` with others in this process, it is taken for theirs.
     """
-    found = _SPARE_NAME.fullmatch(name)
-    if found is None:
+    match = _SPARE_NAME.fullmatch(name)
+    if match is None:
         return False
-    pid = int(found["pid"])
+    pid = int(match["pid"])
     return not shared if pid == os.getpid() else not _is_alive(pid)
 
 
@@ -109,12 +109,12 @@ def write_atomic(
     payload = _encode(path, content) if isinstance(content, str) else content
     try:
         home = Path(os.path.realpath(path))
-        kept = _mode_of(home)
-        wanted = kept if mode is None else mode
+        current = _mode_of(home)
+        new_mode = current if mode is None else mode
 
         def make(spare: Path) -> None:
-            _write_new(spare, payload, durable=durable, mode=wanted)
-            if kept is not None:
+            _write_new(spare, payload, durable=durable, mode=new_mode)
+            if current is not None:
                 _keep_owner(home, spare)
 
         put_in_place(home, make)

@@ -100,15 +100,15 @@ def _base64_forms(raw: bytes) -> Iterator[str]:
             yield core.replace("+", "-").replace("/", "_")
 
 
-def _without_basic(found: re.Match[str]) -> str:
+def _without_basic(match: re.Match[str]) -> str:
     """Credentials are 'name:password' in base64; anything else after 'basic' is prose."""
-    standard = found[2].replace("-", "+").replace("_", "/").rstrip("=")
+    standard = match[2].replace("-", "+").replace("_", "/").rstrip("=")
     try:
         decoded = base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True)
     except ValueError:
-        return found[0]
+        return match[0]
     is_pair = b":" in decoded and decoded.isascii() and decoded.decode().isprintable()
-    return f"{found[1]}{MARKER}" if is_pair else found[0]
+    return f"{match[1]}{MARKER}" if is_pair else match[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,14 +123,16 @@ class Redactor:
     ) -> Self:
         """Know the values of the variables whose names speak of secrets, and the `extra` ones."""
         variables = os.environ if environ is None else environ
-        found = {
+        values = {
             value.strip()
             for name, value in variables.items()
             if _NAMES_A_SECRET.search(name) and len(value.strip()) >= _MINIMUM
         }
         # A key of a letter or two is a stand-in, and every word has it.
-        found.update(given for secret in extra if len(given := secret.strip()) >= _LEAST_GIVEN)
-        return cls(secrets=tuple(sorted(found)))
+        values.update(
+            stripped for secret in extra if len(stripped := secret.strip()) >= _LEAST_GIVEN
+        )
+        return cls(secrets=tuple(sorted(values)))
 
     def text(self, value: str) -> str:
         """The text without secrets; doing it again changes nothing."""

@@ -54,12 +54,12 @@ def records_in(folder: Path, pattern: str) -> Iterator[tuple[Path, dict[str, Any
     for path in sorted(folder / name for name in names):
         if path.match(pattern):
             try:
-                told: Any = json.loads(path.read_bytes())
+                record: Any = json.loads(path.read_bytes())
             except (OSError, ValueError):
                 continue  # somebody else was faster, or it is none of ours
-            known = cast("dict[str, Any]", told) if isinstance(told, dict) else {}
-            if known.get("schema") == SCHEMA:
-                yield path, known
+            fields = cast("dict[str, Any]", record) if isinstance(record, dict) else {}
+            if fields.get("schema") == SCHEMA:
+                yield path, fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,17 +84,17 @@ def put_back(record: Path) -> list[PutBack]:
 
     What somebody else wrote, or deleted, is theirs. The record goes when nothing is left to do.
     """
-    with _claimed(record) as told:
-        if told is None:
+    with _claimed(record) as content:
+        if content is None:
             return []
-        places = [Path(file["path"]) for file in told["files"]]
+        places = [Path(file["path"]) for file in content["files"]]
         for folder in {place.parent for place in places}:
-            _remove_spares(folder, told["owner"]["pid"])
-        found = [fate for file in told["files"] if (fate := _restored(file)) is not None]
-        if not any(fate.fate == "failed" for fate in found):
+            _remove_spares(folder, content["owner"]["pid"])
+        fates = [fate for file in content["files"] if (fate := _restored(file)) is not None]
+        if not any(fate.fate == "failed" for fate in fates):
             with contextlib.suppress(OSError):
                 record.unlink(missing_ok=True)
-    return found
+    return fates
 
 
 @contextlib.contextmanager
@@ -119,15 +119,15 @@ def _restored(file: dict[str, Any]) -> PutBack | None:
         if now == original:
             return None
         if digest(now) not in file["written"]:
-            told = "somebody changed it meanwhile, so it was left alone"
-            return PutBack(path=str(path), fate="left alone", told=told)
+            message = "somebody changed it meanwhile, so it was left alone"
+            return PutBack(path=str(path), fate="left alone", told=message)
         _replace(path, original)
     except FileNotFoundError:
-        told = "somebody deleted it meanwhile, so it was left alone"
-        return PutBack(path=str(path), fate="left alone", told=told)
+        message = "somebody deleted it meanwhile, so it was left alone"
+        return PutBack(path=str(path), fate="left alone", told=message)
     except OSError as error:
-        told = f"its own content could not be put back: {error.strerror or error}"
-        return PutBack(path=str(path), fate="failed", told=told)
+        message = f"its own content could not be put back: {error.strerror or error}"
+        return PutBack(path=str(path), fate="failed", told=message)
     return PutBack(path=str(path), fate="put back", told="its own content was put back")
 
 
@@ -155,8 +155,8 @@ def _remove_spares(folder: Path, owner: int) -> None:
     """What the owner, or somebody else who is gone, was writing when it was killed."""
     with contextlib.suppress(OSError):
         for entry in folder.iterdir():
-            found = _SPARE.fullmatch(entry.name)
-            if found and (int(found["pid"]) == owner or not _is_alive(int(found["pid"]))):
+            match = _SPARE.fullmatch(entry.name)
+            if match and (int(match["pid"]) == owner or not _is_alive(int(match["pid"]))):
                 entry.unlink(missing_ok=True)
 
 
@@ -199,22 +199,22 @@ def restore_abandoned(folder: Path | None = None) -> "list[PutBack]":
 
     Where nothing was ever borrowed this costs one look at a folder that is not there.
     """
-    found: list[PutBack] = []
-    for record, told in records_in(folder or borrowed_folder(), "[0-9]*.json"):
+    fates: list[PutBack] = []
+    for record, content in records_in(folder or borrowed_folder(), "[0-9]*.json"):
         from burnish.system.processes import Owner
 
-        if Owner.parse(told["owner"]).is_gone(record):
-            found += put_back(record)
-    return found
+        if Owner.parse(content["owner"]).is_gone(record):
+            fates += put_back(record)
+    return fates
 
 
 def borrower_of(path: Path, folder: Path) -> "Owner | None":
     """The living process that has borrowed a file; None where nobody has."""
-    for record, told in records_in(folder, "[0-9]*.json"):
+    for record, content in records_in(folder, "[0-9]*.json"):
         from burnish.system.processes import Owner
 
-        owner = Owner.parse(told["owner"])
-        paths = {file["path"] for file in told["files"]}
+        owner = Owner.parse(content["owner"])
+        paths = {file["path"] for file in content["files"]}
         if str(path) in paths and not owner.is_gone(record):
             return owner
     return None

@@ -318,7 +318,7 @@ class Place:
 
     def below(self, step: str | int) -> Self:
         """The place of the value under a key or an index."""
-        return self.of(*(found for kind in self.types for found in _below(kind, step)))
+        return self.of(*(inner for kind in self.types for inner in _below(kind, step)))
 
     def chosen_by(self, value: object) -> Self:
         """The place with the models that the value there chooses."""
@@ -400,5 +400,5 @@ def _goes_by(kind: object, label: str | int) -> bool:
     if getattr(kind, "__name__", None) == label:
         return True
     annotations = _annotations(kind).values()
-    tags = (get_args(found) for found in annotations if get_origin(found) is Literal)
+    tags = (get_args(each) for each in annotations if get_origin(each) is Literal)
     return any(label in values for values in tags)

@@ -74,8 +74,8 @@ def file_fingerprint(file: str | None) -> str:
 def _forget_namesakes(top: str, home: str) -> None:
     """Two projects may each have a module `graders`: the one in this folder is meant."""
     importlib.invalidate_caches()
-    found, known = PathFinder.find_spec(top, [home]), sys.modules.get(top)
-    if found is None or known is None or _origin(known) == _places(found):
+    spec, loaded = PathFinder.find_spec(top, [home]), sys.modules.get(top)
+    if spec is None or loaded is None or _origin(loaded) == _places(spec):
         return
     for name in [n for n in sys.modules if n == top or n.startswith(f"{top}.")]:
         del sys.modules[name]

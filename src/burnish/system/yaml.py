@@ -209,7 +209,7 @@ def _yaml(text: str) -> YAML:
 def _indentation(text: str) -> tuple[int, int]:
     """How far the text indents a mapping, and a dash, below the key they belong to."""
     mapping = offset = None
-    lines = [(len(found[1]), found[2], found[3].rstrip()) for found in _LINE.finditer(text)]
+    lines = [(len(match[1]), match[2], match[3].rstrip()) for match in _LINE.finditer(text)]
     for (margin, dashes, content), (below, dash_below, _) in pairwise(lines):
         deeper = below - margin - len(dashes)
         if not content.endswith(":") or deeper < 0:

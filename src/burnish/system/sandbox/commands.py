@@ -56,7 +56,7 @@ class Order:
 
     def as_line(self) -> bytes:
         """How it is sent."""
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "argv": list(self.argv),
             "cwd": "/" if self.walled else str(self.cwd),
             "env": dict(self.env),
@@ -68,7 +68,7 @@ class Order:
             "walled": self.walled,
             "own": 2 if self.walled else 0,
         }
-        return json.dumps(told).encode() + b"\n"
+        return json.dumps(fields).encode() + b"\n"
 
 
 class Report(BaseModel):
@@ -115,8 +115,8 @@ async def supervise(order: Order, children: ChildProcesses, stdin: bytes) -> Sup
             with contextlib.suppress(asyncio.CancelledError):
                 await streams
     if not report.began:
-        said = err.text().strip().splitlines()
-        message = f"bubblewrap could not isolate the command: {said[-1] if said else 'no reason'}"
+        lines = err.text().strip().splitlines()
+        message = f"bubblewrap could not isolate the command: {lines[-1] if lines else 'no reason'}"
         raise BurnishError(message, remedy="Mend what it names, or say `sandbox: none`.")
     return Supervised(report=report, stdout=out, stderr=err)
 
@@ -139,14 +139,16 @@ class _Supervision:
         """What came of it; the group of the command is on record for as long as it may run."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.order.limits.seconds + _LET_GO):
-                while told := await _next(self.reader):
-                    if "refused" in told:
-                        raise FileTrouble(f"cannot start {self.order.argv[0]}: {told['refused']}")
-                    if "group" not in told:
-                        report = Report.model_validate(told)
+                while message := await _next(self.reader):
+                    if "refused" in message:
+                        raise FileTrouble(
+                            f"cannot start {self.order.argv[0]}: {message['refused']}"
+                        )
+                    if "group" not in message:
+                        report = Report.model_validate(message)
                         self.settled = not report.stuck
                         return report
-                    self.group = int(told["group"])
+                    self.group = int(message["group"])
                     self.children.record(self.group, marker=self.order.marker)
         # Nobody is left to end what still runs, and it may hold the pipes.
         self._end_command()
@@ -294,15 +296,16 @@ class Sandbox:
         async with _private_folder() as private:
             tmp = INSIDE_TMP if self._isolates else private / "tmp"
             roots = writable or [cwd]
-            made = clean_environment(tmp=tmp, allow=self.allow, extra=env, roots=roots)
-            made = with_python(made, private / "tmp/bin", tmp / "bin")
+            environment = clean_environment(tmp=tmp, allow=self.allow, extra=env, roots=roots)
+            environment = with_python(environment, private / "tmp/bin", tmp / "bin")
             marker = secrets.token_hex(16)
-            argv = _argv(command, cwd, f"{private / 'tmp/bin'}{os.pathsep}{made['PATH']}")
+            argv = _argv(command, cwd, f"{private / 'tmp/bin'}{os.pathsep}{environment['PATH']}")
             if self._isolates:
                 walls = Walls(private=private, cwd=cwd, writable=writable, readable=[cwd],
                               hidden=self.hidden, network=self.network)  # fmt: skip
                 argv = [*walled(self.isolation.program, walls), *argv]
-            order = Order(argv=argv, cwd=cwd, env={**made, MARKER_VARIABLE: marker}, limits=limits,
+            environment[MARKER_VARIABLE] = marker
+            order = Order(argv=argv, cwd=cwd, env=environment, limits=limits,
                           marker=marker, walled=self._isolates)  # fmt: skip
             return self._result(await supervise(order, self.children, stdin), limits)
 
@@ -341,11 +344,11 @@ def _argv(command: str | Sequence[str], cwd: Path, path: str) -> list[str]:
 
 
 def _folders(*paths: Path) -> list[Path]:
-    found = [path.resolve() for path in paths]
-    for folder in found:
+    folders = [path.resolve() for path in paths]
+    for folder in folders:
         if not folder.is_dir():
             raise FileTrouble(f"cannot run a command in {folder}: there is no such folder")
-    return found
+    return folders
 
 
 def _new_folder() -> Path:

@@ -44,9 +44,9 @@ def clean_environment(
     Keys of providers are not in it unless their names are. `roots` are folders that no look for
     a repository may climb out of.
     """
-    given = os.environ if environ is None else environ
-    made = {
-        "PATH": os.pathsep.join(search_path(given)),
+    source = os.environ if environ is None else environ
+    fresh = {
+        "PATH": os.pathsep.join(search_path(source)),
         "HOME": str(tmp / "home"),
         "TMPDIR": str(tmp),
         "LANG": "C.UTF-8",
@@ -56,8 +56,8 @@ def clean_environment(
         "PYTHONDONTWRITEBYTECODE": "1",
         "GIT_CEILING_DIRECTORIES": os.pathsep.join(str(root.parent) for root in roots),
     }
-    allowed = {name: given[name] for name in allow if name in given}
-    return {**made, **allowed, **(extra or {})}
+    allowed = {name: source[name] for name in allow if name in source}
+    return {**fresh, **allowed, **(extra or {})}
 
 
 def with_python(environ: Mapping[str, str], folder: Path, seen_as: Path) -> dict[str, str]:
@@ -77,8 +77,8 @@ def search_path(environ: Mapping[str, str]) -> list[str]:
     active = environ.get("VIRTUAL_ENV")
     first = [str(Path(active) / "bin")] if active else []
     own = [str(Path(sys.executable).parent)] if sys.executable else []
-    given = environ.get("PATH", "").split(os.pathsep)
-    user = [folder for folder in given if folder.startswith("/")]
+    folders = environ.get("PATH", "").split(os.pathsep)
+    user = [folder for folder in folders if folder.startswith("/")]
     return list(dict.fromkeys([*first, *own, *user, *_USUAL]))
 
 
@@ -127,8 +127,8 @@ def _needed(walls: Walls, masked: Sequence[Path]) -> list[Path]:
     homes = {Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable).parent, _OURS}
     if active := os.environ.get("VIRTUAL_ENV"):
         homes.add(Path(active))
-    wanted = [*sorted(homes), *walls.readable]
-    return [p for p in wanted if p.exists() and any(p.is_relative_to(mask) for mask in masked)]
+    paths = [*sorted(homes), *walls.readable]
+    return [p for p in paths if p.exists() and any(p.is_relative_to(mask) for mask in masked)]
 
 
 def _hiding(path: Path) -> Iterator[str]:
@@ -170,11 +170,11 @@ class Isolation:
 
 def probe_bubblewrap(program: str = _PROGRAM) -> Probe:
     """Start a command in bubblewrap and see whether the walls hold."""
-    found = shutil.which(program)
-    if found is None:
+    path = shutil.which(program)
+    if path is None:
         return Probe(reason=f"there is no program '{program}'")
     with tempfile.TemporaryDirectory(prefix="burnish-probe-") as place:
-        return _tried(found, Path(place))
+        return _tried(path, Path(place))
 
 
 def resolve(mode: Mode, probe: Probe | None = None) -> Isolation:
@@ -183,11 +183,11 @@ def resolve(mode: Mode, probe: Probe | None = None) -> Isolation:
         return Isolation(kind="none", told="limits only, as asked: commands are not isolated")
     probe = probe or probe_bubblewrap()
     if probe.works:
-        told = f"{probe.version}: no network, and only the workspace can be written"
-        return Isolation(kind="bwrap", program=probe.program, told=told)
+        sentence = f"{probe.version}: no network, and only the workspace can be written"
+        return Isolation(kind="bwrap", program=probe.program, told=sentence)
     if mode == "auto":
-        told = f"limits only: commands are not isolated, since bubblewrap fails: {probe.reason}"
-        return Isolation(kind="none", told=told)
+        sentence = f"limits only: commands are not isolated, since bubblewrap fails: {probe.reason}"
+        return Isolation(kind="none", told=sentence)
     remedy = "install bubblewrap, let it make namespaces, or say 'auto' to go without"
     message = f"bubblewrap does not work here: {probe.reason}"
     raise ConfigError([Problem(where="sandbox", message=message, remedy=remedy)])
@@ -206,8 +206,10 @@ def _tried(program: str, place: Path) -> Probe:
     except (OSError, subprocess.SubprocessError) as error:
         return Probe(reason=f"it could not be tried: {error}")
     if mark not in ran.stdout or not (inside / "in").exists():
-        said = ran.stderr.strip().splitlines()
-        return Probe(reason=said[-1] if said else f"a trial ended with exit code {ran.returncode}")
+        lines = ran.stderr.strip().splitlines()
+        return Probe(
+            reason=lines[-1] if lines else f"a trial ended with exit code {ran.returncode}"
+        )
     if (outside / "out").exists():
         return Probe(reason="a command wrote where it may not")
     return Probe(program=program, version=version or "bubblewrap")

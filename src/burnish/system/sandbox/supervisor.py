@@ -42,15 +42,15 @@ class Command:
         argv = list(order["argv"])
         if order["walled"]:
             argv[1:1] = ["--json-status-fd", str(write)]
-        made = subprocess.Popen(  # noqa: S603
+        process = subprocess.Popen(  # noqa: S603
             argv, cwd=order["cwd"], env=order["env"], process_group=0, pass_fds=(write,),
             preexec_fn=_limiter(order),
         )  # fmt: skip
         os.close(write)
         os.set_blocking(read, False)
-        self.report_pipe, self.pid = read, made.pid
+        self.report_pipe, self.pid = read, process.pid
         # Whoever ends is reaped here, so that nothing is left for this object to wait for.
-        made.returncode = 0
+        process.returncode = 0
 
     def reap(self) -> bool:
         """Take leave of children that ended; whether any is left."""
@@ -194,20 +194,20 @@ def _limiter(order: dict[str, Any]) -> Callable[[], None]:
 
 def _descendants(enough: int | None) -> Iterator[int]:
     """All that came of this process; stops soon after `enough` were found."""
-    todo, found = [os.getpid()], 0
-    while todo and (enough is None or found <= enough):
+    todo, count = [os.getpid()], 0
+    while todo and (enough is None or count <= enough):
         for child in _children(todo.pop()):
-            found += 1
+            count += 1
             todo.append(child)
             yield child
 
 
 def _children(pid: int) -> list[int]:
-    found: list[int] = []
+    children: list[int] = []
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
-            found += map(int, _read(f"/proc/{pid}/task/{task}/children").split())
-    return found
+            children += map(int, _read(f"/proc/{pid}/task/{task}/children").split())
+    return children
 
 
 def _resident_bytes(pid: int) -> int:

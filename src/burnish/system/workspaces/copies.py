@@ -119,8 +119,8 @@ class _Copying:
         return place == self.destination or all((place / name).exists() for name in _RUN_FILES)
 
     def _file(self, entry: "os.DirEntry[str]", path: str) -> None:
-        seen = entry.stat(follow_symlinks=False)
-        if not stat.S_ISREG(seen.st_mode):
+        status = entry.stat(follow_symlinks=False)
+        if not stat.S_ISREG(status.st_mode):
             self._note(path, "it is a socket, a pipe or a device")
             return
         self._content(Path(entry.path), path)
@@ -129,14 +129,14 @@ class _Copying:
         target = self.destination / path
         try:
             with origin.open("rb") as file, target.open("xb") as copy:
-                seen = os.fstat(file.fileno())
+                status = os.fstat(file.fileno())
                 if not self._clone(file.fileno(), copy.fileno()):
                     shutil.copyfileobj(file, copy, 1024 * 1024)
                 # Nobody runs a copy as somebody else.
-                os.fchmod(copy.fileno(), seen.st_mode & _ALL_MODES)
+                os.fchmod(copy.fileno(), status.st_mode & _ALL_MODES)
                 copy.flush()
-                os.utime(copy.fileno(), ns=(seen.st_atime_ns, seen.st_mtime_ns))
-                if os.fstat(file.fileno()).st_mtime_ns != seen.st_mtime_ns:
+                os.utime(copy.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
+                if os.fstat(file.fileno()).st_mtime_ns != status.st_mtime_ns:
                     self._note(path, "it was being written while it was copied")
         except PermissionError:
             self._note(path, "the file cannot be read")
@@ -144,7 +144,7 @@ class _Copying:
         except FileNotFoundError:
             self._note(path, "it was removed while the folder was copied")
             return
-        self.files, self.bytes = self.files + 1, self.bytes + seen.st_size
+        self.files, self.bytes = self.files + 1, self.bytes + status.st_size
 
     def _clone(self, file: int, copy: int) -> bool:
         if not self.can_clone:
@@ -212,8 +212,8 @@ def write_files(folder: Path, texts: Mapping[str, str | None]) -> None:
 def _prepared(opened: contextlib.ExitStack, folder: Path, path: str, text: str | None) -> _Spare:
     *above, name = path.split("/")
     place = opened.enter_context(_entered(folder, above, make=text is not None))
-    seen = _seen(place, name)
-    if seen is not None and not stat.S_ISREG(seen.st_mode):
+    status = _seen(place, name)
+    if status is not None and not stat.S_ISREG(status.st_mode):
         remedy = "Only plain files are written, through no link."
         raise FileTrouble(f"cannot write {shown(path)} in {folder}: not a file", remedy=remedy)
     if text is None:
@@ -225,8 +225,8 @@ def _prepared(opened: contextlib.ExitStack, folder: Path, path: str, text: str |
         descriptor = os.open(spare, flags, 0o666, dir_fd=place)
         with os.fdopen(descriptor, "wb") as file:
             file.write(_encoded(path, text))
-            if seen is not None:
-                os.fchmod(descriptor, stat.S_IMODE(seen.st_mode))
+            if status is not None:
+                os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
     except BaseException:
         _drop(made)
         raise

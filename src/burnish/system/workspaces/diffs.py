@@ -80,28 +80,28 @@ def _came_from(row: "array[int]", diagonal: int, edits: int) -> int:
 
 def _steps(trace: "list[array[int]]", x: int, y: int) -> list[tuple[int, int, bool]]:
     """Single lines as (place before, place after, is it removed), from first to last."""
-    found: list[tuple[int, int, bool]] = []
+    steps: list[tuple[int, int, bool]] = []
     for edits in range(len(trace) - 1, 0, -1):
         diagonal = x - y
         came_from = _came_from(trace[edits], diagonal, edits)
         x = trace[edits][came_from + edits + 1]
         y = x - came_from
-        found.append((x, y, came_from < diagonal))
-    return found[::-1]
+        steps.append((x, y, came_from < diagonal))
+    return steps[::-1]
 
 
 def _joined(start: int, steps: list[tuple[int, int, bool]]) -> list[LineEdit]:
     """Steps that follow each other without a line in between become one edit."""
-    found: list[LineEdit] = []
+    edits: list[LineEdit] = []
     for x, y, is_removed in steps:
         edit = _edit(start, x, x + is_removed, y, y + (not is_removed))
-        last = found[-1] if found else None
+        last = edits[-1] if edits else None
         if last and (last.before_end, last.after_end) == (edit.before, edit.after):
-            found[-1] = LineEdit(before=last.before, before_end=edit.before_end,
+            edits[-1] = LineEdit(before=last.before, before_end=edit.before_end,
                                  after=last.after, after_end=edit.after_end)  # fmt: skip
         else:
-            found.append(edit)
-    return found
+            edits.append(edit)
+    return edits
 
 
 def _edit(start: int, before: int, before_end: int, after: int, after_end: int) -> LineEdit:
@@ -160,9 +160,9 @@ def summarize_diff(before: Contents, after: Contents, *, max_chars: int = 20_000
     whole = "".join(parts)
     if len(whole) <= max_chars:
         return DiffSummary(files=counts, text=whole, truncated=False)
-    kept = whole[:max_chars].rpartition("\n")[0]
-    mark = f"\n[… {len(whole) - len(kept):,} characters left out …]\n"
-    return DiffSummary(files=counts, text=kept + mark, truncated=True)
+    shortened = whole[:max_chars].rpartition("\n")[0]
+    mark = f"\n[… {len(whole) - len(shortened):,} characters left out …]\n"
+    return DiffSummary(files=counts, text=shortened + mark, truncated=True)
 
 
 def _file_diff(path: str, old: bytes | None, new: bytes | None) -> Iterator[str]:

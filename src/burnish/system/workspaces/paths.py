@@ -59,8 +59,8 @@ def matches(path: str, patterns: Iterable[str]) -> bool:
 
 def covers(patterns: Iterable[str], path: str) -> bool:
     """Whether one of the patterns names this path or a folder that it lies in."""
-    wanted = tuple(patterns)
-    return any(matches(place, wanted) for place in (path, *folders_of(path)))
+    patterns = tuple(patterns)
+    return any(matches(place, patterns) for place in (path, *folders_of(path)))
 
 
 def folders_of(path: str) -> list[str]:
@@ -78,32 +78,32 @@ def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
 def _expression(pattern: str) -> str:
     whole = f"{pattern}**" if pattern.endswith("/") else pattern
     parts = whole.removeprefix("./").split("/")
-    made = ""
+    expression = ""
     for at, part in enumerate(parts):
         last = at == len(parts) - 1
         if part == "**":
-            made += ".*" if last else "(?:[^/]+/)*"
+            expression += ".*" if last else "(?:[^/]+/)*"
         else:
-            made += _part(part) + ("" if last else "/")
-    return made
+            expression += _part(part) + ("" if last else "/")
+    return expression
 
 
 def _part(part: str) -> str:
-    made, at = "", 0
+    expression, at = "", 0
     while at < len(part):
         char, at = part[at], at + 1
         if char == "*":
-            made += "" if part[at : at + 1] == "*" else "[^/]*"
+            expression += "" if part[at : at + 1] == "*" else "[^/]*"
         elif char == "?":
-            made += "[^/]"
+            expression += "[^/]"
         elif char == "[" and (end := part.find("]", at + 1)) > 0:
             chosen, at = part[at:end], end + 1
             negated = chosen[0] in "!^"
             inside = re.escape(chosen[negated:]).replace(r"\-", "-")
-            made += f"[{'^/' if negated else ''}{inside}]"
+            expression += f"[{'^/' if negated else ''}{inside}]"
         else:
-            made += re.escape(char)
-    return made
+            expression += re.escape(char)
+    return expression
 
 
 @dataclass(frozen=True, kw_only=True)

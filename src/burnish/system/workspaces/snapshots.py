@@ -70,11 +70,11 @@ def snapshot(folder: Path, *, leave_out: Callable[[str], bool] | None = None) ->
 
 def read_contents(folder: Path, paths: Iterable[str]) -> dict[str, bytes]:
     """What these files hold; links and what is no file are left out."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for path in paths:
         with contextlib.suppress(OSError), os.fdopen(_open(folder / path), "rb") as file:
-            found[path] = file.read()
-    return found
+            contents[path] = file.read()
+    return contents
 
 
 def _names(folder: Path, entries: dict[str, Entry], inside: str) -> list[str]:
@@ -88,38 +88,38 @@ def _names(folder: Path, entries: dict[str, Entry], inside: str) -> list[str]:
 
 def _entry(path: Path) -> Entry:
     try:
-        seen = path.lstat()
-        mode = stat.S_IMODE(seen.st_mode)
-        if stat.S_ISDIR(seen.st_mode):
+        status = path.lstat()
+        mode = stat.S_IMODE(status.st_mode)
+        if stat.S_ISDIR(status.st_mode):
             return Entry(kind="folder", mode=mode)
-        if stat.S_ISLNK(seen.st_mode):
+        if stat.S_ISLNK(status.st_mode):
             target = os.fsencode(path.readlink())
             return Entry(kind="link", digest=hashlib.sha256(target).hexdigest(), size=len(target))
     except OSError as error:
         return Entry(kind="other", digest=f"unreadable: {error.strerror}")
-    if not stat.S_ISREG(seen.st_mode):
-        return Entry(kind="other", mode=seen.st_mode)
-    digest = _digest(path, seen)
-    return Entry(kind="file", mode=mode, digest=digest, size=seen.st_size, links=seen.st_nlink)
+    if not stat.S_ISREG(status.st_mode):
+        return Entry(kind="other", mode=status.st_mode)
+    digest = _digest(path, status)
+    return Entry(kind="file", mode=mode, digest=digest, size=status.st_size, links=status.st_nlink)
 
 
-def _digest(path: Path, seen: os.stat_result) -> str:
+def _digest(path: Path, status: os.stat_result) -> str:
     try:
         for _ in range(_ATTEMPTS):
             with os.fdopen(_open(path), "rb", buffering=0) as file:
                 before = _stamp(os.fstat(file.fileno()))
-                made = hashlib.sha256()
+                digest = hashlib.sha256()
                 while part := file.read(_PART):
-                    made.update(part)
+                    digest.update(part)
                 if _stamp(os.fstat(file.fileno())) == before:
-                    return made.hexdigest()
+                    return digest.hexdigest()
     except OSError:
-        return f"unreadable: {_stamp(seen)}"
+        return f"unreadable: {_stamp(status)}"
     return f"changing: {_stamp(path.lstat())}"
 
 
-def _stamp(seen: os.stat_result) -> tuple[int, int, int, int]:
-    return seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
+def _stamp(status: os.stat_result) -> tuple[int, int, int, int]:
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _open(path: Path) -> int:
@@ -150,15 +150,15 @@ class Change:
 
 def diff_snapshots(before: Snapshot, after: Snapshot) -> list[Change]:
     """Every entry that was added, removed or changed, by path."""
-    found: list[Change] = []
+    changes: list[Change] = []
     gone = _gone_by_digest(before.entries, after.entries)
     for path in sorted({*before.entries, *after.entries}):
         old, new = before.entries.get(path), after.entries.get(path)
         kind = _kind(old, new)
         if kind is not None:
             source = gone.get(new.digest, "") if kind == "added" and new and new.size else ""
-            found.append(Change(path=path, kind=kind, before=old, after=new, renamed_from=source))
-    return found
+            changes.append(Change(path=path, kind=kind, before=old, after=new, renamed_from=source))
+    return changes
 
 
 def _kind(old: Entry | None, new: Entry | None) -> ChangeKind | None:

@@ -52,11 +52,11 @@ def edit_violations(
     changes = [c for c in diff_snapshots(before, after) if not bounds.is_scratch(c.path)]
     edited = [c for c in changes if bounds.is_artifact(c.path) and not c.is_folder]
     others = [c for c in changes if c not in edited and not _is_way_to(c, edited)]
-    found = [_foreign(bounds, change) for change in others]
+    violations = [_foreign(bounds, change) for change in others]
     for change in edited:
-        found += _wrong_with(bounds, change, new.get(change.path))
-    found += _confusable(before, after)
-    return [*found, *_too_much(bounds, [change.path for change in edited], old, new)]
+        violations += _wrong_with(bounds, change, new.get(change.path))
+    violations += _confusable(before, after)
+    return [*violations, *_too_much(bounds, [change.path for change in edited], old, new)]
 
 
 def run_violations(bounds: Bounds, before: Snapshot, after: Snapshot) -> list[Violation]:
@@ -74,19 +74,21 @@ def proposal_violations(
     bounds: Bounds, texts: Mapping[str, str | None], *, old: Contents
 ) -> list[Violation]:
     """What is wrong with new texts before anything is written; None removes a file."""
-    found: list[Violation] = []
+    violations: list[Violation] = []
     for path, text in texts.items():
         if problem := path_problem(path):
-            found.append(Violation(kind="outside", path=path, message=problem, remedy=_OURS))
+            violations.append(Violation(kind="outside", path=path, message=problem, remedy=_OURS))
         elif not bounds.is_artifact(path):
             kind = "tampering" if bounds.is_protected(path) else "outside"
-            found.append(Violation(kind=kind, path=path, message=_not_declared(kind), remedy=_OURS))
+            violations.append(
+                Violation(kind=kind, path=path, message=_not_declared(kind), remedy=_OURS)
+            )
         elif text is not None:
-            found += _wrong_content(bounds, path, text.encode("utf-8", "surrogatepass"))
-            found += _wrong_type(bounds, path)
+            violations += _wrong_content(bounds, path, text.encode("utf-8", "surrogatepass"))
+            violations += _wrong_type(bounds, path)
     new = {p: t.encode("utf-8", "surrogatepass") for p, t in texts.items() if t is not None}
     changed = [path for path in texts if old.get(path) != new.get(path)]
-    return [*found, *_too_much(bounds, changed, old, new)]
+    return [*violations, *_too_much(bounds, changed, old, new)]
 
 
 def _is_way_to(change: Change, others: Sequence[Change]) -> bool:
