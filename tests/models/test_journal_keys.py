@@ -1,4 +1,4 @@
-"""The journal keys of model calls: pinned, so that runs of earlier versions are never paid twice."""
+"""The journal keys of model calls, pinned: runs of earlier versions are never paid twice."""
 
 from base64 import b64decode
 from collections.abc import Awaitable, Callable
@@ -14,11 +14,10 @@ from burnish.core.effects import Call, Receipt, Scope
 from burnish.core.messages import Image, Message, ToolUse
 from burnish.effects.passthrough import DirectEffects
 from burnish.models.chat import ChatReply, ChatRequest, ToolSpec
+from burnish.models.errors import ModelUnavailable
 from burnish.models.factory import Models
-from burnish.models.prompts import RolePrompt
 from burnish.models.references import ModelRef, ModelSettings
-from burnish.models.roles import ModelRole
-from burnish.models.troubles import ModelUnavailable
+from burnish.models.roles import ModelRole, RolePrompt
 from burnish.testing.backends import ScriptedBackend
 from tests.targets.agent_world import target, uses, write_agent
 
@@ -36,7 +35,10 @@ SYSTEM = Message(role="system", content="Be brief.")
 HELLO = Message(role="user", content="Grüß dich\n")
 USE = ToolUse(id="call-1", name="add", arguments={"a": 1, "b": 2.5})
 THOUGHT: Json = {"parts": [{"content": "hm", "part_kind": "thinking"}], "kind": "response"}
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+PIXEL = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
+    "+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 
 class RecordingEffects(DirectEffects):

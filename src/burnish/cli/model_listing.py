@@ -17,10 +17,10 @@ from burnish.models.embedded.files import (
     models_folder,
 )
 from burnish.models.embedded.server import require_engine
+from burnish.models.errors import ModelRefused
 from burnish.models.factory import Models
 from burnish.models.providers import all_providers
 from burnish.models.references import ModelRef
-from burnish.models.troubles import ModelRefused
 from burnish.reports.terminal import Columns
 
 

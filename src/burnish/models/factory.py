@@ -1,17 +1,21 @@
-"""Making clients: which backend reaches which model, with shared limits and prices."""
+"""The models of a project: which backend reaches which model, with shared limits and prices."""
 
 import os
 from collections.abc import Mapping
 from dataclasses import replace
 
+from pydantic import Field
+
 from burnish.effects.limits import EndpointLimit, Limits
+from burnish.effects.limits import Limits as EndpointLimits
 from burnish.effects.retries import RetryPolicy
-from burnish.models.calling import RETRIES, ModelClient
-from burnish.models.chat import Backend
+from burnish.models.chat import RETRIES, Backend, ModelClient
 from burnish.models.keys import referred
+from burnish.models.model_block import PriceBlock
 from burnish.models.prices import Prices
 from burnish.models.providers import find_provider
 from burnish.models.references import ModelRef, ModelSettings
+from burnish.system.settings import AtLeastOne, Places, Settings
 
 DEFAULT_LIMITS = {"local": EndpointLimit(concurrency=1)}
 """The embedded model answers one at a time; waiting for it is not its slowness."""
@@ -85,3 +89,38 @@ def _wire() -> Backend:
     from burnish.models.wire import WireBackend
 
     return WireBackend()
+
+
+class LimitBlock(Settings):
+    """What one endpoint stands."""
+
+    concurrency: Places = 16
+    per_minute: AtLeastOne | None = None
+
+
+class ModelsBlock(Settings):
+    """How models are called, whichever they are."""
+
+    prices: dict[str, PriceBlock] = Field(default_factory=dict[str, PriceBlock])
+    """By reference, such as `openai:gpt-4o`; stronger than the built-in table."""
+    limits: dict[str, LimitBlock] = Field(default_factory=dict[str, LimitBlock])
+    """By provider or base_url."""
+    attempts: AtLeastOne = RETRIES.attempts
+    """How often a call is tried before its result is missing."""
+
+    def models(self) -> Models:
+        """The models of the project."""
+        prices = {name: block.price() for name, block in self.prices.items()}
+        return Models(
+            prices=Prices(overrides=prices),
+            limits=EndpointLimits(DEFAULT_LIMITS | _limits(self.limits)),
+            retries=RetryPolicy(
+                attempts=self.attempts,
+                first_wait=RETRIES.first_wait,
+                longest_wait=RETRIES.longest_wait,
+            ),
+        )
+
+
+def _limits(blocks: Mapping[str, LimitBlock]) -> dict[str, EndpointLimit]:
+    return {name: EndpointLimit(**block.model_dump()) for name, block in blocks.items()}

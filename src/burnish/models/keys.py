@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 
 from burnish.core.errors import ConfigError, Problem
-from burnish.models.hosts import is_here, is_providers_own
-from burnish.models.references import ModelRef
-from burnish.models.troubles import ModelRefused
+from burnish.models.errors import ModelRefused
+from burnish.models.references import ModelRef, is_here, is_providers_own
 from burnish.system import read_text
 
 DOTENV = ".env"

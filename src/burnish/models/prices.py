@@ -7,9 +7,8 @@ from decimal import Decimal
 
 from burnish.core.money import to_nano
 from burnish.core.outcomes import Usage
-from burnish.models.hosts import is_here, is_providers_own
 from burnish.models.providers import Price, Provider, cost
-from burnish.models.references import ModelRef
+from burnish.models.references import ModelRef, is_here, is_providers_own
 
 _ONE = Usage(requests=1, input_tokens=1, output_tokens=1)
 _ONE_WAY = Usage(requests=1, input_tokens=1)
