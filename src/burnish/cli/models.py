@@ -40,7 +40,7 @@ def pull(
     from burnish.models.embedded.files import carried_files
     from burnish.models.embedded.files import pull as fetch
 
-    typer.echo(f"{name}: {carried_files(name)[0].told}", err=True)
+    typer.echo(f"{name}: {carried_files(name)[0].description}", err=True)
     pulled = fetch(name, force=force)
     typer.echo(f"{'fetched' if pulled.fetched else 'already here'}: {pulled.path}")
 

@@ -169,10 +169,10 @@ class ModelClient:
         answered = await effects.once(call, lambda _: self._perform(request, draw))
         if answered.reply is not None:
             return Priced(reply=answered.reply, nano_usd=answered.nano_usd)
-        told = f"{answered.message} (after {answered.attempts} attempts)"
         if answered.trouble == "rejected":
             raise ModelRejected(answered.message)
-        raise ModelUnavailable(told if answered.attempts > 1 else answered.message)
+        attempts = f" (after {answered.attempts} attempts)" if answered.attempts > 1 else ""
+        raise ModelUnavailable(f"{answered.message}{attempts}")
 
     def _request(self, request: ChatRequest) -> Json:
         data = codec(ChatRequest).encode(request)
@@ -222,5 +222,5 @@ class ModelClient:
             nano_usd=cost or 0,
             unpriced=1 if cost is None else 0,
         )
-        kept = Answered(reply=replace(reply, usage=usage), nano_usd=cost, attempts=attempts)
-        return Receipt(value=kept, spend=spend)
+        answered = Answered(reply=replace(reply, usage=usage), nano_usd=cost, attempts=attempts)
+        return Receipt(value=answered, spend=spend)

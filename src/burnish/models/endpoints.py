@@ -388,15 +388,15 @@ class EndpointErrors:
         """No answer in time."""
         limit = self.ref.settings.timeout
         within = "in time" if limit is None else f"within {limit:g} s"
-        return ModelUnavailable(self._told(f"did not answer {within}"))
+        return ModelUnavailable(self._line(f"did not answer {within}"))
 
     def unfinished(self) -> ModelUnavailable:
         """An answer whose end never came."""
-        return ModelUnavailable(self._told("gave an answer without an end"))
+        return ModelUnavailable(self._line("gave an answer without an end"))
 
     def filtered(self) -> ModelRejected:
         """The endpoint would not read the request."""
-        return ModelRejected(self._told("turned the request away: its content filter"))
+        return ModelRejected(self._line("turned the request away: its content filter"))
 
     def of(self, error: Exception) -> ModelError:
         """What a failure means."""
@@ -410,15 +410,15 @@ class EndpointErrors:
         if isinstance(error, ModelHTTPError):
             return self._of_status(error)
         if isinstance(error, UserError):
-            return ModelRefused(self._told(f"cannot be asked this: {error.message}"))
+            return ModelRefused(self._line(f"cannot be asked this: {error.message}"))
         if isinstance(error, UnicodeEncodeError):
-            return ModelRejected(self._told("cannot be sent text that is not Unicode"))
+            return ModelRejected(self._line("cannot be sent text that is not Unicode"))
         if isinstance(error, (ModelConnectionError, OSError, httpx2.TransportError)):
             unreached = isinstance(error, unopened) or getattr(error, "phase", "") == "connect"
             what = "could not be reached" if unreached else "broke the connection"
-            return ModelUnavailable(self._told(f"{what}: {root_of(error)}"))
+            return ModelUnavailable(self._line(f"{what}: {root_of(error)}"))
         hint = "gave something that is no answer of a model; is the base_url right?"
-        return ModelUnavailable(self._told(hint))
+        return ModelUnavailable(self._line(hint))
 
     def _of_status(self, error: "ModelHTTPError") -> ModelError:
         from pydantic_ai.exceptions import (
@@ -431,27 +431,29 @@ class EndpointErrors:
         status = error.status_code
         if isinstance(error, ModelAuthenticationError):
             return self._refused(f"refused the key (HTTP {status})", _about_the_key(self.ref))
-        said = self._told(
+        message = self._line(
             ": ".join(filter(None, [f"answered HTTP {status}", words_of(error.body)]))
         )
         if isinstance(error, ModelQuotaExceededError):
-            return ModelRefused(said, remedy="the account is out of credit or over its quota")
+            return ModelRefused(message, remedy="the account is out of credit or over its quota")
         if status in _AGAIN or status >= 500:
-            known = error.retry_after
-            wait = wait_of(error.headers, error.body) if known is None else known
-            return ModelUnavailable(said, retry_after=wait)
+            wait = error.retry_after
+            wait = wait_of(error.headers, error.body) if wait is None else wait
+            return ModelUnavailable(message, retry_after=wait)
         if error.provider_error_code in _NOT_FOR_THIS_MODEL:
-            return ModelRefused(said, remedy="change the model's settings, or take another model")
+            return ModelRefused(
+                message, remedy="change the model's settings, or take another model"
+            )
         # Such as input that a gateway's moderation turned away with a 403.
         about_it = status in _THE_REQUEST or isinstance(error, ModelRequestRejectedError)
         if about_it and not isinstance(error, ModelNotFoundError):
-            return ModelRejected(said)
-        return ModelRefused(said, remedy="check the model's name and its base_url")
+            return ModelRejected(message)
+        return ModelRefused(message, remedy="check the model's name and its base_url")
 
     def _refused(self, what: str, remedy: str) -> ModelRefused:
-        return ModelRefused(self._told(what), remedy=remedy)
+        return ModelRefused(self._line(what), remedy=remedy)
 
-    def _told(self, what: str) -> str:
+    def _line(self, what: str) -> str:
         """One line: who, where, what."""
         line = " ".join(f"{self.ref.label} at {self.endpoint.address} {what}".split())
         return Redactor.from_environment(extra=self.endpoint.secrets).text(line)

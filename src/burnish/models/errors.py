@@ -53,15 +53,15 @@ def words_of(body: object) -> str:
 
 def wait_of(headers: Mapping[str, str] | None, body: object) -> float | None:
     """Seconds to wait: parts of a second in the header, or Google's `retryDelay` in the body."""
-    told = (headers or {}).get("retry-after", "")
-    if _SECONDS.fullmatch(told):
-        return float(told)
+    header = (headers or {}).get("retry-after", "")
+    if _SECONDS.fullmatch(header):
+        return float(header)
     details = _field(inside(body), "details")
     if not isinstance(details, Sequence):
         return None
     delays = [_field(each, "retryDelay") for each in cast("Sequence[object]", details)]
-    found = [_DELAY.fullmatch(each) for each in delays if isinstance(each, str)]
-    return next((float(each[1]) for each in found if each), None)
+    matches = [_DELAY.fullmatch(each) for each in delays if isinstance(each, str)]
+    return next((float(each[1]) for each in matches if each), None)
 
 
 def root_of(error: BaseException) -> str:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pydantic import Field
 
 from burnish.effects.limits import EndpointLimit, Limits
-from burnish.effects.limits import Limits as EndpointLimits
 from burnish.effects.retries import RetryPolicy
 from burnish.models.chat import RETRIES, Backend, ModelClient
 from burnish.models.keys import referred
@@ -38,15 +37,18 @@ class Models:
         self.prices = prices or Prices()
         self._limits = limits or Limits(DEFAULT_LIMITS)
         self._retries = retries
-        self._given = dict(backends or {})
+        self._doubles = dict(backends or {})
         self._made: dict[str, Backend] = {}
         self._keys: set[str] = set()
 
     def client(self, ref: ModelRef, settings: ModelSettings | None = None) -> ModelClient:
         """A client for a model; `settings` fill in what the reference leaves open."""
         self._keys.update(referred(ref.api_key))
+        if settings is not None:
+            merged = {**settings.sent(), **ref.settings.sent()}
+            ref = replace(ref, settings=replace(ref.settings, **merged))
         return ModelClient(
-            ref=ref if settings is None else replace(ref, settings=_over(ref.settings, settings)),
+            ref=ref,
             backend=self._backend(ref.provider),
             prices=self.prices,
             limits=self._limits,
@@ -65,27 +67,20 @@ class Models:
         self._made.clear()
 
     def _backend(self, provider: str) -> Backend:
-        if provider in self._given:
-            return self._given[provider]
+        if provider in self._doubles:
+            return self._doubles[provider]
         row = find_provider(provider)
         kind = "embedded" if row is not None and row.protocol == "embedded" else "wire"
         if kind not in self._made:
-            self._made[kind] = _embedded() if kind == "embedded" else _wire()
+            self._made[kind] = _reached(kind)
         return self._made[kind]
 
 
-def _over(strong: ModelSettings, weak: ModelSettings) -> ModelSettings:
-    known = strong.sent()
-    return replace(strong, **{k: v for k, v in weak.sent().items() if k not in known})
+def _reached(kind: str) -> Backend:
+    if kind == "embedded":
+        from burnish.models.embedded import EmbeddedBackend
 
-
-def _embedded() -> Backend:
-    from burnish.models.embedded import EmbeddedBackend
-
-    return EmbeddedBackend()
-
-
-def _wire() -> Backend:
+        return EmbeddedBackend()
     from burnish.models.wire import WireBackend
 
     return WireBackend()
@@ -113,7 +108,7 @@ class ModelsBlock(Settings):
         prices = {name: block.price() for name, block in self.prices.items()}
         return Models(
             prices=Prices(overrides=prices),
-            limits=EndpointLimits(DEFAULT_LIMITS | _limits(self.limits)),
+            limits=Limits(DEFAULT_LIMITS | _limits(self.limits)),
             retries=RetryPolicy(
                 attempts=self.attempts,
                 first_wait=RETRIES.first_wait,

@@ -141,8 +141,8 @@ def ask_all(probes: Sequence[HealthProbe], *, seconds: float) -> dict[str, Probe
     for thread in asking:
         thread.join(max(0.0, until - time.monotonic()))
     late = ProbeAnswer(trouble=f"no answer within {seconds:g} s")
-    known = dict(heard)
-    return {probe.name: known.get(probe.name, late) for probe in probes}
+    in_time = dict(heard)
+    return {probe.name: in_time.get(probe.name, late) for probe in probes}
 
 
 def ask(probe: HealthProbe) -> ProbeAnswer:
@@ -200,7 +200,9 @@ _REFUSALS = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDD
 
 def embedded(site: HealthSite) -> HealthFinding:
     """Whether the file of the embedded model is here, and whole."""
-    finding = HealthFinding(area="models", name=f"local:{_EMBEDDED}", told=KNOWN[_EMBEDDED].told)
+    finding = HealthFinding(
+        area="models", name=f"local:{_EMBEDDED}", told=KNOWN[_EMBEDDED].description
+    )
     try:
         require_model(_EMBEDDED, site.environ)
     except ModelRefused as error:
@@ -235,8 +237,8 @@ def _is_service(row: Provider) -> bool:
 
 
 def _probes(site: HealthSite, rows: Sequence[Provider]) -> list[HealthProbe]:
-    found = (_probe(site, row, row.probe) for row in rows if row.probe is not None)
-    return [probe for probe in found if probe is not None]
+    probes = (_probe(site, row, row.probe) for row in rows if row.probe is not None)
+    return [probe for probe in probes if probe is not None]
 
 
 def _probe(site: HealthSite, row: Provider, request: HealthRequest) -> HealthProbe | None:
@@ -304,7 +306,7 @@ _LEAST_FREE = 200 * 2**20
 def examine(site: HealthSite, *, ask_providers: bool = False) -> list[HealthFinding]:
     """Everything, in a few seconds at most. No finding holds a key, or says how long one is."""
     redactor = Redactor.from_environment(site.environ)
-    found = [
+    findings = [
         *_machine(),
         *_storage(site),
         *_libraries(),
@@ -312,12 +314,12 @@ def examine(site: HealthSite, *, ask_providers: bool = False) -> list[HealthFind
         embedded(site),
         *(online(site) if ask_providers else local_services(site)),
     ]
-    return [_redacted(finding, redactor) for finding in found]
+    return [_redacted(finding, redactor) for finding in findings]
 
 
-def is_healthy(found: Sequence[HealthFinding]) -> bool:
+def is_healthy(findings: Sequence[HealthFinding]) -> bool:
     """Whether what the offline demo needs is there."""
-    return all(finding.state == "ok" for finding in found if finding.needed)
+    return all(finding.state == "ok" for finding in findings if finding.needed)
 
 
 def _machine() -> Iterator[HealthFinding]:
@@ -378,14 +380,14 @@ def _home(home: Path) -> HealthFinding:
 
 def _libraries() -> Iterator[HealthFinding]:
     for name in _LIBRARIES:
-        if (found := _version(name)) is None:
+        if (installed := _version(name)) is None:
             remedy = "install burnish again: pip install --force-reinstall burnish"
             missing = HealthFinding(
                 area="libraries", name=name, told="not installed", remedy=remedy
             )
             yield replace(missing, state="wrong", needed=True)
         else:
-            yield HealthFinding(area="libraries", name=name, told=found, needed=True)
+            yield HealthFinding(area="libraries", name=name, told=installed, needed=True)
     for extra, (name, protocols) in _EXTRAS.items():
         yield _extra(extra, name, _purpose(protocols))
 

@@ -28,8 +28,8 @@ class ModelSettings:
 
     def sent(self) -> dict[str, Any]:
         """The settings that go to the model: those that are set, the timeout excepted."""
-        found = {name: value for name, value in asdict(self).items() if name != "timeout"}
-        return {name: value for name, value in found.items() if value not in (None, ())}
+        fields = {name: value for name, value in asdict(self).items() if name != "timeout"}
+        return {name: value for name, value in fields.items() if value not in (None, ())}
 
 
 @dataclass(frozen=True, kw_only=True)

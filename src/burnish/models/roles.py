@@ -76,8 +76,8 @@ class RolePrompt:
     @cached_property
     def fields(self) -> tuple[str, ...]:
         """The fields of the request that the prompt shows."""
-        found = _PLACEHOLDER.findall(self.system) + _PLACEHOLDER.findall(self.user)
-        return tuple(dict.fromkeys(found))
+        names = _PLACEHOLDER.findall(self.system) + _PLACEHOLDER.findall(self.user)
+        return tuple(dict.fromkeys(names))
 
     def messages(self, request: Mapping[str, Json]) -> tuple[Message, ...]:
         """The prompt with the request in it."""
@@ -86,16 +86,16 @@ class RolePrompt:
             Message(role="user", content=_filled(self.user, request)),
         )
 
-    def require_fields(self, known: Mapping[str, object]) -> None:
+    def require_fields(self, fields: Mapping[str, object]) -> None:
         """Refuse a prompt that speaks of fields the role's request does not have."""
-        unknown = [name for name in self.fields if name not in known]
+        unknown = [name for name in self.fields if name not in fields]
         if unknown:
             raise ConfigError(
                 [
                     Problem(
                         where=str(self.source),
                         message=f"unknown placeholder {{{{ {name} }}}}",
-                        remedy=f"there are: {', '.join(known)}",
+                        remedy=f"there are: {', '.join(fields)}",
                     )
                     for name in unknown
                 ]
@@ -127,23 +127,23 @@ def in_force(name: str, folder: Path) -> RolePrompt:
     installed = folder / INSTALL_FOLDER / f"{name}.yaml"
     if installed.is_file():
         return read_prompt(installed)
-    known = shipped()
-    if name not in known:
+    prompts = shipped()
+    if name not in prompts:
         raise ConfigError(
             [
                 Problem(
                     where=name,
                     message="there is no such role",
-                    remedy=f"there are: {', '.join(known)}",
+                    remedy=f"there are: {', '.join(prompts)}",
                 )
             ]
         )
-    return read_prompt(known[name])
+    return read_prompt(prompts[name])
 
 
 def _filled(template: str, request: Mapping[str, Json]) -> str:
     """The template with every placeholder replaced, once: what is filled in is not looked at."""
-    return _PLACEHOLDER.sub(lambda found: _text(request.get(found[1])), template)
+    return _PLACEHOLDER.sub(lambda match: _text(request.get(match[1])), template)
 
 
 def _text(value: Json) -> str:
@@ -197,8 +197,7 @@ class ModelRole(Generic[Request, Answer]):
 
     def encode(self, request: Request, /) -> Json:
         """What the model will see."""
-        said = [codec(Message).encode(message) for message in self._messages(request)]
-        return {"messages": said}
+        return {"messages": [codec(Message).encode(each) for each in self._messages(request)]}
 
     async def answer(self, request: Request, /, *, draw: int, effects: Effects) -> Receipt[Answer]:
         """The validated answer. Raises RoleFailed when two attempts give none."""
@@ -276,5 +275,5 @@ def _repair(reply: ChatReply, invalid: _Invalid) -> tuple[Message, Message]:
 
 
 def _faults(error: ValidationError) -> str:
-    told = [f"{'.'.join(map(str, e['loc'])) or 'the answer'}: {e['msg']}" for e in error.errors()]
-    return "; ".join(told[:5])
+    faults = [f"{'.'.join(map(str, e['loc'])) or 'the answer'}: {e['msg']}" for e in error.errors()]
+    return "; ".join(faults[:5])

@@ -234,9 +234,8 @@ def _require_settings(ref: ModelRef) -> None:
         if getattr(ref, name):
             remedy = f"take {name} out; `openai:…` with a base_url reaches an endpoint"
             raise ModelRefused(f"{ref.label} runs here and has no {name}", remedy=remedy)
-    told = _bad_setting(ref)
-    if told:
-        raise ModelRefused(f"{ref.label} cannot be asked: {told}", remedy="correct its settings")
+    if fault := _bad_setting(ref):
+        raise ModelRefused(f"{ref.label} cannot be asked: {fault}", remedy="correct its settings")
 
 
 def _bad_setting(ref: ModelRef) -> str:

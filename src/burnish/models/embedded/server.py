@@ -107,8 +107,8 @@ def _is_repeatable(path: Path) -> bool:
     It may where the arithmetic of a token does not depend on how many are computed together:
     measured for the known models on x86, bit by bit. Elsewhere sameness is worth the time.
     """
-    known = {carried.file for carried in KNOWN.values()}
-    return path.name in known and platform.machine().lower() in {"x86_64", "amd64"}
+    measured = {carried.file for carried in KNOWN.values()}
+    return path.name in measured and platform.machine().lower() in {"x86_64", "amd64"}
 
 
 def _listen(params: Any, listening: Listening) -> None:
@@ -186,8 +186,8 @@ def _require_free(endpoint: ServedModel) -> None:
     """The engine would not say why it cannot listen."""
     where = f"{endpoint.host}:{endpoint.port}"
     try:
-        found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, address = found[0]
+        addresses = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = addresses[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
