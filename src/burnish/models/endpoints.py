@@ -6,11 +6,12 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import SplitResult, urlsplit
 
 from burnish.core.errors import ConfigError
 from burnish.models.errors import (
+    ModelError,
     ModelRefused,
     ModelRejected,
     ModelUnavailable,
@@ -129,17 +130,12 @@ def _parts(ref: ModelRef) -> SplitResult:
     try:
         parts = urlsplit(written)
         sane = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-        sane = sane and written.isprintable() and " " not in written
     except ValueError:
-        raise _not_an_address(ref) from None
-    if not sane:
-        raise _not_an_address(ref)
+        sane, parts = False, SplitResult("", "", "", "", "")
+    if not (sane and written.isprintable() and " " not in written):
+        remedy = "write it as https://host/v1 or http://host:port/v1"
+        raise _refused(ref, "has a base_url that is not an address", remedy)
     return parts
-
-
-def _not_an_address(ref: ModelRef) -> ModelRefused:
-    remedy = "write it as https://host/v1 or http://host:port/v1"
-    return _refused(ref, "has a base_url that is not an address", remedy)
 
 
 def _azure(ref: ModelRef, parts: SplitResult) -> tuple[SplitResult, str]:
@@ -162,6 +158,8 @@ def _azure(ref: ModelRef, parts: SplitResult) -> tuple[SplitResult, str]:
 def _refused(ref: ModelRef, what: str, remedy: str) -> ModelRefused:
     return ModelRefused(f"the model {ref.label} {what}", remedy=remedy)
 
+
+# -- pydantic-ai's model for an endpoint -------------------------------------------------------
 
 CONNECTING = 15.0
 """Seconds for opening a connection; everything else is under the call's own timeout."""
@@ -189,18 +187,20 @@ def build_model(ref: ModelRef, endpoint: Endpoint, client: "AsyncClient") -> "Mo
 
 
 def _openai(ref: ModelRef, endpoint: Endpoint, client: "AsyncClient") -> "Model[Any]":
+    from pydantic_ai.profiles import merge_profile
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
 
     provider = _openai_provider(ref, endpoint, client)
     provider.client.max_retries = 0
-    if (
-        not endpoint.api_version
-    ):  # With one, Azure's SDK client makes an address of the model's name.
-        post_directly(provider.client, client, endpoint, _azure_key(ref, endpoint))
+    # With a version, Azure's SDK client makes an address of the model's name.
+    if not endpoint.api_version:
+        _post_directly(provider.client, client, endpoint, _azure_key(ref, endpoint))
     kind = resolve_name(ref.row.chat_model)
     model = kind(ref.name, provider=provider)
-    if _knows_old_name_only(ref, endpoint, reasons=_reasons(model)):
-        return kind(ref.name, provider=provider, profile=_old_name(model))
-    return model
+    if not _knows_old_name_only(ref, endpoint, model):
+        return model
+    old_name = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
+    return kind(ref.name, provider=provider, profile=merge_profile(model.profile, old_name))
 
 
 def _openai_provider(
@@ -232,11 +232,7 @@ def _azure_key(ref: ModelRef, endpoint: Endpoint) -> Mapping[str, str] | None:
     return {"api-key": endpoint.key}
 
 
-def _reasons(model: "Model[Any]") -> bool:
-    return bool(model.profile.get("openai_supports_reasoning", False))
-
-
-def _knows_old_name_only(ref: ModelRef, endpoint: Endpoint, *, reasons: bool) -> bool:
+def _knows_old_name_only(ref: ModelRef, endpoint: Endpoint, model: "Model[Any]") -> bool:
     """Whether the endpoint may not know `max_completion_tokens`, and ignore it in silence.
 
     Many compatible servers do; OpenAI's own reasoning models, behind whatever address, take
@@ -244,16 +240,9 @@ def _knows_old_name_only(ref: ModelRef, endpoint: Endpoint, *, reasons: bool) ->
     """
     row = ref.row
     if row.legacy_max_tokens == "elsewhere":
+        reasons = model.profile.get("openai_supports_reasoning", False)
         return endpoint.address != row.address and not reasons
     return row.legacy_max_tokens == "always"
-
-
-def _old_name(model: "Model[Any]") -> Any:
-    from pydantic_ai.profiles import merge_profile
-    from pydantic_ai.profiles.openai import OpenAIModelProfile
-
-    override = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
-    return merge_profile(model.profile, override)
 
 
 def _anthropic(ref: ModelRef, endpoint: Endpoint, client: "AsyncClient") -> "Model[Any]":
@@ -289,7 +278,7 @@ _BUILDERS: "Mapping[ProviderProtocol, Callable[[ModelRef, Endpoint, AsyncClient]
 }
 
 
-def post_directly(
+def _post_directly(
     client: "AsyncOpenAI",
     http: "AsyncClient",
     endpoint: Endpoint,
@@ -358,7 +347,7 @@ def _failure(response: "Response") -> "APIStatusError":
     return APIStatusError(f"HTTP {response.status_code}", response=response, body=body)
 
 
-ModelError: TypeAlias = ModelUnavailable | ModelRejected | ModelRefused
+# -- what failures mean ------------------------------------------------------------------------
 
 _AGAIN = {408, 409, 425, 429}
 _THE_REQUEST = {400, 413, 422}

@@ -7,7 +7,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import TypeAlias, cast
 
 from burnish.core.errors import BurnishError
 
@@ -27,6 +27,9 @@ class ModelRejected(ValueError):
 
 class ModelRefused(BurnishError):
     """Nothing will be answered until the user changes something."""
+
+
+ModelError: TypeAlias = ModelUnavailable | ModelRejected | ModelRefused
 
 
 LONGEST = 300

@@ -22,13 +22,12 @@ from burnish.models.chat import ChatReply, ChatRequest, Form
 from burnish.models.endpoints import (
     Endpoint,
     EndpointErrors,
-    ModelError,
     build_model,
     endpoint_of,
     failures,
     http_client,
 )
-from burnish.models.errors import ModelRefused, words_of
+from burnish.models.errors import ModelError, ModelRefused, words_of
 from burnish.models.references import ModelRef
 
 if TYPE_CHECKING:

@@ -11,12 +11,11 @@ from burnish.models.endpoints import (
     NO_KEY,
     Endpoint,
     EndpointErrors,
-    ModelError,
     endpoint_of,
     failures,
     http_client,
 )
-from burnish.models.errors import ModelUnavailable, inside
+from burnish.models.errors import ModelError, ModelUnavailable, inside
 from burnish.models.references import ModelRef
 from burnish.targets.retrieval.endpoint_answers import Embeddings, read_answer
 
