@@ -10,8 +10,8 @@ from burnish.cli.optimize_running import OptimizeRequest, optimize_project
 from burnish.cli.running import Way
 from burnish.core.errors import BaselineUnmeasured, ProposerFailed
 from burnish.models.chat import ChatReply, ChatRequest
+from burnish.models.errors import ModelUnavailable
 from burnish.models.references import ModelRef
-from burnish.models.troubles import ModelUnavailable
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.record import RunRecord
 from burnish.testing.servers import ScriptedServer

@@ -21,9 +21,9 @@ from burnish.core.errors import BurnishError
 from burnish.effects.retries import ONCE
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.embedded.files import models_folder
+from burnish.models.errors import ModelRejected, ModelUnavailable
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
-from burnish.models.troubles import ModelRejected, ModelUnavailable
 from burnish.testing.backends import ScriptedBackend
 from tests.cli.console import Burnish, child, finish, refused
 from tests.models.gguf_files import SMOLLM2, gguf, wheel

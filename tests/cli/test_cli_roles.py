@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.models.prompts import read_prompt, shipped
+from burnish.models.roles import read_prompt, shipped
 from tests.cli.console import Burnish, refused, tree
 
 CANARY = "canary-key-0123456789abcdef"

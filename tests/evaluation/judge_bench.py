@@ -43,8 +43,8 @@ from burnish.evaluation.judges import (
 )
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
-from burnish.models.prompts import RolePrompt, in_force
 from burnish.models.references import ModelRef
+from burnish.models.roles import RolePrompt, in_force
 from burnish.testing.backends import ScriptedBackend
 
 Respond = Callable[[ChatRequest, int], str | ChatReply]

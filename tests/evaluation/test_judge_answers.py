@@ -13,7 +13,7 @@ from burnish.core.scores import Score
 from burnish.effects.passthrough import DirectEffects
 from burnish.evaluation.judges import FinalResponseJudge
 from burnish.models.chat import ChatReply, ChatRequest
-from burnish.models.troubles import ModelRejected, ModelUnavailable
+from burnish.models.errors import ModelRejected, ModelUnavailable
 from tests.effects.journals import effects_in
 from tests.evaluation.judge_bench import (
     CASE,

@@ -10,7 +10,7 @@ from burnish.core.errors import ConfigError
 from burnish.core.outcomes import Outcome
 from burnish.evaluation.judges import GEval, Panel
 from burnish.models.chat import ChatRequest
-from burnish.models.troubles import ModelUnavailable
+from burnish.models.errors import ModelUnavailable
 from tests.effects.journals import effects_in
 from tests.evaluation.judge_bench import CASE, OUTCOME, panel, prompt, said, score, scores, scripted
 

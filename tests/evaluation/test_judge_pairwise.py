@@ -10,7 +10,7 @@ from burnish.core.errors import ConfigError
 from burnish.core.outcomes import Outcome
 from burnish.evaluation.judges import PairwiseVerifier, Panel
 from burnish.models.chat import ChatRequest
-from burnish.models.troubles import ModelUnavailable
+from burnish.models.errors import ModelUnavailable
 from tests.evaluation.judge_bench import panel, prompt, said, score, scripted
 
 CASE = Case(turns=(Turn(input="q", expected="the reference"),), name="pair")

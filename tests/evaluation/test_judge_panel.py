@@ -13,7 +13,7 @@ from burnish.evaluation.judges import Coherence, Judge, Panel, PanelRule
 from burnish.evaluation.judges.panel import of_judges, of_samples
 from burnish.evaluation.turn_metric import Verdict
 from burnish.models.chat import ChatRequest
-from burnish.models.troubles import ModelUnavailable
+from burnish.models.errors import ModelUnavailable
 from tests.evaluation.judge_bench import CASE, KINDS, panel, prompt, said, score
 
 R = PanelRule

@@ -7,7 +7,7 @@ import pytest
 from burnish.evaluation import judges
 from burnish.evaluation.judges import GEval
 from burnish.evaluation.judges.geval import StepsAnswer, StepsRequest
-from burnish.models.prompts import shipped
+from burnish.models.roles import shipped
 from tests.evaluation.judge_bench import KINDS, panel, prompt
 
 ROLES = [name for name in shipped() if name.startswith("judge_")]

@@ -16,8 +16,8 @@ from burnish.evaluation.simulation import NextRemark, Talk, TalkSoFar, converse,
 from burnish.evaluation.turn_metric import ComputedMetric, Verdict
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
-from burnish.models.prompts import in_force
 from burnish.models.references import ModelRef
+from burnish.models.roles import in_force
 from burnish.testing.backends import ScriptedBackend
 from burnish.testing.doubles import ScriptedRole
 

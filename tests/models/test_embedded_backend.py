@@ -15,10 +15,10 @@ from burnish.core.messages import Message
 from burnish.core.outcomes import Usage
 from burnish.models.chat import Backend, ChatRequest
 from burnish.models.embedded import EmbeddedBackend
-from burnish.models.embedded.engine import Chunk
+from burnish.models.embedded.backend import Chunk
 from burnish.models.embedded.server import EngineShape, default_threads
+from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.references import ModelRef, ModelSettings
-from burnish.models.troubles import ModelRefused, ModelRejected, ModelUnavailable
 from tests.models.gguf_files import gguf
 
 HELLO = ChatRequest(

@@ -11,9 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.models.embedded.files import find_model, locate, models_folder, require_model
-from burnish.models.embedded.gguf import require_gguf
-from burnish.models.troubles import ModelRefused
+from burnish.models.embedded.files import (
+    find_model,
+    locate,
+    models_folder,
+    require_gguf,
+    require_model,
+)
+from burnish.models.errors import ModelRefused
 from tests.models.gguf_files import SMOLLM2, gguf
 
 WHOLE = gguf()

@@ -12,8 +12,8 @@ import pytest
 from burnish.core.messages import Message
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.embedded import EmbeddedBackend
+from burnish.models.errors import ModelRefused, ModelRejected
 from burnish.models.references import ModelRef, ModelSettings
-from burnish.models.troubles import ModelRefused, ModelRejected
 from tests.models.gguf_files import gguf
 from tests.models.smollm2 import HERE, needs_smollm2
 

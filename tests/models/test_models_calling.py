@@ -13,12 +13,11 @@ from burnish.effects.failures import failure_of
 from burnish.effects.limits import EndpointLimit, Limits
 from burnish.effects.passthrough import DirectEffects
 from burnish.effects.retries import RetryPolicy
-from burnish.models.calling import ModelClient
-from burnish.models.chat import ChatReply, ChatRequest
+from burnish.models.chat import ChatReply, ChatRequest, ModelClient
+from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.factory import Models
 from burnish.models.prices import Price, Prices
 from burnish.models.references import ModelRef, ModelSettings
-from burnish.models.troubles import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.testing.backends import ScriptedBackend
 from tests.effects.journals import effects_in
 

@@ -10,12 +10,11 @@ from burnish.core.errors import ConfigError, RoleFailed
 from burnish.effects.passthrough import DirectEffects
 from burnish.effects.retries import RetryPolicy
 from burnish.models.chat import ChatReply, ChatRequest
+from burnish.models.errors import ModelUnavailable
 from burnish.models.factory import Models
 from burnish.models.prices import Price, Prices
-from burnish.models.prompts import RolePrompt, in_force, read_prompt, shipped
 from burnish.models.references import ModelRef
-from burnish.models.roles import ModelRole
-from burnish.models.troubles import ModelUnavailable
+from burnish.models.roles import ModelRole, RolePrompt, in_force, read_prompt, shipped
 from burnish.runs.run import Run
 from burnish.testing.backends import ScriptedBackend
 from tests.runs.small import driven, small

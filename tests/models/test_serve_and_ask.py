@@ -14,8 +14,8 @@ import pytest
 from burnish.core.content import Json
 from burnish.core.messages import Message
 from burnish.models.chat import ChatRequest
+from burnish.models.errors import ModelRefused
 from burnish.models.references import ModelRef, ModelSettings
-from burnish.models.troubles import ModelRefused
 from burnish.models.wire import WireBackend
 from tests.models.smollm2 import HERE, needs_smollm2
 

@@ -11,9 +11,9 @@ from burnish.core.content import Json
 from burnish.core.messages import Message
 from burnish.core.outcomes import Usage
 from burnish.models.chat import ChatRequest
+from burnish.models.endpoints import endpoint_of
 from burnish.models.references import ModelRef
 from burnish.models.wire import WireBackend
-from burnish.models.wire.places import place_of
 from burnish.testing.servers import Answer, CutOff, Reply, ScriptedServer
 from tests.models.wire_world import CANARY, HELLO, KINDS, Kind, ask, said, set_keys
 
@@ -245,7 +245,7 @@ async def test_a_version_in_the_environment_is_that_of_azure(
 
 async def test_a_model_of_azure_with_a_host_of_its_own_is_under_v1() -> None:
     ref = ModelRef(provider="azure", name="m", base_url="https://phi.eastus.models.ai.azure.com/")
-    place = place_of(replace(ref, api_key="${AZURE_OPENAI_API_KEY}"))
+    place = endpoint_of(replace(ref, api_key="${AZURE_OPENAI_API_KEY}"))
     assert (place.address, place.api_version) == ("https://phi.eastus.models.ai.azure.com/v1", "")
 
 

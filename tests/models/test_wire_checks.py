@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from burnish.models.errors import ModelRefused
 from burnish.models.references import ModelRef, ModelSettings
-from burnish.models.troubles import ModelRefused
 from burnish.models.wire import WireBackend
 from tests.models.wire_world import HELLO, set_keys
 

@@ -12,11 +12,10 @@ from burnish.effects.journal_reader import JournalReader
 from burnish.effects.passthrough import DirectEffects
 from burnish.effects.retries import RetryPolicy
 from burnish.models.chat import ChatRequest
+from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.factory import Models
-from burnish.models.prompts import RolePrompt
 from burnish.models.references import ModelRef
-from burnish.models.roles import ModelRole
-from burnish.models.troubles import ModelRefused, ModelRejected, ModelUnavailable
+from burnish.models.roles import ModelRole, RolePrompt
 from burnish.models.wire import WireBackend
 from burnish.testing.servers import Answer, Asked, Reply, ScriptedServer, Status
 from tests.effects.journals import effects_in

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from burnish.models.troubles import ModelUnavailable
+from burnish.models.errors import ModelUnavailable
 from burnish.models.wire import WireBackend
 from burnish.testing.servers import ScriptedServer, Slow
 from tests.models.wire_world import HELLO, KINDS, Kind, set_keys

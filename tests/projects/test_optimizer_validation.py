@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from burnish.core.errors import ConfigError
+from burnish.models.errors import ModelRefused
 from burnish.models.references import ModelRef
-from burnish.models.troubles import ModelRefused
 from burnish.projects import load_project
 from burnish.runs.setup import Setup
 from tests.projects.optimizer_world import (

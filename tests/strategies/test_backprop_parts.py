@@ -23,8 +23,8 @@ from burnish.core.surfaces import (
 )
 from burnish.effects.passthrough import DirectEffects
 from burnish.models.factory import Models
-from burnish.models.prompts import in_force
 from burnish.models.references import ModelRef
+from burnish.models.roles import in_force
 from burnish.strategies.backprop.losses import Losses, terminal_steps, trace_of
 from burnish.strategies.backprop.packets import CaseLoss, Packet, TerminalLoss
 from burnish.strategies.backprop.settings import LossHint

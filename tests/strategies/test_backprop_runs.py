@@ -13,7 +13,7 @@ from burnish.core.candidates import Candidate
 from burnish.core.cases import Case, Turn
 from burnish.core.errors import ConfigError, TargetMismatch
 from burnish.core.outcomes import Outcome, Trace
-from burnish.models.prompts import in_force
+from burnish.models.roles import in_force
 from burnish.strategies.backprop.packets import Severity
 from burnish.strategies.backprop.settings import BackpropSettings, GuardSettings, LossHint
 from burnish.testing import CallCounter, check_strategy

@@ -12,7 +12,7 @@ from burnish.core.surfaces import Demonstration, DemosSurface, NumberSurface, Te
 from burnish.effects.passthrough import DirectEffects
 from burnish.evaluation.simulation import NextRemark, TalkSoFar
 from burnish.models.chat import ChatReply, ChatRequest
-from burnish.models.troubles import ModelRefused, ModelRejected, ModelUnavailable
+from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.targets.agent.loading import load_agent
 from burnish.targets.agent.target import AgentTarget
 from burnish.testing import check_target

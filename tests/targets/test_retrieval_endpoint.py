@@ -8,10 +8,10 @@ import pytest
 from burnish.core.errors import ConfigError
 from burnish.effects.passthrough import DirectEffects
 from burnish.effects.retries import RetryPolicy
+from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.factory import Models
 from burnish.models.prices import Price, Prices
 from burnish.models.references import ModelRef, ModelSettings
-from burnish.models.troubles import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.targets.retrieval import embedder_for
 from burnish.targets.retrieval.endpoint import EndpointEmbedder
 from tests.effects.journals import effects_in

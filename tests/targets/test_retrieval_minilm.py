@@ -11,12 +11,12 @@ from burnish.effects.passthrough import DirectEffects
 from burnish.models.embedded.files import (
     EMBEDDING,
     models_folder,
+    pull,
     require_embedding,
     require_model,
 )
-from burnish.models.embedded.pull import pull
+from burnish.models.errors import ModelRefused
 from burnish.models.factory import Models
-from burnish.models.troubles import ModelRefused
 from burnish.targets.retrieval import usual_embedder
 from burnish.targets.retrieval.embedders import as_unit_rows
 from burnish.targets.retrieval.minilm import MiniLmEmbedder

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from burnish.core.effects import Effects
 from burnish.core.errors import ConfigError
-from burnish.models.troubles import ModelRefused
+from burnish.models.errors import ModelRefused
 from burnish.targets.retrieval import Index, SearchSettings, Vector
 from burnish.targets.retrieval.fusion import Ranking, fuse
 from tests.targets.retrieval_world import MeaningEmbedder, hits, names, opened, shop, write

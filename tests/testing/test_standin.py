@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.models.prompts import in_force
+from burnish.models.roles import in_force
 from burnish.testing.servers import Asked
 from burnish.testing.standin import model_or_standin, one_more_rule, run_beside
 from burnish.testing.standin_reading import Judging, Rewriting, ShownCase, read_request

@@ -12,11 +12,10 @@ from burnish.core.money import to_usd
 from burnish.core.words import duration, money
 from burnish.effects.passthrough import DirectEffects
 from burnish.effects.retries import RetryPolicy
-from burnish.models.calling import Priced
-from burnish.models.chat import ChatRequest
+from burnish.models.chat import ChatRequest, Priced
+from burnish.models.errors import ModelRejected, ModelUnavailable
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
-from burnish.models.troubles import ModelRejected, ModelUnavailable
 
 _PATIENCE = RetryPolicy(attempts=2)
 """Somebody is waiting: try once more, then say what is wrong."""

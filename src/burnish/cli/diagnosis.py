@@ -10,8 +10,7 @@ from pathlib import Path
 
 import typer
 
-from burnish.models.health import examine, is_healthy
-from burnish.models.health.findings import Finding, Site
+from burnish.models.health import HealthFinding, HealthSite, examine, is_healthy
 from burnish.runs.index import index_folder
 
 _WIDTH = 80
@@ -20,7 +19,7 @@ _MARKS = {"ok": "✓", "absent": "–", "wrong": "✗"}
 
 def print_diagnosis(*, online: bool, as_json: bool) -> bool:
     """Look at everything and say it; whether the demo can run."""
-    site = Site.of(Path.cwd(), index_folder().parent, os.environ)
+    site = HealthSite.of(Path.cwd(), index_folder().parent, os.environ)
     found = examine(site, ask_providers=online)
     healthy = is_healthy(found)
     if as_json:
@@ -31,7 +30,7 @@ def print_diagnosis(*, online: bool, as_json: bool) -> bool:
     return healthy
 
 
-def _page(found: Sequence[Finding], *, healthy: bool, online: bool) -> Iterator[str]:
+def _page(found: Sequence[HealthFinding], *, healthy: bool, online: bool) -> Iterator[str]:
     width = max(len(finding.name) for finding in found)
     for area, findings in groupby(found, lambda finding: finding.area):
         yield area
@@ -43,7 +42,7 @@ def _page(found: Sequence[Finding], *, healthy: bool, online: bool) -> Iterator[
         yield "`burnish doctor --online` also asks the providers whose keys are there"
 
 
-def _entry(finding: Finding, width: int) -> Iterator[str]:
+def _entry(finding: HealthFinding, width: int) -> Iterator[str]:
     head = f"  {_MARKS[finding.state]} {finding.name:{width}}  "
     indent = " " * len(head)
     yield from _folded(finding.told, head, indent)
@@ -57,7 +56,7 @@ def _folded(text: str, first: str, rest: str) -> list[str]:
     )
 
 
-def _verdict(found: Sequence[Finding], *, healthy: bool) -> Iterator[str]:
+def _verdict(found: Sequence[HealthFinding], *, healthy: bool) -> Iterator[str]:
     if healthy:
         yield "all that the offline demo needs is there"
         return

@@ -20,7 +20,7 @@ from burnish.core.errors import (
     RunNotFound,
     TargetMismatch,
 )
-from burnish.models.troubles import ModelRefused
+from burnish.models.errors import ModelRefused
 
 CONFIGURATION: tuple[type[BurnishError], ...] = (
     ConfigError,

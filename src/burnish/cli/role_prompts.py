@@ -13,7 +13,7 @@ from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.core.words import shorten
 from burnish.models.keys import load_dotenv
-from burnish.models.prompts import INSTALL_FOLDER, RolePrompt, in_force, read_prompt, shipped
+from burnish.models.roles import INSTALL_FOLDER, RolePrompt, in_force, read_prompt, shipped
 from burnish.reports.terminal import Columns
 from burnish.system import Redactor, read_bytes, read_text
 

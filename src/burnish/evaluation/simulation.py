@@ -8,9 +8,8 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from burnish.core.cases import Case
 from burnish.core.effects import Effects
 from burnish.core.protocols import Role
-from burnish.models.calling import ModelClient
-from burnish.models.prompts import RolePrompt
-from burnish.models.roles import ModelRole
+from burnish.models.chat import ModelClient
+from burnish.models.roles import ModelRole, RolePrompt
 
 ROLE = "user_simulator"
 DEFAULT_TURNS = 20

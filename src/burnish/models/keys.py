@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 
 from burnish.core.errors import ConfigError, Problem
-from burnish.models.hosts import is_here, is_providers_own
-from burnish.models.references import ModelRef
-from burnish.models.troubles import ModelRefused
+from burnish.models.errors import ModelRefused
+from burnish.models.references import ModelRef, is_here, is_providers_own
 from burnish.system import read_text
 
 DOTENV = ".env"
@@ -113,10 +112,10 @@ def _upwards(folder: Path) -> Iterator[Path]:
 
 
 def _assignment(line: str) -> tuple[str, str]:
-    found = _LINE.fullmatch(line)
-    if found is None or "\0" in line:
+    match = _LINE.fullmatch(line)
+    if match is None or "\0" in line:
         raise ValueError
-    return found[1], _value(found[2])
+    return match[1], _value(match[2])
 
 
 def _value(written: str) -> str:
@@ -129,14 +128,14 @@ def _value(written: str) -> str:
 
 
 def _inside(quotes: re.Pattern[str], text: str) -> str:
-    found = quotes.fullmatch(text)
-    if found is None:
+    match = quotes.fullmatch(text)
+    if match is None:
         raise ValueError
-    return found[1]
+    return match[1]
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    return _ESCAPES.get(found[1], found[0])
+def _unescaped(escape: re.Match[str]) -> str:
+    return _ESCAPES.get(escape[1], escape[0])
 
 
 def _bad_line(path: Path, number: int) -> Problem:

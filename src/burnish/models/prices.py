@@ -7,13 +7,12 @@ from decimal import Decimal
 
 from burnish.core.money import to_nano
 from burnish.core.outcomes import Usage
-from burnish.models.hosts import is_here, is_providers_own
 from burnish.models.providers import Price, Provider, cost
-from burnish.models.references import ModelRef
+from burnish.models.references import ModelRef, is_here, is_providers_own
 
 _ONE = Usage(requests=1, input_tokens=1, output_tokens=1)
 _ONE_WAY = Usage(requests=1, input_tokens=1)
-"""What an embedding model is asked: it has no price for output, since it gives none."""
+"""What an embedding model is listing: it has no price for output, since it gives none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,20 +38,20 @@ class Prices:
         `model` is what the endpoint says it is: the name of an Azure deployment says nothing of
         a price.
         """
-        asked = (ref.label, ref.base_url, model)
-        if ref.price is None and asked in self._unlisted:
+        listing = (ref.label, ref.base_url, model)
+        if ref.price is None and listing in self._unlisted:
             return None
         usd = self._usd(ref, usage, model)
         if usd is not None:
             return to_nano(usd)
-        self._unlisted.add(asked)
+        self._unlisted.add(listing)
         warning = _unknown(ref)
         if warning not in self.warnings:
             self.warnings.append(warning)
         return None
 
     def known(self, ref: ModelRef) -> bool:
-        """Whether the price is known before anything is asked."""
+        """Whether the price is known before anything is listing."""
         return any(self._usd(ref, usage, "") is not None for usage in (_ONE, _ONE_WAY))
 
     def _usd(self, ref: ModelRef, usage: Usage, model: str) -> Decimal | None:

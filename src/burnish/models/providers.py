@@ -20,7 +20,7 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.core.outcomes import Usage
 
 GROUP = "burnish.providers"
-Protocol: TypeAlias = Literal["openai", "azure", "anthropic", "google", "embedded"]
+ProviderProtocol: TypeAlias = Literal["openai", "azure", "anthropic", "google", "embedded"]
 """How a provider's endpoints are spoken to; `embedded` runs inside this process."""
 Where: TypeAlias = Literal["never", "elsewhere", "always"]
 """`elsewhere` is at an address that is not the provider's own."""
@@ -76,7 +76,7 @@ class Provider:
     """What agent files that burnish writes call it, where that is not its name."""
     aliases: tuple[str, ...] = ()
     """Other names that files may use."""
-    protocol: Protocol = "openai"
+    protocol: ProviderProtocol = "openai"
     address: str = ""
     """Where its models are without a `base_url`; empty where every model needs one."""
     path: str = ""

@@ -1,13 +1,17 @@
 """References to models: `openai:gpt-4o`, `local:smollm2`, any endpoint by its address."""
 
 import difflib
+import ipaddress
+import os
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
+from urllib.parse import urlsplit
 
 from burnish.core.content import Json, short_id
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.providers import Price, Provider, all_providers, find_provider
+from burnish.system import expand_variables
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +28,8 @@ class ModelSettings:
 
     def sent(self) -> dict[str, Any]:
         """The settings that go to the model: those that are set, the timeout excepted."""
-        found = {name: value for name, value in asdict(self).items() if name != "timeout"}
-        return {name: value for name, value in found.items() if value not in (None, ())}
+        fields = {name: value for name, value in asdict(self).items() if name != "timeout"}
+        return {name: value for name, value in fields.items() if value not in (None, ())}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,3 +99,35 @@ def _unknown(text: str, provider: str, row: Provider | None) -> Problem:
         f"did you mean '{near[0]}:{text.partition(':')[2] or '…'}'?" if near else f"known: {known}"
     )
     return Problem(where=text, message="not a reference to a model", remedy=hint)
+
+
+def is_here(ref: ModelRef) -> bool:
+    """Whether the model runs on this machine."""
+    row = ref.row
+    if row.is_local and (row.protocol == "embedded" or not ref.base_url):
+        return True
+    return is_loopback(host_of(ref))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def is_providers_own(ref: ModelRef) -> bool:
+    """Another endpoint may speak the same protocol under the same names, at prices of its own."""
+    host = host_of(ref)
+    own = ref.row.hosts
+    return not ref.base_url or any(host == name or host.endswith(f".{name}") for name in own)
+
+
+def host_of(ref: ModelRef) -> str:
+    """The host of the model's address; empty when it has none."""
+    try:
+        address = expand_variables(ref.base_url, os.environ)
+        return urlsplit(address if "://" in address else f"//{address}").hostname or ""
+    except (ConfigError, ValueError):
+        return ""

@@ -13,8 +13,8 @@ from burnish.effects.budget import Budget
 from burnish.evaluation.simulation import ROLE as USER_SIMULATOR
 from burnish.evaluation.simulation import user_simulator as simulated
 from burnish.models.factory import Models
-from burnish.models.prompts import in_force
 from burnish.models.references import ModelRef
+from burnish.models.roles import in_force
 from burnish.projects.agent_blocks import User
 from burnish.runs.conditions import Closable
 from burnish.runs.evaluating import CasePolicy

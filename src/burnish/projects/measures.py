@@ -16,8 +16,8 @@ from burnish.evaluation.datasets.formats import read_some_cases
 from burnish.evaluation.judges.judged import check_judges
 from burnish.evaluation.simulation import ROLE as USER_SIMULATOR
 from burnish.evaluation.simulation import NextRemark, TalkSoFar, user_simulator
-from burnish.models.prompts import in_force
 from burnish.models.references import ModelRef
+from burnish.models.roles import in_force
 from burnish.runs.parts import Building
 from burnish.runs.plugins import StrategyPlugin
 from burnish.runs.spec import CaseSet

@@ -10,7 +10,7 @@ from burnish.core.cases import Case
 from burnish.core.objectives import Objective
 from burnish.core.protocols import Target
 from burnish.evaluation.judges.judged import judged_parts
-from burnish.models.calling import ModelClient
+from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
 from burnish.runs.draft import Places, Problems
 from burnish.runs.header import Project

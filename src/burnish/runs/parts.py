@@ -10,11 +10,11 @@ from burnish.core.objectives import Objective
 from burnish.core.protocols import Metric, Target
 from burnish.core.surfaces import ChoiceSurface, DemosSurface, NumberSurface, Surface, TextSurface
 from burnish.effects.budget import Budget
-from burnish.models.calling import ModelClient
+from burnish.models.chat import ModelClient
+from burnish.models.errors import ModelRefused
 from burnish.models.factory import Models
-from burnish.models.prompts import RolePrompt, in_force
 from burnish.models.references import ModelRef
-from burnish.models.troubles import ModelRefused
+from burnish.models.roles import RolePrompt, in_force
 from burnish.runs.conditions import Closable
 from burnish.runs.draft import Problems
 from burnish.runs.exporting import Exporter

@@ -20,7 +20,7 @@ from burnish.core.surfaces import (
 from burnish.core.words import counted, shorten, spending
 from burnish.effects.budget import Budget
 from burnish.evaluation.datasets.power import smallest_difference
-from burnish.models.calling import ModelClient
+from burnish.models.chat import ModelClient
 from burnish.models.roles import ModelRole
 from burnish.runs.evaluating import CALL_LIMIT
 from burnish.runs.setup import Setup

@@ -19,8 +19,8 @@ from burnish.core.objectives import Constraint, Objective, Operator, Penalties, 
 from burnish.effects.budget import Budget
 from burnish.effects.retries import RetryPolicy
 from burnish.evaluation.metric_plugins import AgentMetric
+from burnish.models.factory import ModelsBlock
 from burnish.models.model_block import ModelBlock
-from burnish.models.model_settings import ModelsBlock
 from burnish.runs.evaluating import CasePolicy
 from burnish.system.settings import (
     AboveZero,

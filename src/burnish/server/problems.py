@@ -12,7 +12,7 @@ from burnish.core.errors import (
     SealedTestRead,
     TargetMismatch,
 )
-from burnish.models.troubles import ModelRefused
+from burnish.models.errors import ModelRefused
 from burnish.server.errors import (
     AppMissing,
     AppUnfit,

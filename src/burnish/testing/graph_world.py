@@ -11,8 +11,8 @@ from burnish.core.cases import Case, Dataset
 from burnish.core.objectives import Objective
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
-from burnish.models.prompts import in_force
 from burnish.models.references import ModelRef
+from burnish.models.roles import in_force
 from burnish.runs.setup import Setup
 from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.backprop.strategy import Backprop

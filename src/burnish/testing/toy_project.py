@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from burnish.core.protocols import Role
-from burnish.models.calling import ModelClient
+from burnish.models.chat import ModelClient
 from burnish.plugins import (
     Building,
     Dialect,

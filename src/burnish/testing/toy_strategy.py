@@ -24,9 +24,8 @@ from burnish.core.money import Spend
 from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, TextSurface, Value
 from burnish.core.trials import SplitResult, Trial
-from burnish.models.calling import ModelClient
-from burnish.models.prompts import RolePrompt
-from burnish.models.roles import ModelRole
+from burnish.models.chat import ModelClient
+from burnish.models.roles import ModelRole, RolePrompt
 from burnish.runs.events import PhaseStarted
 from burnish.runs.run import Run
 from burnish.testing.doubles import CallCounter, ScriptedRole

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from burnish.core.errors import ConfigError, FileTrouble, Interrupted, ResumeRefused
-from burnish.models.troubles import ModelUnavailable
+from burnish.models.errors import ModelUnavailable
 from burnish.targets.delegation.gates.chain import ORDER
 from burnish.targets.delegation.policy import NAMES, PolicyTexts
 from burnish.testing.delegation_world import (

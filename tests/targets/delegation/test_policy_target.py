@@ -13,7 +13,7 @@ from burnish.core.outcomes import Outcome
 from burnish.effects.journal import Journal
 from burnish.effects.once import JournaledEffects
 from burnish.effects.passthrough import DirectEffects
-from burnish.models.troubles import ModelUnavailable
+from burnish.models.errors import ModelUnavailable
 from burnish.projects.delegation.loading import load_workflow
 from burnish.system import Redactor
 from burnish.system.yaml import parse_tree

@@ -13,7 +13,7 @@ from burnish.core.outcomes import FailureKind
 from burnish.effects.passthrough import DirectEffects
 from burnish.evaluation.simulation import NextRemark, TalkSoFar
 from burnish.models.chat import ChatRequest
-from burnish.models.troubles import ModelRefused, ModelUnavailable
+from burnish.models.errors import ModelRefused, ModelUnavailable
 from burnish.targets.graph import Graph, GraphTarget, NodeInput, graph, load_graph
 from burnish.testing.doubles import ScriptedRole
 from tests.targets.agent_world import scripted

@@ -15,11 +15,10 @@ from burnish.core.outcomes import Outcome, Usage
 from burnish.core.protocols import Target
 from burnish.effects.failures import is_infrastructure
 from burnish.effects.passthrough import DirectEffects
-from burnish.models.calling import ModelClient
-from burnish.models.chat import ChatReply, ChatRequest
+from burnish.models.chat import ChatReply, ChatRequest, ModelClient
+from burnish.models.errors import ModelRejected, ModelUnavailable
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef, ModelSettings
-from burnish.models.troubles import ModelRejected, ModelUnavailable
 from burnish.projects.given_agents import as_reference
 from burnish.system.user_functions import file_fingerprint
 from burnish.targets.calling.answers import of_value

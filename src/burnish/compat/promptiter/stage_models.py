@@ -19,10 +19,10 @@ from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.messages import Message
 from burnish.core.protocols import Role
-from burnish.models.calling import ModelClient
+from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
-from burnish.models.prompts import RolePrompt, in_force
 from burnish.models.references import ModelRef, ModelSettings
+from burnish.models.roles import RolePrompt, in_force
 from burnish.runs.parts import reached
 from burnish.strategies.backprop import wording
 

@@ -8,8 +8,8 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.evaluation.configs.judge_shapes import LlmJudgeCriterion
 from burnish.evaluation.judges.panel import Judge, Panel, PanelRule
 from burnish.models.factory import Models
-from burnish.models.prompts import RolePrompt, in_force
 from burnish.models.references import ModelRef
+from burnish.models.roles import RolePrompt, in_force
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,7 @@ from burnish.evaluation.judges.answers import JudgeAnswer, Number
 from burnish.evaluation.judges.evidence import REASON, excerpt, numbered, said, shown
 from burnish.evaluation.judges.judged import JudgedMetric, ask
 from burnish.evaluation.turn_metric import Verdict
-from burnish.models.prompts import RolePrompt
-from burnish.models.roles import ModelRole
+from burnish.models.roles import ModelRole, RolePrompt
 
 BEST = 10
 NOT_SHOWN = "(plays no part)"

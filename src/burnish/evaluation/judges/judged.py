@@ -21,8 +21,7 @@ from burnish.evaluation.judges.evidence import sealed, tags_in
 from burnish.evaluation.judges.panel import Judge, Panel, of_judges, of_samples
 from burnish.evaluation.layers import Layered
 from burnish.evaluation.turn_metric import EPSILON, TurnMetric, Verdict
-from burnish.models.prompts import RolePrompt
-from burnish.models.roles import ModelRole
+from burnish.models.roles import ModelRole, RolePrompt
 
 Request = TypeVar("Request", bound=BaseModel)
 Answer = TypeVar("Answer", bound=BaseModel)

@@ -16,7 +16,7 @@ from burnish.core.evaluations import mean
 from burnish.core.money import Spend, total
 from burnish.evaluation.simulation import DEFAULT_TURNS
 from burnish.evaluation.turn_metric import EPSILON, Verdict
-from burnish.models.calling import ModelClient
+from burnish.models.chat import ModelClient
 
 
 class PanelRule(StrEnum):

@@ -17,7 +17,7 @@ from burnish.evaluation.judges.rubric_lists import clash, rubric_problems, rubri
 from burnish.evaluation.judges.template_bindings import Binding, CannotBind, Source
 from burnish.evaluation.judges.template_scorers import RubricScores, Scorer, SingleScore
 from burnish.evaluation.turn_metric import Verdict
-from burnish.models.prompts import RolePrompt
+from burnish.models.roles import RolePrompt
 
 
 class TemplateRequest(BaseModel):

@@ -1,16 +1,172 @@
 """Models that run here: `local:smollm2` and any GGUF file, through an engine in this process."""
 
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol, TypeAlias, cast
 
+from pydantic import BaseModel, ValidationError
+
+from burnish.core.outcomes import Usage
 from burnish.core.randomness import stream
-from burnish.models.chat import ChatReply, ChatRequest
-from burnish.models.embedded.answers import read_reply
-from burnish.models.embedded.engine import Chunk, Engine, Start
-from burnish.models.embedded.files import content_mark, locate, require_model
-from burnish.models.embedded.gguf import require_gguf
+from burnish.models.chat import ChatReply, ChatRequest, Finish
+from burnish.models.embedded.files import content_mark, locate, require_gguf, require_model
 from burnish.models.embedded.server import EngineShape, require_engine, start_server
+from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.references import ModelRef
-from burnish.models.troubles import ModelRefused
+
+Chunk: TypeAlias = dict[str, Any]
+"""A piece of an answer, as an OpenAI-compatible endpoint streams it."""
+
+
+class Server(Protocol):
+    """What is used of the engine's server."""
+
+    def handle_chat_completions(self, body: Chunk, heard: Callable[[Chunk], bool], /) -> object:
+        """Answer; `heard` gets every chunk and ends the answer by returning True."""
+        ...
+
+
+Start: TypeAlias = Callable[[Path, EngineShape], Server]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineAnswer:
+    """All chunks of one answer, and how long they took."""
+
+    chunks: list[Chunk]
+    seconds: float
+
+
+class Engine:
+    """One model file: loaded by the first request, asked by at most `slots` threads."""
+
+    def __init__(self, path: Path, shape: EngineShape, start: Start) -> None:
+        self._path, self._shape, self._start = path, shape, start
+        self._threads = ThreadPoolExecutor(shape.slots, thread_name_prefix="burnish-engine")
+        self._loading = threading.Lock()
+        self._closing = threading.Event()
+        self._server: Server | None = None
+
+    async def chat(self, body: Chunk) -> EngineAnswer:
+        """The answer. The event loop stays free, and a cancelled answer ends at its next chunk."""
+        gone = threading.Event()
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._threads, self._answer, body, gone)
+        finally:
+            gone.set()
+
+    async def close(self) -> None:
+        """End what is running and free the memory."""
+        self._closing.set()
+        await asyncio.to_thread(self._free)
+
+    def _answer(self, body: Chunk, gone: threading.Event) -> EngineAnswer:
+        server = self._loaded()
+        chunks: list[Chunk] = []
+
+        def heard(chunk: Chunk) -> bool:
+            chunks.append(chunk)
+            return gone.is_set() or self._closing.is_set()
+
+        started = time.perf_counter()
+        try:
+            server.handle_chat_completions(body, heard)
+        except (ValueError, RuntimeError, TypeError) as error:
+            # With orjson in the environment a lone surrogate is a TypeError, else a ValueError.
+            raise ModelRejected(f"{self._path.name} cannot take this request: {error}") from error
+        return EngineAnswer(chunks=chunks, seconds=time.perf_counter() - started)
+
+    def _loaded(self) -> Server:
+        with self._loading:
+            if self._server is None:
+                self._server = self._start(self._path, self._shape)
+            return self._server
+
+    def _free(self) -> None:
+        self._threads.shutdown(cancel_futures=True)
+        self._server = None
+
+
+_FINISHES = {"stop", "length", "content_filter"}
+_SERVER_ERROR = 500
+
+
+class _Error(BaseModel):
+    code: int = _SERVER_ERROR
+    message: str = ""
+    n_prompt_tokens: int | None = None
+    n_ctx: int | None = None
+
+
+class _Delta(BaseModel):
+    content: str | None = None
+
+
+class _Choice(BaseModel):
+    finish_reason: str | None = None
+    delta: _Delta = _Delta()
+
+
+class _Tokens(BaseModel):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class _Piece(BaseModel):
+    """A chunk, read."""
+
+    choices: list[_Choice] = []
+    usage: _Tokens | None = None
+    error: _Error | None = None
+    model: str = ""
+
+
+def read_reply(ref: ModelRef, heard: EngineAnswer) -> ChatReply:
+    """The whole answer; what kept it from being whole is raised."""
+    pieces = _read(ref, heard.chunks)
+    choices = [choice for piece in pieces for choice in piece.choices]
+    finish = next((c.finish_reason for c in choices if c.finish_reason), None)
+    if finish is None:
+        raise ModelUnavailable(f"{ref.label} stopped in the middle of its answer")
+    tokens = next((p.usage for p in reversed(pieces) if p.usage), _Tokens())
+    return ChatReply(
+        text="".join(choice.delta.content or "" for choice in choices),
+        finish=cast("Finish", finish) if finish in _FINISHES else "other",
+        usage=Usage(
+            requests=1, input_tokens=tokens.prompt_tokens, output_tokens=tokens.completion_tokens
+        ),
+        model=pieces[-1].model,
+        seconds=heard.seconds,
+    )
+
+
+def _read(ref: ModelRef, chunks: Sequence[Chunk]) -> list[_Piece]:
+    try:
+        pieces = [_Piece.model_validate(chunk) for chunk in chunks]
+    except ValidationError as error:
+        raise ModelUnavailable(f"{ref.label} gave an answer that cannot be read") from error
+    for piece in pieces:
+        if piece.error is not None:
+            raise _trouble(ref, piece.error)
+    return pieces
+
+
+def _trouble(ref: ModelRef, error: _Error) -> ModelRejected | ModelUnavailable:
+    if error.n_prompt_tokens is not None and error.n_ctx is not None:
+        return ModelRejected(
+            f"the prompt has {error.n_prompt_tokens} tokens; {ref.label} takes {error.n_ctx}, "
+            "its answer included"
+        )
+    if error.code >= _SERVER_ERROR:
+        return ModelUnavailable(f"{ref.label} failed: {error.message}")
+    return ModelRejected(f"{ref.label} cannot take this request: {error.message}")
+
 
 MAX_TOKENS = 512
 """The length of an answer where the settings leave it open."""
@@ -78,9 +234,8 @@ def _require_settings(ref: ModelRef) -> None:
         if getattr(ref, name):
             remedy = f"take {name} out; `openai:…` with a base_url reaches an endpoint"
             raise ModelRefused(f"{ref.label} runs here and has no {name}", remedy=remedy)
-    told = _bad_setting(ref)
-    if told:
-        raise ModelRefused(f"{ref.label} cannot be asked: {told}", remedy="correct its settings")
+    if fault := _bad_setting(ref):
+        raise ModelRefused(f"{ref.label} cannot be asked: {fault}", remedy="correct its settings")
 
 
 def _bad_setting(ref: ModelRef) -> str:

@@ -7,12 +7,17 @@ import importlib
 import os
 import platform
 import secrets
+import signal
+import socket
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from burnish.models.embedded.files import KNOWN
-from burnish.models.troubles import ModelRefused
+from burnish.core.errors import ConfigError, Problem
+from burnish.models.embedded.files import KNOWN, is_path, require_model
+from burnish.models.errors import ModelRefused
+from burnish.models.references import ModelRef, is_loopback
 
 _SMALL_MACHINE = 4
 _BATCH = 64
@@ -102,8 +107,8 @@ def _is_repeatable(path: Path) -> bool:
     It may where the arithmetic of a token does not depend on how many are computed together:
     measured for the known models on x86, bit by bit. Elsewhere sameness is worth the time.
     """
-    known = {carried.file for carried in KNOWN.values()}
-    return path.name in known and platform.machine().lower() in {"x86_64", "amd64"}
+    measured = {carried.file for carried in KNOWN.values()}
+    return path.name in measured and platform.machine().lower() in {"x86_64", "amd64"}
 
 
 def _listen(params: Any, listening: Listening) -> None:
@@ -113,3 +118,83 @@ def _listen(params: Any, listening: Listening) -> None:
     params.api_keys = [listening.key] if listening.key else []
     params.cors_origins = "localhost"
     params.ui = params.endpoint_slots = False
+
+
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedModel:
+    """What is served, and where."""
+
+    model: ModelRef
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0 takes a free one."""
+    key: str | None = field(default=None, repr=False)
+
+
+def serve(
+    endpoint: ServedModel,
+    started: Callable[[str], None],
+    leave: Callable[[int], None] = os._exit,  # pyright: ignore[reportPrivateUsage]
+) -> None:
+    """Answer until Ctrl-C or a SIGTERM, then end the process; `started` is told the address."""
+    _require_local(endpoint.model)
+    _require_safe(endpoint)
+    path = require_model(endpoint.model.name)
+    _require_free(endpoint)
+    # Blocked before the engine's threads begin, so that none of them takes the signal.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+    try:
+        server = _start(endpoint, path)
+        started(f"{server.listening_address}/v1")
+        signal.sigwait(_STOPS)
+        # The engine's own end waits for open answers that never come. It has nothing to save.
+        leave(0)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _start(endpoint: ServedModel, path: Path) -> Any:
+    listening = Listening(host=endpoint.host, port=endpoint.port, key=endpoint.key)
+    name = path.stem if is_path(endpoint.model.name) else endpoint.model.name
+    return start_server(path, EngineShape(), listening, name)
+
+
+def key_in(variable: str, environ: Mapping[str, str] | None = None) -> str:
+    """The key that a variable holds."""
+    value = (os.environ if environ is None else environ).get(variable, "").strip()
+    if not value:
+        raise _wrong(variable, "holds no key", f"set it: `export {variable}=…`")
+    return value
+
+
+def _require_local(model: ModelRef) -> None:
+    if model.provider != "local":
+        remedy = "only embedded models are served: local:smollm2 or local:FILE.gguf"
+        raise _wrong(model.label, "runs elsewhere", remedy)
+
+
+def _require_safe(endpoint: ServedModel) -> None:
+    if endpoint.key is None and not is_loopback(endpoint.host):
+        remedy = "give it a key with --api-key-env, or stay on 127.0.0.1"
+        raise _wrong(f"--host {endpoint.host}", "others could use the model without a key", remedy)
+
+
+def _require_free(endpoint: ServedModel) -> None:
+    """The engine would not say why it cannot listen."""
+    where = f"{endpoint.host}:{endpoint.port}"
+    try:
+        addresses = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = addresses[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        message = f"cannot listen there: {(error.strerror or str(error)).lower()}"
+        raise _wrong(where, message, "give another --port; 0 takes a free one") from error
+
+
+def _wrong(where: str, message: str, remedy: str) -> ConfigError:
+    return ConfigError([Problem(where=where, message=message, remedy=remedy)])

@@ -10,9 +10,9 @@ from burnish.core.protocols import Metric, Role
 from burnish.core.surfaces import ChoiceSurface, NumberSurface
 from burnish.evaluation.layers import Layered
 from burnish.evaluation.turn_metric import TurnMetric
-from burnish.models.calling import ModelClient
+from burnish.models.chat import ModelClient
+from burnish.models.errors import ModelRefused
 from burnish.models.factory import Models
-from burnish.models.troubles import ModelRefused
 from burnish.projects.agent.axes import AXES, NumericSurface, probes
 from burnish.runs.parts import Building, TargetParts
 from burnish.runs.plans import role_label

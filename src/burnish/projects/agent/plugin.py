@@ -21,7 +21,7 @@ from burnish.evaluation.metrics.expected_tools import ExpectedTools
 from burnish.evaluation.simulation import ROLE as USER_SIMULATOR
 from burnish.evaluation.simulation import user_simulator
 from burnish.models.factory import Models
-from burnish.models.prompts import in_force
+from burnish.models.roles import in_force
 from burnish.projects.adopting_originals import FILES, measured_files
 from burnish.projects.agent.axes import Axes, AxesBlock, axes_of
 from burnish.projects.agent.cases import names_cases, read_dataset, read_measured

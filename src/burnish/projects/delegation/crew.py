@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from burnish.core.errors import ConfigError, Problem
-from burnish.models.calling import ModelClient
+from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
 from burnish.models.model_block import ModelBlock
-from burnish.models.prompts import RolePrompt, in_force
 from burnish.models.references import ModelRef
-from burnish.models.roles import ModelRole
+from burnish.models.roles import ModelRole, RolePrompt, in_force
 from burnish.projects.delegation.overrides import WorkflowOverrides
 from burnish.projects.delegation.workflow_file import (
     CommandEngineBlock,

@@ -4,8 +4,8 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, JsonValue, model_validator
 
+from burnish.models.factory import ModelsBlock
 from burnish.models.model_block import ModelBlock
-from burnish.models.model_settings import ModelsBlock
 from burnish.projects.artifacts.spec import LimitsBlock, Variable
 from burnish.projects.delegation.metric_blocks import EvaluationBlock, Inside
 from burnish.system.sandbox import Mode

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.protocols import Metric
 from burnish.core.surfaces import ChoiceSurface, Surface
-from burnish.models.calling import ModelClient
+from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.projects.agent_blocks import User

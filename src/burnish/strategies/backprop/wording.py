@@ -7,9 +7,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
 from burnish.core.content import Json
 from burnish.core.surfaces import Surface
-from burnish.models.calling import ModelClient
-from burnish.models.prompts import RolePrompt
-from burnish.models.roles import ModelRole
+from burnish.models.chat import ModelClient
+from burnish.models.roles import ModelRole, RolePrompt
 from burnish.strategies.backprop.packets import Severity
 from burnish.strategies.backprop.schemas import citing, only_these, with_value
 from burnish.strategies.backprop.values import BadValue, shown_value, value_from

@@ -10,9 +10,8 @@ from burnish.core.cases import Case
 from burnish.core.content import canonical
 from burnish.core.evaluations import CaseResult, Evaluation
 from burnish.core.leaks import LeakWatch
-from burnish.models.calling import ModelClient
-from burnish.models.prompts import RolePrompt
-from burnish.models.roles import ModelRole
+from burnish.models.chat import ModelClient
+from burnish.models.roles import ModelRole, RolePrompt
 from burnish.runs.asking import transcript
 
 MOST_TRACES = 10

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from burnish.core.protocols import Role
 from burnish.core.surfaces import FileSurface
-from burnish.models.calling import ModelClient
+from burnish.models.chat import ModelClient
 from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
 from burnish.strategies.edits.command_editor import CommandEditor
 from burnish.strategies.edits.settings import EditsSettings

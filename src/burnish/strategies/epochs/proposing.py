@@ -12,9 +12,8 @@ from burnish.core.evaluations import CaseResult, Evaluation
 from burnish.core.protocols import Role
 from burnish.core.surfaces import TextSurface
 from burnish.core.trials import Proposal, TrialDetails
-from burnish.models.calling import ModelClient
-from burnish.models.prompts import RolePrompt
-from burnish.models.roles import ModelRole
+from burnish.models.chat import ModelClient
+from burnish.models.roles import ModelRole, RolePrompt
 from burnish.runs.asking import transcript
 from burnish.runs.run import Run
 from burnish.strategies.epochs.settings import MOST_CHARS, step_words

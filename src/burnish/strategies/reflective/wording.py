@@ -2,9 +2,8 @@
 
 from pydantic import BaseModel, ConfigDict
 
-from burnish.models.calling import ModelClient
-from burnish.models.prompts import RolePrompt
-from burnish.models.roles import ModelRole
+from burnish.models.chat import ModelClient
+from burnish.models.roles import ModelRole, RolePrompt
 
 ROLE = "reflector"
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from burnish.core.cases import Case
 from burnish.core.money import Spend
 from burnish.core.outcomes import Usage
-from burnish.models.calling import ModelClient
+from burnish.models.chat import ModelClient
 from burnish.targets.agent.demonstrating import demonstrations_of
 from burnish.targets.agent.loading import LoadedAgent
 

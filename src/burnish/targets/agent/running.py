@@ -19,11 +19,11 @@ from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, Trace, Us
 from burnish.core.protocols import Role
 from burnish.effects.failures import failure_of
 from burnish.evaluation.simulation import NextRemark, TalkSoFar, converse
-from burnish.models.agent_model import Asked, ClientModel
-from burnish.models.calling import ModelClient
+from burnish.models.chat import ModelClient
+from burnish.models.conversation import JournaledModel, ReplyLog, user_content
 from burnish.targets.agent.attachments import read_attachments
 from burnish.targets.agent.run_log import RunLog
-from burnish.targets.agent.speaking import opening, prompt, steps
+from burnish.targets.agent.speaking import opening, steps
 
 RETRIES = 2
 """How often an agent may mend an answer or a tool's arguments that did not fit."""
@@ -59,14 +59,14 @@ class Conversation:
     messages: list[ModelMessage] = field(default_factory=list[ModelMessage])
     steps: list[Step] = field(default_factory=list[Step])
     replies: list[str] = field(default_factory=list[str])
-    asked: Asked = field(default_factory=Asked)
+    log: ReplyLog = field(default_factory=ReplyLog)
     data: Json = None
 
     async def say(self, text: str, attachments: Sequence[Attachment] = ()) -> str:
         """One turn: what the agent replies."""
         parts = self.parts
-        log, before = RunLog(effects=self.effects), len(self.asked.replies)
-        model = ClientModel(parts.client, draw=self.draw, effects=self.effects, asked=self.asked)
+        log, before = RunLog(effects=self.effects), len(self.log.replies)
+        model = JournaledModel(parts.client, draw=self.draw, effects=self.effects, log=self.log)
         texts, images = await read_attachments(attachments, parts.folder)
         agent: Agent[RunLog, Any] = Agent(
             model,
@@ -79,9 +79,8 @@ class Conversation:
         )
         heard = len(self.messages)
         try:
-            result = await agent.run(
-                prompt(text, texts, images), message_history=self.messages, deps=log
-            )
+            prompt = user_content("\n\n".join([text, *texts]), images)
+            result = await agent.run(prompt, message_history=self.messages, deps=log)
             self.messages = result.all_messages()
         finally:
             self._write(heard, log, before)
@@ -92,21 +91,21 @@ class Conversation:
         new = self.messages[heard:]
         found = steps(
             new,
-            self.asked.replies[before:],
+            self.log.replies[before:],
             log.calls,
             node=self.parts.name,
             turn=len(self.replies),
             surfaces=self.parts.surfaces,
             first=len(self.steps),
         )
-        if not new and (log.calls or len(self.asked.replies) > before):
+        if not new and (log.calls or len(self.log.replies) > before):
             broken = Step(
                 id=f"step-{len(self.steps)}",
                 node=self.parts.name,
                 turn=len(self.replies),
                 surfaces=self.parts.surfaces,
                 tools=tuple(log.calls),
-                usage=_usage(self.asked, before),
+                usage=_usage(self.log, before),
             )
             found = (broken,)
         self.steps += found
@@ -121,15 +120,15 @@ class Conversation:
 
     def outcome(self, *, failure: Failure | None = None, talked: Sequence[str] = ()) -> Outcome:
         """What came of it."""
-        costs = [priced.nano_usd for priced in self.asked.replies]
+        costs = [priced.nano_usd for priced in self.log.replies]
         return Outcome(
             replies=tuple(self.replies) if failure is None else (),
             asked=tuple(talked),
             data=self.data if failure is None else None,
             trace=Trace(steps=tuple(self.steps)),
-            usage=_usage(self.asked),
+            usage=_usage(self.log),
             nano_usd=None if None in costs else sum(cost or 0 for cost in costs),
-            seconds=sum(priced.reply.seconds for priced in self.asked.replies),
+            seconds=sum(priced.reply.seconds for priced in self.log.replies),
             failure=failure,
         )
 
@@ -178,8 +177,8 @@ def _output(schema: dict[str, Json] | None) -> Any:
     return NativeOutput(StructuredDict(cast("dict[str, Any]", schema), name="answer"))
 
 
-def _usage(asked: Asked, since: int = 0) -> Usage:
+def _usage(log: ReplyLog, since: int = 0) -> Usage:
     total = Usage()
-    for priced in asked.replies[since:]:
+    for priced in log.replies[since:]:
         total += priced.reply.usage
     return total

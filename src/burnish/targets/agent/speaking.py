@@ -1,27 +1,24 @@
 """Messages to and from pydantic-ai: what a case says, and the steps its answers were made in."""
 
-import base64
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic_ai.messages import (
-    BinaryContent,
     ModelMessage,
-    ModelRequest,
     ModelResponse,
-    SystemPromptPart,
     TextPart,
     ToolCallPart,
     ToolReturnPart,
-    UserContent,
     UserPromptPart,
 )
 
 from burnish.core.content import Json
 from burnish.core.demonstrations import Demonstration
-from burnish.core.messages import Image, Message, ToolUse
+from burnish.core.messages import Message, ToolUse
 from burnish.core.outcomes import Step, ToolCall
-from burnish.models.calling import Priced
+from burnish.models.chat import Priced
+from burnish.models.conversation import model_message
 
 
 def opening(
@@ -31,7 +28,9 @@ def opening(
     shown = [
         said for number, demo in enumerate(demonstrations, start=1) for said in _shown(demo, number)
     ]
-    return [_message(said) for said in (*shown, *history)]
+    # Of what was said before, only the words are shown.
+    spoken = (replace(said, images=(), verbatim=None) for said in (*shown, *history))
+    return [model_message(said) for said in spoken]
 
 
 def _shown(demo: Demonstration, number: int) -> Iterator[Message]:
@@ -44,27 +43,6 @@ def _shown(demo: Demonstration, number: int) -> Iterator[Message]:
         yield Message(role="assistant", content="", uses=(use,))
         yield Message(role="tool", content=call.result, answers=name, tool=call.tool)
     yield Message(role="assistant", content=demo.output)
-
-
-def _message(said: Message) -> ModelMessage:
-    if said.role == "assistant":
-        uses = [ToolCallPart(use.name, dict(use.arguments), use.id) for use in said.uses]
-        texts = [TextPart(said.content)] if said.content or not uses else []
-        return ModelResponse(parts=[*texts, *uses])
-    if said.role == "tool":
-        return ModelRequest(parts=[ToolReturnPart(said.tool, said.content, said.answers)])
-    kind = SystemPromptPart if said.role == "system" else UserPromptPart
-    return ModelRequest(parts=[kind(said.content)])
-
-
-def prompt(said: str, texts: Sequence[str], images: Sequence[Image]) -> str | list[UserContent]:
-    """What is said to the agent, with the files that go with it."""
-    whole = "\n\n".join([said, *texts])
-    pictures = [
-        BinaryContent(base64.b64decode(image.base64), media_type=image.media_type)
-        for image in images
-    ]
-    return [whole, *pictures] if pictures else whole
 
 
 def steps(

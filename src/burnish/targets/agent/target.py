@@ -18,10 +18,10 @@ from burnish.core.protocols import Description, Role
 from burnish.core.structures import Node, Position, Structure, node_path
 from burnish.core.surfaces import Surface, Value
 from burnish.evaluation.simulation import DEFAULT_TURNS, NextRemark, TalkSoFar
-from burnish.models.calling import ModelClient
+from burnish.models.chat import ModelClient
+from burnish.models.errors import ModelRefused
 from burnish.models.factory import Models
 from burnish.models.references import ModelSettings
-from burnish.models.troubles import ModelRefused
 from burnish.targets.agent.blocks import AgentBlock
 from burnish.targets.agent.costs import forecast
 from burnish.targets.agent.demonstrating import demonstrations_of

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
-from burnish.models.wire.places import Place
+from burnish.models.endpoints import Endpoint
 
 if TYPE_CHECKING:
     import ssl
@@ -45,7 +45,7 @@ def client_for(url: str) -> "AsyncClient":
     """No redirects, no retries, no proxy to this machine; the time limit is ours."""
     import httpx2
 
-    place = Place(address=url, key="")
+    place = Endpoint(address=url, key="")
     return httpx2.AsyncClient(
         timeout=httpx2.Timeout(None, connect=CONNECTING),
         trust_env=not place.is_local,

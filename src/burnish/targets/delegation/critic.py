@@ -11,9 +11,8 @@ from burnish.core.content import Json
 from burnish.core.errors import RoleFailed
 from burnish.core.outcomes import ToolCall
 from burnish.evaluation.matching.excerpts import cut, without_middle
-from burnish.models.calling import ModelClient
-from burnish.models.prompts import RolePrompt
-from burnish.models.roles import ModelRole
+from burnish.models.chat import ModelClient
+from burnish.models.roles import ModelRole, RolePrompt
 from burnish.targets.delegation.desk import Desk, Job, Worked
 from burnish.targets.delegation.showing import bullets, contents
 from burnish.targets.delegation.words import Critique

@@ -8,9 +8,8 @@ from pydantic import BaseModel, ConfigDict
 
 from burnish.core.content import short_id
 from burnish.core.effects import Effects
-from burnish.models.calling import ModelClient
-from burnish.models.prompts import RolePrompt
-from burnish.models.roles import ModelRole
+from burnish.models.chat import ModelClient
+from burnish.models.roles import ModelRole, RolePrompt
 from burnish.system.workspaces import path_problem
 from burnish.targets.delegation.words import Assignment, ManagerDecision
 

@@ -9,9 +9,8 @@ from pydantic import BaseModel, ConfigDict
 
 from burnish.core.content import Json, short_id
 from burnish.core.errors import FileTrouble, RoleFailed
-from burnish.models.calling import ModelClient
-from burnish.models.prompts import RolePrompt
-from burnish.models.roles import ModelRole
+from burnish.models.chat import ModelClient
+from burnish.models.roles import ModelRole, RolePrompt
 from burnish.targets.artifacts.numbers import NoNumbers, read_numbers
 from burnish.targets.artifacts.task import Scoring
 from burnish.targets.delegation.desk import Desk

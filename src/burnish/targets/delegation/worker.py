@@ -10,10 +10,9 @@ from burnish.core.content import Json, canonical, short_id
 from burnish.core.messages import Message
 from burnish.core.outcomes import ToolCall
 from burnish.models.answers import NotAnObject, read_object
-from burnish.models.calling import ModelClient
-from burnish.models.chat import ChatReply, ChatRequest
-from burnish.models.prompts import RolePrompt
-from burnish.models.troubles import ModelRejected, ModelUnavailable
+from burnish.models.chat import ChatReply, ChatRequest, ModelClient
+from burnish.models.errors import ModelRejected, ModelUnavailable
+from burnish.models.roles import RolePrompt
 from burnish.targets.delegation.desk import Desk, Job, Worked
 from burnish.targets.delegation.showing import bullets, defect_lines, listing
 from burnish.targets.delegation.tools import WorkerTool

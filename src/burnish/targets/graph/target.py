@@ -17,7 +17,7 @@ from burnish.core.protocols import Description, Role
 from burnish.core.structures import Structure
 from burnish.core.surfaces import Surface, Value
 from burnish.evaluation.simulation import DEFAULT_TURNS, NextRemark, TalkSoFar
-from burnish.models.calling import ModelClient
+from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
 from burnish.targets.agent.costs import forecast
 from burnish.targets.agent.editing import edit

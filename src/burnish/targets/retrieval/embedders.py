@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from burnish.core.effects import Effects
-from burnish.models.troubles import ModelRefused
+from burnish.models.errors import ModelRefused
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,12 +18,12 @@ from burnish.core.money import Spend
 from burnish.core.outcomes import Usage
 from burnish.effects.limits import Limits
 from burnish.effects.retries import RetryPolicy, retry
-from burnish.models.calling import RETRIES, ModelClient
+from burnish.models.chat import RETRIES, ModelClient
+from burnish.models.endpoints import endpoint_of
+from burnish.models.errors import ModelRejected, ModelUnavailable
 from burnish.models.prices import Prices
 from burnish.models.providers import all_providers
 from burnish.models.references import ModelRef
-from burnish.models.troubles import ModelRejected, ModelUnavailable
-from burnish.models.wire.places import place_of
 from burnish.targets.retrieval.embedders import Embedder, Vector
 from burnish.targets.retrieval.endpoint_answers import Embeddings
 from burnish.targets.retrieval.endpoint_posts import EmbeddingPosts
@@ -77,7 +77,7 @@ class EndpointEmbedder:
 
     def check(self) -> None:
         """Raise ModelRefused where an extra, a key or the address is missing."""
-        place_of(self.ref)
+        endpoint_of(self.ref)
 
     async def embed(self, texts: Sequence[str], *, effects: Effects) -> list[Vector]:
         """The vectors, in batches; each batch is an effect.

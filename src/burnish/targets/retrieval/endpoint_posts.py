@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from urllib.parse import quote
 
 from burnish.core.content import Json
+from burnish.models.endpoints import (
+    NO_KEY,
+    Endpoint,
+    EndpointErrors,
+    endpoint_of,
+    failures,
+    http_client,
+)
+from burnish.models.errors import ModelError, ModelUnavailable, inside
 from burnish.models.references import ModelRef
-from burnish.models.troubles import ModelUnavailable
-from burnish.models.wire.errors import Blame, Trouble, failures
-from burnish.models.wire.models import http_client
-from burnish.models.wire.places import NO_KEY, Place, place_of
-from burnish.models.wire.words import inside
 from burnish.targets.retrieval.endpoint_answers import Embeddings, read_answer
 
 if TYPE_CHECKING:
@@ -39,7 +43,7 @@ class EmbeddingPosts:
 
     async def post(self, ref: ModelRef, texts: Sequence[str], dimensions: int | None) -> Embeddings:
         """One attempt. Raises ModelUnavailable, ModelRejected or ModelRefused."""
-        place = place_of(ref)
+        place = endpoint_of(ref)
         body: dict[str, Json] = {"model": ref.name, "input": [*texts]}
         if dimensions is not None:
             body["dimensions"] = dimensions
@@ -61,12 +65,12 @@ class EmbeddingPosts:
             await client.aclose()
 
     async def _attempt(
-        self, ref: ModelRef, place: Place, body: Mapping[str, Json]
-    ) -> bytes | Trouble:
+        self, ref: ModelRef, place: Endpoint, body: Mapping[str, Json]
+    ) -> bytes | ModelError:
         """The body of the answer, or what went wrong."""
         import httpx2
 
-        blame = Blame(ref=ref, place=place)
+        blame = EndpointErrors(ref=ref, endpoint=place)
         try:
             async with asyncio.timeout(ref.settings.timeout):
                 response = await self._client(place).post(
@@ -81,13 +85,13 @@ class EmbeddingPosts:
             return blame.of(error)
         return response.content
 
-    def _client(self, place: Place) -> "AsyncClient":
+    def _client(self, place: Endpoint) -> "AsyncClient":
         if place.address not in self._clients:
             self._clients[place.address] = http_client(place)
         return self._clients[place.address]
 
 
-def _url(ref: ModelRef, place: Place) -> str:
+def _url(ref: ModelRef, place: Endpoint) -> str:
     """Azure's dated addresses name the deployment and the version."""
     if place.api_version:
         deployment = quote(ref.name, safe="")
@@ -96,7 +100,7 @@ def _url(ref: ModelRef, place: Place) -> str:
     return place.url("embeddings")
 
 
-def _headers(ref: ModelRef, place: Place) -> dict[str, str]:
+def _headers(ref: ModelRef, place: Endpoint) -> dict[str, str]:
     if place.key == NO_KEY:
         return {}
     if ref.row.protocol == "azure":

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from burnish.models.troubles import ModelRefused
+from burnish.models.errors import ModelRefused
 from burnish.targets.retrieval.chunks import Chunk
 from burnish.targets.retrieval.words import occurrences, terms_of, whole_phrase
 

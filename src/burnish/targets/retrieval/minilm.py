@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from burnish.core.effects import Effects
 from burnish.models.embedded.files import carried_files, require_embedding
-from burnish.models.troubles import ModelRefused
+from burnish.models.errors import ModelRefused
 from burnish.targets.retrieval.embedders import Embedder, Vector, as_unit_rows
 
 NAME = "minilm"

@@ -1,8 +1,36 @@
-"""What endpoints say about a failure: in words, and how long to wait."""
+"""What can go wrong with a model, and what endpoints say about it.
+
+- ModelUnavailable: the infrastructure. Retried; then the result is missing, never 0.
+- ModelRejected: the request. The agent's own failure: it scores 0 with this text.
+- ModelRefused: the user. A key, an extra, a model's name: the run stops and says what to do.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import TypeAlias, cast
+
+from burnish.core.errors import BurnishError
+
+
+class ModelUnavailable(ConnectionError):
+    """Rate limit, server error, timeout, dropped or malformed response."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds the endpoint asked to wait."""
+
+
+class ModelRejected(ValueError):
+    """The endpoint will not answer this request: too long, filtered, invalid."""
+
+
+class ModelRefused(BurnishError):
+    """Nothing will be answered until the user changes something."""
+
+
+ModelError: TypeAlias = ModelUnavailable | ModelRejected | ModelRefused
+
 
 LONGEST = 300
 
@@ -28,15 +56,15 @@ def words_of(body: object) -> str:
 
 def wait_of(headers: Mapping[str, str] | None, body: object) -> float | None:
     """Seconds to wait: parts of a second in the header, or Google's `retryDelay` in the body."""
-    told = (headers or {}).get("retry-after", "")
-    if _SECONDS.fullmatch(told):
-        return float(told)
+    header = (headers or {}).get("retry-after", "")
+    if _SECONDS.fullmatch(header):
+        return float(header)
     details = _field(inside(body), "details")
     if not isinstance(details, Sequence):
         return None
     delays = [_field(each, "retryDelay") for each in cast("Sequence[object]", details)]
-    found = [_DELAY.fullmatch(each) for each in delays if isinstance(each, str)]
-    return next((float(each[1]) for each in found if each), None)
+    matches = [_DELAY.fullmatch(each) for each in delays if isinstance(each, str)]
+    return next((float(each[1]) for each in matches if each), None)
 
 
 def root_of(error: BaseException) -> str:

@@ -1,0 +1,254 @@
+"""Conversations in pydantic-ai's words and in ours, and the model that its agents ask.
+
+The journal key of a call is made of the request in our words: who said what, which tools were
+used with which arguments, in order. Nothing of pydantic-ai's clock or ids is in it, and nothing
+else is sent, so the key has all that an answer depends on.
+"""
+
+import base64
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast, get_args
+
+from pydantic import TypeAdapter
+from pydantic_ai.messages import (
+    BinaryContent,
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    RetryFeedbackPart,
+    SystemPromptPart,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserContent,
+    UserPromptPart,
+)
+from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.profiles import ModelProfile
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.usage import RequestUsage
+
+from burnish.core.content import Json
+from burnish.core.effects import Effects
+from burnish.core.messages import Image, Message, ToolUse
+from burnish.core.outcomes import Usage
+from burnish.models.chat import ChatReply, ChatRequest, Finish, Form, ModelClient, Priced, ToolSpec
+
+_VERBATIM = "burnish_verbatim"
+"""Where a response keeps what its provider wants back."""
+_PASSING = ("timestamp", "usage", "provider_details", "run_id", "metadata")
+"""What a response says of itself and of this moment."""
+_RESPONSES = TypeAdapter(ModelResponse)
+
+
+# -- the model of an agent ---------------------------------------------------------------------
+
+
+@dataclass
+class ReplyLog:
+    """The replies to an agent's requests, for usage, price and trace."""
+
+    replies: list[Priced] = field(default_factory=list[Priced])
+
+
+class JournaledModel(Model[None]):
+    """A client as a model of pydantic-ai: every request of an agent is one journaled effect.
+
+    Its profile is the same for every provider, so that keys do not depend on what pydantic-ai
+    knows of one. What an endpoint cannot do is made up for where it is reached.
+    """
+
+    def __init__(self, client: ModelClient, *, draw: int, effects: Effects, log: ReplyLog) -> None:
+        super().__init__(
+            profile=ModelProfile(
+                supports_json_schema_output=True,
+                supports_tools=True,
+                # Otherwise pydantic-ai adds a sentence of its own to the instructions.
+                supports_inline_system_prompts=True,
+            )
+        )
+        self._client = client
+        self._draw = draw
+        self._effects = effects
+        self._log = log
+
+    @property
+    def model_name(self) -> str:
+        """The model's name."""
+        return self._client.ref.name
+
+    @property
+    def system(self) -> str:
+        """The provider's name."""
+        return self._client.ref.provider
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """One answer, once."""
+        _, parameters = self.prepare_request(model_settings, model_request_parameters)
+        request = chat_request(messages, parameters)
+        priced = await self._client.ask(request, draw=self._draw, effects=self._effects)
+        self._log.replies.append(priced)
+        return _replied(priced.reply)
+
+
+# -- from pydantic-ai's words to ours ----------------------------------------------------------
+
+
+def chat_request(
+    messages: Sequence[ModelMessage], parameters: ModelRequestParameters
+) -> ChatRequest:
+    """A conversation and how its answer is to look."""
+    parts = [part.content for part in parameters.instruction_parts or () if part.content]
+    standing = [Message(role="system", content="\n\n".join(parts))] if parts else []
+    shape = parameters.output_object
+    return ChatRequest(
+        messages=(*standing, *(each for message in messages for each in _messages(message))),
+        schema=cast("dict[str, Json]", shape.json_schema) if shape else None,
+        schema_name=(shape.name if shape else None) or "answer",
+        tools=tuple(
+            ToolSpec(
+                name=tool.name,
+                description=tool.description or "",
+                parameters=cast("dict[str, Json]", tool.parameters_json_schema),
+            )
+            for tool in parameters.function_tools
+        ),
+    )
+
+
+def reply_from(response: ModelResponse, seconds: float, form: Form | None = None) -> ChatReply:
+    """What a model answered; its thoughts are not part of it, though they go back with it."""
+    uses, used, finish = _uses(response), response.usage, response.finish_reason
+    return ChatReply(
+        text=_text(response),
+        uses=uses,
+        finish=cast("Finish", finish) if finish in get_args(Finish) else "other",
+        usage=Usage(requests=1, input_tokens=used.input_tokens, output_tokens=used.output_tokens),
+        model=response.model_name or "",
+        seconds=seconds,
+        form=form,
+        verbatim=_verbatim(response) if uses else None,
+    )
+
+
+def _messages(message: ModelMessage) -> Iterator[Message]:
+    if isinstance(message, ModelRequest):
+        for part in message.parts:
+            yield from _of_part(part)
+        return
+    verbatim = (message.provider_details or {}).get(_VERBATIM)
+    uses = _uses(message)
+    yield Message(role="assistant", content=_text(message), uses=uses, verbatim=verbatim)
+
+
+def _of_part(part: ModelRequestPart) -> Iterator[Message]:
+    if isinstance(part, SystemPromptPart):
+        yield Message(role="system", content=part.content)
+    elif isinstance(part, UserPromptPart):
+        yield _of_user(part)
+    elif isinstance(part, ToolReturnPart):
+        result = part.model_response_str()
+        yield Message(role="tool", content=result, answers=part.tool_call_id, tool=part.tool_name)
+    elif isinstance(part, RetryFeedbackPart):
+        yield Message(role="user", content=part.model_response())
+
+
+def _of_user(part: UserPromptPart) -> Message:
+    pieces = [part.content] if isinstance(part.content, str) else part.content
+    texts = [piece for piece in pieces if isinstance(piece, str)]
+    images = tuple(
+        Image(media_type=piece.media_type, base64=base64.b64encode(piece.data).decode())
+        for piece in pieces
+        if isinstance(piece, BinaryContent)
+    )
+    return Message(role="user", content="\n\n".join(texts), images=images)
+
+
+def _text(response: ModelResponse) -> str:
+    return "".join(part.content for part in response.parts if isinstance(part, TextPart))
+
+
+def _uses(response: ModelResponse) -> tuple[ToolUse, ...]:
+    return tuple(
+        ToolUse(
+            id=part.tool_call_id,
+            name=part.tool_name,
+            arguments=cast("dict[str, Json]", part.args_as_dict()),
+        )
+        for part in response.parts
+        if isinstance(part, ToolCallPart)
+    )
+
+
+def _verbatim(response: ModelResponse) -> Json:
+    """The response as JSON, without what the clock says."""
+    data = cast("dict[str, Json]", _RESPONSES.dump_python(response, mode="json"))
+    return {key: value for key, value in data.items() if key not in _PASSING}
+
+
+# -- from our words to pydantic-ai's -----------------------------------------------------------
+
+
+def model_messages(messages: Iterable[Message]) -> list[ModelMessage]:
+    """A conversation; what one side says in a row goes together."""
+    joined: list[ModelMessage] = []
+    for message in map(model_message, messages):
+        last = joined[-1] if joined else None
+        if isinstance(message, ModelRequest) and isinstance(last, ModelRequest):
+            last.parts = [*last.parts, *message.parts]
+        else:
+            joined.append(message)
+    return joined
+
+
+def model_message(message: Message) -> ModelMessage:
+    """One message; an assistant's with what its provider wants back."""
+    if message.role != "assistant":
+        return ModelRequest(parts=[_request_part(message)])
+    if message.verbatim is not None:
+        return _RESPONSES.validate_python(message.verbatim)
+    calls = [ToolCallPart(use.name, dict(use.arguments), use.id) for use in message.uses]
+    return _response(message.content, calls)
+
+
+def user_content(text: str, images: Sequence[Image]) -> str | list[UserContent]:
+    """What a user says, with the pictures that go with it."""
+    pictures = [
+        BinaryContent(base64.b64decode(image.base64), media_type=image.media_type)
+        for image in images
+    ]
+    return [text, *pictures] if pictures else text
+
+
+def _request_part(message: Message) -> ModelRequestPart:
+    if message.role == "system":
+        return SystemPromptPart(message.content)
+    if message.role == "tool":
+        return ToolReturnPart(message.tool, message.content, message.answers)
+    return UserPromptPart(user_content(message.content, message.images))
+
+
+def _replied(reply: ChatReply) -> ModelResponse:
+    """A reply for an agent, whose tools read their arguments as JSON."""
+    calls = [ToolCallPart(use.name, json.dumps(dict(use.arguments)), use.id) for use in reply.uses]
+    usage = reply.usage
+    return replace(
+        _response(reply.text, calls),
+        usage=RequestUsage(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens),
+        model_name=reply.model or None,
+        finish_reason=None if reply.finish == "other" else reply.finish,
+        provider_details=None if reply.verbatim is None else {_VERBATIM: reply.verbatim},
+    )
+
+
+def _response(text: str, calls: list[ToolCallPart]) -> ModelResponse:
+    texts = [TextPart(text)] if text or not calls else []
+    return ModelResponse(parts=[*texts, *calls])
