@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from burnish.core.errors import BurnishError
-from burnish.effects.schema import connect, prepare
+from burnish.effects.sqlite_store import connect, prepare
 from burnish.models.health.findings import Finding, Site
 from burnish.models.health.services import embedded, local_services, online
 from burnish.models.keys import WHERE
