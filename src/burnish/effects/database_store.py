@@ -223,10 +223,14 @@ class DatabaseStore:
             )
 
     def has_written(self, db: Connection, group: int) -> bool:
-        """Whether a group is there whose commit was not confirmed; waits for one under way."""
+        """Whether a group is there whose commit was not confirmed.
+
+        While the server still has the lost connection's transaction open, nobody can say: that
+        is part of the outage.
+        """
         row = db.exec_driver_sql(
             f"SELECT owner FROM {self._table} WHERE id = {self.run} AND fence = {self.fence} "
-            "FOR UPDATE"
+            "FOR UPDATE NOWAIT"
         ).fetchone()
         return row is not None and row[0] == self._owner_at(group)
 

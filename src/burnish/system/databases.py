@@ -275,8 +275,8 @@ def _sqlite(url: DatabaseUrl) -> Engine:
 # -- outages -------------------------------------------------------------------------------
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
-_PASSING = {1053, 1205, 1213}
-"""MySQL: the server shuts down, a lock was waited for too long, a deadlock was resolved."""
+_PASSING = {1053, 1205, 1213, 3572}
+"""MySQL: the server shuts down, a row is locked, a deadlock was resolved, a row is locked."""
 
 
 class LastingConnection:
@@ -327,5 +327,9 @@ class LastingConnection:
         cause = error.orig
         state = str(getattr(cause, "sqlstate", None) or "")
         code = next(iter(getattr(cause, "args", ())), None)
-        # 08: the connection, 40: rolled back for another's sake, 57: the operator.
-        return error.connection_invalidated or state[:2] in ("08", "40", "57") or code in _PASSING
+        # 08: the connection, 40: rolled back for another's sake, 55: locked, 57: the operator.
+        return (
+            error.connection_invalidated
+            or state[:2] in ("08", "40", "55", "57")
+            or code in _PASSING
+        )

@@ -7,8 +7,9 @@ single statement that one process wins.
 import asyncio
 import functools
 import weakref
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import CoroutineType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import (
@@ -79,7 +80,7 @@ _NEW = {
 
 def _threaded(
     method: Callable[Concatenate["DatabaseRunStore", P], T],
-) -> Callable[Concatenate["DatabaseRunStore", P], Coroutine[Any, Any, T]]:
+) -> Callable[Concatenate["DatabaseRunStore", P], "CoroutineType[Any, Any, T]"]:
     """The method in one of the store's threads: databases and large JSON block."""
 
     @functools.wraps(method)
