@@ -201,7 +201,7 @@ class DatabaseStore:
             f"WHERE id = {self.run} AND lease_until <= {now}",
             (self.owner,),
         )
-        row = db.execute(
+        row: Any = db.execute(
             f"SELECT fence, owner, lease_until - {now} FROM {self._table} WHERE id = {self.run}"
         ).fetchone()
         if lease.rowcount != 1 or row is None or row[1] != self.owner:

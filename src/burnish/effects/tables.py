@@ -173,8 +173,8 @@ def _maker(prefix: str, tables: dict[str, Table]) -> Make:
     return make
 
 
-def _column(name: str, kind: Any, **options: Any) -> Column[Any]:
-    return Column(name, kind, **{"nullable": False} | options)
+def _column(name: str, kind: Any, *, nullable: bool = False, **options: Any) -> Column[Any]:
+    return Column(name, kind, nullable=nullable, **options)
 
 
 def _id() -> Column[Any]:

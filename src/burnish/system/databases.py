@@ -326,10 +326,10 @@ class LastingConnection:
             return isinstance(error, OSError)
         cause = error.orig
         state = str(getattr(cause, "sqlstate", None) or "")
-        code = next(iter(getattr(cause, "args", ())), None)
+        arguments: tuple[Any, ...] = getattr(cause, "args", ())
         # 08: the connection, 40: rolled back for another's sake, 55: locked, 57: the operator.
         return (
             error.connection_invalidated
             or state[:2] in ("08", "40", "55", "57")
-            or code in _PASSING
+            or bool(_PASSING.intersection(arguments[:1]))
         )

@@ -21,7 +21,7 @@ from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, NotJournalable, Problem, RunNotFound
 from burnish.system import is_network_file_system
 
-Row: TypeAlias = Mapping[str, Any]
+Row: TypeAlias = Mapping[Any, Any]
 
 
 class RunStatus(StrEnum):
