@@ -20,10 +20,10 @@ from burnish.core.effects import Call, Effects, Receipt
 from burnish.core.errors import RunLocked
 from burnish.core.money import Spend
 from burnish.effects.database_store import DatabaseJournals
-from burnish.effects.database_urls import DatabaseUrl
 from burnish.effects.journal import Journal
 from burnish.effects.once import JournaledEffects
 from burnish.system import Redactor
+from burnish.system.databases import DatabaseUrl
 
 TRIALS, CALLS, LEASE = 10, 6, 0.5
 NAME = "app/run"

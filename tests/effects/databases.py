@@ -3,12 +3,13 @@
 import os
 import secrets
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
-from burnish.effects.database_drivers import Driver, JournalUnreachable
-from burnish.effects.database_urls import DatabaseUrl
+from burnish.core.errors import BurnishError
+from burnish.system.databases import Database, DatabaseUrl
 
 SERVERS = {
     "postgresql": ("BURNISH_TEST_POSTGRESQL", "postgresql://postgres@127.0.0.1:5432/test"),
@@ -23,26 +24,28 @@ def tables_on(server: str) -> Generator[tuple[str, str], None, None]:
     address = os.environ.get(variable, usual)
     url = DatabaseUrl.parse(address)
     try:
-        Driver(url).connect().close()
-    except JournalUnreachable as error:
+        execute(url, "SELECT 1")
+    except BurnishError as error:
         pytest.skip(f"no {server} at {url} ({variable} names another): {error.message}")
     prefix = f"t{secrets.token_hex(4)}_"
     try:
         yield address, prefix
     finally:
-        drop(url, prefix)
+        execute(url, *(f"DROP TABLE {table}" for table in tables_of(url, prefix)))
+
+
+def execute(url: DatabaseUrl, *statements: str) -> list[Any]:
+    """What the last statement gives; each is committed by itself."""
+    database = Database(url, trouble=BurnishError, pooled=False)
+    rows: list[Any] = []
+    with database.connect(isolation_level="AUTOCOMMIT") as db:
+        for statement in statements:
+            result = db.exec_driver_sql(statement)
+            rows = [*result] if result.returns_rows else []
+    return rows
 
 
 def tables_of(url: DatabaseUrl, prefix: str) -> list[str]:
     """The tables whose names begin so."""
-    sql = "SELECT table_name FROM information_schema.tables WHERE table_name LIKE %s"
-    with closing(Driver(url).connect()) as db:
-        return [str(name) for (name,) in db.execute(sql, (f"{prefix.rstrip('_')}\\_%",))]
-
-
-def drop(url: DatabaseUrl, prefix: str) -> None:
-    """Leave nothing behind."""
-    tables = tables_of(url, prefix)
-    with closing(Driver(url).connect()) as db:
-        for table in tables:
-            db.execute(f"DROP TABLE {table}")
+    rows = execute(url, "SELECT table_name FROM information_schema.tables")
+    return [str(name) for (name,) in rows if str(name).startswith(prefix)]

@@ -1,23 +1,21 @@
 """Journals in real databases keep the rules of those in files; a lease decides who drives."""
 
 from collections.abc import Generator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from burnish.core.errors import JournalIncomplete, JournalTrouble, RunLocked
-from burnish.effects.database_drivers import Driver
 from burnish.effects.database_store import DatabaseJournals
-from burnish.effects.database_urls import DatabaseUrl
 from burnish.effects.journal import Journal
 from burnish.effects.journal_reader import JournalReader
 from burnish.effects.places import POINTER, point_to
 from burnish.effects.position import NAME as COUNT
 from burnish.runs.directory import look_into
 from burnish.runs.header import Header
+from burnish.system.databases import DatabaseUrl
 from burnish.testing.journal_contracts import check_journal_store
-from tests.effects.databases import SERVERS, tables_of, tables_on
+from tests.effects.databases import SERVERS, execute, tables_of, tables_on
 from tests.effects.journals import Agent, effects_in, text_call
 
 pytestmark = pytest.mark.slow
@@ -71,15 +69,13 @@ def test_a_deleted_journal_leaves_nothing(journals: DatabaseJournals) -> None:
     assert not journals.delete("run")
     with JournalReader(journals.journal("run")) as reader:
         assert list(reader.trials()) == list(reader.effects()) == []
-    with closing(Driver(journals.url).connect()) as db:
-        names = db.execute(f"SELECT name FROM {journals.prefix}journals")
-        assert [name for (name,) in names] == ["other"]
+    names = execute(journals.url, f"SELECT name FROM {journals.prefix}journals")
+    assert [name for (name,) in names] == ["other"]
 
 
 def test_tables_of_a_newer_burnish_are_refused(journals: DatabaseJournals) -> None:
     Journal(journals.journal("run")).close()
-    with closing(Driver(journals.url).connect()) as db:
-        db.execute(f"UPDATE {journals.prefix}journal_meta SET value = '99' WHERE run = 0")
+    execute(journals.url, f"UPDATE {journals.prefix}journal_meta SET value = '99' WHERE run = 0")
     for opened in (Journal, JournalReader):
         with pytest.raises(JournalTrouble, match="newer burnish"):
             opened(journals.journal("run"))
@@ -114,8 +110,7 @@ async def test_a_database_that_was_set_back_is_noticed(
     effects.journal.close()
     Header(id="run", strategy="none", seed=0, started_at="", burnish="").write(tmp_path)
     look_into(tmp_path, whole=True).close()
-    with closing(Driver(journals.url).connect()) as db:
-        db.execute(f"DELETE FROM {journals.prefix}journal_effects")
+    execute(journals.url, f"DELETE FROM {journals.prefix}journal_effects")
     with pytest.raises(JournalIncomplete, match="it has 0 results, and 3 were on disk") as lost:
         look_into(tmp_path, whole=True)
     assert "the database was probably set back to an earlier state" in str(lost.value)

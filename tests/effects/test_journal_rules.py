@@ -21,7 +21,7 @@ from burnish.effects.journal import Journal
 from burnish.effects.journal_reader import JournalReader
 from burnish.effects.once import Cache
 from burnish.effects.packing import COMPRESS_ABOVE, FILE_ABOVE, Packing
-from burnish.effects.schema import connect
+from burnish.effects.sqlite_store import connect
 from tests.effects.journals import (
     ONE_CALL,
     Agent,

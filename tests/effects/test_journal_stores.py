@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from burnish.core.errors import ConfigError, JournalTrouble
-from burnish.effects.database_drivers import JournalUnreachable
-from burnish.effects.database_store import DatabaseJournals
-from burnish.effects.database_urls import DatabaseUrl
+from burnish.effects.database_store import DatabaseJournals, JournalUnreachable
 from burnish.effects.journal import Journal
 from burnish.effects.places import POINTER, point_to, store_at
 from burnish.effects.sqlite_store import SqliteStore
+from burnish.system.databases import DatabaseUrl
 from burnish.testing.journal_contracts import check_journal_store
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from burnish.effects.database_store import DatabaseJournals
-from burnish.effects.database_urls import DatabaseUrl
 from burnish.effects.journal_reader import JournalReader
+from burnish.system.databases import DatabaseUrl
 from tests.effects.database_child import CALLS, NAME, TRIALS
 from tests.effects.databases import SERVERS, tables_on
 

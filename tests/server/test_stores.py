@@ -20,7 +20,7 @@ from burnish.server.stores import (
     open_store,
     print_schema,
 )
-from burnish.server.stores.payloads import pack, unpack
+from burnish.server.stores.documents import pack, unpack
 from burnish.testing.store_contracts import check_run_store
 
 

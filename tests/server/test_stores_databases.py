@@ -4,20 +4,18 @@ import asyncio
 import sqlite3
 from collections.abc import Generator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Dialect
+from sqlalchemy import DDL
 
-from burnish.effects.database_drivers import Driver
-from burnish.effects.database_urls import DatabaseUrl
 from burnish.effects.journal import Journal
 from burnish.server.stores import RunStatus, StoreTrouble, journals_in, open_store, print_schema
 from burnish.server.stores.database import DatabaseRunStore
-from burnish.server.stores.schema import STEPS
-from burnish.server.stores.tables import Tables
+from burnish.system.databases import DatabaseUrl
 from burnish.testing.store_contracts import check_run_store
-from tests.effects.databases import SERVERS, tables_of, tables_on
+from tests.effects.databases import SERVERS, execute, tables_of, tables_on
 
 pytestmark = pytest.mark.slow
 
@@ -66,24 +64,17 @@ def by_hand(address: str, sql: str) -> None:
         with closing(sqlite3.connect(url.database)) as db:
             db.executescript(sql)
         return
-    with closing(Driver(url).connect()) as db:
-        for statement in sql.split(";\n"):
-            if statement.strip():
-                db.execute(statement)
+    execute(url, *(statement for statement in sql.split(";\n") if statement.strip()))
 
 
 async def test_an_older_schema_is_migrated_and_a_newer_one_refused(place: tuple[str, str]) -> None:
     address, prefix = place
-
-    def add_a_column(tables: Tables, dialect: Dialect) -> list[str]:
-        del dialect
-        return [f"ALTER TABLE {tables.runs.name} ADD COLUMN later INTEGER"]
-
     store = await open_store(address, table_prefix=prefix)
     await store.create("a", "one")
     assert isinstance(store, DatabaseRunStore)
-    newer = (*STEPS, add_a_column)
-    await asyncio.gather(*(store.prepare(steps=newer) for _ in range(2)))
+    add_a_column = [DDL(f"ALTER TABLE {prefix}runs ADD COLUMN later INTEGER")]
+    newer = replace(store.schema, steps=(*store.schema.steps, add_a_column))
+    await asyncio.gather(*(store.prepare(schema=newer) for _ in range(2)))
     assert (await store.get("a", "one")).status is RunStatus.QUEUED, "what was there is lost"
     await store.close()
     for create in (True, False):

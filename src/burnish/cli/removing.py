@@ -6,7 +6,7 @@ from pathlib import Path
 import typer
 
 from burnish.core.errors import ConfigError, FileTrouble, Problem, RunLocked
-from burnish.effects.schema import NAME as JOURNAL
+from burnish.effects.sqlite_store import NAME as JOURNAL
 from burnish.runs.directory import LOCK
 from burnish.runs.index import find_run, forget_run, known_runs
 from burnish.system import is_held

@@ -7,10 +7,10 @@ from typing import cast, get_args
 import typer
 
 from burnish.core.errors import ConfigError, Problem
-from burnish.effects.database_urls import DatabaseUrl
 from burnish.server.serving import Journals
 from burnish.server.stores import print_schema
 from burnish.system import read_text
+from burnish.system.databases import DatabaseUrl
 
 TOKEN = "BURNISH_TOKEN"  # noqa: S105 - the variable's name
 

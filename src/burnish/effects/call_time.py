@@ -23,7 +23,9 @@ CLEANING_SECONDS = 5.0
 """What cancelled code gets to clean up before it is left behind."""
 _LOOK_AGAIN = 1.0
 """Seconds between two looks at a clock; later than that by as much, the loop was blocked."""
-_JOURNAL = {"burnish.effects.journal", "burnish.effects.writer", "burnish.effects.remote_writer"}
+_JOURNAL = {
+    f"burnish.effects.{name}" for name in ("journal", "storage", "sqlite_store", "database_store")
+}
 """Modules that are never interrupted: a statement would be lost between two others."""
 
 

@@ -18,7 +18,7 @@ from burnish.core.money import Spend
 from burnish.effects import storage
 from burnish.effects.places import store_at
 from burnish.effects.position import Position
-from burnish.effects.schema import reading
+from burnish.effects.sqlite_store import reading
 from burnish.effects.storage import JournalStore, Statement
 
 KEEP_TIME_EVERY = 0.5

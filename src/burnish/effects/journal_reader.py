@@ -10,7 +10,7 @@ from burnish.core.content import Json
 from burnish.core.money import Spend
 from burnish.effects import storage
 from burnish.effects.places import store_at
-from burnish.effects.schema import reading
+from burnish.effects.sqlite_store import reading
 from burnish.effects.storage import JournalStore
 
 

@@ -13,7 +13,7 @@ from burnish.core.money import NOTHING, Spend
 from burnish.effects.journal import Journal, Stored
 from burnish.effects.journal_reader import JournalReader
 from burnish.effects.rehearsal import Rehearsal
-from burnish.effects.schema import reading
+from burnish.effects.sqlite_store import reading
 from burnish.system import Redactor
 
 T = TypeVar("T")

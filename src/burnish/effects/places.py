@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from burnish.core.errors import JournalTrouble
+from burnish.core.errors import JournalTrouble, MissingExtra
 from burnish.effects.sqlite_store import SqliteStore
 from burnish.effects.storage import JournalStore
 from burnish.system import read_bytes, write_atomic
@@ -43,7 +43,7 @@ def point_to(store: "DatabaseStore", folder: Path) -> None:
     """Say in a folder that its journal lies in a database."""
     journals = store.journals
     pointer = _Pointer(
-        database=journals.url.kept,
+        database=journals.url.storable,
         name=store.name,
         prefix=journals.prefix,
         create_schema=journals.create_schema,
@@ -67,8 +67,14 @@ def named_database(
             remedy="restore it from a backup, or start a new run",
         ) from error
     # Late: most runs have their journal in a file.
-    from burnish.effects.database_store import DatabaseJournals
-    from burnish.effects.database_urls import DatabaseUrl
+    try:
+        from burnish.effects.database_store import DatabaseJournals
+        from burnish.system.databases import DatabaseUrl
+    except ImportError as error:
+        raise MissingExtra(
+            f"the journal of {folder} lies in a database, which needs the package sqlalchemy",
+            remedy="pip install 'burnish[postgres]' or 'burnish[mysql]'",
+        ) from error
 
     journals = DatabaseJournals(
         url=DatabaseUrl.parse(pointer.database, environ),

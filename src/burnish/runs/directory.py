@@ -12,8 +12,8 @@ from burnish.effects.journal import Journal
 from burnish.effects.journal_reader import JournalReader
 from burnish.effects.places import POINTER
 from burnish.effects.position import how_to_mend, reached
-from burnish.effects.schema import NAME as JOURNAL
-from burnish.effects.schema import reading
+from burnish.effects.sqlite_store import NAME as JOURNAL
+from burnish.effects.sqlite_store import reading
 from burnish.runs.events import Event
 from burnish.runs.exporting import CANDIDATES, Exported
 from burnish.runs.header import Header

@@ -30,7 +30,7 @@ from burnish.server.routes.promptiter import PromptIterRoutes
 from burnish.server.routes.refinement import refinement_router
 from burnish.server.security import Security
 from burnish.server.shapes import NewEvaluation, NewRun
-from burnish.server.stores.slimming import Slimming
+from burnish.server.stores.documents import Slimming
 from burnish.system.config_errors import nearest
 from burnish.system.settings import Place
 from burnish.version import VERSION

@@ -8,9 +8,19 @@ from contextlib import suppress
 
 from burnish.core.errors import BurnishError, Interrupted, RunLocked
 from burnish.server.places import Place
-from burnish.server.stores.errors import LeaseLost, RunMissing, RunNotRunning, StoreTrouble
-from burnish.server.stores.records import CANCELED, Lease, NewEvent, RunChanges, RunStatus
-from burnish.server.stores.store import UNCHANGED, RunStore
+from burnish.server.stores.records import (
+    CANCELED,
+    UNCHANGED,
+    Lease,
+    LeaseLost,
+    NewEvent,
+    RunChanges,
+    RunMissing,
+    RunNotRunning,
+    RunStatus,
+    RunStore,
+    StoreTrouble,
+)
 from burnish.server.threads import Job, JobCancelled
 from burnish.server.work import Ended, Order, StopSwitch, Work, entered
 from burnish.system import Redactor

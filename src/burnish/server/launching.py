@@ -11,9 +11,7 @@ from burnish.core.errors import BurnishError
 from burnish.server.driving import Drive
 from burnish.server.limits import ServiceLimits
 from burnish.server.places import Place, Places
-from burnish.server.stores.errors import RunMissing
-from burnish.server.stores.records import Lease, RunChanges
-from burnish.server.stores.store import RunStore
+from burnish.server.stores.records import Lease, RunChanges, RunMissing, RunStore
 from burnish.server.tails import Tails
 from burnish.server.work import Work
 

@@ -22,15 +22,16 @@ from burnish.server.errors import AppMissing, AppUnfit, ManagerClosed, TooManyRu
 from burnish.server.launching import Key, Launcher
 from burnish.server.limits import ServiceLimits
 from burnish.server.places import Place, Places
-from burnish.server.stores.memory import MemoryRunStore
+from burnish.server.stores.database import MemoryRunStore
 from burnish.server.stores.records import (
+    EVERY,
     RunEvent,
     RunFilter,
     RunPage,
     RunRecord,
     RunStatus,
+    RunStore,
 )
-from burnish.server.stores.store import EVERY, RunStore
 from burnish.server.tails import Tails
 from burnish.server.work import App, Work
 

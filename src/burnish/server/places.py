@@ -90,7 +90,7 @@ class Places:
     def __post_init__(self) -> None:
         """Refuse an address whose password would not be found again."""
         url = None if self.journals is None else self.journals.url
-        if url is not None and url.password and "${" not in url.kept:
+        if url is not None and url.password and "${" not in url.storable:
             raise ConfigError(
                 [
                     Problem(

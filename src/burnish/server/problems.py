@@ -23,7 +23,7 @@ from burnish.server.errors import (
     NotHere,
     TooManyRuns,
 )
-from burnish.server.stores.errors import RunExists, RunMissing, RunNotRunning, StoreTrouble
+from burnish.server.stores.records import RunExists, RunMissing, RunNotRunning, StoreTrouble
 
 _KNOWN: tuple[tuple[type[BurnishError], int, str], ...] = (
     (ConfigError, 422, "invalid_request"),

@@ -5,9 +5,8 @@ import asyncio
 from burnish.compat.promptiter import RunResult
 from burnish.core.content import Json
 from burnish.server.apps.engine_pieces import assembled
-from burnish.server.stores.records import RunEvent, RunRecord
-from burnish.server.stores.slimming import Slimming, slimmed
-from burnish.server.stores.store import RunStore
+from burnish.server.stores.documents import Slimming, slimmed
+from burnish.server.stores.records import RunEvent, RunRecord, RunStore
 
 _PAGE = 500
 

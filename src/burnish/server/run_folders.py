@@ -9,7 +9,7 @@ from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.effects.places import POINTER
 from burnish.effects.position import NAME as COUNT
-from burnish.effects.schema import NAME as JOURNAL
+from burnish.effects.sqlite_store import NAME as JOURNAL
 from burnish.runs.directory import LOCK, PROCESSES
 from burnish.runs.ledger import trial_lines
 from burnish.runs.record import RunRecord

@@ -13,9 +13,7 @@ from typing import Literal
 import uvicorn
 
 from burnish.core.errors import BurnishError, ConfigError, Problem
-from burnish.effects.database_schema import PREFIX
 from burnish.effects.database_store import DatabaseJournals
-from burnish.effects.database_urls import DatabaseUrl
 from burnish.server.application import BASE_PATH, create_app
 from burnish.server.apps import FileApp
 from burnish.server.datasets import Datasets
@@ -23,9 +21,10 @@ from burnish.server.limits import ServiceLimits
 from burnish.server.manager import RunManager
 from burnish.server.places import Places
 from burnish.server.security import LOOPBACK, Security, is_loopback
-from burnish.server.stores.opening import journals_in, open_store
+from burnish.server.stores import journals_in, open_store
 from burnish.server.tokens import FILE as TOKENS
 from burnish.server.tokens import TokenBook
+from burnish.system.databases import PREFIX, DatabaseUrl
 
 Journals = Literal["auto", "files", "database"]
 
@@ -82,10 +81,8 @@ class Serving:
 
     def kept_journals(self) -> DatabaseJournals | None:
         """Journals in the database, or None for files."""
-        kind = DatabaseUrl.parse(self.address).kind
-        if self.journals == "files" or (
-            self.journals == "auto" and kind not in ("postgresql", "mysql")
-        ):
+        shared = DatabaseUrl.parse(self.address).is_server
+        if self.journals == "files" or (self.journals == "auto" and not shared):
             return None
         return journals_in(
             self.address,
@@ -106,8 +103,6 @@ class Serving:
 def serve(serving: Serving, *, told: Callable[[str], None]) -> None:
     """Serve until a signal comes; `told` is given the address as soon as it listens."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    # It warns of every CREATE TABLE IF NOT EXISTS.
-    logging.getLogger("asyncmy").setLevel(logging.ERROR)
     asyncio.run(_served(serving, told))
 
 

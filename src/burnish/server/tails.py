@@ -9,9 +9,7 @@ from dataclasses import dataclass
 
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError
-from burnish.server.stores.errors import RunMissing
-from burnish.server.stores.records import RunEvent, RunStatus
-from burnish.server.stores.store import RunStore
+from burnish.server.stores.records import RunEvent, RunMissing, RunStatus, RunStore
 
 LOOK_SECONDS = 1.0
 """How often the store is asked for what other processes did."""

@@ -9,8 +9,7 @@ from typing import Protocol
 
 from burnish.core.content import Json
 from burnish.server.places import Place
-from burnish.server.stores.records import NewEvent, RunChanges, RunStatus
-from burnish.server.stores.store import UNCHANGED
+from burnish.server.stores.records import UNCHANGED, NewEvent, RunChanges, RunStatus
 from burnish.server.threads import LoopThread
 
 

@@ -20,8 +20,7 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from burnish.models.errors import ModelRefused
 from burnish.system import Redactor, remove_stale_temporaries
-from burnish.system.files import (file_trouble)
-from burnish.system.files import (put_in_place, spare_beside)
+from burnish.system.files import file_trouble, put_in_place, spare_beside
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,9 +20,8 @@ from burnish.server.guarding import Receive, Send, path_of
 from burnish.server.manager import RunManager
 from burnish.server.problems import status_of
 from burnish.server.results import run_result
-from burnish.server.stores.errors import RunMissing, RunNotRunning
-from burnish.server.stores.records import RunRecord, RunStatus
-from burnish.server.stores.slimming import Slimming
+from burnish.server.stores.documents import Slimming
+from burnish.server.stores.records import RunMissing, RunNotRunning, RunRecord, RunStatus
 from burnish.server.work import App
 
 log = logging.getLogger("burnish.server")

@@ -1,44 +1,32 @@
 """Where the service keeps its runs: in memory, SQLite, PostgreSQL, MySQL or MariaDB."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from burnish.server.stores.errors import (
-    LeaseLost,
-    RunExists,
-    RunMissing,
-    RunNotRunning,
-    StoreTrouble,
-)
-from burnish.server.stores.memory import MemoryRunStore
-from burnish.server.stores.opening import journals_in, open_store
+from burnish.effects.database_store import LEASE_SECONDS, DatabaseJournals
+from burnish.effects.tables import print_schema
+from burnish.server.stores.database import DatabaseRunStore, MemoryRunStore
+from burnish.server.stores.documents import Slimming, slimmed
 from burnish.server.stores.records import (
     Lease,
+    LeaseLost,
     NewEvent,
     RunChanges,
     RunEvent,
+    RunExists,
     RunFilter,
+    RunMissing,
+    RunNotRunning,
     RunPage,
     RunRecord,
     RunStatus,
+    RunStore,
+    StoreTrouble,
     Where,
 )
-from burnish.server.stores.slimming import Slimming, slimmed
-from burnish.server.stores.store import RunStore
-
-if TYPE_CHECKING:
-    from burnish.server.stores.schema import print_schema
-
-
-def __getattr__(name: str) -> object:
-    """SQLAlchemy is loaded only where it is used."""
-    if name == "print_schema":
-        from burnish.server.stores.schema import print_schema
-
-        return print_schema
-    raise AttributeError(name)
-
+from burnish.system.databases import PREFIX, DatabaseUrl, check_prefix
 
 __all__ = [
+    "DatabaseRunStore",
     "Lease",
     "LeaseLost",
     "MemoryRunStore",
@@ -61,3 +49,44 @@ __all__ = [
     "print_schema",
     "slimmed",
 ]
+
+
+async def open_store(
+    address: str,
+    *,
+    table_prefix: str = PREFIX,
+    create_schema: bool = True,
+    environ: Mapping[str, str] | None = None,
+) -> RunStore:
+    """The store at an address: `memory://`, `sqlite:///runs.db`, `postgresql://…`, `mysql://…`.
+
+    Its tables are made or brought up to date, unless `create_schema` is off.
+    """
+    url = DatabaseUrl.parse(address, environ)
+    check_prefix(table_prefix)
+    if url.kind == "memory":
+        return MemoryRunStore()
+    store = DatabaseRunStore(url, table_prefix=table_prefix)
+    try:
+        await store.prepare(create_schema=create_schema)
+    except BaseException:
+        await store.close()
+        raise
+    return store
+
+
+def journals_in(
+    address: str,
+    *,
+    table_prefix: str = PREFIX,
+    create_schema: bool = True,
+    lease_seconds: float = LEASE_SECONDS,
+    environ: Mapping[str, str] | None = None,
+) -> DatabaseJournals:
+    """The journals in the database of a store, PostgreSQL or MySQL and MariaDB."""
+    return DatabaseJournals(
+        url=DatabaseUrl.parse(address, environ),
+        prefix=table_prefix,
+        create_schema=create_schema,
+        lease_seconds=lease_seconds,
+    )

@@ -1,65 +1,136 @@
-"""A store in SQLite, PostgreSQL, MySQL or MariaDB."""
+"""A store in SQLite, PostgreSQL, MySQL or MariaDB, or in memory.
 
-from collections.abc import Sequence
-from typing import Any
+Many processes share a database: who drives a run, and who asked to stop it, is each decided by a
+single statement that one process wins.
+"""
 
-from sqlalchemy import delete, insert, select
+import asyncio
+import functools
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import CoroutineType
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Double,
+    RowMapping,
+    case,
+    delete,
+    insert,
+    literal,
+    literal_column,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from burnish.core.content import Json
-from burnish.core.errors import RunLocked
-from burnish.effects.database_schema import PREFIX
-from burnish.effects.database_urls import DatabaseUrl
-from burnish.server.stores import payloads, rows, schema
-from burnish.server.stores.cursors import cursor_of, number_of
-from burnish.server.stores.database_leases import Leases
-from burnish.server.stores.engines import StoreEngine
-from burnish.server.stores.errors import RunExists
-from burnish.server.stores.names import check_names, check_score, keepable_text
+from burnish.core.errors import BurnishError, RunLocked
+from burnish.effects.tables import Schema, store_schema
+from burnish.server.stores.documents import pack, unpack
 from burnish.server.stores.records import (
+    CANCELED,
+    EVERY,
+    FINISHED,
+    UNCHANGED,
     Lease,
+    LeaseLost,
     NewEvent,
     RunChanges,
     RunEvent,
+    RunExists,
     RunFilter,
+    RunMissing,
+    RunNotRunning,
     RunPage,
     RunRecord,
+    RunStatus,
+    StoreTrouble,
     Where,
+    can_be_kept,
+    check_names,
+    check_score,
+    cursor_of,
+    keepable_text,
     moment,
+    number_of,
 )
-from burnish.server.stores.store import EVERY, UNCHANGED
+from burnish.system.databases import PART, PREFIX, Database, DatabaseUrl
 
-_PART = 4 * 1024 * 1024
-"""Servers refuse packets above a size; MariaDB's is 16 MB where nobody set it."""
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_THREADS = 8
 _REQUEST, _RESULT = "request", "result"
+_NEW = {
+    "status": RunStatus.QUEUED.value,
+    "error": "",
+    "current_round": 0,
+    "owner": "",
+    "lease_token": 0,
+    "lease_until": 0.0,
+    "cancel_requested": 0,
+    "events": 0,
+}
+"""What every run begins with."""
 
 
-class DatabaseRunStore(Leases):
+def _threaded(
+    method: Callable[Concatenate["DatabaseRunStore", P], T],
+) -> Callable[Concatenate["DatabaseRunStore", P], "CoroutineType[Any, Any, T]"]:
+    """The method in one of the store's threads: databases and large JSON block."""
+
+    @functools.wraps(method)
+    async def call(self: "DatabaseRunStore", *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.in_thread(functools.partial(method, self, *args, **kwargs))
+
+    return call
+
+
+class DatabaseRunStore:
     """Runs in a database that many processes share."""
 
-    def __init__(self, url: DatabaseUrl, *, table_prefix: str = PREFIX) -> None:
-        super().__init__(StoreEngine(url), table_prefix)
-        self._prefix = table_prefix
+    def __init__(
+        self, url: DatabaseUrl, *, table_prefix: str = PREFIX, threads: int = _THREADS
+    ) -> None:
+        self._database = Database(url, trouble=functools.partial(_trouble, url))
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="burnish-store")
+        self._closed = False
+        self.schema = store_schema(table_prefix, StoreTrouble)
+        self._runs = self.schema.tables["runs"]
+        self._events = self.schema.tables["run_events"]
+        self._payloads = self.schema.tables["run_payloads"]
+        self._now: ColumnElement[float] = literal_column(self._database.clock, Double())
 
     def __repr__(self) -> str:
-        return f"DatabaseRunStore({str(self._engine.url)!r})"
+        return f"{type(self).__name__}({str(self._database.url)!r})"
 
-    async def prepare(
-        self, *, create_schema: bool = True, steps: Sequence[schema.Step] = schema.STEPS
-    ) -> None:
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Do work in one of the store's threads."""
+        if self._closed:
+            raise StoreTrouble("the store is closed")
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    @_threaded
+    def prepare(self, *, create_schema: bool = True, schema: Schema | None = None) -> None:
         """Make the tables or bring them up to date; or only see that they are."""
-        async with self._engine.writing() as db:
-            act = schema.migrate if create_schema else schema.require
-            await db.run_sync(act, self._prefix, steps)
+        schema = schema or self.schema
+        with self._database.transaction() as db:
+            (schema.migrate if create_schema else schema.require)(db)
 
     async def close(self) -> None:
         """Let go of the database. Doing so twice is fine."""
-        await self._engine.close()
+        self._closed = True
+        await asyncio.to_thread(self._threads.shutdown)
+        self._database.close()
 
     # -- records ---------------------------------------------------------------------------
 
-    async def create(
+    @_threaded
+    def create(
         self,
         app_name: str,
         run_id: str,
@@ -70,72 +141,75 @@ class DatabaseRunStore(Leases):
     ) -> RunRecord:
         """Keep a new run, queued; RunExists where the app has one with this id."""
         check_names(app_name, run_id)
-        content = await payloads.packed(request)
-        named = {"app_name": app_name, "run_id": run_id, "strategy": strategy}
+        content = pack(request)
+        names = {"app_name": app_name, "run_id": run_id, "strategy": strategy}
         times = {"created_at": self._now, "updated_at": self._now}
-        row = rows.NEW | named | times | rows.place(where or Where())
+        values = _NEW | names | times | _columns_of(where or Where())
         try:
-            async with self._engine.writing() as db:
-                made = await db.execute(insert(self._runs).values(**row))
-                key = made.inserted_primary_key
+            with self._database.transaction() as db:
+                inserted = db.execute(insert(self._runs).values(**values))
+                key = inserted.inserted_primary_key
                 assert key is not None
-                await self._put(db, int(key[0]), _REQUEST, content)
+                self._put(db, int(key[0]), _REQUEST, content)
+                row = self._row(db, app_name, run_id)
         except IntegrityError:
             raise RunExists(app_name, run_id) from None
-        return await self.get(app_name, run_id)
+        return RunRecord.of_row(row, request=unpack(content))
 
-    async def get(self, app_name: str, run_id: str, *, result: bool = True) -> RunRecord:
+    @_threaded
+    def get(self, app_name: str, run_id: str, *, result: bool = True) -> RunRecord:
         """A run; without `result` that is left out, which is cheap."""
         names = (_REQUEST, _RESULT) if result else (_REQUEST,)
-        async with self._engine.reading() as db:
-            row = await self._row(db, app_name, run_id)
-            found = {name: await self._payload(db, row["id"], name) for name in names}
-        values: dict[str, Any] = {
-            name: await payloads.unpacked(content) for name, content in found.items() if content
+        with self._database.transaction(read_only=True) as db:
+            row = self._row(db, app_name, run_id)
+            contents = {name: self._payload(db, row["id"], name) for name in names}
+        documents: dict[str, Any] = {
+            name: unpack(content) for name, content in contents.items() if content
         }
-        return rows.record_of(row, **values)
+        return RunRecord.of_row(row, **documents)
 
-    async def update(
+    @_threaded
+    def update(
         self, app_name: str, run_id: str, changes: RunChanges, *, lease: Lease | None = None
     ) -> RunRecord:
         """Change a run; what is given back has no request and no result."""
         check_score(changes.best_score)
-        content = None if changes.result is None else await payloads.packed(changes.result)
-        async with self._engine.writing() as db:
-            values = rows.changed(self._runs, changes)
-            row = await self._change(db, app_name, run_id, values, lease=lease)
-            if content is not None:
-                await self._put(db, row["id"], _RESULT, content)
-        return rows.record_of(row)
+        result = None if changes.result is None else pack(changes.result)
+        with self._database.transaction() as db:
+            row = self._change(db, app_name, run_id, self._values(changes), lease=lease)
+            if result is not None:
+                self._put(db, row["id"], _RESULT, result)
+        return RunRecord.of_row(row)
 
-    async def delete(self, app_name: str, run_id: str) -> None:
+    @_threaded
+    def delete(self, app_name: str, run_id: str) -> None:
         """Remove a run and its events; RunLocked while a process drives it."""
-        async with self._engine.writing() as db:
-            row = await self._row(db, app_name, run_id, for_update=True)
+        with self._database.transaction() as db:
+            row = self._row(db, app_name, run_id, for_update=True)
             if row["driven"]:
-                told = f'run "{run_id}" for app "{app_name}" is driven by {row["owner"]}'
-                raise RunLocked(told, remedy="cancel it first")
-            for table in (self._tables.events, self._tables.payloads):
-                await db.execute(delete(table).where(table.c.run == row["id"]))
-            await db.execute(delete(self._runs).where(self._runs.c.id == row["id"]))
+                message = f'run "{run_id}" for app "{app_name}" is driven by {row["owner"]}'
+                raise RunLocked(message, remedy="cancel it first")
+            for table in (self._events, self._payloads):
+                db.execute(delete(table).where(table.c.run == row["id"]))
+            db.execute(delete(self._runs).where(self._runs.c.id == row["id"]))
 
-    async def list_runs(
-        self, which: RunFilter = EVERY, *, limit: int = 50, cursor: str = ""
-    ) -> RunPage:
+    @_threaded
+    def list_runs(self, which: RunFilter = EVERY, *, limit: int = 50, cursor: str = "") -> RunPage:
         """Runs, newest first, without requests and results."""
         before = number_of(cursor)
-        query = select(self._runs).where(*rows.wanted(self._runs, which, self._now))
+        query = select(self._runs).where(*self._matching(which))
         query = query if before is None else query.where(self._runs.c.id < before)
         query = query.order_by(self._runs.c.id.desc()).limit(limit + 1)
-        async with self._engine.reading() as db:
-            found = (await db.execute(query)).mappings().all()
-        page = found[:limit]
-        more = cursor_of(page[-1]["id"]) if page and len(found) > limit else ""
-        return RunPage(runs=tuple(rows.record_of(row) for row in page), cursor=more)
+        with self._database.transaction(read_only=True) as db:
+            rows = db.execute(query).mappings().all()
+        page = rows[:limit]
+        more = cursor_of(page[-1]["id"]) if page and len(rows) > limit else ""
+        return RunPage(runs=tuple(RunRecord.of_row(row) for row in page), cursor=more)
 
     # -- events ----------------------------------------------------------------------------
 
-    async def append_event(
+    @_threaded
+    def append_event(
         self,
         app_name: str,
         run_id: str,
@@ -146,61 +220,60 @@ class DatabaseRunStore(Leases):
     ) -> int:
         """Keep an event and change the run, together; the event's number."""
         check_score(changes.best_score)
-        body = await payloads.packed(event.payload)
-        content = None if changes.result is None else await payloads.packed(changes.result)
-        try:
-            async with self._engine.writing() as db:
-                known = await self._known_event(db, app_name, run_id, event.key)
-                if known is not None:
-                    return known
-                counted = {"events": self._runs.c.events + 1}
-                values = rows.changed(self._runs, changes) | counted
-                row = await self._change(db, app_name, run_id, values, lease=lease)
-                await self._add_event(db, row, event, body)
-                if content is not None:
-                    await self._put(db, row["id"], _RESULT, content)
-        except IntegrityError:  # another process has just kept the event of this key
-            return await self.append_event(app_name, run_id, event, changes, lease=lease)
-        return int(row["events"])
+        body = pack(event.payload)
+        result = None if changes.result is None else pack(changes.result)
 
-    async def events(
+        def append() -> int:
+            with self._database.transaction() as db:
+                earlier = self._number_of(db, app_name, run_id, event.key)
+                if earlier is not None:
+                    return earlier
+                values = self._values(changes) | {"events": self._runs.c.events + 1}
+                row = self._change(db, app_name, run_id, values, lease=lease)
+                self._add_event(db, row, event, body)
+                if result is not None:
+                    self._put(db, row["id"], _RESULT, result)
+                return int(row["events"])
+
+        try:
+            return append()
+        except IntegrityError:  # another process has just kept the event of this key
+            return append()
+
+    @_threaded
+    def events(
         self, app_name: str, run_id: str, *, after: int = 0, limit: int = 1000
     ) -> tuple[RunEvent, ...]:
         """The events with a number above `after`, in order."""
-        table = self._tables.events
-        async with self._engine.reading() as db:
-            run = (await self._row(db, app_name, run_id))["id"]
+        table = self._events
+        with self._database.transaction(read_only=True) as db:
+            run = self._row(db, app_name, run_id)["id"]
             query = select(table).where(table.c.run == run, table.c.number > after)
-            found = (await db.execute(query.order_by(table.c.number).limit(limit))).mappings().all()
+            rows = db.execute(query.order_by(table.c.number).limit(limit)).mappings().all()
         return tuple(
-            [
-                RunEvent(
-                    number=row["number"],
-                    kind=row["kind"],
-                    round=row["round"],
-                    payload=await payloads.unpacked(row["body"]),
-                    at=moment(row["at"]),
-                )
-                for row in found
-            ]
+            RunEvent(
+                number=row["number"],
+                kind=row["kind"],
+                round=row["round"],
+                payload=unpack(row["body"]),
+                at=moment(row["at"]),
+            )
+            for row in rows
         )
 
-    async def _known_event(
-        self, db: AsyncConnection, app_name: str, run_id: str, key: str
-    ) -> int | None:
+    def _number_of(self, db: Connection, app_name: str, run_id: str, key: str) -> int | None:
+        """The number of the event with this key, if it is there."""
         if not key:
             return None
-        events, runs = self._tables.events, self._runs
+        events, runs = self._events, self._runs
         query = select(events.c.number).join(runs, runs.c.id == events.c.run)
         query = query.where(*self._named(app_name, run_id), events.c.event_key == key)
-        return (await db.execute(query)).scalar()
+        return db.execute(query).scalar()
 
-    async def _add_event(
-        self, db: AsyncConnection, row: rows.Row, event: NewEvent, body: bytes
-    ) -> None:
+    def _add_event(self, db: Connection, row: RowMapping, event: NewEvent, body: bytes) -> None:
         """The run's row is locked, so nobody else has this number."""
-        await db.execute(
-            insert(self._tables.events).values(
+        db.execute(
+            insert(self._events).values(
                 run=row["id"],
                 number=row["events"],
                 kind=keepable_text(event.kind),
@@ -211,17 +284,188 @@ class DatabaseRunStore(Leases):
             )
         )
 
-    # -- large JSON ------------------------------------------------------------------------
+    # -- leases and canceling --------------------------------------------------------------
 
-    async def _put(self, db: AsyncConnection, run: int, name: str, content: bytes) -> None:
-        table = self._tables.payloads
-        await db.execute(delete(table).where(table.c.run == run, table.c.name == name))
-        for part, at in enumerate(range(0, len(content), _PART)):
-            row = {"run": run, "name": name, "part": part, "body": content[at : at + _PART]}
-            await db.execute(insert(table).values(**row))
+    @_threaded
+    def claim(self, app_name: str, run_id: str, *, owner: str, seconds: float) -> Lease | None:
+        """Become the driver; None where someone is, or the run is finished."""
+        runs = self._runs
+        claim = (
+            update(runs)
+            .where(*self._named(app_name, run_id), self._unfinished)
+            .where(runs.c.lease_until <= self._now)
+            .values(
+                owner=owner,
+                lease_token=runs.c.lease_token + 1,
+                lease_until=self._now + seconds,
+            )
+        )
+        with self._database.transaction() as db:
+            won = db.execute(claim).rowcount == 1
+            row = self._row(db, app_name, run_id)
+            return Lease.of_row(row) if won else None
 
-    async def _payload(self, db: AsyncConnection, run: int, name: str) -> bytes:
-        table = self._tables.payloads
+    @_threaded
+    def renew(self, lease: Lease, *, seconds: float) -> Lease:
+        """Stay the driver; LeaseLost where someone else is now, or the run is finished."""
+        with self._database.transaction() as db:
+            longer = update(self._runs).where(*self._held(lease))
+            renewed = db.execute(longer.values(lease_until=self._now + seconds))
+            if renewed.rowcount != 1:
+                raise LeaseLost(lease.app_name, lease.run_id, lease.owner)
+            return Lease.of_row(self._row(db, lease.app_name, lease.run_id))
+
+    @_threaded
+    def release(self, lease: Lease) -> None:
+        """Stop being the driver; a lease that was lost is nothing to release."""
+        with self._database.transaction() as db:
+            held = update(self._runs).where(*self._held(lease))
+            db.execute(held.values(owner="", lease_until=0.0))
+
+    @_threaded
+    def request_cancel(self, app_name: str, run_id: str) -> RunStatus:
+        """Ask whoever drives the run to stop it; where nobody does, it is canceled at once."""
+        runs = self._runs
+        nobody = runs.c.lease_until <= self._now
+        values = {
+            "cancel_requested": 1,
+            "status": case((nobody, RunStatus.CANCELED.value), else_=runs.c.status),
+            "error": case((nobody, CANCELED), else_=runs.c.error),
+            "owner": case((nobody, ""), else_=runs.c.owner),
+        }
+        with self._database.transaction() as db:
+            return RunStatus(self._change(db, app_name, run_id, values)["status"])
+
+    @_threaded
+    def reopen(self, app_name: str, run_id: str) -> RunRecord:
+        """Make a finished run queued again, its error and its cancel request forgotten."""
+        finished = update(self._runs).where(*self._named(app_name, run_id), ~self._unfinished)
+        fresh = {"status": RunStatus.QUEUED.value, "error": "", "cancel_requested": 0}
+        undriven = {"owner": "", "lease_until": 0.0}
+        with self._database.transaction() as db:
+            db.execute(finished.values(updated_at=self._now, **undriven, **fresh))
+            return RunRecord.of_row(self._row(db, app_name, run_id))
+
+    @_threaded
+    def cancel_requested(self, app_name: str, run_id: str) -> bool:
+        """Whether someone asked for it."""
+        with self._database.transaction(read_only=True) as db:
+            return bool(self._row(db, app_name, run_id)["cancel_requested"])
+
+    # -- rows ------------------------------------------------------------------------------
+
+    def _change(
+        self,
+        db: Connection,
+        app_name: str,
+        run_id: str,
+        values: Mapping[str, Any],
+        *,
+        lease: Lease | None = None,
+    ) -> RowMapping:
+        """Change a run that is not finished, under a lease if one is given; its row after that."""
+        held = () if lease is None else self._held(lease)
+        change = update(self._runs).where(*self._named(app_name, run_id), *held, self._unfinished)
+        changed = db.execute(change.values(updated_at=self._now, **values))
+        row = self._row(db, app_name, run_id)
+        if changed.rowcount == 1:
+            return row
+        if lease is None or RunStatus(row["status"]).finished:
+            raise RunNotRunning(run_id)
+        raise LeaseLost(lease.app_name, lease.run_id, lease.owner)
+
+    def _row(
+        self, db: Connection, app_name: str, run_id: str, *, for_update: bool = False
+    ) -> RowMapping:
+        """A run's row, and in `driven` whether its lease holds."""
+        driven = (self._runs.c.lease_until > self._now).label("driven")
+        query = select(self._runs, driven).where(*self._named(app_name, run_id))
+        query = query.with_for_update() if for_update else query
+        row = db.execute(query).mappings().one_or_none()
+        if row is None:
+            raise RunMissing(app_name, run_id)
+        return row
+
+    def _named(self, app_name: str, run_id: str) -> tuple[Any, ...]:
+        if not can_be_kept(app_name, run_id):
+            return (literal(value=False),)
+        return self._runs.c.app_name == app_name, self._runs.c.run_id == run_id
+
+    def _held(self, lease: Lease) -> tuple[Any, ...]:
+        owned = (self._runs.c.owner == lease.owner, self._runs.c.lease_token == lease.token)
+        return *self._named(lease.app_name, lease.run_id), *owned
+
+    @property
+    def _unfinished(self) -> ColumnElement[bool]:
+        return self._runs.c.status.not_in([status.value for status in FINISHED])
+
+    def _matching(self, which: RunFilter) -> Sequence[Any]:
+        runs = self._runs
+        columns = (
+            (runs.c.app_name, which.app_name),
+            (runs.c.status, which.status and which.status.value),
+            (runs.c.strategy, which.strategy),
+        )
+        conditions: list[Any] = [column == value for column, value in columns if value]
+        undriven = [self._unfinished, runs.c.lease_until <= self._now] if which.undriven else []
+        return [*conditions, *undriven]
+
+    def _values(self, changes: RunChanges) -> dict[str, Any]:
+        """The columns to change; a run that ends after its cancel was requested ends canceled."""
+        error = None if changes.error is None else keepable_text(changes.error)
+        fields = {
+            "current_round": changes.current_round,
+            "best_score": changes.best_score,
+            "status": changes.status and changes.status.value,
+            "error": error,
+        }
+        values: dict[str, Any] = {
+            name: value for name, value in fields.items() if value is not None
+        }
+        values |= {} if changes.where is None else _columns_of(changes.where)
+        if changes.status is None or not changes.status.finished:
+            return values
+        canceled = self._runs.c.cancel_requested == 1
+        reason = self._runs.c.error if error is None else error
+        return values | {
+            "status": case((canceled, RunStatus.CANCELED.value), else_=changes.status.value),
+            "error": case((canceled, CANCELED), else_=reason),
+            "owner": "",
+            "lease_until": 0.0,
+        }
+
+    def _put(self, db: Connection, run: int, name: str, content: bytes) -> None:
+        table = self._payloads
+        db.execute(delete(table).where(table.c.run == run, table.c.name == name))
+        for part, at in enumerate(range(0, len(content), PART)):
+            row = {"run": run, "name": name, "part": part, "body": content[at : at + PART]}
+            db.execute(insert(table).values(**row))
+
+    def _payload(self, db: Connection, run: int, name: str) -> bytes:
+        table = self._payloads
         query = select(table.c.body).where(table.c.run == run, table.c.name == name)
-        parts = (await db.execute(query.order_by(table.c.part))).scalars()
+        parts = db.execute(query.order_by(table.c.part)).scalars()
         return b"".join(bytes(part) for part in parts)
+
+
+class MemoryRunStore(DatabaseRunStore):
+    """Runs that are gone when the process ends: for one process, tests and trying things out."""
+
+    def __init__(self) -> None:
+        # One thread: there is one connection, and nobody sees half of a change.
+        super().__init__(DatabaseUrl.parse("memory://"), threads=1)
+        weakref.finalize(self, self._database.close)
+        with self._database.transaction() as db:
+            self.schema.migrate(db)
+
+
+def _trouble(url: DatabaseUrl, cause: str) -> BurnishError:
+    return StoreTrouble(
+        f"the store {url} cannot be used: {cause}",
+        remedy="check that the database is there, answers and may be written",
+    )
+
+
+def _columns_of(where: Where) -> dict[str, Any]:
+    """The columns that say where a run's journal lies."""
+    return {"journal": where.journal, "host": where.host, "folder": where.folder}

@@ -1,39 +1,26 @@
-"""Large JSON as compressed bytes and back, without keeping the event loop waiting.
+"""The JSON documents of a store: as compressed bytes, and without their large parts.
 
 Python's JSON codec is one call that lets no other thread run before it ends: in a worker thread,
-too, a large document would stop the loop. So documents are taken apart level by level, and only
-what lies deeper, in small pieces, is left to that codec.
+too, a large document would stop the event loop. So documents are taken apart level by level, and
+only what lies deeper, in small pieces, is left to that codec.
 """
 
-import asyncio
 import json
 import zlib
 from codecs import getincrementaldecoder
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import cast
 
 from burnish.core.content import Json
 from burnish.core.errors import NotJournalable
-from burnish.server.stores.errors import StoreTrouble
+from burnish.server.stores.records import StoreTrouble
 
 _LEVELS = 8
 """Down to one case of one evaluation of one round of a result."""
 _CHUNK = 256 * 1024
-_AT_ONCE = 2 * 1024
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 _DECODER = json.JSONDecoder()
-
-
-async def packed(value: Json) -> bytes:
-    """The value as bytes, made in a worker thread."""
-    return await asyncio.to_thread(pack, value)
-
-
-async def unpacked(content: bytes) -> Json:
-    """The value that `packed` was given; what is small is read on the spot."""
-    if len(content) <= _AT_ONCE:
-        return unpack(content)
-    return await asyncio.to_thread(unpack, content)
 
 
 def pack(value: Json) -> bytes:
@@ -128,3 +115,82 @@ def _list(text: str, at: int, levels: int) -> tuple[Json, int]:
         inner, at = _value(text, at + 1, levels)
         found.append(inner)
     return found, at + 1
+
+
+# -- slim results ------------------------------------------------------------------------
+
+
+_EVALUATIONS = ("Train", "Validation")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slimming:
+    """What to leave out of a result."""
+
+    evaluation_cases: bool = False
+    """OmitEvaluationCases: the cases of every evaluation; the scores of the sets stay."""
+    backward: bool = False
+    """OmitBackward."""
+    aggregation: bool = False
+    """OmitAggregation."""
+    patches: bool = False
+    """OmitPatches."""
+    profiles: bool = False
+    """OmitProfiles: those of the rounds. The accepted one is what the run was for, and stays."""
+    losses: bool = False
+    """OmitLosses."""
+
+    @property
+    def _fields(self) -> tuple[str, ...]:
+        wanted = (
+            (self.backward, ("Backward",)),
+            (self.aggregation, ("Aggregation",)),
+            (self.patches, ("Patches",)),
+            (self.profiles, ("InputProfile", "OutputProfile")),
+            (self.losses, ("Losses",)),
+        )
+        return tuple(name for omit, names in wanted if omit for name in names)
+
+    def round(self, value: Json) -> Json:
+        """One round without what is left out."""
+        if not isinstance(value, dict):
+            return value
+        slim = value | {name: None for name in self._fields if name in value}
+        return self._without_cases(slim, _EVALUATIONS)
+
+    def result(self, value: Json) -> Json:
+        """A result without what is left out; what was given stays as it is."""
+        if not isinstance(value, dict):
+            return value
+        slim = dict(value)
+        if isinstance(rounds := slim.get("Rounds"), list):
+            slim["Rounds"] = [self.round(each) for each in rounds]
+        return self._without_cases(slim, ("BaselineValidation",))
+
+    def _without_cases(self, value: dict[str, Json], names: tuple[str, ...]) -> dict[str, Json]:
+        if not self.evaluation_cases:
+            return value
+        return value | {name: _scores(value[name]) for name in names if name in value}
+
+
+FULL = Slimming()
+
+
+def slimmed(result: Json, omit: Slimming) -> Json:
+    """A RunResult without the parts that `omit` names; nothing is copied that stays."""
+    return result if omit == FULL else omit.result(result)
+
+
+def _scores(evaluation: Json) -> Json:
+    """An evaluation without its cases."""
+    return _changed(evaluation, "EvalSets", lambda sets: [_caseless(each) for each in sets])
+
+
+def _caseless(eval_set: Json) -> Json:
+    return _changed(eval_set, "Cases", lambda _: None)
+
+
+def _changed(value: Json, name: str, change: Callable[[list[Json]], Json]) -> Json:
+    if not isinstance(value, dict) or not isinstance(value.get(name), list):
+        return value
+    return {**value, name: change(cast("list[Json]", value[name]))}
