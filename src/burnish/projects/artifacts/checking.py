@@ -16,7 +16,7 @@ from burnish.runs.draft import Problems
 from burnish.runs.spec import ObjectiveSpec
 from burnish.system.plain_data import TreePath
 from burnish.system.workspaces.paths import covers, matches
-from burnish.targets.artifacts.axes import value_in
+from burnish.system.yaml_tree import value_in
 from burnish.targets.artifacts.numbers import RUNTIME
 
 ALWAYS = ("loss", "pass_rate", "cost_usd", "latency_sec", "failed_cases", RUNTIME)
