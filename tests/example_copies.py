@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from burnish.projects.adopting_lines import without
-from burnish.projects.adopting_record import NAME as ADOPTED
-from burnish.projects.adopting_record import Adopted, AdoptedFile
+from burnish.projects.adopt_files import NAME as ADOPTED
+from burnish.projects.adopt_files import Adopted, AdoptedFile, without
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"

@@ -4,7 +4,7 @@ Each is one class behind one entry point, and works from files, flags, the envir
 `--dry-run`, reports and resume without another edit:
 
     burnish.strategies   a StrategyPlugin: settings, roles, the search, its plan and its report
-    burnish.targets      a TargetPlugin: how a target is described and built
+    burnish.targets      a TargetPlugin: how a target is described and built, where its values live
     burnish.metrics      a MetricPlugin: how a metric is described in files, and made
     burnish.projects     a Dialect: which keys of a file set which fields of the description
     burnish.providers    a Provider: one row of the table of models' providers
@@ -18,6 +18,7 @@ from burnish.evaluation.turn_metric import ComputedMetric, TurnMetric, Verdict
 from burnish.models.providers import Provider
 from burnish.projects.dialects import Dialect, Document, Translation
 from burnish.projects.measures import read_metrics, read_splits, simulated_user
+from burnish.runs.homes import FileChange, FileHome, FileHomes, Homes
 from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
 from burnish.runs.plugins import ResultFiles, StrategyPlugin, TargetPlugin
 from burnish.runs.record import RunRecord
@@ -45,7 +46,11 @@ __all__ = [
     "Door",
     "Exchange",
     "Facts",
+    "FileChange",
+    "FileHome",
+    "FileHomes",
     "Heading",
+    "Homes",
     "Listing",
     "MetricBlock",
     "MetricMaking",

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import typer
 
-from burnish.cli.eval_asking import Asked
-from burnish.cli.eval_running import evaluate_agent
+from burnish.cli.evaluation import Asked, evaluate_agent
 from burnish.core.errors import BurnishError
 from burnish.projects.describing import Flags
 from burnish.projects.measurements import Measurement

@@ -219,7 +219,7 @@ from burnish.cli import main; main()
 """
 """Acts right before the n-th operation on a file."""
 USERS = 'str(arguments[1]).endswith(("agent.yaml", "system.md"))'
-ADOPTING = ("burnish.cli.adopt", "burnish.projects.adopting")
+ADOPTING = ("burnish.cli.adopt", "burnish.projects.adopt")
 KILL, FULL = "os.kill(os.getpid(), signal.SIGKILL)", "raise OSError(28, 'no space')"
 
 

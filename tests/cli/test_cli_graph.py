@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import typer
 
-from burnish.cli.eval_asking import Asked as Measuring
-from burnish.cli.eval_running import evaluate_agent
+from burnish.cli.evaluation import Asked as Measuring
+from burnish.cli.evaluation import evaluate_agent
 from burnish.cli.running import Way
 from burnish.core.errors import ConfigError
 from burnish.models.chat import ChatRequest

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.cli.eval_asking import Asked
-from burnish.cli.eval_running import evaluate_agent
+from burnish.cli.evaluation import Asked, evaluate_agent
 from burnish.projects.measurements import measurement_for
 from tests.cli.console import Burnish, tree
 from tests.cli.test_cli_eval import AWAY, BAD, CRASH, EQUALITY, GOOD, write

@@ -11,10 +11,11 @@ from burnish.core.surfaces import DemosSurface, NumberSurface, Surface, TextSurf
 from burnish.core.trials import SplitResult, Trial
 from burnish.models.chat import ChatRequest
 from burnish.projects import optimize
-from burnish.projects.adopting_originals import FILES, measured_files
 from burnish.projects.agent.dialect import AgentFile
 from burnish.projects.agent.exports import named_exports
+from burnish.projects.agent.homes import measured_files
 from burnish.runs.header import Project
+from burnish.runs.homes import FILES
 from burnish.runs.record import RunRecord
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup

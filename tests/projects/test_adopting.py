@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 from burnish.core.demonstrations import DemonstratedCall, Demonstration
 from burnish.core.errors import BurnishError, RunLocked
 from burnish.core.surfaces import Value
-from burnish.projects.adopting import adopt, adopting, undo
-from burnish.projects.adopting_files import file_changes
-from burnish.projects.adopting_lines import carried_over, hunks, without
-from burnish.projects.adopting_planning import Plan, plan_adoption, plan_undo
-from burnish.projects.adopting_record import NAME as RECORD
-from burnish.projects.adopting_writing import write_together
+from burnish.projects.adopt import Plan, adopt, adopting, plan_adoption, plan_undo, undo
+from burnish.projects.adopt_files import NAME as RECORD
+from burnish.projects.adopt_files import carried_over, hunks, without, write_together
+from burnish.projects.agent.homes import file_changes
 from burnish.runs.record import RunRecord
 from burnish.system import FileLock, Redactor
 from burnish.targets.agent.demonstrating import demonstrations_of

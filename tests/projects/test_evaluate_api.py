@@ -21,7 +21,7 @@ from burnish.projects.evaluate_api import measurement_of
 from burnish.projects.evaluated import Evaluated
 from burnish.projects.given_agents import How
 from burnish.projects.measuring import measured
-from burnish.reports.eval_failures import Trouble
+from burnish.reports.evaluation_cases import Trouble
 from burnish.runs.index import known_runs
 from burnish.targets.calling import CommandTarget
 from burnish.testing import ExpectedText, ScriptedBackend

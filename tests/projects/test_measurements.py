@@ -15,7 +15,7 @@ from burnish.projects.measurements import (
     resume_measurement,
 )
 from burnish.projects.measuring import Place, measure
-from burnish.reports.eval_report import EvalReport
+from burnish.reports.evaluation import EvalReport
 from burnish.runs.header import Header
 
 AGENT = """

@@ -9,8 +9,8 @@ import pytest
 from burnish.core.errors import ConfigError
 from burnish.evaluation.metric_plugins import AgentMetric
 from burnish.models.model_block import ModelBlock
-from burnish.projects.adopting_files import file_changes
-from burnish.projects.adopting_writing import write_together
+from burnish.projects.adopt_files import write_together
+from burnish.projects.agent.homes import file_changes
 from burnish.projects.describing import describe
 from burnish.projects.dialects import Document
 from burnish.projects.measurements import load_measurement

@@ -14,8 +14,8 @@ from burnish.evaluation.configs.judge_shapes import JudgeModel
 from burnish.models.model_block import ModelBlock
 from burnish.models.prices import Price, Prices
 from burnish.models.references import ModelRef, ModelSettings
-from burnish.projects.adopting_files import file_changes
-from burnish.projects.adopting_writing import write_together
+from burnish.projects.adopt_files import write_together
+from burnish.projects.agent.homes import file_changes
 from burnish.projects.delegation.workflow_file import WorkflowFile
 from burnish.projects.prompts.optimizer_config import OptimizerConfig
 from burnish.runs.spec import RunSpec

@@ -14,7 +14,7 @@ from burnish.core.outcomes import Failure, FailureKind, Outcome
 from burnish.core.protocols import Metric
 from burnish.core.scores import Score
 from burnish.projects.measurements import Measurement
-from burnish.reports.eval_report import About, EvalReport
+from burnish.reports.evaluation import About, EvalReport
 from burnish.runs.setup import Setup
 from burnish.strategies.measure import Measure
 from burnish.testing.doubles import CallCounter, ExpectedText, ScriptedTarget

@@ -6,9 +6,9 @@ import pytest
 
 from burnish.core.evaluations import CaseResult
 from burnish.core.scores import Score
-from burnish.reports.eval_baseline import BaselineComparison, Change
-from burnish.reports.eval_report import EvalReport
-from burnish.reports.eval_words import change_counts, change_words, repeats_note
+from burnish.reports.baseline import BaselineComparison, Change
+from burnish.reports.evaluation import EvalReport
+from burnish.reports.evaluation_page import change_counts, change_words, repeats_note
 from tests.reports.measured import AWAY, CRASH, failing, report, scored, sweeps
 
 

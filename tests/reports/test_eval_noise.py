@@ -7,8 +7,8 @@ import pytest
 
 from burnish.core.cases import Case
 from burnish.projects.measuring import measure
-from burnish.reports.eval_noise import PASSING, Noise, noise_of
-from burnish.reports.eval_report import EvalReport
+from burnish.reports.baseline import PASSING, Noise, noise_of
+from burnish.reports.evaluation import EvalReport
 from tests.reports.measured import Graded, asking, measurement, sweeps
 
 

@@ -15,10 +15,9 @@ from burnish.core.evaluations import Evaluation
 from burnish.core.outcomes import Outcome, Usage
 from burnish.core.randomness import stream
 from burnish.projects.measuring import measure
-from burnish.reports.eval_intervals import mean_interval, percentile
-from burnish.reports.eval_report import NAME, EvalReport
-from burnish.reports.eval_rows import CaseVerdict
-from burnish.reports.eval_words import totals_lines, verdict
+from burnish.reports.evaluation import NAME, EvalReport, mean_interval, percentile
+from burnish.reports.evaluation_cases import CaseVerdict
+from burnish.reports.evaluation_page import totals_lines, verdict
 from burnish.system import Redactor
 from tests.reports.measured import (
     ABOUT,

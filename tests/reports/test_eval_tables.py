@@ -10,23 +10,23 @@ from rich.console import Console
 
 from burnish.core.evaluations import CaseResult
 from burnish.core.outcomes import Outcome
-from burnish.reports import eval_text
-from burnish.reports.eval_report import EvalReport
-from burnish.reports.eval_tables import case_table, metric_table
+from burnish.reports import evaluation_text
+from burnish.reports.evaluation import EvalReport
+from burnish.reports.evaluation_text import case_table, metric_table
 from tests.reports.measured import AWAY, CRASH, failing, report, scored, sweeps
 
 
 def shown(found: EvalReport, width: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
     with console.capture() as capture:
-        for part in (*case_table(found, width), *eval_text.troubles(found, width)):
+        for part in (*case_table(found, width), *evaluation_text.troubles(found, width)):
             console.print(part)
         console.print(metric_table(found))
         if found.baseline:
-            for part in eval_text.baseline(found.baseline, width):
+            for part in evaluation_text.baseline(found.baseline, width):
                 console.print(part)
         if found.noise:
-            for part in eval_text.noise(found.noise, width):
+            for part in evaluation_text.noise(found.noise, width):
                 console.print(part)
     return [line.rstrip() for line in capture.get().splitlines()]
 

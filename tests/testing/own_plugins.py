@@ -69,11 +69,12 @@ class ShoutPlugin(StrategyPlugin):
 TARGET = '''\
 """The target `parrot`: repeats its text."""
 
+from pathlib import Path
 from typing import Annotated, ClassVar
 
 from burnish import TextSurface
 from burnish.plugins import (
-    Door, TargetParts, TargetPlugin, TargetSpec, read_metrics, read_splits
+    Door, FileHome, FileHomes, TargetParts, TargetPlugin, TargetSpec, read_metrics, read_splits
 )
 from burnish.testing import ScriptedTarget
 
@@ -100,8 +101,12 @@ class ParrotPlugin(TargetPlugin):
             values={"text": building.spec.target.text},
             name="parrot",
         )
+        home = FileHome(path=Path(building.spec.source.file), place="says")
         return TargetParts(
-            target=target, dataset=dataset, metrics=read_metrics(building, dataset.train)
+            target=target,
+            dataset=dataset,
+            metrics=read_metrics(building, dataset.train),
+            record=FileHomes(homes={"text": home}).record(),
         )
 '''
 METRIC = '''\

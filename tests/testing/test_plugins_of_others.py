@@ -77,6 +77,10 @@ def test_it_keeps_its_contract(world: World, kind: str) -> None:
          "    def report(self, run):\n        raise KeyError(1)\n\n    def build(",
          "strategy", "the report fails on a finished run"),
         ("own_target", 'name="parrot"', 'name="bird"', "target", "of the kind 'bird'"),
+        ("own_target", 'place="says"', 'place="sings"',
+         "target", "parrot.yaml#sings: there is no such value in the file"),
+        ("own_target", 'place="says"', 'place="words"',
+         "target", "text: it is 2 now, and was 'hello dear world' in the run"),
         ("own_metric", "name=self.name(block)", 'name="volume"', "metric", "the metric 'volume'"),
         ("own_dialect", '"target.text"', '"target.texts"', "dialect",
          "the key 'says' sets 'target.texts', which no strategy and no target has"),
@@ -106,6 +110,33 @@ def test_a_file_of_their_dialect_is_planned_run_reported_and_resumed(world: Worl
     assert "HELLO DEAR" in (world.folder / "run" / "report.md").read_text()
     resumed = world.run("runs", "resume", "run")
     assert resumed.code == 0, resumed
+
+
+def test_a_candidate_of_their_target_is_adopted_and_undone(world: World) -> None:
+    file = world.folder / "parrot.yaml"
+    text = "# ours\n" + file.read_text(encoding="utf-8")
+    world.write("parrot.yaml", text)
+    said = world.run("optimize", "parrot.yaml", "-o", "run")
+    assert said.code == 0, said
+    assert "adopt    burnish adopt run   (shows the diff first; can be undone)" in said.lines
+    shown = world.run("adopt", "run", "--diff")
+    assert (shown.code, shown.err) == (0, ""), shown
+    assert "-says: hello dear world\n+says: HELLO DEAR world\n" in shown.out
+    assert file.read_text(encoding="utf-8") == text
+    adopted = world.run("adopt", "run", "--yes")
+    assert adopted.lines[-2:] == ["changed  parrot.yaml", "undo     burnish adopt run --undo"]
+    assert file.read_text(encoding="utf-8") == text.replace("hello dear", "HELLO DEAR")
+    again = world.run("adopt", "run", "--yes")
+    assert again.out.startswith("nothing to adopt: trial 2 is adopted already"), again
+    undone = world.run("adopt", "run", "--undo")
+    assert (undone.code, undone.lines[-1]) == (0, "changed  parrot.yaml"), undone
+    assert file.read_text(encoding="utf-8") == text
+    world.write("parrot.yaml", f"{text}# edited\n")
+    refused = world.run("adopt", "run", "--yes")
+    assert refused.code == 1
+    assert "parrot.yaml is not what the run measured" in refused.err
+    moved = world.run("adopt", "run", "--yes", "--file", "parrot.yaml")
+    assert "--file: these files are adopted where they lie" in moved.err
 
 
 def test_their_metric_measures_any_agent(world: World) -> None:

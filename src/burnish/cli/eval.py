@@ -91,8 +91,7 @@ def evaluate(
     Exit code 0: every case passes; 1: one fails or is missing; 2: interrupted,
     go on with --resume; 3: the configuration or the command line is wrong.
     """
-    from burnish.cli.eval_asking import Asked
-    from burnish.cli.eval_running import evaluate_agent
+    from burnish.cli.evaluation import Asked, evaluate_agent
 
     asked = Asked(
         agent=agent,

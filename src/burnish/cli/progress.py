@@ -12,7 +12,7 @@ from burnish.cli.naming import run_name
 from burnish.core.stopping import FINISHED
 from burnish.core.words import counted, spending
 from burnish.effects.budget import Budget
-from burnish.projects.adopting_homes import is_adoptable
+from burnish.projects.adopt import homes_of
 from burnish.reports.lines import WIDTH, LineView
 from burnish.reports.live import LiveView
 from burnish.reports.ndjson import NdjsonView
@@ -92,7 +92,7 @@ def _next_steps(ending: Ending) -> Iterator[str]:
     homes = (ending.folder / CANDIDATES / BEST, ending.folder / f"{BEST}.yaml")
     yield from (f"best     {best}" for best in homes if best.exists())
     run = RunRecord.read(ending.folder)
-    if run.accepted and is_adoptable(run.header):
+    if run.accepted and homes_of(run.header) is not None:
         yield f"adopt    burnish adopt {name}   (shows the diff first; can be undone)"
     yield f"look     burnish runs show {name}"
 

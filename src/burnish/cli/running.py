@@ -73,8 +73,8 @@ class Way:
 
 def run_project(project: LoadedProject, way: Way, *, progress: str) -> None:
     """Drive a run to its end and say how it went; exit code 2 when it was interrupted."""
+    from burnish.cli.adopt import asks_for_update, update_source
     from burnish.cli.progress import last_words, view
-    from burnish.cli.prompt_updating import asks_for_update, update_source
 
     chosen = chosen_progress(progress)
     opened: list[Path] = []

@@ -107,8 +107,7 @@ def resume(
         project = reload_project(folder, flags)
         run_project(project, Way(resume=str(folder)), progress=view)
         return
-    from burnish.cli.eval_asking import Asked
-    from burnish.cli.eval_running import evaluate_agent
+    from burnish.cli.evaluation import Asked, evaluate_agent
 
     file = Path(header.project.file)
     evaluate_agent(Asked(agent=file, flags=flags, resume=str(folder), progress=view, quiet=quiet))

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from burnish.core.evaluations import CaseResult, mean
 from burnish.evaluation.turn_metric import EPSILON
 from burnish.projects.evaluated import Evaluated, explained
-from burnish.reports.eval_failures import Trouble, complaints_of
-from burnish.reports.eval_words import two
+from burnish.reports.evaluation_cases import Trouble, complaints_of
+from burnish.reports.evaluation_page import two
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from burnish.core.cases import Case
 from burnish.core.evaluations import Evaluation
-from burnish.reports.eval_failures import Complaint, Trouble, complaints_of, unwell
-from burnish.reports.eval_report import EvalReport
-from burnish.reports.eval_rows import CaseRow
-from burnish.reports.eval_words import two, verdict
+from burnish.reports.evaluation import EvalReport
+from burnish.reports.evaluation_cases import CaseRow, Complaint, Trouble, complaints_of, unwell
+from burnish.reports.evaluation_page import two, verdict
 from burnish.runs.driving import Ending
 
 _LONGEST = 600

@@ -21,9 +21,8 @@ from burnish.models.factory import Models
 from burnish.projects.describing import Doors, Flags, describe, described_again
 from burnish.projects.dialects import Dialect, Document, dialect_of, recognised
 from burnish.projects.file_kinds import RecordedCases
-from burnish.reports.eval_page import MeasureLines, evaluation_page
-from burnish.reports.eval_report import NAME, About, EvalReport
-from burnish.reports.eval_summary import Bill
+from burnish.reports.evaluation import NAME, About, Bill, EvalReport
+from burnish.reports.evaluation_page import MeasureLines, evaluation_page
 from burnish.runs.building import Description, build
 from burnish.runs.conditions import Conditions
 from burnish.runs.draft import Draft

@@ -9,7 +9,7 @@ from burnish.core.errors import ConfigError, Problem, ResumeRefused
 from burnish.projects.evaluated import Evaluated
 from burnish.projects.launching import launch, launched
 from burnish.projects.measurements import Measurement
-from burnish.reports.eval_report import NAME, EvalReport
+from burnish.reports.evaluation import NAME, EvalReport
 from burnish.reports.report import write_report
 from burnish.runs.driving import Ending
 from burnish.runs.events import Listener

@@ -21,6 +21,8 @@ from burnish.core.surfaces import Surface, TextSurface
 from burnish.core.trials import Trial, TrialRow
 from burnish.core.words import number
 from burnish.runs.events import Listener
+from burnish.runs.header import Header
+from burnish.runs.homes import FileHomes, Homes
 from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
 from burnish.runs.plans import budget_limits, plain_plan
 from burnish.runs.progress import ProgressLines, ended_words
@@ -182,7 +184,8 @@ class StrategyPlugin:
 
 
 class TargetPlugin:
-    """What a target brings: how it is described and built, and its say in plans and files."""
+    """What a target brings: how it is described and built, its say in plans, and where its values
+    live in the user's files."""
 
     kind: ClassVar[str] = ""
     Spec: ClassVar[type[TargetSpec]] = TargetSpec
@@ -239,6 +242,15 @@ class TargetPlugin:
         """What is said once a run is over, after its result."""
         del run
         return ()
+
+    def homes(self, header: Header) -> Homes | None:
+        """Where the values of a candidate live in the user's files; None where they do not.
+
+        `burnish adopt` writes them there. A target whose values are whole files, or stand at
+        places in YAML and JSON files, leaves this as it is and keeps `FileHomes(...).record()`
+        in `TargetParts.record`.
+        """
+        return FileHomes.of(header)
 
 
 @cache

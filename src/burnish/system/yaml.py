@@ -21,6 +21,7 @@ from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
 from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent
 
 from burnish.core.errors import ConfigError, Problem
+from burnish.core.surfaces import Scalar, Value, value_key
 from burnish.system.files import file_trouble, read_text
 
 TreePath: TypeAlias = tuple[str | int, ...]
@@ -350,3 +351,76 @@ def _line_of_key(node: object, key: tuple[object]) -> int | None:
 def _first_line(node: object) -> int:
     line: int | None = getattr(getattr(node, "lc", None), "line", None)
     return (line or 0) + 1
+
+
+# -- plain values by their keys, with dots between them: `a.b.0` ---------------------------------
+
+
+def value_in(text: str, file: str, place: str) -> Value:
+    """The value at a place of a file, as it stands there."""
+    node: Any = parse_tree(Path(file), text).data
+    for step in place.split("."):
+        node = _below(node, step, file, place)
+    if node is None or isinstance(node, list | dict):
+        raise _problem(file, place, "this is not a plain value")
+    return cast("Value", node)
+
+
+def with_values(file: str, text: str, places: Mapping[str, Value]) -> str:
+    """The text of a file with other values at these places.
+
+    Comments and order stay; where every value is as it was, the text stays as it is.
+    """
+    old = {place: value_in(text, file, place) for place in places}
+    new = {
+        place: cast("Scalar", value)
+        for place, value in places.items()
+        if value_key(value) != value_key(old[place])
+    }
+    if not new:
+        return text
+    tree = parse_tree(Path(file), text)
+    for place, value in new.items():
+        _put(tree, place, value)
+    return tree.dump()
+
+
+def _put(tree: YamlTree, place: str, value: Scalar) -> None:
+    *above, last = place.split(".")
+    # The plain data is what JSON is written from, the tree what YAML is.
+    for root in (tree.data, tree.root):
+        if root is None:
+            continue
+        node: Any = root
+        for step in above:
+            node = _below(node, step, tree.path.name, place)
+        key = _key(node, last)
+        node[key] = _like(node[key], value)
+
+
+def _below(node: Any, step: str, file: str, place: str) -> Any:
+    try:
+        return node[_key(node, step)]
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise _problem(file, place, "there is no such value in the file") from None
+
+
+def _key(node: Any, step: str) -> Any:
+    """The step as the node spells it: a place in a list, or a key that may be a number."""
+    if isinstance(node, list):
+        return int(step)
+    if isinstance(node, Mapping):
+        return next(key for key in (*cast("Mapping[Any, Any]", node), step) if str(key) == step)
+    raise TypeError(step)
+
+
+def _like(old: object, value: Scalar) -> Scalar:
+    """A whole number stays written as one."""
+    is_whole = isinstance(value, float) and value.is_integer()
+    was_whole = isinstance(old, int) and not isinstance(old, bool)
+    return int(value) if is_whole and was_whole else value
+
+
+def _problem(file: str, place: str, message: str) -> ConfigError:
+    remedy = "name a number, a word or true/false by its keys, with dots between them"
+    return ConfigError([Problem(where=f"{file}#{place}", message=message, remedy=remedy)])

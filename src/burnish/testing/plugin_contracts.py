@@ -18,11 +18,23 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 from burnish.core.cases import Case
 from burnish.core.errors import BurnishError, ConfigError
 from burnish.core.outcomes import Outcome
+from burnish.core.trials import TrialRow
 from burnish.evaluation.configs.layering import MetricList
 from burnish.evaluation.configs.making import MetricMaking
 from burnish.evaluation.metric_plugins import METRICS, MetricBlock, MetricPlugin
 from burnish.evaluation.turn_metric import TurnMetric
 from burnish.models.factory import Models
+from burnish.projects.adopt import (
+    Plan,
+    adopt,
+    adopting,
+    changes_of,
+    homes_of,
+    plan_adoption,
+    plan_undo,
+    same_value,
+    undo,
+)
 from burnish.projects.describing import Doors, Flags, describe, described_again, from_kept
 from burnish.projects.dialects import GROUP as DIALECTS
 from burnish.projects.dialects import Dialect, Document, role_names, strategy_names
@@ -139,7 +151,7 @@ def check_target_spec(kind: str) -> None:
 
 
 async def check_project(project: PluginProject, folder: Path) -> None:
-    """A file is planned, run, told of and described again without losing anything."""
+    """A file is planned, run, told of, adopted and described again without losing anything."""
     described = project.described()
     kept = json.loads(json.dumps(kept_spec(described)))
     assert from_kept(kept, {}).spec == described.spec, (
@@ -155,7 +167,9 @@ async def check_project(project: PluginProject, folder: Path) -> None:
             await drive(run)
         finally:
             await run.close()
-    _check_telling(RunRecord.read(folder), target, strategy)
+    record = RunRecord.read(folder)
+    _check_telling(record, target, strategy)
+    check_adoption(record)
     again = described_again(folder, {})
     assert again.spec.strategy == described.spec.strategy, "a resume has other settings"
     async with project.built(again) as setup:
@@ -196,6 +210,48 @@ def _check_telling(run: RunRecord, target: TargetPlugin, strategy: StrategyPlugi
     _check_not_failing("what it says of trials", trials)
     words = [strategy.reason(run), strategy.result_words(run), *target.last_words(run)]
     _check_lines(words, "what it says at the end")
+
+
+def check_adoption(run: RunRecord) -> None:
+    """The best goes into the user's files where its values live there, and comes out again.
+
+    A run in which nothing was better, or whose values live in no file, has nothing to adopt.
+    """
+    homes = homes_of(run.header)
+    if homes is None or not run.accepted:
+        return
+    plan = _planned("an adoption", lambda: plan_adoption(run))
+    if plan.row is None:
+        return
+    assert plan.files, f"the best cannot be adopted: {plan.nothing}"
+    before = {path: path.read_bytes() for path in (*homes.files, *(f.path for f in plan.files))}
+    with adopting(run):
+        adopt(plan)
+        _check_values(run, plan.row)
+        undo(_planned("its undoing", lambda: plan_undo(run)))
+    changed = [path.name for path, content in before.items() if path.read_bytes() != content]
+    assert not changed, f"{', '.join(changed)} is not what it was before the adoption"
+
+
+def _planned(what: str, plan: Callable[[], Plan]) -> Plan:
+    try:
+        return plan()
+    except BurnishError as error:
+        raise AssertionError(f"{what} of a finished run is refused: {error}") from error
+
+
+def _check_values(run: RunRecord, row: TrialRow) -> None:
+    """Whoever reads the files again has the candidate."""
+    homes = homes_of(run.header)
+    assert homes is not None
+    homes.load()
+    for change in changes_of(run, row):
+        if change.before is None or change.after is None:
+            continue
+        value = homes.value(change.surface)
+        assert same_value(value, change.after), (
+            f"{change.surface} is {value!r} in the files after an adoption, not {change.after!r}"
+        )
 
 
 def _check_not_failing(what: str, tell: Callable[[], object]) -> None:
@@ -415,6 +471,7 @@ def _check_place(
 
 __all__ = [
     "PluginProject",
+    "check_adoption",
     "check_dialect",
     "check_dialect_table",
     "check_metric_plugin",

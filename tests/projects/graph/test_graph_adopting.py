@@ -8,14 +8,9 @@ import pytest
 from burnish.core.candidates import Change
 from burnish.core.errors import ConfigError
 from burnish.core.surfaces import Value
-from burnish.projects.graph.adopting import GraphHome
-from burnish.projects.graph.reading import read_graph
-from burnish.system import read_tree
+from burnish.projects import adopt
+from burnish.projects.graph.homes import GraphHomes
 from tests.projects.graph.graph_world import PLAN, WRITE, file, write_world
-
-
-def home(path: Path) -> GraphHome:
-    return GraphHome(read_graph(path, read_tree(path)))
 
 
 def put(path: Path, **values: tuple[Value, Value]) -> dict[str, str]:
@@ -24,7 +19,7 @@ def put(path: Path, **values: tuple[Value, Value]) -> dict[str, str]:
         Change(surface=f"shop/{name}".replace("__", "#"), before=before, after=after)
         for name, (before, after) in values.items()
     ]
-    found = home(path).put(changes)
+    found = adopt.put(GraphHomes(path=path), changes)
     return {change.path.name: change.after.decode() for change in found}
 
 
@@ -61,7 +56,7 @@ def test_each_value_goes_where_it_stands(graph: Path) -> None:
 
 def test_what_all_agents_share_has_a_file_too(graph: Path) -> None:
     change = Change(surface="shop#global_instruction", before="Be kind.\n", after="Be brief.\n")
-    (found,) = home(graph).put([change])
+    (found,) = adopt.put(GraphHomes(path=graph), [change])
     assert (found.path.name, found.after) == ("house.md", b"Be brief.\n")
 
 

@@ -4,7 +4,8 @@ import pytest
 
 from burnish.core.errors import ConfigError
 from burnish.core.surfaces import Value
-from burnish.targets.artifacts.axes import texts_of, value_in
+from burnish.system.yaml import value_in
+from burnish.targets.artifacts.axes import texts_of
 
 YAML = """\
 # how it caches

@@ -22,14 +22,16 @@ from burnish.evaluation.simulation import ROLE as USER_SIMULATOR
 from burnish.evaluation.simulation import user_simulator
 from burnish.models.factory import Models
 from burnish.models.roles import in_force
-from burnish.projects.adopting_originals import FILES, measured_files
 from burnish.projects.agent.axes import Axes, AxesBlock, axes_of
 from burnish.projects.agent.cases import names_cases, read_dataset, read_measured
 from burnish.projects.agent.checks import MODEL, check_model, check_objective, check_prices
 from burnish.projects.agent.dialect import agent_keys
 from burnish.projects.agent.exports import named_exports
 from burnish.projects.agent.fields import NOISY
+from burnish.projects.agent.homes import AgentHomes, measured_files
 from burnish.projects.measures import User, read_metrics
+from burnish.runs.header import Header
+from burnish.runs.homes import FILES, Homes
 from burnish.runs.parts import Building, StrategyParts, TargetParts
 from burnish.runs.plugins import StrategyPlugin, TargetPlugin
 from burnish.runs.spec import TargetSpec
@@ -134,6 +136,10 @@ class AgentPlugin(TargetPlugin):
         """Whose price is unknown."""
         assert isinstance(parts.target, AgentTarget)
         return check_prices(building, parts.target, parts, search.strategy.roles)
+
+    def homes(self, header: Header) -> Homes | None:
+        """The agent file, and that of its instructions."""
+        return AgentHomes.of(header)
 
 
 def agent_of(file: str, spec: AgentSpec, *, with_cases: bool = False) -> LoadedAgent:

@@ -11,7 +11,7 @@ from burnish.core.surfaces import FileSurface, NumberSurface
 from burnish.evaluation.configs.making import MetricMaking
 from burnish.evaluation.judges.judged import judged_parts
 from burnish.projects.artifacts.checking import check_task, checked_axes
-from burnish.projects.artifacts.originals import task_record
+from burnish.projects.artifacts.homes import task_record
 from burnish.projects.artifacts.results import TaskLog
 from burnish.projects.artifacts.scoring import (
     ScaledScore,

@@ -15,8 +15,7 @@ from burnish.projects.artifacts.spec import (
 from burnish.runs.draft import Problems
 from burnish.runs.spec import ObjectiveSpec
 from burnish.system.workspaces.paths import covers, matches
-from burnish.system.yaml import TreePath
-from burnish.targets.artifacts.axes import value_in
+from burnish.system.yaml import TreePath, value_in
 from burnish.targets.artifacts.numbers import RUNTIME
 
 ALWAYS = ("loss", "pass_rate", "cost_usd", "latency_sec", "failed_cases", RUNTIME)

@@ -9,8 +9,11 @@ from burnish.core.sections import Section, Table, Text
 from burnish.core.surfaces import ChoiceSurface, NumberSurface
 from burnish.core.words import counted, spending
 from burnish.projects.artifacts.building import build
+from burnish.projects.artifacts.homes import TaskHomes
 from burnish.projects.artifacts.results import TaskLog, TaskResults
 from burnish.projects.artifacts.spec import ArtifactsSpec
+from burnish.runs.header import Header
+from burnish.runs.homes import Homes
 from burnish.runs.parts import Building, TargetParts
 from burnish.runs.plans import asking, surface_words
 from burnish.runs.plugins import ResultFiles, StrategyPlugin, TargetPlugin
@@ -68,6 +71,10 @@ class ArtifactsPlugin(TargetPlugin):
         )
         table = Table(("", *there), rows)
         return (table, Text(errors)) if errors else (table,)
+
+    def homes(self, header: Header) -> Homes | None:
+        """The files of the task."""
+        return TaskHomes.of(header)
 
     def offers_fork(self, strategy: StrategyPlugin) -> bool:
         """The numbers stand alone."""

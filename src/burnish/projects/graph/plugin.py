@@ -15,10 +15,12 @@ from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.projects.agent_blocks import User
 from burnish.projects.graph.exports import exporter_of
-from burnish.projects.graph.originals import graph_files
+from burnish.projects.graph.homes import GraphHomes, graph_files
 from burnish.projects.graph.reading import read_graph
 from burnish.projects.measures import read_metrics, read_splits, simulated_user
 from burnish.runs.draft import FilePlace
+from burnish.runs.header import Header
+from burnish.runs.homes import Homes
 from burnish.runs.parts import Building, TargetParts
 from burnish.runs.plugins import StrategyPlugin, TargetPlugin
 from burnish.runs.spec import TargetSpec
@@ -64,6 +66,10 @@ class GraphPlugin(TargetPlugin):
         if dataset is None or target is None:
             return None
         return graph_parts(building, target, dataset, metrics)
+
+    def homes(self, header: Header) -> Homes | None:
+        """The graph file, its agents' files and the texts they name."""
+        return GraphHomes.of(header)
 
 
 def graph_of(building: Building) -> Graph | None:

@@ -13,7 +13,9 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.evaluation.configs.reading import MetricsRead
 from burnish.projects.agent_blocks import CalledBlock, CommandBlock, HttpBlock, PythonBlock, User
 from burnish.projects.measures import read_metrics, read_splits, simulated_user
-from burnish.projects.prompts.originals import prompt_files
+from burnish.projects.prompts.homes import PromptHomes, prompt_files
+from burnish.runs.header import Header
+from burnish.runs.homes import Homes
 from burnish.runs.parts import Building, TargetParts
 from burnish.runs.plugins import StrategyPlugin, TargetPlugin
 from burnish.runs.spec import TargetSpec
@@ -133,6 +135,10 @@ class PromptsPlugin(TargetPlugin):
             ),
             resources=(target,),
         )
+
+    def homes(self, header: Header) -> Homes | None:
+        """The prompts that are files."""
+        return PromptHomes.of(header)
 
 
 def _cases(dataset: Dataset | None) -> Iterator[Case]:

@@ -26,7 +26,8 @@ from burnish.system.workspaces import (
     snapshot,
 )
 from burnish.system.workspaces.paths import covers
-from burnish.targets.artifacts.axes import Axis, file_and_place, texts_of, value_in
+from burnish.system.yaml import value_in
+from burnish.targets.artifacts.axes import Axis, file_and_place, texts_of
 from burnish.targets.artifacts.originals import Original
 from burnish.targets.artifacts.steps import Steps
 from burnish.targets.artifacts.task import HOLDOUT, TASK, Task

@@ -6,7 +6,6 @@ at a time, and put back however it ends; in `isolated` mode nothing of the user'
 
 from burnish.core.errors import RollbackError
 from burnish.targets.prompts.target import PromptsTarget
-from burnish.targets.prompts.target_prompt import TargetPrompt
-from burnish.targets.prompts.write_back import write_back
+from burnish.targets.prompts.target_prompt import TargetPrompt, write_back
 
 __all__ = ["PromptsTarget", "RollbackError", "TargetPrompt", "write_back"]

@@ -1,80 +1,123 @@
-"""Values put into the user's own files: only the lines that must change do, or nothing at all."""
+"""The agent file and the files it names, as the homes of its values.
 
-import difflib
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+Only the lines that must change do, or nothing at all.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from ruamel.yaml.scalarstring import LiteralScalarString
 
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.surfaces import Value
-from burnish.projects.adopting_lines import carried_over, lines_of
+from burnish.models.factory import Models
+from burnish.projects.adopt_files import carried_over
+from burnish.runs.header import Header
+from burnish.runs.homes import FileChange, Homes, measured_hashes
 from burnish.system import read_bytes, to_plain
+from burnish.system.restoration import digest
 from burnish.system.yaml import parse_json, parse_yaml
 from burnish.targets.agent.blocks import AgentBlock
 from burnish.targets.agent.demonstrating import demonstrations_of
 from burnish.targets.agent.editing import EditedAgent, edit
 from burnish.targets.agent.exporting import export_agent
 from burnish.targets.agent.instructions import Instructions, parse_instructions
-from burnish.targets.agent.loading import LoadedAgent, read_block
+from burnish.targets.agent.loading import LoadedAgent, load_agent, read_block
+from burnish.targets.agent.surface_paths import DEMONSTRATIONS, is_instructions, value_at
+from burnish.targets.agent.target import AgentTarget
 
-_BOM = "\ufeff"
 T = TypeVar("T")
 
 
+def measured_files(agent: LoadedAgent) -> dict[str, Json]:
+    """Hashes of the agent file and of the files it names, by the path that names them."""
+    own = read_bytes(agent.path) if agent.path.exists() else agent.tree.text.encode()
+    return {agent.path.name: digest(own), **agent.contents}
+
+
 @dataclass(frozen=True, kw_only=True)
-class FileChange:
-    """A file as it is and as it will be."""
+class AgentHomes(Homes):
+    """An agent file, and that of its instructions."""
 
+    movable: ClassVar[bool] = True
     path: Path
-    """Where the file really lies: links are followed."""
-    before: bytes = field(repr=False)
-    after: bytes = field(repr=False)
+    hashes: Mapping[str, Json] | None = None
+    """What the run measured; a run that kept none knows only a fingerprint of the whole agent."""
+    fingerprint: str = ""
 
-    def diff(self, name: str) -> list[str]:
-        """The change as a unified diff, for people."""
-        old, new = (lines_of(text.decode()) for text in (self.before, self.after))
-        return [line.rstrip("\r\n") for line in difflib.unified_diff(old, new, name, name)]
+    @classmethod
+    def of(cls, header: Header) -> "AgentHomes | None":
+        """Those of a run that was started from a file."""
+        if not header.project.file:
+            return None
+        return cls(
+            path=Path(header.project.file),
+            hashes=measured_hashes(header),
+            fingerprint=header.inputs.get("target", ""),
+        )
+
+    @cached_property
+    def agent(self) -> LoadedAgent:
+        """The agent as it is now."""
+        return load_agent(self.path)
+
+    @property
+    def place(self) -> str:
+        """The agent's folder."""
+        return str(self.agent.folder)
+
+    @property
+    def files(self) -> Sequence[Path]:
+        """The agent file; what it names is seen to when it is loaded."""
+        return (self.path,)
+
+    def load(self) -> None:
+        """The agent, with what it names."""
+        assert self.agent
+
+    def changed(self) -> list[str]:
+        """The file and those that it names."""
+        if self.hashes is not None:
+            names = measured_files(self.agent)
+            both = {*self.hashes, *names}
+            return sorted(name for name in both if self.hashes.get(name) != names.get(name))
+        if AgentTarget(self.agent, Models()).description.fingerprint == self.fingerprint:
+            return []
+        return [f"{self.path.name}, or a file that it names,"]
+
+    def value(self, surface: str) -> Value:
+        """What the agent has there."""
+        if is_instructions(surface):
+            return self.agent.instructions.text
+        if surface == DEMONSTRATIONS:
+            return demonstrations_of(self.agent.block)
+        return cast("Value", value_at(self.agent.block, surface))
+
+    def edited(self, values: Mapping[str, Value]) -> tuple[FileChange, ...]:
+        """The agent file, and that of its instructions."""
+        return file_changes(self.agent, values)
 
 
 def file_changes(agent: LoadedAgent, values: Mapping[str, Value]) -> tuple[FileChange, ...]:
     """The files of the agent that change when it gets these values."""
     edited = edit(agent, values)
-    told = agent.instructions
+    instructions = agent.instructions
     changes: list[FileChange] = []
     if (prompt := agent.block.instructions.file) is not None:
-        changes.append(text_change(agent.folder / prompt, told, edited.instructions))
+        changes.append(text_change(agent.folder / prompt, instructions, edited.instructions))
         # The agent file goes on naming that file as it does, `${VAR}` too.
-        edited = replace(edited, instructions=told.text)
-    changes.insert(0, change_of(agent.path, agent.tree.text, _agent_text(agent, edited)))
+        edited = replace(edited, instructions=instructions.text)
+    changes.insert(0, FileChange.of(agent.path, agent.tree.text, _agent_text(agent, edited)))
     return tuple(change for change in changes if change.after != change.before)
 
 
-def text_change(path: Path, told: Instructions, text: str) -> FileChange:
+def text_change(path: Path, old: Instructions, text: str) -> FileChange:
     """A file of instructions with another text: its head and its line ends stay."""
-    return change_of(path, told.with_text(told.text), _new_text(path.name, told, text))
-
-
-def change_of(path: Path, loaded: str, new: str) -> FileChange:
-    """A file with another content, if it still has the one that was loaded."""
-    before = read_bytes(path)
-    text = before.decode()
-    if text.removeprefix(_BOM) != loaded:
-        raise changed_meanwhile(path)
-    bom = _BOM if text.startswith(_BOM) else ""
-    home = Path(os.path.realpath(path))
-    return FileChange(path=home, before=before, after=f"{bom}{new}".encode())
-
-
-def changed_meanwhile(path: Path) -> ConfigError:
-    """Someone else wrote the file while it was about to be edited."""
-    message = "someone changed it just now; nothing of it was overwritten"
-    remedy = "look at it, then give the command again"
-    return ConfigError([Problem(where=str(path), message=message, remedy=remedy)])
+    return FileChange.of(path, old.with_text(old.text), _new_text(path.name, old, text))
 
 
 def _agent_text(agent: LoadedAgent, edited: EditedAgent) -> str:
@@ -119,10 +162,10 @@ def _says(agent: LoadedAgent, edited: EditedAgent, text: str) -> bool:
     except ConfigError:
         return False
     inline = agent.block.instructions.file is None
-    told = edited.instructions if inline else None
+    instructions = edited.instructions if inline else None
     demos = edited.demonstrations
     return (
-        block.instructions.inline == told
+        block.instructions.inline == instructions
         and demonstrations_of(block) == (demonstrations_of(agent.block) if demos is None else demos)
         and _rest(block) == _rest(edited.block)
     )

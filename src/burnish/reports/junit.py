@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from burnish.core.words import shorten, visible
-from burnish.reports.eval_failures import Complaint, Trouble, complaints_of
-from burnish.reports.eval_report import EvalReport
-from burnish.reports.eval_rows import CaseRow, CaseVerdict
+from burnish.reports.evaluation import EvalReport
+from burnish.reports.evaluation_cases import CaseRow, CaseVerdict, Complaint, Trouble, complaints_of
 
 _MESSAGE = 200
 _FORBIDDEN = re.compile("[\ud800-\udfff\ufffe\uffff]")

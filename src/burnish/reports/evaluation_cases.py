@@ -1,12 +1,14 @@
-"""The rows of a measurement: what each case gave in each repeat, and whether it passes."""
+"""The cases of a measurement: what each gave in each repeat, whether it passes, and why not."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from burnish.core.cases import Case
 from burnish.core.evaluations import CaseResult, Evaluation, mean
 from burnish.core.money import to_usd
+
+# -- rows -------------------------------------------------------------------------------------
 
 
 class CaseVerdict(StrEnum):
@@ -112,13 +114,13 @@ def _row(case: Case, evaluation: Evaluation) -> CaseRow:
         case=case.id,
         asked=tuple(turn.input for turn in case.turns),
         expected=tuple(turn.expected for turn in case.turns),
-        verdict=verdict_of([one.verdict for one in tries]),
+        verdict=_verdict_of([one.verdict for one in tries]),
         values=dict(_values(results, evaluation.metrics)),
         tries=tries,
     )
 
 
-def verdict_of(verdicts: Sequence[CaseVerdict]) -> CaseVerdict:
+def _verdict_of(verdicts: Sequence[CaseVerdict]) -> CaseVerdict:
     """What tries add up to: a case passes when it passes every time.
 
     A case with a missing try is missing, as it is in every comparison.
@@ -165,3 +167,96 @@ def _values(
         known = [value for value in values if value is not None]
         if values:
             yield metric, mean(known) if len(known) == len(values) else None
+
+
+# -- what is wrong with a case, in words ------------------------------------------------------
+
+
+class Trouble(StrEnum):
+    """What sort of thing went wrong."""
+
+    FAILED = "failed"
+    """A metric does not pass."""
+    CRASHED = "crashed"
+    """The agent itself failed."""
+    MISSING = "missing"
+    """A run or a score could not be had."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Complaint:
+    """One thing that keeps a case from passing."""
+
+    trouble: Trouble
+    metric: str = ""
+    """Empty where it is about the whole run."""
+    turn: int | None = None
+    """From 0, in a case of several."""
+    value: float | None = None
+    reason: str = ""
+    expected: str | None = None
+    actual: str = ""
+    tries: int = 1
+    """In how many tries it happened."""
+
+    @property
+    def named(self) -> str:
+        """Who complains: a metric, or what happened to the whole run."""
+        return self.metric or ("agent" if self.trouble is Trouble.CRASHED else "run")
+
+    @property
+    def where(self) -> str:
+        """The metric and the turn, for people."""
+        return self.named if self.turn is None else f"{self.named} turn {self.turn + 1}"
+
+
+def complaints_of(row: CaseRow) -> tuple[Complaint, ...]:
+    """Everything that keeps a case from passing; what is the same in several tries, once."""
+    found: dict[tuple[object, ...], Complaint] = {}
+    for one in row.tries:
+        for complaint in _of_try(row, one):
+            key = (complaint.trouble, complaint.metric, complaint.turn, complaint.reason)
+            again = found.get(key)
+            found[key] = replace(again, tries=again.tries + 1) if again else complaint
+    return tuple(found.values())
+
+
+def unwell(rows: tuple[CaseRow, ...]) -> list[CaseRow]:
+    """The cases that fail or are missing, those that fail first."""
+    by_verdict = {
+        verdict: [row for row in rows if row.verdict is verdict]
+        for verdict in (CaseVerdict.FAIL, CaseVerdict.MISSING)
+    }
+    return [*by_verdict[CaseVerdict.FAIL], *by_verdict[CaseVerdict.MISSING]]
+
+
+def _of_try(row: CaseRow, one: Try) -> Iterator[Complaint]:
+    if not one.answered:
+        crashed = one.error_kind == "agent"
+        trouble = Trouble.CRASHED if crashed else Trouble.MISSING
+        expected = _at(row.expected, -1) if crashed else None
+        yield Complaint(trouble=trouble, reason=one.error, expected=expected)
+        return
+    for score in one.scores:
+        if score.value is None:
+            yield _complaint(row, one, score, Trouble.MISSING)
+        elif score.passed is False:
+            yield _complaint(row, one, score, Trouble.FAILED)
+
+
+def _complaint(row: CaseRow, one: Try, score: ScoreRow, trouble: Trouble) -> Complaint:
+    turn = -1 if score.turn is None else score.turn
+    return Complaint(
+        trouble=trouble,
+        metric=score.metric,
+        turn=score.turn,
+        value=score.value,
+        reason=score.reason,
+        expected=_at(row.expected, turn),
+        actual=_at(one.replies, turn) or "",
+    )
+
+
+def _at(texts: tuple[str | None, ...] | tuple[str, ...], turn: int) -> str | None:
+    """The text of a turn; a played user may talk on beyond the turns of the case."""
+    return texts[turn] if -len(texts) <= turn < len(texts) else None

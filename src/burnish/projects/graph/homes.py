@@ -1,0 +1,249 @@
+"""The graph file, its agents' files and the texts they name, as the homes of a graph's values."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+from ruamel.yaml.scalarstring import LiteralScalarString
+
+from burnish.core.candidates import Candidate, Origin
+from burnish.core.content import Json
+from burnish.core.errors import ConfigError, Problem
+from burnish.core.structures import Position, SurfaceType
+from burnish.core.surfaces import Value
+from burnish.models.factory import Models
+from burnish.projects.adopt_files import carried_over
+from burnish.projects.agent.homes import file_changes, text_change
+from burnish.projects.graph.reading import read_graph
+from burnish.runs.header import Header
+from burnish.runs.homes import FILES, FileChange, Homes, measured_hashes
+from burnish.system import read_bytes, read_tree
+from burnish.system.restoration import digest
+from burnish.system.yaml import YamlTree, parse_tree
+from burnish.targets.graph import Graph, GraphTarget
+from burnish.targets.graph.nodes import AgentNode
+from burnish.targets.graph.positions import by_node, node_id, positions_of_graph
+
+
+def graph_files(graph: Graph) -> dict[str, Json]:
+    """What is kept in run.json; nothing of a graph that is told in Python, which has no file."""
+    return {} if graph.source is None else {FILES: {**_hashes(graph)}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphHomes(Homes):
+    """A graph file, and what it names."""
+
+    movable: ClassVar[bool] = True
+    path: Path
+    hashes: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """What the run measured, by path from the graph's folder."""
+
+    @classmethod
+    def of(cls, header: Header) -> "GraphHomes | None":
+        """Those of a run over a graph that lies in files."""
+        hashes = measured_hashes(header)
+        if hashes is None or not header.project.file:
+            return None
+        return cls(path=Path(header.project.file), hashes=hashes)
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The graph as it is now."""
+        return read_graph(self.path, read_tree(self.path))
+
+    @property
+    def place(self) -> str:
+        """The graph's folder."""
+        return str(self.graph.folder)
+
+    @property
+    def files(self) -> Sequence[Path]:
+        """The graph file; what it names is seen to when it is read."""
+        return (self.path,)
+
+    def load(self) -> None:
+        """The graph, with its agents."""
+        assert self.graph
+
+    def changed(self) -> list[str]:
+        """The file, the files of its agents, and what they name."""
+        names = _hashes(self.graph)
+        both = {*self.hashes, *names}
+        return sorted(name for name in both if self.hashes.get(name) != names.get(name))
+
+    def value(self, surface: str) -> Value:
+        """What the graph has there."""
+        if surface not in self._positions:
+            message = "the graph has no such position any more"
+            raise ConfigError([Problem(where=surface, message=message)])
+        return self._positions[surface].value
+
+    def edited(self, values: Mapping[str, Value]) -> tuple[FileChange, ...]:
+        """Each value where it stands; a file that several nodes use must suit all of them."""
+        changes = [*self._beside(values)]
+        _require_alike(changes, self._users)
+        inside = {name: value for name, value in values.items() if self._file_of(name) is None}
+        whole = _graph_change(self.graph, inside) if inside else None
+        beside = {change.path: change for _, change in changes}
+        both = [*([whole] if whole else []), *beside.values()]
+        return tuple(change for change in both if change.after != change.before)
+
+    @cached_property
+    def _positions(self) -> dict[str, Position]:
+        return {position.id: position for position in positions_of_graph(self.graph)}
+
+    def _node(self, name: str) -> AgentNode | None:
+        """The node of a surface; None for what all agents share."""
+        there = (n for n in self.graph.nodes.values() if isinstance(n, AgentNode))
+        home = self._positions[name].node
+        return next((node for node in there if node_id(self.graph, node.name) == home), None)
+
+    def _file_of(self, name: str) -> Path | None:
+        """The file that holds a value, where that is another than the graph's own."""
+        node, position = self._node(name), self._positions[name]
+        if node is None:
+            return _shared_file(self.graph)
+        if position.type is SurfaceType.SKILL:
+            paths = {skill.name: skill.path for skill in node.skills}
+            return self.graph.folder / paths[position.part]
+        if node.file:
+            return node.agent.path
+        file = node.agent.block.instructions.file
+        here = position.type is SurfaceType.INSTRUCTION and file is not None
+        return node.agent.folder / str(file) if here else None
+
+    def _beside(self, values: Mapping[str, Value]) -> Iterator[tuple[str, FileChange]]:
+        """By node, the changes of files other than the graph's own."""
+        for name, value in values.items():
+            path, node, position = self._file_of(name), self._node(name), self._positions[name]
+            if path is None:
+                continue
+            if node is None:
+                shared = self.graph.global_instructions
+                yield self.graph.name, text_change(path, shared, str(value))
+            elif position.type is SurfaceType.SKILL:
+                skill = next(each for each in node.skills if each.name == position.part)
+                yield node.name, text_change(path, skill.content, str(value))
+            elif not node.file:
+                yield node.name, text_change(path, node.agent.instructions, str(value))
+        yield from self._of_agents(values)
+
+    def _of_agents(self, values: Mapping[str, Value]) -> Iterator[tuple[str, FileChange]]:
+        for name, parts in by_node(self.graph, self._positions, values).items():
+            node = self.graph.nodes[name]
+            if isinstance(node, AgentNode) and node.file and parts.agent:
+                yield from ((name, each) for each in file_changes(node.agent, parts.agent))
+
+    @cached_property
+    def _users(self) -> dict[Path, set[str]]:
+        """Which nodes use which file."""
+        users: dict[Path, set[str]] = {}
+        for node in self.graph.nodes.values():
+            if isinstance(node, AgentNode):
+                text = node.agent.block.instructions.file
+                named = [node.agent.path] if node.file else []
+                named += [node.agent.folder / text] if text else []
+                named += [self.graph.folder / skill.path for skill in node.skills]
+                for path in named:
+                    users.setdefault(Path(os.path.realpath(path)), set()).add(node.name)
+        return users
+
+
+def _require_alike(
+    changes: Sequence[tuple[str, FileChange]], users: Mapping[Path, set[str]]
+) -> None:
+    """Refuse to change a file for one node where another uses it as it is."""
+    problems: list[Problem] = []
+    for path in dict.fromkeys(change.path for _, change in changes):
+        own = {node: change.after for node, change in changes if change.path == path}
+        using = users.get(path, set(own))
+        if len(set(own.values())) > 1 or using - own.keys():
+            message = f"{', '.join(sorted(using))} use it, and the run changed it for some only"
+            remedy = "give each node a file of its own, then adopt with --force"
+            problems.append(Problem(where=str(path), message=message, remedy=remedy))
+    if problems:
+        raise ConfigError(problems)
+
+
+def _hashes(graph: Graph) -> dict[str, str]:
+    paths = {os.path.relpath(path, graph.folder): path for path in _files(graph)}
+    return {name: digest(read_bytes(path)) for name, path in paths.items()}
+
+
+def _files(graph: Graph) -> Iterator[Path]:
+    """The graph file, the files of agents, and what either names and a candidate may change."""
+    assert graph.source is not None
+    yield graph.source.path
+    if (shared := _shared_file(graph)) is not None:
+        yield shared
+    for node in graph.nodes.values():
+        if not isinstance(node, AgentNode):
+            continue
+        if node.file:
+            yield node.agent.path
+        yield from (node.agent.folder / name for name in node.agent.contents)
+        yield from (graph.folder / skill.path for skill in node.skills)
+
+
+def _shared_file(graph: Graph) -> Path | None:
+    """The file of the instructions that all agents share, if they have one."""
+    data = graph.source.data if graph.source is not None else None
+    block = data.get("global_instructions") if isinstance(data, dict) else None
+    name = block.get("file") if isinstance(block, dict) else None
+    return graph.folder / name if isinstance(name, str) else None
+
+
+# -- the graph file, as close to how it stands as can be ---------------------------------------
+
+
+def _graph_change(graph: Graph, values: Mapping[str, Value]) -> FileChange:
+    """The change of the graph file that puts these values into it."""
+    assert graph.source is not None
+    path, original = graph.source.path, graph.source.text
+    untouched, made = _exported(graph, {}), _exported(graph, values)
+    meant = parse_tree(path, made).data
+    for text in _spellings(path, original, untouched, made):
+        if _data(path, text) == meant:
+            return FileChange.of(path, original, text)
+    message = "with the new values in it, it would not say what was measured"
+    remedy = "take the values from the run's folder and edit the file yourself"
+    raise ConfigError([Problem(where=path.name, message=message, remedy=remedy)])
+
+
+def _spellings(path: Path, original: str, untouched: str, made: str) -> Iterator[str]:
+    """The nicest first: only the lines that must change, texts of several lines as such."""
+    for written in (_in_lines(parse_tree(path, made)), made):
+        carried = carried_over(original, untouched, written)
+        yield from (text for text in (carried, written) if text is not None)
+
+
+def _exported(graph: Graph, values: Mapping[str, Value]) -> str:
+    candidate = Candidate(values=values, origin=Origin(kind="proposal"))
+    files = GraphTarget(graph, Models()).export(candidate, graph.folder)
+    assert graph.source is not None
+    return files[graph.source.path.name].decode()
+
+
+def _in_lines(tree: YamlTree) -> str:
+    """With instructions of several lines as people write them in YAML."""
+    if tree.root is None:
+        return tree.dump()
+    root = cast("dict[str, Any]", tree.root)
+    nodes = cast("dict[str, dict[str, Any]]", root.get("nodes") or {})
+    blocks: list[Any] = [node.get("instructions") for node in nodes.values()]
+    for block in (*blocks, root.get("global_instructions")):
+        texts = cast("dict[str, Any]", block) if isinstance(block, dict) else {}
+        if isinstance(text := texts.get("inline"), str) and "\n" in text:
+            texts["inline"] = LiteralScalarString(text)
+    return tree.dump()
+
+
+def _data(path: Path, text: str) -> object:
+    try:
+        return parse_tree(path, text).data
+    except ConfigError:
+        return None
