@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from burnish.effects.retries import RetryPolicy, retry
 from burnish.system import Redactor, expand_variables, read_bytes, write_atomic
-from burnish.system.file_trouble import file_trouble
+from burnish.system.file_trouble import Unreadable, file_trouble
 from burnish.system.state_folder import state_folder
-from burnish.targets.agent.documents_bounds import Unreadable, require_size
+from burnish.targets.agent.document_limits import require_size
 
 if TYPE_CHECKING:
     import ssl
