@@ -38,7 +38,7 @@ FOREIGN = (
     "burnish.targets.delegation",
     "burnish.targets.graph",
     "burnish.targets.prompts",
-    "burnish.targets.retrieval",
+    "burnish.retrieval",
     "burnish.testing",
 )
 """What an agent file that names nothing of it has no use for."""

@@ -255,7 +255,7 @@ def letter() -> bytes:
     for number, cell_ in enumerate(each for row in table.rows for each in row.cells):
         cell_.text = f"c{number}\nmore"
     table.cell(0, 0).merge(table.cell(0, 1))
-    reviewed = document.add_paragraph("see ")
+    reviewed: Any = document.add_paragraph("see ")
     for xml in (
         '<w:hyperlink {} w:anchor="x"><w:r><w:t>the link</w:t></w:r></w:hyperlink>',
         '<w:ins {} w:id="1"><w:r><w:t xml:space="preserve"> inserted</w:t></w:r></w:ins>',
@@ -263,7 +263,7 @@ def letter() -> bytes:
         "<w:r {}><w:pict><w:txbxContent><w:p><w:r><w:t>boxed</w:t></w:r></w:p></w:txbxContent>"
         "</w:pict></w:r>",
     ):
-        reviewed._p.append(parse_xml(xml.format(nsdecls("w"))))  # pyright: ignore[reportPrivateUsage]
+        reviewed._p.append(parse_xml(xml.format(nsdecls("w"))))
     document.sections[0].header.paragraphs[0].text = "the header"
     document.sections[0].footer.paragraphs[0].text = "the footer"
     document.add_comment(document.add_paragraph("end").runs[0], text="a remark", author="Anna")
@@ -412,7 +412,7 @@ def test_slides_with_notes_groups_and_comments() -> None:
     slide = show.slides.add_slide(show.slide_layouts[5])
     title: Any = slide.shapes.title
     title.text = "First\nslide"
-    group = slide.shapes.add_group_shape()
+    group: Any = slide.shapes.add_group_shape()
     group.shapes.add_textbox(0, 0, 1, 1).text_frame.text = "grouped\vbelow"
     notes: Any = slide.notes_slide.notes_text_frame
     notes.text = "say hello"

@@ -25,14 +25,22 @@ def pdf_pages(content: bytes, pages: Sequence[int] = ()) -> Iterator[tuple[int, 
     Raises Unreadable, also where pypdf is not installed.
     """
     try:
+        from pypdf import PdfReader
         from pypdf.errors import PyPdfError
     except ImportError:
         remedy = "pip install 'burnish[documents]'"
         raise Unreadable("pypdf is needed for PDF and not installed", remedy=remedy) from None
     if not content:
         raise Unreadable("it is empty", remedy="Give a PDF.")
+    # What pypdf mends is no news; without any handler, Python would print it.
+    log = logging.getLogger("pypdf")
+    if not log.handlers:
+        log.addHandler(logging.NullHandler())
     try:
-        yield from _pages(content, pages)
+        reader = PdfReader(BytesIO(content))
+        _unlock(reader)
+        for number in chosen_pages(pages, len(reader.pages), "page"):
+            yield number, _clean(reader.pages[number - 1].extract_text())
     except (PyPdfError, *_STUMBLES) as error:
         cause = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise Unreadable(f"it is damaged ({cause})", remedy="Save it anew, as PDF.") from error
@@ -46,19 +54,6 @@ def chosen_pages(pages: Sequence[int], count: int, thing: str) -> Sequence[int]:
         has = f"it has {count} {thing}{'' if count == 1 else 's'}"
         raise Unreadable(f"there is no {thing} {listed}: {has}", remedy="Mend its `pages`.")
     return list(dict.fromkeys(pages)) or range(1, count + 1)
-
-
-def _pages(content: bytes, pages: Sequence[int]) -> Iterator[tuple[int, str]]:
-    from pypdf import PdfReader
-
-    # What pypdf mends is no news; without any handler, Python would print it.
-    log = logging.getLogger("pypdf")
-    if not log.handlers:
-        log.addHandler(logging.NullHandler())
-    reader = PdfReader(BytesIO(content))
-    _unlock(reader)
-    for number in chosen_pages(pages, len(reader.pages), "page"):
-        yield number, _clean(reader.pages[number - 1].extract_text())
 
 
 def _unlock(reader: "PdfReader") -> None:

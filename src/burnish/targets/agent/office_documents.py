@@ -3,14 +3,14 @@
 import re
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from importlib import import_module
 from io import BytesIO
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 from xml.etree import ElementTree
 from zipfile import BadZipFile
 
@@ -317,7 +317,8 @@ class _Workbook:
         return "".join(pieces)
 
     def _shown(self, cell: Mapping[str, Any]) -> str:
-        value, style = cell["value"], cell["style_id"]
+        value: object = cell["value"]
+        style: int = cell["style_id"]
         if isinstance(value, bool):
             text = str(value).upper()
         elif isinstance(value, int | float):
@@ -342,7 +343,7 @@ def _tree(part: bytes) -> ElementTree.Element:
 
 
 def _events(
-    part: bytes, events: Sequence[str] = ("end",)
+    part: bytes, events: Sequence[Literal["start", "end"]] = ("end",)
 ) -> Iterator[tuple[str, ElementTree.Element]]:
     return ElementTree.iterparse(BytesIO(_UNREAD.sub(b"", part)), events)  # noqa: S314
 
@@ -501,7 +502,7 @@ def _library(module: str, package: str, files: str) -> Any:
 
 
 @contextmanager
-def _read_by(library: str) -> Iterator[None]:
+def _read_by(library: str) -> Generator[None, None, None]:
     """What a library stumbles over, as something that is wrong with the file."""
     try:
         yield

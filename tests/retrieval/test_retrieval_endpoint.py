@@ -12,10 +12,10 @@ from burnish.models.factory import Models
 from burnish.models.prices import Price, Prices
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.models.troubles import ModelRefused, ModelRejected, ModelUnavailable
-from burnish.targets.retrieval import embedder_for
-from burnish.targets.retrieval.endpoint import EndpointEmbedder
+from burnish.retrieval import embedder_for
+from burnish.retrieval.endpoint import EndpointEmbedder
 from tests.effects.journals import effects_in
-from tests.targets.retrieval_world import EmbeddingServer, hits, names, opened, shop
+from tests.retrieval.corpus import EmbeddingServer, hits, names, opened, shop
 
 KEY = "canary-0f9e8d7c6b"
 FAST = RetryPolicy(attempts=3, first_wait=0.0)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from burnish.core.effects import Effects
 from burnish.core.errors import ConfigError
 from burnish.models.troubles import ModelRefused
-from burnish.targets.retrieval import Index, SearchSettings, Vector
-from burnish.targets.retrieval.fusion import Ranking, fuse
-from tests.targets.retrieval_world import MeaningEmbedder, hits, names, opened, shop, write
+from burnish.retrieval import Index, SearchSettings, Vector
+from burnish.retrieval.search import Ranking, fuse
+from tests.retrieval.corpus import MeaningEmbedder, hits, names, opened, shop, write
 
 MEANINGS = MeaningEmbedder()
 QUERY = "refund"

@@ -1,7 +1,7 @@
-"""The small embedding model that runs here: all-MiniLM-L6-v2 by onnxruntime.
+"""Embedders: what turns texts into vectors, so that what means the same lies close together.
 
-Texts go through it one by one: without padding that is as fast as in batches, and what a text
-gives cannot depend on its neighbours.
+The small one runs here: all-MiniLM-L6-v2 by onnxruntime. Texts go through it one by one: without
+padding that is as fast as in batches, and what a text gives cannot depend on its neighbours.
 """
 
 import asyncio
@@ -14,14 +14,58 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from burnish.core.effects import Effects
 from burnish.models.embedded.files import carried_files, require_embedding
 from burnish.models.troubles import ModelRefused
-from burnish.targets.retrieval.embedders import Embedder, Vector, as_unit_rows
 
-NAME = "minilm"
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+Vector: TypeAlias = Sequence[float]
+
+WITHOUT = "there is no embedding model: the search is by keywords only"
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors of one length.
+
+    Raises ModelUnavailable, ModelRejected or ModelRefused, as models do.
+    """
+
+    @property
+    def identity(self) -> str:
+        """What its vectors depend on; vectors of different identities cannot be compared."""
+        ...
+
+    def check(self) -> None:
+        """Raise ModelRefused when it cannot be asked. Costs nothing and calls nobody."""
+        ...
+
+    async def embed(self, texts: Sequence[str], *, effects: Effects) -> list[Vector]:
+        """A vector for each text, in order."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections and memory."""
+        ...
+
+
+def as_unit_rows(vectors: Sequence[Vector]) -> "NDArray[np.float32]":
+    """Vectors as the rows of a matrix, each of length 1; one of length 0 stays so."""
+    import numpy as np
+
+    if len({len(vector) for vector in vectors}) > 1:
+        raise ModelRefused("the embedding model gave vectors of different lengths")
+    matrix = np.array(vectors, dtype=np.float32).reshape(len(vectors), -1)
+    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
+    return matrix / np.where(lengths > 0, lengths, 1).astype(np.float32)
+
+
+MINILM = "minilm"
 _WINDOW = 254
 """Tokens at a time, beside the two that mark the ends: what the model was trained with."""
 
@@ -36,13 +80,13 @@ class MiniLmEmbedder:
     @property
     def identity(self) -> str:
         """The files, by their content."""
-        return ":".join([NAME, *(carried.sha256[:12] for carried in carried_files(NAME))])
+        return ":".join([MINILM, *(carried.sha256[:12] for carried in carried_files(MINILM))])
 
     def check(self) -> None:
         """Raise ModelRefused where a package or a file is missing."""
         for module in ("onnxruntime", "tokenizers"):
             _required(module)
-        require_embedding(NAME)
+        require_embedding(MINILM)
 
     async def embed(self, texts: Sequence[str], *, effects: Effects) -> list[Vector]:
         """Computed here: nothing is paid, so nothing is journaled."""
@@ -63,7 +107,7 @@ class MiniLmEmbedder:
 
     @cached_property
     def _model(self) -> "_Model":
-        return _Model(*require_embedding(NAME))
+        return _Model(*require_embedding(MINILM))
 
 
 class _Model:
@@ -117,7 +161,7 @@ def _required(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        message = f"the embedding model {NAME} needs {module}, which is not installed"
+        message = f"the embedding model {MINILM} needs {module}, which is not installed"
         remedy = "install it: pip install 'burnish[embeddings]'"
         raise ModelRefused(message, remedy=remedy) from error
 

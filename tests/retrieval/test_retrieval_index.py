@@ -14,12 +14,12 @@ import pytest
 from burnish.core.errors import ConfigError
 from burnish.effects.passthrough import DirectEffects
 from burnish.models.references import ModelRef
-from burnish.targets.retrieval import Index, Indexes, SourceSettings
-from burnish.targets.retrieval.endpoint import EndpointEmbedder
+from burnish.retrieval import Index, Indexes, SourceSettings
+from burnish.retrieval.endpoint import EndpointEmbedder
 from burnish.testing.doubles import CallCounter
 from tests.effects.journals import effects_in, small_files
 from tests.models.test_embedded_files import as_nobody, open_to_all
-from tests.targets.retrieval_world import (
+from tests.retrieval.corpus import (
     SHOP,
     EmbeddingServer,
     MeaningEmbedder,
@@ -199,7 +199,7 @@ CHILD = textwrap.dedent("""
     import asyncio, os, signal, sys, threading
     from pathlib import Path
     from burnish.testing.doubles import CallCounter
-    from tests.targets.retrieval_world import MeaningEmbedder, hits, opened
+    from tests.retrieval.corpus import MeaningEmbedder, hits, opened
 
     folder, mode = Path(sys.argv[1]), sys.argv[2]
 

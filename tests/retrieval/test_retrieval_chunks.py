@@ -1,7 +1,6 @@
 """How files become chunks: headings, pages, records, and texts cut to size."""
 
 import sys
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from burnish.core.errors import ConfigError
-from burnish.targets.retrieval.html_pages import html_sections, html_text
-from burnish.targets.retrieval.markdown import markdown_sections
-from burnish.targets.retrieval.splitting import count_tokens, pieces
-from tests.targets.retrieval_world import chunks_of, write
+from burnish.retrieval.chunks import count_tokens, pieces
+from burnish.retrieval.documents import html_sections, html_text, markdown_sections
+from tests.retrieval.corpus import chunks_of, write
+from tests.targets.office_files import pdf
 
 GUIDE = """\
 ---
@@ -66,6 +65,28 @@ def test_markdown_is_cut_at_its_headings(tmp_path: Path) -> None:
     assert [chunk.id for chunk in found[:2]] == ["guide.md#000001", "guide.md#000002"]
 
 
+TRICKY = {
+    "~~~\n# code\n```\n# code\n~~~\n# A\nx": [("", "~~~"), ("A", "x")],
+    "```\ncode\n```\n---\nx": [("", "```")],
+    "- item\n\n  # in a list\n  - deeper\n\n# A\nx": [("", "- item"), ("A", "x")],
+    "> # quoted\n\nA\n=\nx": [("", "> # quoted"), ("A", "x")],
+    "one\ntwo\n---\nx": [("", "one"), ("two", "x")],
+    "- item\n===\n===": [("", "- item")],
+    "| a | b |\n|---|---|\n| 1 | 2 |\n---\nx": [("", "| a | b |")],
+    "<div>\n# A\n</div>": [("", "<div>"), ("A", "</div>")],
+    "    # code\n#no\n####### seven\n#\nx": [("", "    # code"), ("", "x")],
+    "## A ##\n#### B\n### C\nx": [("A > B", "B"), ("A > C", "x")],
+    "[ref]: http://a\n\n# A\n***\nx": [("", "[ref]: http://a"), ("A", "***")],
+}
+"""Markdown, and the place and first line of each of its sections."""
+
+
+@pytest.mark.parametrize("text", TRICKY)
+def test_what_only_looks_like_a_heading_is_none(text: str) -> None:
+    found = markdown_sections(text)
+    assert [(each.place, each.text.split("\n")[0]) for each in found] == TRICKY[text]
+
+
 def test_token_chunking_leaves_markdown_as_it_stands(tmp_path: Path) -> None:
     write(tmp_path, guide_md=GUIDE)
     (chunk,) = chunks_of(tmp_path, "guide.md", chunking="token")
@@ -106,27 +127,6 @@ def test_any_html_and_markdown_can_be_read(page: str) -> None:
     markdown_sections(page)
 
 
-def pdf(*pages: str) -> bytes:
-    """A small PDF file with a line of text a page."""
-    from pypdf import PdfWriter
-    from pypdf.generic import DictionaryObject, NameObject, StreamObject
-
-    writer = PdfWriter()
-    font = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica"}
-    named = {NameObject(key): NameObject(value) for key, value in font.items()}
-    reference = writer._add_object(DictionaryObject(named))  # pyright: ignore[reportPrivateUsage]
-    for text in pages:
-        page = writer.add_blank_page(300, 300)
-        stream = StreamObject()
-        stream.set_data(f"BT /F1 12 Tf 20 200 Td ({text}) Tj ET".encode())
-        fonts = DictionaryObject({NameObject("/F1"): reference})
-        page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
-        page[NameObject("/Contents")] = writer._add_object(stream)  # pyright: ignore[reportPrivateUsage]
-    kept = BytesIO()
-    writer.write(kept)
-    return kept.getvalue()
-
-
 def test_a_pdf_is_read_page_by_page(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(pdf("Revenue rose.", "", "Costs fell."))
     found = chunks_of(tmp_path, "a.pdf")
@@ -141,6 +141,11 @@ def test_a_pdf_that_cannot_be_read_is_refused_with_its_path(tmp_path: Path, cont
     (tmp_path / "bad.pdf").write_bytes(content)
     with pytest.raises(ConfigError, match=r"bad\.pdf: it cannot be read as PDF"):
         chunks_of(tmp_path, "bad.pdf")
+
+
+def test_a_pdf_that_is_only_locked_against_changes_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(pdf("open to all", password=""))
+    assert [chunk.text for chunk in chunks_of(tmp_path, "a.pdf")] == ["open to all"]
 
 
 def test_without_pypdf_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

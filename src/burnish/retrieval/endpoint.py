@@ -4,11 +4,15 @@ And the choice between such an endpoint and the small model that runs here.
 """
 
 import asyncio
+import math
 from array import array
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from urllib.parse import quote
+
+from pydantic import BaseModel, ValidationError
 
 from burnish.core.codec import codec
 from burnish.core.content import Json, digest, short_id
@@ -23,15 +27,184 @@ from burnish.models.prices import Prices
 from burnish.models.providers import all_providers
 from burnish.models.references import ModelRef
 from burnish.models.troubles import ModelRejected, ModelUnavailable
-from burnish.models.wire.places import place_of
-from burnish.targets.retrieval.embedders import Embedder, Vector
-from burnish.targets.retrieval.endpoint_answers import Embeddings
-from burnish.targets.retrieval.endpoint_posts import EmbeddingPosts
-from burnish.targets.retrieval.minilm import NAME as MINILM
-from burnish.targets.retrieval.minilm import MiniLmEmbedder
+from burnish.models.wire.errors import Blame, Trouble, failures
+from burnish.models.wire.models import http_client
+from burnish.models.wire.places import NO_KEY, Place, place_of
+from burnish.models.wire.words import inside
+from burnish.retrieval.embedders import MINILM, Embedder, MiniLmEmbedder, Vector
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient, HTTPStatusError
+    from pydantic_ai.exceptions import (
+        ModelAuthenticationError,
+        ModelHTTPError,
+        ModelNotFoundError,
+        ModelQuotaExceededError,
+    )
+
+    Category: TypeAlias = (
+        type[ModelQuotaExceededError] | type[ModelAuthenticationError] | type[ModelNotFoundError]
+    )
+
 
 BATCH = 64
 """Texts in one request."""
+_QUOTA = {"insufficient_quota", "billing_hard_limit_reached"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embeddings:
+    """What an endpoint gave for some texts."""
+
+    vectors: Sequence["array[float]"]
+    tokens: int = 0
+    model: str = ""
+    """What the endpoint says it is."""
+
+
+class _Item(BaseModel):
+    embedding: list[float]
+    index: int | None = None
+
+
+class _Used(BaseModel):
+    prompt_tokens: int = 0
+
+
+class _Answer(BaseModel):
+    data: list[_Item]
+    usage: _Used | None = None
+    model: str | None = None
+
+
+def read_answer(body: bytes, texts: int) -> Embeddings | None:
+    """The vectors in the order of the texts; None where the answer does not fit them."""
+    try:
+        answer = _Answer.model_validate_json(body)
+    except ValidationError:
+        return None
+    items = sorted(answer.data, key=lambda item: item.index or 0)
+    lengths = {len(item.embedding) for item in items}
+    finite = all(math.isfinite(number) for item in items for number in item.embedding)
+    if len(items) != texts or len(lengths) != 1 or 0 in lengths or not finite:
+        return None
+    return Embeddings(
+        vectors=[array("f", item.embedding) for item in items],
+        tokens=answer.usage.prompt_tokens if answer.usage else 0,
+        model=answer.model or "",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingPosts:
+    """Posts requests, over one connection pool an address."""
+
+    _clients: dict[str, "AsyncClient"] = field(default_factory=dict[str, "AsyncClient"])
+
+    async def post(self, ref: ModelRef, texts: Sequence[str], dimensions: int | None) -> Embeddings:
+        """One attempt. Raises ModelUnavailable, ModelRejected or ModelRefused."""
+        place = place_of(ref)
+        body: dict[str, Json] = {"model": ref.name, "input": [*texts]}
+        if dimensions is not None:
+            body["dimensions"] = dimensions
+        outcome = await self._attempt(ref, place, body)
+        # Raised here, not where it was caught: the error behind it may carry the key along.
+        if not isinstance(outcome, bytes):
+            raise outcome
+        found = read_answer(outcome, len(texts))
+        if found is None:
+            message = f"{ref.label} at {place.address} gave something that is no list of vectors"
+            raise ModelUnavailable(f"{message}; is it a model for embeddings?")
+        return found
+
+    async def close(self) -> None:
+        """Close every connection."""
+        clients = list(self._clients.values())
+        self._clients.clear()
+        for client in clients:
+            await client.aclose()
+
+    async def _attempt(
+        self, ref: ModelRef, place: Place, body: Mapping[str, Json]
+    ) -> bytes | Trouble:
+        """The body of the answer, or what went wrong."""
+        import httpx2
+
+        blame = Blame(ref=ref, place=place)
+        try:
+            async with asyncio.timeout(ref.settings.timeout):
+                response = await self._client(place).post(
+                    _url(ref, place), json=body, headers=_headers(ref, place)
+                )
+            response.raise_for_status()
+        except TimeoutError:
+            return blame.timed_out()
+        except httpx2.HTTPStatusError as error:
+            return blame.of(_of_status(ref, error))
+        except failures() as error:
+            return blame.of(error)
+        return response.content
+
+    def _client(self, place: Place) -> "AsyncClient":
+        if place.address not in self._clients:
+            self._clients[place.address] = http_client(place)
+        return self._clients[place.address]
+
+
+def _url(ref: ModelRef, place: Place) -> str:
+    """Azure's dated addresses name the deployment and the version."""
+    if place.api_version:
+        deployment = quote(ref.name, safe="")
+        url = place.url(f"openai/deployments/{deployment}/embeddings")
+        return f"{url}?api-version={quote(place.api_version)}"
+    return place.url("embeddings")
+
+
+def _headers(ref: ModelRef, place: Place) -> dict[str, str]:
+    if place.key == NO_KEY:
+        return {}
+    if ref.row.protocol == "azure":
+        return {"api-key": place.key}
+    return {"Authorization": f"Bearer {place.key}"}
+
+
+def _of_status(ref: ModelRef, error: "HTTPStatusError") -> "ModelHTTPError":
+    """The failure in the words that the wire's own judgement is made from."""
+    from pydantic_ai.exceptions import ModelHTTPError
+
+    body = _document(error)
+    code = str(body.get("code") or body.get("type") or "")
+    status = error.response.status_code
+    made = ModelHTTPError.for_category(
+        _category(status, code),
+        status_code=status,
+        model_name=ref.name,
+        body=body or None,
+        headers=dict(error.response.headers),
+        provider_error_code=code or None,
+    )
+    made.__cause__ = error
+    return made
+
+
+def _category(status: int, code: str) -> "Category | None":
+    from pydantic_ai import exceptions
+
+    if code in _QUOTA or status == 402:
+        return exceptions.ModelQuotaExceededError
+    if status in {401, 403}:
+        return exceptions.ModelAuthenticationError
+    return exceptions.ModelNotFoundError if code == "model_not_found" else None
+
+
+def _document(error: "HTTPStatusError") -> Mapping[str, object]:
+    try:
+        found = inside(cast("object", error.response.json()))
+    except ValueError:
+        return {}
+    if isinstance(found, str):
+        return {"message": found}
+    return cast("Mapping[str, object]", found) if isinstance(found, Mapping) else {}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from burnish.core.errors import ConfigError
-from burnish.targets.retrieval import SourceSettings
-from burnish.targets.retrieval.sources import find_files
+from burnish.retrieval import SourceSettings
+from burnish.retrieval.documents import find_files
 from tests.models.test_embedded_files import as_nobody, open_to_all
-from tests.targets.retrieval_world import chunks_of, write
+from tests.retrieval.corpus import chunks_of, write
 
 
 @pytest.fixture

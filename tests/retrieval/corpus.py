@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from burnish.core.effects import Effects
 from burnish.effects.passthrough import DirectEffects
-from burnish.targets.retrieval import (
+from burnish.retrieval import (
     Chunk,
     Embedder,
     Hit,
@@ -22,8 +22,8 @@ from burnish.targets.retrieval import (
     Vector,
     search,
 )
-from burnish.targets.retrieval.chunking import read_chunks
-from burnish.targets.retrieval.sources import find_files
+from burnish.retrieval.chunking import read_chunks
+from burnish.retrieval.documents import find_files
 from burnish.testing.doubles import CallCounter
 from burnish.testing.servers.http import Asked, head, read_request
 

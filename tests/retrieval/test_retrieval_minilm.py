@@ -17,10 +17,9 @@ from burnish.models.embedded.files import (
 from burnish.models.embedded.pull import pull
 from burnish.models.factory import Models
 from burnish.models.troubles import ModelRefused
-from burnish.targets.retrieval import usual_embedder
-from burnish.targets.retrieval.embedders import as_unit_rows
-from burnish.targets.retrieval.minilm import MiniLmEmbedder
-from tests.targets.retrieval_world import SHOP, hits, names, opened, write
+from burnish.retrieval import usual_embedder
+from burnish.retrieval.embedders import MiniLmEmbedder, as_unit_rows
+from tests.retrieval.corpus import SHOP, hits, names, opened, write
 
 FILES = EMBEDDING["minilm"]
 _HOME = models_folder()
