@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.figures import Figure
 from burnish.core.effects import Effects
 from burnish.effects.passthrough import DirectEffects
-from burnish.targets.retrieval import (
+from burnish.retrieval import (
     Index,
     Indexes,
     SearchSettings,

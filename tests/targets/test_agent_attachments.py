@@ -13,10 +13,9 @@ from burnish.core.outcomes import FailureKind, Outcome
 from burnish.effects.failures import failure_of
 from burnish.effects.passthrough import DirectEffects
 from burnish.effects.retries import ONCE, RetryPolicy
-from burnish.targets.agent.attachments import read_attachments
-from burnish.targets.agent.documents_bounds import Unreadable
-from burnish.targets.agent.documents_checks import check_attachments, pinned
-from burnish.targets.agent.documents_download import DownloadFailed, download
+from burnish.system.files import Unreadable
+from burnish.targets.agent.attachments import check_attachments, pinned, read_attachments
+from burnish.targets.agent.downloads import DownloadFailed, download
 from tests.targets.agent_world import PLAIN, target, write_agent
 from tests.targets.file_server import answer, serving
 from tests.targets.office_files import GIF, JPEG, PNG, WEBP, docx, paragraph, pdf, xlsx

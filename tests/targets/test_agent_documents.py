@@ -1,21 +1,34 @@
 """Documents as text: what is in them, which part, and what is said of those that are broken."""
 
 import io
+import re
 import sys
 import zipfile
+from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import docx as python_docx
+import openpyxl
+import pptx as python_pptx
 import pytest
+from docx.oxml import parse_xml
+from docx.oxml.ns import nsdecls
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from openpyxl.comments import Comment
 
 from burnish.core.cases import Attachment
 from burnish.core.content import Json, canonical
 from burnish.core.errors import FileTrouble
 from burnish.targets.agent.documents import text_in, text_of
 from tests.targets.office_files import (
+    DRAWING_NS,
     PNG,
+    SHOW_NS,
+    WORD_NS,
     docx,
     package,
     paragraph,
@@ -233,6 +246,195 @@ def test_slides_come_in_the_order_they_are_shown() -> None:
     assert "there is no slide 3: it has 2 slides" in complaint("powerpoint", SLIDES, pages=[3])
 
 
+@pytest.fixture(scope="module")
+def letter() -> bytes:
+    """A document of Word as python-docx writes it, reviewed and commented."""
+    document = python_docx.Document()
+    document.add_heading("Title", 0)
+    table = document.add_table(rows=2, cols=3)
+    for number, cell_ in enumerate(each for row in table.rows for each in row.cells):
+        cell_.text = f"c{number}\nmore"
+    table.cell(0, 0).merge(table.cell(0, 1))
+    reviewed: Any = document.add_paragraph("see ")
+    for xml in (
+        '<w:hyperlink {} w:anchor="x"><w:r><w:t>the link</w:t></w:r></w:hyperlink>',
+        '<w:ins {} w:id="1"><w:r><w:t xml:space="preserve"> inserted</w:t></w:r></w:ins>',
+        '<w:del {} w:id="2"><w:r><w:delText>deleted</w:delText></w:r></w:del>',
+        "<w:r {}><w:pict><w:txbxContent><w:p><w:r><w:t>boxed</w:t></w:r></w:p></w:txbxContent>"
+        "</w:pict></w:r>",
+    ):
+        reviewed._p.append(parse_xml(xml.format(nsdecls("w"))))
+    document.sections[0].header.paragraphs[0].text = "the header"
+    document.sections[0].footer.paragraphs[0].text = "the footer"
+    document.add_comment(document.add_paragraph("end").runs[0], text="a remark", author="Anna")
+    buffer = io.BytesIO()
+    document.save(buffer)
+    return with_notes(buffer.getvalue())
+
+
+def with_notes(content: bytes) -> bytes:
+    notes = (
+        f'<w:footnotes xmlns:w="{WORD_NS}"><w:footnote w:id="0" w:type="separator"><w:p><w:r>'
+        '<w:separator/></w:r></w:p></w:footnote><w:footnote w:id="1"><w:p><w:r><w:t>at the foot'
+        "</w:t></w:r></w:p></w:footnote></w:footnotes>"
+    )
+    kind = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    relation = f'<Relationship Id="n1" Type="{kind}/footnotes" Target="notes.xml"/>'
+    # Word writes such a relation where a picture is gone.
+    relation += f'<Relationship Id="n2" Type="{kind}/image" Target="NULL"/>'
+    parts = parts_of(content)
+    about = parts["word/_rels/document.xml.rels"].decode()
+    parts["word/_rels/document.xml.rels"] = about.replace(
+        "</Relationships>", f"{relation}</Relationships>"
+    ).encode()
+    return package({**parts, "word/notes.xml": notes})
+
+
+def parts_of(content: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def strict(content: bytes) -> bytes:
+    """The same file with the namespaces of the strict form of the standard."""
+    usual = re.compile(rb"http://schemas\.openxmlformats\.org/(\w+)/2006/(main|relationships)")
+    parts = parts_of(content)
+    types = parts.pop("[Content_Types].xml")
+    there = {
+        name: usual.sub(rb"http://purl.oclc.org/ooxml/\1/\2", part) for name, part in parts.items()
+    }
+    return package({**there, "[Content_Types].xml": types})
+
+
+def as_template(content: bytes) -> bytes:
+    """The same file with the types of templates with macros, and a main part in upper case."""
+    parts = parts_of(content)
+    types = re.sub(
+        rb"[\w.-]+\.main\+xml", b"vnd.ms-x.template.main+xml", parts.pop("[Content_Types].xml")
+    )
+    named = {
+        name.replace("word/document.xml", "Word/DOCUMENT.xml"): part for name, part in parts.items()
+    }
+    return package({**named, "[Content_Types].xml": types})
+
+
+LETTER_TEXT = """\
+Title
+c0 more c1 more\tc2 more
+c3 more\tc4 more\tc5 more
+boxed
+see the link inserted
+end
+
+# Footnotes
+at the foot
+
+# Comments
+Anna: a remark
+
+# Headers
+the header
+
+# Footers
+the footer"""
+
+
+@pytest.mark.parametrize("form", [bytes, strict, as_template])
+def test_a_word_file_with_all_that_belongs_to_it(
+    letter: bytes, form: Callable[[bytes], bytes]
+) -> None:
+    assert read("word", form(letter)) == LETTER_TEXT
+
+
+@pytest.fixture(scope="module")
+def book() -> bytes:
+    """A workbook as openpyxl writes it."""
+    workbook = openpyxl.Workbook()
+    sheet: Any = workbook.active
+    sheet.title = "Größen"
+    sheet.append(["name", "day", "time", "price", "share", "ok", "both", "long"])
+    moment = datetime(2024, 2, 29, 23, 59, 58)
+    sheet.append(
+        ["tea", moment.date(), moment.time(), 1234.5, 0.125, True, moment, timedelta(hours=30)]
+    )
+    sheet["D2"].number_format = "#,##0.00 €"
+    sheet["E2"].number_format = "0%"
+    sheet["A4"] = "merged\nlines"
+    sheet.merge_cells("A4:C5")
+    sheet["B7"], sheet["C7"], sheet["D9"] = 12345678901234567, 1e-9, "#N/A"
+    sheet["A2"].comment = Comment("ask Bob", "Anna")
+    workbook.create_chartsheet("Chart")
+    buffer = io.BytesIO()
+    workbook.save(buffer)
+    return buffer.getvalue()
+
+
+BOOK_TEXT = """\
+# Größen
+name\tday\ttime\tprice\tshare\tok\tboth\tlong
+tea\t2024-02-29\t23:59:58\t1234.5\t0.125\tTRUE\t2024-02-29 23:59:58\t30:00:00
+
+merged lines
+
+\t1.23456789012346e+16\t1e-09
+
+\t\t\t#N/A
+
+## Comments
+A2: ask Bob
+
+# Chart
+"""
+
+
+@pytest.mark.parametrize("form", [bytes, strict, as_template])
+def test_a_workbook_with_all_that_belongs_to_it(
+    book: bytes, form: Callable[[bytes], bytes]
+) -> None:
+    assert read("excel", form(book)) == BOOK_TEXT
+    assert "ask Bob" not in read("excel", form(book), range="A4:D9")
+
+
+def test_what_stands_for_other_signs_in_a_cell_is_read_once() -> None:
+    rows = f"<row>{cell('A1', 0, 's')}<c t='inlineStr'><is><t>_x0041_</t></is></c></row>"
+    assert read("excel", xlsx({"S": rows}, shared=["<t>_x005F_x0041_</t>"])) == "_x0041_\tA"
+
+
+def test_looks_that_openpyxl_would_refuse_are_no_hindrance() -> None:
+    looks = '<r><rPr><family val="99"/></rPr><t>te</t></r><r><t>a</t></r>'
+    rows = f"<row>{cell('A1', 0, 's')}<c t='inlineStr'><is>{looks}</is></c></row>"
+    more = "</sheetData><autoFilter ref='?'/><extLst><ext uri='x'/></extLst><sheetData>"
+    assert read("excel", xlsx({"S": rows + more}, shared=[looks])) == "tea\ttea"
+
+
+def test_slides_with_notes_groups_and_comments() -> None:
+    show = python_pptx.Presentation()
+    slide = show.slides.add_slide(show.slide_layouts[5])
+    title: Any = slide.shapes.title
+    title.text = "First\nslide"
+    group: Any = slide.shapes.add_group_shape()
+    group.shapes.add_textbox(0, 0, 1, 1).text_frame.text = "grouped\vbelow"
+    notes: Any = slide.notes_slide.notes_text_frame
+    notes.text = "say hello"
+    buffer = io.BytesIO()
+    show.save(buffer)
+    parts = parts_of(buffer.getvalue())
+    about = parts["ppt/slides/_rels/slide1.xml.rels"].decode()
+    relation = relations(("comments", "/ppt/remarks.xml")).partition("<Relationship ")[2]
+    parts["ppt/slides/_rels/slide1.xml.rels"] = about.replace(
+        "</Relationships>", f"<Relationship {relation.replace('rId1', 'rId99')}"
+    ).encode()
+    parts["ppt/remarks.xml"] = (
+        f'<p:cmLst xmlns:p="{SHOW_NS}" xmlns:a="{DRAWING_NS}"><p:cm><p:text>older</p:text></p:cm>'
+        "<p:cm><p:txBody><a:p><a:r><a:t>newer</a:t></a:r></a:p></p:txBody></p:cm></p:cmLst>"
+    ).encode()
+    text = (
+        "# Slide 1: First slide\ngrouped\nbelow\n\n## Notes\nsay hello\n\n## Comments\nolder\nnewer"
+    )
+    assert read("powerpoint", package(parts)) == text
+    assert read("powerpoint", strict(package(parts))) == text
+
+
 LETTER = pdf("Grüße", "second page", "third")
 
 
@@ -282,14 +484,26 @@ def test_without_pypdf_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     assert "pip install 'burnish[documents]'" in complaint("pdf", LETTER)
 
 
+@pytest.mark.parametrize(
+    ("kind", "module", "package"),
+    [("word", "docx", "python-docx"), ("excel", "openpyxl", "openpyxl"),
+     ("powerpoint", "pptx", "python-pptx")],
+)  # fmt: skip
+def test_without_a_library_of_office_files_the_extra_is_named(
+    kind: str, module: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    words = complaint(kind, SAMPLES[kind])
+    assert f"{package} is needed" in words
+    assert "pip install 'burnish[documents]'" in words
+
+
 def without(content: bytes, part: str) -> bytes:
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        return package({n: archive.read(n) for n in archive.namelist() if n != part})
+    return package({name: text for name, text in parts_of(content).items() if name != part})
 
 
 def with_doctype(content: bytes, part: str) -> bytes:
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        parts = {name: archive.read(name) for name in archive.namelist()}
+    parts = parts_of(content)
     entity = b'<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]>'
     head, _, rest = parts[part].partition(b"?>")
     return package({**parts, part: head + b"?>" + entity + rest})
@@ -315,6 +529,8 @@ OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(500)
         ("excel", with_doctype(PRICES, "xl/sharedStrings.xml"), "declares a DOCTYPE"),
         ("word", docx("<w:p>"), "its XML is damaged"),
         ("word", docx("<w:p>" * 2000), "its XML has too many elements"),
+        ("word", docx("<w:p/>" * 12_000_000), "its XML has too many elements"),
+        ("powerpoint", pptx(*[""] * 10_000), "it has more than 10,000 parts"),
     ],
 )
 def test_a_broken_or_boundless_office_file_is_refused(
@@ -335,6 +551,13 @@ def test_what_few_cells_spread_out_to_is_bounded() -> None:
     assert "it holds more than 10,000,000 characters" in complaint("excel", far)
     long = xlsx({"S": f"<row>{cell('A1', 0, 's') * 700}</row>"}, shared=[f"<t>{'x' * 20_000}</t>"])
     assert "it holds more than 10,000,000 characters" in complaint("excel", long)
+
+
+def test_a_picture_that_unpacks_to_anything_is_not_unpacked() -> None:
+    parts = parts_of(docx(paragraph("x")))
+    parts["word/_rels/document.xml.rels"] = relations(("image", "media/big.png")).encode()
+    parts["word/media/big.png"] = bytes(101_000_000)
+    assert read("word", package(parts)) == "x"
 
 
 def test_a_relation_cannot_lead_out_of_the_file() -> None:

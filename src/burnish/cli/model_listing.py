@@ -80,7 +80,7 @@ def _entry(models: Models, ref: ModelRef, told: str, path: Path | None = None) -
 
 def _embedding(name: str, carried: Carried) -> Entry:
     """A model that makes embeddings, for the search tools of an agent."""
-    from burnish.targets.retrieval.minilm import MiniLmEmbedder
+    from burnish.retrieval.embedders import MiniLmEmbedder
 
     try:
         MiniLmEmbedder().check()

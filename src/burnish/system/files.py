@@ -49,6 +49,15 @@ def state_folder(environ: Mapping[str, str] | None = None) -> Path:
     return Path(state) / "burnish"
 
 
+class Unreadable(Exception):
+    """Says why a document cannot be read; whoever knows its name makes an error of it."""
+
+    def __init__(self, cause: str, *, remedy: str) -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.remedy = remedy
+
+
 def file_trouble(action: str, path: Path, error: OSError) -> FileTrouble:
     """The error to raise when `action` ('write', 'read', …) on `path` was refused."""
     unknown = (error.strerror or str(error), "Check the path and the disk.")

@@ -8,7 +8,7 @@ from burnish.projects.measures import read_case_sets
 from burnish.runs.draft import Problems
 from burnish.runs.parts import Building
 from burnish.runs.spec import CaseSet
-from burnish.targets.agent.documents_checks import check_attachments, pinned
+from burnish.targets.agent.attachments import check_attachments, pinned
 from burnish.targets.agent.loading import LoadedAgent
 
 _SHOWN = 3

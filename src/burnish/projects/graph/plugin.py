@@ -27,7 +27,7 @@ from burnish.runs.spec import TargetSpec
 from burnish.strategies.backprop.building import near
 from burnish.system import read_tree
 from burnish.system.settings import Text
-from burnish.targets.agent.documents_checks import check_attachments, pinned
+from burnish.targets.agent.attachments import check_attachments, pinned
 from burnish.targets.graph import Graph, GraphTarget, all_surfaces, surfaces_of
 from burnish.targets.graph.blocks import GraphBlock
 from burnish.targets.graph.nodes import AgentNode

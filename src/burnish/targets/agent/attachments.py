@@ -2,29 +2,32 @@
 
 import asyncio
 import base64
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from burnish.core.cases import Attachment
+from burnish.core.cases import Attachment, Case, Turn
+from burnish.core.content import Json, canonical
+from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.core.messages import Image
 from burnish.effects.retries import RetryPolicy
+from burnish.system import read_bytes
+from burnish.system.files import Unreadable
+from burnish.targets.agent.document_limits import looks_like, picture_type
 from burnish.targets.agent.documents import (
+    PICTURES,
+    Part,
     bounded_content,
+    name_of,
+    require_name,
     sent_content,
     text_in,
     text_of,
     trouble,
 )
-from burnish.targets.agent.documents_bounds import Unreadable
-from burnish.targets.agent.documents_download import PATIENCE, download, kept_download
-from burnish.targets.agent.documents_kinds import (
-    PICTURES,
-    looks_like,
-    name_of,
-    picture_type,
-)
-from burnish.targets.agent.documents_parts import Part
+from burnish.targets.agent.downloads import PATIENCE, download, full_address, kept_download
 
 
 async def read_attachments(
@@ -111,3 +114,77 @@ def _named(attachment: Attachment) -> str:
     about = attachment.description
     told = f" description={quoteattr(about)}" if about else ""
     return f"name={quoteattr(name_of(attachment))}{told}"
+
+
+def check_attachments(cases: Sequence[Case], folder: Path) -> list[Problem]:
+    """What would keep the files of these cases from reaching the agent.
+
+    Files that are here are read as a run would read them; addresses are only looked at. A
+    case that was recorded needs no files.
+    """
+    problems: list[Problem] = []
+    seen: set[bytes] = set()
+    for where, attachment in _all(cases):
+        place: list[Json] = [attachment.kind, attachment.path, attachment.url, attachment.data]
+        key = canonical([*place, dict(attachment.options)])
+        if key not in seen:
+            seen.add(key)
+            problems += _problems(where, attachment, folder)
+    return problems
+
+
+def _all(cases: Sequence[Case]) -> Iterator[tuple[str, Attachment]]:
+    """Every file, and the case it goes with."""
+    for case in cases:
+        if case.recorded is not None:
+            continue
+        for number, turn in enumerate(case.turns, start=1):
+            at = f", turn {number}" if len(case.turns) > 1 else ""
+            for attachment in turn.attachments:
+                yield f"case '{case.id}'{at}", attachment
+
+
+def _problems(where: str, attachment: Attachment, folder: Path) -> list[Problem]:
+    try:
+        _look_at(attachment, folder)
+    except ConfigError as error:
+        return [Problem(where=where, message=p.message, remedy=p.remedy) for p in error.problems]
+    except BurnishError as error:
+        return [Problem(where=where, message=error.message, remedy=error.remedy)]
+    return []
+
+
+def _look_at(attachment: Attachment, folder: Path) -> None:
+    try:
+        Part.of(attachment)
+        require_name(attachment.kind, name_of(attachment))
+        if attachment.url:
+            full_address(attachment.url)
+            return
+    except Unreadable as error:
+        raise trouble(attachment, error) from error
+    read = picture_here if attachment.kind == "image" else text_here
+    read(attachment, folder)
+
+
+def pinned(cases: Sequence[Case], folder: Path) -> tuple[Case, ...]:
+    """The cases with the content of their files in view, so that another content is noticed."""
+    return tuple(
+        replace(case, turns=tuple(_pinned(turn, folder) for turn in case.turns))
+        if any(turn.attachments for turn in case.turns)
+        else case
+        for case in cases
+    )
+
+
+def _pinned(turn: Turn, folder: Path) -> Turn:
+    def hashed(attachment: Attachment) -> Attachment:
+        try:
+            sent = sent_content(attachment) if attachment.data else None
+        except Unreadable:
+            return attachment  # of a recorded case, which needs no files
+        content = read_bytes(folder / attachment.path) if sent is None else sent
+        return replace(attachment, content=hashlib.sha256(content).hexdigest()[:16])
+
+    files = tuple(hashed(each) if each.path or each.data else each for each in turn.attachments)
+    return replace(turn, attachments=files)

@@ -1,18 +1,133 @@
-"""Documents as text: what an agent is given of a file that is no picture."""
+"""Documents as text: which kinds there are, which part is meant, and what is read of it."""
 
+import codecs
 import stat
 from base64 import b64decode
+from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePath
+from urllib.parse import unquote
 
 from burnish.core.cases import Attachment
+from burnish.core.content import Json
 from burnish.core.errors import FileTrouble
 from burnish.system import Redactor, read_bytes
-from burnish.system.files import file_trouble
-from burnish.targets.agent.documents_bounds import Unreadable, require_size
-from burnish.targets.agent.documents_kinds import PLAIN
-from burnish.targets.agent.documents_parts import Part
-from burnish.targets.agent.documents_plain import plain_text
+from burnish.system.config_errors import shown
+from burnish.system.files import Unreadable, file_trouble
+from burnish.targets.agent.document_limits import allowed_text, looks_like, require_size
+
+KINDS = ("image", "pdf", "text", "excel", "word", "powerpoint", "csv")
+PLAIN = ("text", "csv")
+"""The kinds that are read as they are."""
+PICTURES = "PNG, JPEG, GIF or WebP"
+
+_SUFFIXES = {
+    "image": ".png .jpg .jpeg .gif .webp .bmp .tif .tiff .svg .heic",
+    "pdf": ".pdf",
+    "text": ".txt .md",
+    "excel": ".xlsx .xlsm .xltx .xltm",
+    "word": ".docx .docm .dotx .dotm",
+    "powerpoint": ".pptx .pptm .potx .potm .ppsx .ppsm",
+    "csv": ".csv .tsv",
+}
+_KIND_OF_SUFFIX = {suffix: kind for kind, all_ in _SUFFIXES.items() for suffix in all_.split()}
+_NEWER = {".xlsx": ".xls .xlsb .ods", ".docx": ".doc .odt .rtf", ".pptx": ".ppt .odp"}
+_NEWER_OF_SUFFIX = {suffix: newer for newer, all_ in _NEWER.items() for suffix in all_.split()}
+
+_OPTIONS = {
+    "pages": ("pdf", "powerpoint"),
+    "sheet": ("excel",),
+    "range": ("excel",),
+    "cache": KINDS,
+}
+"""Which part of a file can be asked for, and of which kinds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """The part of a document that is asked for; all of it where nothing is said."""
+
+    kind: str
+    pages: tuple[int, ...] = ()
+    sheet: str = ""
+    cells: str = ""
+
+    @classmethod
+    def of(cls, attachment: Attachment) -> "Part":
+        """What an attachment asks for; Unreadable where it asks for what cannot be."""
+        _require_sense(attachment)
+        options = attachment.options
+        return cls(
+            kind=attachment.kind,
+            pages=_pages(options.get("pages")),
+            sheet=_words("sheet", options.get("sheet")),
+            cells=_words("range", options.get("range")),
+        )
+
+
+def _require_sense(attachment: Attachment) -> None:
+    """Rows of cases come with any kind of file and any options."""
+    if attachment.kind not in KINDS:
+        cause = f"there is no type of file {attachment.kind[:40]!r}"
+        raise Unreadable(cause, remedy=f"Known: {', '.join(KINDS)}.")
+    places = {"path": "a path", "url": "a url", "data": "data"}
+    there = [words for place, words in places.items() if getattr(attachment, place)]
+    if len(there) != 1:
+        which = " and ".join(there) or "neither a path nor a url nor data"
+        raise Unreadable(f"it has {which}", remedy="Give one of them.")
+    for name in attachment.options:
+        if attachment.kind not in _OPTIONS.get(name, ()):
+            known = [each for each, kinds in _OPTIONS.items() if attachment.kind in kinds]
+            cause = f"a file of type {attachment.kind} has no {name!r}"
+            raise Unreadable(cause, remedy=f"Remove it; there is: {', '.join(known)}.")
+    if not isinstance(cache := attachment.options.get("cache", False), bool):
+        cause = f"expected true or false as its cache, found {shown(cache)}"
+        raise Unreadable(cause, remedy="Mend its `cache`.")
+
+
+def _pages(given: Json) -> tuple[int, ...]:
+    if given is None:
+        return ()
+    pages = [page for page in given if type(page) is int] if isinstance(given, list) else []
+    if not pages or pages != given:
+        cause = f"expected the numbers of pages such as [1, 3], found {_told(given)}"
+        raise Unreadable(cause, remedy="Mend its `pages`.")
+    return tuple(pages)
+
+
+def _words(name: str, given: Json) -> str:
+    if given is None:
+        return ""
+    if not isinstance(given, str) or not given.strip():
+        cause = f"expected text as its {name}, found {shown(given)}"
+        raise Unreadable(cause, remedy="Put it in quotes, or leave it out.")
+    return given
+
+
+def _told(given: Json) -> str:
+    return f"{given}"[:60] if isinstance(given, list) else shown(given)
+
+
+def name_of(attachment: Attachment) -> str:
+    """The name of the file, wherever it is."""
+    if attachment.data:
+        return PurePath(attachment.name).name
+    if attachment.path:
+        return PurePath(attachment.path).name
+    address = attachment.url.partition("?")[0].partition("#")[0].rstrip("/")
+    return unquote(address.rpartition("/")[2])
+
+
+def require_name(kind: str, name: str) -> None:
+    """Refuse a kind that the file's name speaks against; Unreadable says what to do."""
+    suffix = PurePath(name).suffix.lower()
+    promised = _KIND_OF_SUFFIX.get(suffix, kind)
+    if newer := _NEWER_OF_SUFFIX.get(suffix):
+        remedy = f"Save it as {newer} and say `type: {_KIND_OF_SUFFIX[newer]}`."
+        raise Unreadable(f"{suffix} files are not read", remedy=remedy)
+    if promised != kind and not {promised, kind} <= set(PLAIN):
+        remedy = f"Say `type: {promised}`, or name another file."
+        raise Unreadable(f"`type: {kind}` does not fit a {suffix} file", remedy=remedy)
 
 
 def text_of(attachment: Attachment, path: Path) -> str:
@@ -83,22 +198,63 @@ def _version(path: Path) -> tuple[int, int, int]:
 
 def _text_in(content: bytes, part: Part) -> str:
     """A reader loads when a document of its kind appears."""
+    if part.kind in PLAIN:
+        return _plain_text(content)
+    if part.kind == "pdf":
+        return _pdf_text(content, part)
+    from burnish.targets.agent import office_documents
+
     match part.kind:
-        case "pdf":
-            from burnish.targets.agent.documents_pdf import pdf_text
-
-            return pdf_text(content, pages=part.pages)
         case "excel":
-            from burnish.targets.agent.documents_excel import excel_text
-
-            return excel_text(content, sheet=part.sheet, cells=part.cells)
+            return office_documents.excel_text(content, sheet=part.sheet, cells=part.cells)
         case "word":
-            from burnish.targets.agent.documents_word import word_text
-
-            return word_text(content)
-        case "powerpoint":
-            from burnish.targets.agent.documents_powerpoint import powerpoint_text
-
-            return powerpoint_text(content, pages=part.pages)
+            return office_documents.word_text(content)
         case _:
-            return plain_text(content)
+            return office_documents.powerpoint_text(content, pages=part.pages)
+
+
+def _plain_text(content: bytes) -> str:
+    """The text as it is, UTF-8 unless its first bytes say UTF-16; without a byte order mark."""
+    wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        text = content.decode("utf-16" if wide else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _no_text(content, f"it is not UTF-8 text (at byte {error.start})") from error
+    if "\0" in text:
+        raise _no_text(content, f"it is not text (a zero at character {text.index(chr(0))})")
+    allowed_text().take(len(text))
+    return text
+
+
+def _no_text(content: bytes, cause: str) -> Unreadable:
+    likeness = looks_like(content)
+    if likeness:
+        return Unreadable(f"{cause}: it looks like {likeness}", remedy="Mend its `type`.")
+    return Unreadable(cause, remedy="Save it as UTF-8.")
+
+
+def _pdf_text(content: bytes, part: Part) -> str:
+    """The pages; several have headings."""
+    from burnish.system.pdf_files import pdf_pages
+
+    allowance = allowed_text()
+    texts: dict[int, str] = {}
+    try:
+        for number, text in pdf_pages(content, part.pages):
+            allowance.take(len(text))
+            texts[number] = text
+    except Unreadable as error:
+        if not content or b"%PDF-" in content[:1024]:
+            raise
+        likeness = looks_like(content)
+        hint = f"it looks like {likeness}" if likeness else "it does not begin like one"
+        remedy = "Mend its `type`, or give a PDF."
+        raise Unreadable(f"it is no PDF: {hint}", remedy=remedy) from error
+    if not any(texts.values()):
+        raise Unreadable(
+            "there is no text in it: its pages may be pictures",
+            remedy="Give its pages as pictures (`type: image`), or a PDF with text.",
+        )
+    if len(texts) == 1:
+        return "".join(texts.values())
+    return "\n\n".join(f"# Page {number}\n{text}" for number, text in texts.items())

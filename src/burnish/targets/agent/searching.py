@@ -12,10 +12,7 @@ from burnish.models.factory import Models
 from burnish.models.model_block import ModelBlock
 from burnish.models.providers import find_provider
 from burnish.models.references import ModelRef
-from burnish.targets.agent.loading import LoadedAgent
-from burnish.targets.agent.run_log import RunLog
-from burnish.targets.agent.tool_blocks import AgentTool, HierarchicalTool, VectorstoreTool
-from burnish.targets.retrieval import (
+from burnish.retrieval import (
     Embedder,
     Hit,
     Indexes,
@@ -25,7 +22,10 @@ from burnish.targets.retrieval import (
     search,
     usual_embedder,
 )
-from burnish.targets.retrieval.embedders import WITHOUT
+from burnish.retrieval.embedders import WITHOUT
+from burnish.targets.agent.loading import LoadedAgent
+from burnish.targets.agent.run_log import RunLog
+from burnish.targets.agent.tool_blocks import AgentTool, HierarchicalTool, VectorstoreTool
 
 NOTHING_FOUND = "nothing was found"
 

@@ -1,0 +1,282 @@
+"""The files of a source and what is in them: text, Markdown, HTML and PDF."""
+
+import glob
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from burnish.core.errors import ConfigError, FileTrouble, Problem
+from burnish.retrieval.chunks import Section, SourceSettings
+from burnish.system import read_bytes
+from burnish.system.files import Unreadable
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=://)")
+
+MARKDOWN = frozenset({".md", ".markdown", ".mdown", ".mkd"})
+HTML = frozenset({".html", ".htm", ".xhtml"})
+PDF = frozenset({".pdf"})
+TABLES = frozenset({".csv", ".tsv"})
+JSON = frozenset({".json", ".jsonl", ".ndjson"})
+_PLAIN = frozenset({".txt", ".text", ".rst", ".adoc", ".log"})
+KNOWN = MARKDOWN | HTML | PDF | TABLES | JSON | _PLAIN
+"""What is taken from a folder. A file that is named or matched may end in anything."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceFile:
+    """One file of a source."""
+
+    name: str
+    """Its path from the folder of the settings."""
+    path: Path
+
+    @property
+    def suffix(self) -> str:
+        """How its name ends, in lower case."""
+        return self.path.suffix.lower()
+
+    def trouble(self, message: str, *, line: int = 0, remedy: str = "") -> ConfigError:
+        """What is wrong with it."""
+        where = f"{self.path}:{line}" if line else str(self.path)
+        return ConfigError([Problem(where=where, message=message, remedy=remedy)])
+
+    def read(self) -> bytes:
+        """What it holds."""
+        try:
+            return read_bytes(self.path)
+        except FileTrouble as error:
+            problem = Problem(where=str(self.path), message=error.message, remedy=error.remedy)
+            raise ConfigError([problem]) from error
+
+    def read_text(self) -> str:
+        """What it holds, as UTF-8, with plain line ends."""
+        try:
+            text = self.read().decode("utf-8").removeprefix("\ufeff")
+        except UnicodeDecodeError as error:
+            known = "text, Markdown, HTML, PDF, CSV and JSON"
+            message = f"it is not UTF-8 text (at byte {error.start})"
+            raise self.trouble(message, remedy=f"save it as UTF-8; {known} can be read") from error
+        return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def find_files(settings: SourceSettings) -> list[SourceFile]:
+    """The files that a source names, in the order of their names."""
+    source = _local(settings.source)
+    found = sorted(set(_matches(settings.folder, source)))
+    if not found:
+        message = "there is no such file, and no file that matches"
+        remedy = f"a relative source is taken from {settings.folder}"
+        raise ConfigError([Problem(where=settings.source, message=message, remedy=remedy)])
+    return [SourceFile(name=_name(path, settings.folder), path=path) for path in found]
+
+
+def _local(source: str) -> str:
+    scheme = _SCHEME.match(source)
+    if scheme is None:
+        return source
+    if scheme[0].lower() == "file":
+        return unquote(urlsplit(source).path)
+    message = f"sources at {scheme[0]}:// are not read: burnish reads files of this machine"
+    remedy = "copy the files beside the agent and name their path"
+    raise ConfigError([Problem(where=source, message=message, remedy=remedy)])
+
+
+def _matches(folder: Path, source: str) -> Iterator[Path]:
+    named = folder / Path(source).expanduser()
+    if named.is_dir():
+        yield from _in_folder(named)
+    elif named.exists() or not glob.has_magic(source):
+        yield from [named] if named.is_file() else []
+    else:
+        for each in glob.glob(source, root_dir=folder, recursive=True):  # noqa: PTH207 - absolute ones too
+            if (folder / each).is_file():
+                yield folder / each
+
+
+def _in_folder(folder: Path) -> Iterator[Path]:
+    for place, inside, files in os.walk(folder):
+        inside[:] = [name for name in inside if not name.startswith(".")]
+        for name in files:
+            path = Path(place, name)
+            if path.suffix.lower() in KNOWN and not name.startswith(".") and path.is_file():
+                yield path
+
+
+def _name(path: Path, folder: Path) -> str:
+    return Path(os.path.relpath(path, folder)).as_posix()
+
+
+ARROW = " > "
+
+
+@dataclass
+class Outline:
+    """Collects the sections of a document while it is read from top to bottom."""
+
+    sections: list[Section] = field(default_factory=list[Section])
+    _open: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    _lines: list[str] = field(default_factory=list[str])
+
+    def heading(self, level: int, title: str) -> None:
+        """A heading begins: what was open at its level or below ends."""
+        # A heading right above a deeper one is said by the sections under it.
+        self.flush(leaf=not self._open or level <= self._open[-1][0])
+        while self._open and self._open[-1][0] >= level:
+            self._open.pop()
+        self._open.append((level, " ".join(title.split())))
+
+    def line(self, text: str) -> None:
+        """A line, or several, of the section that is open."""
+        self._lines.append(text)
+
+    def flush(self, *, leaf: bool = True) -> None:
+        """The open section ends. One without text is kept for its heading, if it is a `leaf`."""
+        headings = tuple(title for _, title in self._open if title)
+        text = "\n".join(self._lines).strip("\n")
+        self._lines.clear()
+        if not text.strip():
+            if not (leaf and headings):
+                return
+            text = headings[-1]
+        place = ARROW.join(headings)
+        self.sections.append(Section(text=text, place=place, headings=headings))
+
+
+_UNSEEN = frozenset({"noscript", "script", "style", "svg", "template", "title"})
+_HEADING = re.compile(r"h[1-6]")
+_BLOCKS = re.compile(
+    r"address|article|aside|blockquote|br|caption|d[dlt]|details|div|fieldset|figcaption|figure"
+    r"|footer|form|header|hr|li|main|nav|ol|p|pre|section|summary|table|tbody|thead|tr|ul"
+)
+_CELLS = frozenset({"td", "th"})
+_MARKED = re.compile(r"<!\[(?!CDATA\[)", re.IGNORECASE)
+
+
+def html_sections(page: str) -> list[Section]:
+    """The sections of a page, by its headings."""
+    reader = _Reader()
+    # The parser of Python 3.11 gives up at such a declaration; a browser takes it for a comment.
+    reader.feed(_MARKED.sub("<!x[", page))
+    reader.close()
+    return reader.finished()
+
+
+def html_text(page: str) -> str:
+    """The same as one text, each heading on a line of its own."""
+    lines: list[str] = []
+    before: tuple[str, ...] = ()
+    for section in html_sections(page):
+        shared = sum(1 for a, b in zip(before, section.headings, strict=False) if a == b)
+        lines += section.headings[shared:]
+        if not section.headings or section.text != section.headings[-1]:
+            lines.append(section.text)
+        before = section.headings
+    return "\n\n".join(lines)
+
+
+class _Reader(HTMLParser):
+    """Gathers what a reader would see."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._outline = Outline()
+        self._unseen: list[str] = []
+        self._words: list[str] = []
+        self._level = 0
+        self._pre = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        del attrs
+        if tag in _UNSEEN:
+            self._unseen.append(tag)
+        elif _HEADING.fullmatch(tag):
+            self._end_block()
+            self._level = int(tag[1])
+        elif _BLOCKS.fullmatch(tag):
+            self._end_block()
+            self._pre += tag == "pre"
+        elif tag in _CELLS and self._words:
+            self._words.append(" | ")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in _UNSEEN:
+            self.handle_starttag(tag, attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self._unseen:
+            del self._unseen[self._unseen.index(tag) :]
+        elif _HEADING.fullmatch(tag) or _BLOCKS.fullmatch(tag):
+            self._end_block()
+            self._pre = max(0, self._pre - (tag == "pre"))
+
+    def handle_data(self, data: str) -> None:
+        if not self._unseen:
+            self._words.append(data)
+
+    def finished(self) -> list[Section]:
+        """The sections, once all was read."""
+        self._end_block()
+        self._outline.flush()
+        return self._outline.sections
+
+    def _end_block(self) -> None:
+        said = "".join(self._words)
+        self._words.clear()
+        text = said.strip("\n") if self._pre else " ".join(said.split())
+        level, self._level = self._level, 0
+        if not text.strip():
+            return
+        if level:
+            self._outline.heading(level, text)
+        else:
+            self._outline.line(text)
+
+
+_FRONT = re.compile(r"---[ \t]*\n(?:.*\n)*?(?:---|\.\.\.)[ \t]*(?:\n|\Z)")
+
+
+def markdown_sections(text: str) -> list[Section]:
+    """The sections of a Markdown text, by its headings, as markdown-it finds them.
+
+    What looks like a heading inside a code block, a list or a quotation is none.
+    """
+    from markdown_it import MarkdownIt
+
+    # Right below a line of HTML a heading is still meant as one.
+    parser = MarkdownIt("commonmark").enable("table").disable("html_block")
+    # Only where blocks begin and end is of interest, not what is in them.
+    parser.core.ruler.enableOnly(["normalize", "block"])
+    outline = Outline()
+    front = _FRONT.match(text)
+    start = front.end() if front else 0
+    outline.line(text[:start])
+    lines = text[start:].split("\n")
+    at = 0
+    for opening, title in pairwise(parser.parse(text[start:])):
+        if opening.type == "heading_open" and opening.level == 0 and opening.map:
+            first, end = opening.map
+            # A whole paragraph can be underlined: its last line is the title.
+            first = max(first, end - 2)
+            outline.line("\n".join(lines[at:first]))
+            outline.heading(int(opening.tag[1:]), title.content.rpartition("\n")[2])
+            at = end
+    outline.line("\n".join(lines[at:]))
+    outline.flush()
+    return outline.sections
+
+
+def pdf_sections(file: SourceFile) -> list[Section]:
+    """A section a page; a page without text, such as a scan, gives none."""
+    from burnish.system.pdf_files import pdf_pages
+
+    try:
+        pages = list(pdf_pages(file.read()))
+    except Unreadable as error:
+        message = f"it cannot be read as PDF: {error.cause}"
+        raise file.trouble(message, remedy=error.remedy) from error
+    return [Section(text=text, place=f"page {number}") for number, text in pages if text]

@@ -1,0 +1,233 @@
+"""An index: chunks, a full-text index over them, their vectors, and the file that keeps it."""
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from burnish.core.errors import FileTrouble
+from burnish.models.errors import ModelRefused
+from burnish.retrieval.chunks import TOKENIZER, Chunk, indexed, occurrences, terms_of, whole_phrase
+from burnish.system.files import file_trouble, put_in_place
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+_LARGE = 1000
+_CHUNK = "SELECT id, text, source, place, headings, metadata FROM chunks WHERE row = ?"
+_COUNT = "SELECT count(*) FROM words WHERE words MATCH ?"
+_MATCH = "SELECT rowid, rank FROM words WHERE words MATCH ? ORDER BY rank, rowid LIMIT ?"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A chunk that a search came upon, by its row, and how well it fits there."""
+
+    row: int
+    worth: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Index:
+    """What is searched. It never changes: other content is another index."""
+
+    hash: str
+    size: int
+    """How many chunks there are."""
+    db: sqlite3.Connection = field(repr=False)
+    vectors: "NDArray[np.float32] | None" = field(default=None, repr=False)
+    """A row a chunk, each of length 1; None where there is no embedder."""
+    path: Path | None = None
+    """The file that keeps it; None where it is in memory only."""
+    notes: tuple[str, ...] = ()
+    """What its user should know, such as that it has no vectors."""
+
+    def chunk(self, row: int) -> Chunk:
+        """The chunk of a row."""
+        (found,) = self.db.execute(_CHUNK, (row,))
+        name, text, source, place, headings, metadata = found
+        return Chunk(
+            id=name,
+            text=text,
+            source=source,
+            place=place,
+            headings=tuple(json.loads(headings)),
+            metadata=json.loads(metadata),
+        )
+
+    def require_fit(self, length: int) -> None:
+        """Raise ModelRefused for a vector of another length than those in here."""
+        if self.vectors is not None and self.vectors.shape[1] != length:
+            raise ModelRefused(
+                f"the embedding model gave {length} numbers, the index {self.path} has "
+                f"{self.vectors.shape[1]} for each chunk",
+                remedy="the model behind the name was changed: remove the index, it is made again",
+            )
+
+    def by_meaning(self, vector: "NDArray[np.float32]", most: int) -> list[Found]:
+        """The chunks nearest to a vector of length 1, by their cosine."""
+        import numpy as np
+
+        if self.vectors is None or not self.size:
+            return []
+        cosines = self.vectors @ vector
+        # Stable, and rows are in the order of the ids: so equals are, too.
+        best = np.argsort(-cosines, kind="stable")[:most]
+        return [Found(row=int(at) + 1, worth=float(cosines[at])) for at in best]
+
+    def by_words(self, query: str, most: int) -> list[Found]:
+        """The chunks that have words of the query, by BM25."""
+        match = " OR ".join(self._telling(terms_of(query)))
+        return [Found(row=row, worth=-rank) for row, rank in self._matching(match, most)]
+
+    def by_phrases(self, phrases: Sequence[str], most: int) -> list[Found]:
+        """The chunks in which the phrases stand word for word, by how often."""
+        counts: dict[int, int] = {}
+        for phrase in phrases:
+            # Stems match more than the phrase itself, so the text has the last word.
+            for row, _ in self._matching(whole_phrase(phrase), 2 * most):
+                held = occurrences(phrase, self.chunk(row).passage)
+                counts[row] = counts.get(row, 0) + held
+        found = [Found(row=row, worth=float(count)) for row, count in counts.items() if count]
+        return sorted(found, key=lambda each: (-each.worth, each.row))[:most]
+
+    def _telling(self, terms: list[str]) -> list[str]:
+        """Without words that half of a large index has: BM25 weighs them at nothing anyway."""
+        if self.size < _LARGE:
+            return terms
+        return [term for term in terms if self._having(term) <= self.size / 2] or terms
+
+    def _having(self, term: str) -> int:
+        (count,) = self.db.execute(_COUNT, (term,)).fetchone()
+        return count
+
+    def _matching(self, match: str, most: int) -> list[tuple[int, float]]:
+        if not match:
+            return []
+        return self.db.execute(_MATCH, (match, most)).fetchall()
+
+
+_SCHEMA = f"""
+CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE chunks (
+    row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL, source TEXT NOT NULL,
+    place TEXT NOT NULL, headings TEXT NOT NULL, metadata TEXT NOT NULL
+);
+CREATE TABLE vectors (row INTEGER PRIMARY KEY, vector BLOB NOT NULL);
+CREATE VIRTUAL TABLE words USING fts5(text, content='', tokenize="{TOKENIZER}");
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexContent:
+    """What an index is filled with."""
+
+    hash: str
+    chunks: Sequence[Chunk]
+    """In the order of their ids: equals are then found in that order."""
+    vectors: "NDArray[np.float32] | None"
+    """A row a chunk; None without an embedder."""
+
+
+def index_in_memory(content: IndexContent) -> Index:
+    """An index that no file keeps."""
+    db = sqlite3.connect(":memory:", check_same_thread=False)
+    _fill(db, content)
+    size = len(content.chunks)
+    return Index(hash=content.hash, size=size, db=db, vectors=content.vectors)
+
+
+def write_index(path: Path, content: IndexContent) -> None:
+    """Keep an index in a file, which appears when it is whole."""
+
+    def make(spare: Path) -> None:
+        with closing(sqlite3.connect(spare)) as db:
+            # The file is nobody's until it is renamed: a torn one is thrown away.
+            db.execute("PRAGMA journal_mode = OFF")
+            db.execute("PRAGMA synchronous = OFF")
+            _fill(db, content)
+        _sync(spare)
+
+    try:
+        put_in_place(path, make)
+    except sqlite3.Error as error:
+        message = f"cannot write the index {path}: {error}"
+        raise FileTrouble(message, remedy="Check the space on the disk.") from error
+    except OSError as error:
+        raise file_trouble("write", path, error) from error
+
+
+def read_index(path: Path, name: str) -> Index | None:
+    """The index that a file keeps; None where there is none, or none that is whole."""
+    if not path.is_file():
+        return None
+    # Nobody changes such a file: it is read without locks, also where nothing can be written.
+    address = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
+    with suppress(sqlite3.Error, ValueError, OverflowError):
+        db = sqlite3.connect(address, uri=True, check_same_thread=False)
+        try:
+            return _read(db, path, name)
+        except BaseException:
+            db.close()
+            raise
+    return None
+
+
+def _read(db: sqlite3.Connection, path: Path, name: str) -> Index:
+    """Raises ValueError or an error of SQLite where the file is not whole."""
+    about = dict[str, str](db.execute("SELECT name, value FROM about"))
+    whole = db.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
+    (size,) = db.execute("SELECT count(*) FROM chunks").fetchone()
+    if not whole or about.get("hash") != name or int(about.get("size", -1)) != size:
+        raise ValueError(name)
+    return Index(hash=name, size=size, db=db, vectors=_vectors(db, about, size), path=path)
+
+
+def _vectors(
+    db: sqlite3.Connection, about: dict[str, str], size: int
+) -> "NDArray[np.float32] | None":
+    import numpy as np
+
+    if "vectors" not in about:
+        return None
+    held = b"".join(vector for (vector,) in db.execute("SELECT vector FROM vectors ORDER BY row"))
+    if hashlib.sha256(held).hexdigest() != about["vectors"]:
+        raise ValueError("vectors")
+    return np.frombuffer(held, dtype=np.float32).reshape(size, int(about["dimensions"]))
+
+
+def _fill(db: sqlite3.Connection, content: IndexContent) -> None:
+    db.executescript(_SCHEMA)
+    with db:
+        db.executemany("INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?)", _rows(content.chunks))
+        words = ((row, indexed(chunk.passage)) for row, chunk in enumerate(content.chunks, start=1))
+        db.executemany("INSERT INTO words (rowid, text) VALUES (?, ?)", words)
+        about = {"hash": content.hash, "size": str(len(content.chunks))}
+        if content.vectors is not None:
+            vectors = enumerate((vector.tobytes() for vector in content.vectors), start=1)
+            db.executemany("INSERT INTO vectors VALUES (?, ?)", vectors)
+            about["vectors"] = hashlib.sha256(content.vectors.tobytes()).hexdigest()
+            about["dimensions"] = str(content.vectors.shape[1])
+        db.executemany("INSERT INTO about VALUES (?, ?)", about.items())
+    db.execute("INSERT INTO words (words) VALUES ('optimize')")
+    db.commit()
+
+
+def _rows(chunks: Sequence[Chunk]) -> Iterator[tuple[int, str, str, str, str, str, str]]:
+    for row, chunk in enumerate(chunks, start=1):
+        headings = json.dumps(chunk.headings, ensure_ascii=False)
+        metadata = json.dumps(dict(chunk.metadata), ensure_ascii=False)
+        yield row, chunk.id, chunk.text, chunk.source, chunk.place, headings, metadata
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
