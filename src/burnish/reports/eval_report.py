@@ -97,7 +97,7 @@ class EvalReport:
         return totals.passed > 0 and not totals.failed and not totals.missing
 
     def to_json(self) -> dict[str, Json]:
-        """As plain data, with a summary in the words of seed 000."""
+        """As plain data, with a summary in the words of HoloDeck."""
         data = codec(EvalReport).encode(self)
         assert isinstance(data, dict)
         head: dict[str, Json] = {"schema": self.schema, "summary": _summary(self)}

@@ -1,4 +1,4 @@
-"""From EvalSet and PromptIter metric items to metrics, by the names the seeds give them."""
+"""From EvalSet and PromptIter metric items to metrics, by the names that AgentOptimizer and PromptIter give them."""
 
 import difflib
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
 """Results without their large parts, for those who ask only how a run went.
 
-The result is a RunResult in the shape of seed 003. What is left out becomes null: its key stays.
+The result is a RunResult in the shape of PromptIter. What is left out becomes null: its key stays.
 """
 
 from collections.abc import Callable
