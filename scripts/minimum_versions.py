@@ -14,8 +14,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "constraints-minimum.txt"
 HEAD = "# Made by scripts/minimum_versions.py from pyproject.toml and constraints.txt.\n"
-    "# Made by scripts/minimum_versions.py from pyproject.toml and constraints.txt: do not edit.\n"
-)
 TOOLS = "dev"
 """The extra of our own tools: nobody else installs it."""
 
