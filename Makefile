@@ -12,7 +12,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	"$$p" -c '$(SUPPORTED)' 2>/dev/null && { echo "$$p"; break; }; done)
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test test-unit lint format bench bench-search docs clean
+.PHONY: help demo test test-unit coverage lint format bench bench-search docs deps build clean
 
 help: ## show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -21,10 +21,17 @@ demo: $(VENV)/.burnish ## tune an agent on the embedded model: no key, no networ
 	@$(BIN)/burnish optimize examples/extract/agent.yaml
 
 test: $(VENV)/.burnish-dev ## every test, crashes included
+	@$(BIN)/python scripts/prerequisites.py
 	@$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+deps: $(VENV)/.burnish-dev ## install what some tests need: bubblewrap, databases, models
+	@$(BIN)/python scripts/prerequisites.py install
 
 test-unit: $(VENV)/.burnish-dev ## the fast tests only
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not crash and not model and not slow" $(ARGS)
+
+coverage: $(VENV)/.burnish-dev ## the fast tests, and which lines they miss
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not crash and not model and not slow" --cov=burnish --cov-report=term-missing:skip-covered $(ARGS)
 
 lint: $(VENV)/.burnish-dev ## style, types, import rules
 	@$(BIN)/ruff check .
@@ -50,8 +57,17 @@ docs: $(VENV)/.burnish-dev ## write the reference pages from the code, then run 
 	@$(BIN)/python scripts/reference.py
 	@$(BIN)/python -m pytest -q tests/docs
 
+# The wheel is installed as a user would, away from the checkout, and run.
+build: $(VENV)/.burnish-dev ## wheel and source archive in dist/, tried in a fresh virtual environment
+	@rm -rf dist
+	@$(BIN)/python -m hatchling build
+	@$(BIN)/python -m venv dist/venv
+	@dist/venv/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt dist/*.whl
+	@dist/venv/bin/python scripts/smoke.py
+	@rm -rf dist/venv
+
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) dist .coverage .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 # A virtual environment whose Python has gone is made again.
 $(VENV)/.created: Makefile

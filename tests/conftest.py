@@ -1,11 +1,18 @@
-"""What every test shares: an index of runs of its own, and no keys from the environment."""
+"""What every test shares: an index of runs of its own, and the toy world where it is wanted."""
 
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from burnish.projects.dialects import strategy_names
+from burnish.runs.plugins import strategy_plugin, target_plugin
+
+TOY = Path(__file__).resolve().parents[1] / "examples" / "toy"
 
 # Laws over pure functions; half of hypothesis's own number finds what there is to find here.
 settings.register_profile("suite", max_examples=50)
@@ -25,3 +32,27 @@ def _own_index(_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     home.mkdir()
     monkeypatch.setenv("BURNISH_HOME", str(home))
     return home
+
+
+@contextmanager
+def toy_installed() -> Iterator[None]:
+    """The toy world as an installed plug-in, in this process and in its children."""
+    path = os.pathsep.join(filter(None, (str(TOY), os.environ.get("PYTHONPATH"))))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(TOY)
+        patch.setenv("PYTHONPATH", path)
+        _forget_plugins()
+        yield
+    _forget_plugins()
+
+
+@pytest.fixture
+def toy_plugin() -> Iterator[None]:
+    """For tests over `kind: toy`: users of burnish do not have it unless they install it."""
+    with toy_installed():
+        yield
+
+
+def _forget_plugins() -> None:
+    for names in (strategy_names, strategy_plugin, target_plugin):
+        names.cache_clear()

@@ -8,6 +8,11 @@ from burnish.cli import main
 from tests.cli.console import SMALL, Burnish, Said
 
 
+@pytest.fixture(autouse=True)
+def _toy(toy_plugin: None) -> None:  # pyright: ignore[reportUnusedFunction]
+    """Most runs here are over the toy world."""
+
+
 @pytest.fixture
 def burnish(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -76,7 +76,7 @@ def child(*args: str, cwd: Path, start: str = START, **env: str) -> "subprocess.
     )
 
 
-def finish(process: "subprocess.Popen[str]", *, seen: str = "", seconds: float = 30) -> Said:
+def finish(process: "subprocess.Popen[str]", *, seen: str = "", seconds: float = 120) -> Said:
     """Wait for a child; `seen` is what was read of its stdout already."""
     try:
         out, err = process.communicate(timeout=seconds)
@@ -86,7 +86,7 @@ def finish(process: "subprocess.Popen[str]", *, seen: str = "", seconds: float =
     return Said(code=process.returncode, out=seen + out, err=err)
 
 
-def until(happened: Callable[[], bool], *, seconds: float = 30) -> None:
+def until(happened: Callable[[], bool], *, seconds: float = 120) -> None:
     """Wait for something that another process does."""
     limit = time.monotonic() + seconds
     while not happened():

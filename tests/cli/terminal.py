@@ -88,4 +88,4 @@ def on_terminal(
         pass
     finally:
         os.close(ours)
-    return process.wait(timeout=30), written.decode("utf-8")
+    return process.wait(timeout=120), written.decode("utf-8")

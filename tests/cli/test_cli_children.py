@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -60,12 +59,13 @@ def test_one_signal_finishes_the_trial_and_exits_with_two(
     burnish: Burnish, slow: Path, number: signal.Signals
 ) -> None:
     process, seen = started(slow)
-    time.sleep(0.05)
     process.send_signal(number)
     said = finish(process, seen=seen)
     assert said.code == 2
-    assert kinds(said)[-1] == "run_interrupted"
-    assert kinds(said).count("trial_recorded") == 3
+    assert [kind for kind in kinds(said) if kind not in ("tick", "stopping")][-2:] == [
+        "trial_recorded",
+        "run_interrupted",
+    ]
     assert "stopped  signal: " in said.err
     assert said.err.endswith("go on    burnish runs resume run\n")
     assert burnish("runs", "show", "run", "--json").json["status"] == "interrupted"
@@ -74,18 +74,16 @@ def test_one_signal_finishes_the_trial_and_exits_with_two(
 
 @pytest.mark.crash
 def test_a_second_signal_stops_at_once(burnish: Burnish, slow: Path) -> None:
-    slow.write_text(SLOW.replace("0.01", "0.6"), encoding="utf-8")
+    slow.write_text(SLOW.replace("0.01", "3600"), encoding="utf-8")
     process = child("optimize", slow.name, "-o", "run", cwd=slow.parent)
     assert process.stdout is not None
-    seen = process.stdout.readline()
-    time.sleep(0.3)
-    for _ in range(2):
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.1)
-    asked = time.monotonic()
-    said = finish(process, seen=seen)
-    assert time.monotonic() - asked < 1.5
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    assert "once more stops at once" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    said = finish(process)
     assert said.code == 2
+    assert "stopped at once" in said.err
     assert "Traceback" not in said.err
     assert said.err.endswith("go on    burnish runs resume run\n")
     slow.write_text(SLOW, encoding="utf-8")
@@ -115,7 +113,7 @@ def test_a_closed_pipe_shows_no_traceback_and_the_run_goes_on_later(
     process.stdout.close()
     told = process.stderr.read()
     process.stderr.close()
-    assert process.wait(timeout=30) == 2
+    assert process.wait(timeout=120) == 2
     assert told == "nobody reads the output any more\ngo on    burnish runs resume run\n"
     assert burnish("runs", "show", "run", "--json").json["status"] == "killed"
     ended_the_same(burnish, slow)
@@ -129,7 +127,7 @@ def test_looking_into_a_closed_pipe(burnish: Burnish, finished: Path) -> None:
     process.stdout.close()
     assert process.stderr.read() == ""
     process.stderr.close()
-    assert process.wait(timeout=30) in (0, 1)
+    assert process.wait(timeout=120) in (0, 1)
 
 
 @pytest.mark.crash

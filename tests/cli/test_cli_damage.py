@@ -10,6 +10,7 @@ import pytest
 
 from burnish.runs.index import index_folder
 from tests.cli.console import Burnish, refused, tree
+from tests.conftest import toy_installed
 
 pytestmark = pytest.mark.slow
 
@@ -75,7 +76,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     home = tmp_path_factory.mktemp("whole")
     (home / "toy.yaml").write_text("kind: toy\nworld: {train: 3, holdout: 2, test: 0}\n")
-    with pytest.MonkeyPatch.context() as patch:
+    with toy_installed(), pytest.MonkeyPatch.context() as patch:
         patch.setenv("BURNISH_HOME", str(home))
         project = load_project(home / "toy.yaml", {"max_trials": 2})
         launch(lambda: start(project.setup, folder=home / "run"))

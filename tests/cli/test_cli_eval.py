@@ -291,9 +291,7 @@ def test_a_measurement_looks_like_one_later(burnish: Burnish, tmp_path: Path) ->
 
 def test_a_thousand_cases_through_the_command(burnish: Burnish, tmp_path: Path) -> None:
     rows = [recorded(f"case {n}", "yes" if n % 100 else "no") for n in range(1000)]
-    before = time.perf_counter()
     said = measured(burnish, tmp_path, *rows)
-    assert time.perf_counter() - before < 10
     assert said.code == 1
     assert "  990 other cases not shown" in said.lines
     assert "passing  0.99 [0.98, 0.99]" in said.lines

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from burnish.version import VERSION
 from tests.cli.console import Burnish
 
 COMMANDS = (
@@ -61,7 +62,7 @@ def test_no_command_shows_the_help(burnish: Burnish) -> None:
 
 def test_the_version(burnish: Burnish) -> None:
     said = burnish("--version")
-    assert (said.code, said.out) == (0, "burnish 0.1.0\n")
+    assert (said.code, said.out) == (0, f"burnish {VERSION}\n")
 
 
 def test_help_loads_nothing_heavy() -> None:

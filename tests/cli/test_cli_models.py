@@ -254,4 +254,4 @@ def asked(url: str, body: dict[str, Any] | None = None, *, key: str = KEY) -> An
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data=data, headers=headers)
-    return urllib.request.urlopen(request, timeout=20)
+    return urllib.request.urlopen(request, timeout=120)

@@ -226,7 +226,7 @@ def test_a_run_in_which_another_one_is_driven_is_not_removed(burnish: Burnish) -
     until(Path("waiting").exists)
     refused(burnish("runs", "rm", "seed", "--yes"), "run refine_", "is being driven")
     Path("wait").unlink()
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert process.returncode == 0
     assert burnish("runs", "rm", "seed", "--yes").code == 0
     assert burnish("runs", "list", "--json").records == []

@@ -78,7 +78,7 @@ class Nursery:
 
     def close(self) -> None:
         """End of the orders."""
-        self._process.communicate(timeout=10)
+        self._process.communicate(timeout=PATIENCE)
 
 
 @cache

@@ -41,7 +41,7 @@ def task_in(folder: Path) -> Task:
         include=(FILE,),
         runner=Runner(command=command),
         scoring=Scoring(command="python score.py"),
-        limits=Limits(seconds=20),
+        limits=Limits(seconds=120),
     )
 
 

@@ -38,7 +38,7 @@ class World:
 
     def ended(self) -> dict[str, Any]:
         child = self.start()
-        told, _ = child.communicate(timeout=60)
+        told, _ = child.communicate(timeout=120)
         assert child.returncode == 0
         return json.loads(told)
 
@@ -59,7 +59,7 @@ class World:
         return found
 
 
-def until(happened: Callable[[], bool], seconds: float = 20) -> None:
+def until(happened: Callable[[], bool], seconds: float = 120) -> None:
     limit = time.monotonic() + seconds
     while not happened():
         assert time.monotonic() < limit, "it did not happen in time"

@@ -58,7 +58,7 @@ class World:
         return found
 
 
-def until(happened: Callable[[], bool], seconds: float = 30) -> None:
+def until(happened: Callable[[], bool], seconds: float = 120) -> None:
     limit = time.monotonic() + seconds
     while not happened():
         assert time.monotonic() < limit, "it did not happen in time"

@@ -45,7 +45,7 @@ class World:
 
     def ended(self) -> dict[str, Any]:
         child = self.start()
-        told, _ = child.communicate(timeout=60)
+        told, _ = child.communicate(timeout=120)
         assert child.returncode == 0
         return json.loads(told)
 
@@ -85,7 +85,7 @@ class World:
         return found
 
 
-def until(happened: Callable[[], bool], seconds: float = 20) -> None:
+def until(happened: Callable[[], bool], seconds: float = 120) -> None:
     limit = time.monotonic() + seconds
     while not happened():
         assert time.monotonic() < limit, "it did not happen in time"
@@ -156,7 +156,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     child = world.start()
     until(lambda: any(call.startswith("run") for call in world.calls))
     os.killpg(child.pid, signal.SIGINT)
-    child.communicate(timeout=20)
+    child.communicate(timeout=120)
     assert world.workspaces == []
     until(lambda: world.running == [], 5)
     assert world.ended()["best"] == "5\n"
@@ -183,7 +183,7 @@ def test_two_at_once_on_one_folder(tmp_path: Path, whole: tuple[World, dict[str,
         )
         for folder in (one, other)
     ]
-    told = [json.loads(child.communicate(timeout=60)[0]) for child in children]
+    told = [json.loads(child.communicate(timeout=120)[0]) for child in children]
     assert told == [whole[1], whole[1]]
     assert seen(tmp_path / "shared") == before
     assert not list(tmp_path.glob(".*.burnish-tmp"))

@@ -15,7 +15,7 @@ from tests.example_copies import copy_example
 
 from burnish.testing.stories import story
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("toy_plugin")]
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def _endings(folder: Path) -> list[dict[str, Any]]:
 
 
 def _wait_for_rows(ledger: Path, rows: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         if ledger.exists() and len(ledger.read_bytes().splitlines()) >= rows:
             return

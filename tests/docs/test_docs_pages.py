@@ -17,7 +17,7 @@ from tests.docs.docs_pages import (
 )
 from tests.example_copies import copy_examples, shipped
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("toy_plugin")]
 
 LANGUAGES = {"python", "console", "yaml", "text", "json", "csv", "diff", "toml"}
 

@@ -189,16 +189,17 @@ async def test_rule_11_one_key_in_flight_runs_once_and_outlives_whoever_waits(
     tmp_path: Path,
 ) -> None:
     effects = effects_in(tmp_path)
-    gate, agent = asyncio.Event(), Agent()
+    begun, gate, agent = asyncio.Event(), asyncio.Event(), Agent()
 
     async def slow(nested: Effects) -> Receipt[str]:
+        begun.set()
         await gate.wait()
         return await agent(nested)
 
     waiting = [
         asyncio.create_task(effects.scope(trial=0).once(text_call("a"), slow)) for _ in range(5)
     ]
-    await asyncio.sleep(0.01)
+    await begun.wait()
     waiting[0].cancel()
     gate.set()
     results = await asyncio.gather(*waiting, return_exceptions=True)
@@ -210,38 +211,40 @@ async def test_rule_11_one_key_in_flight_runs_once_and_outlives_whoever_waits(
 
 async def test_rule_11_a_result_nobody_waits_for_is_kept(tmp_path: Path) -> None:
     effects = effects_in(tmp_path)
-    gate = asyncio.Event()
+    begun, gate = asyncio.Event(), asyncio.Event()
 
     async def slow(nested: Effects) -> Receipt[str]:
+        begun.set()
         await gate.wait()
         return Receipt(value="kept", spend=ONE_CALL)
 
     waiting = asyncio.create_task(effects.scope(trial=0).once(text_call("a"), slow))
-    await asyncio.sleep(0.01)
+    await begun.wait()
     waiting.cancel()
     gate.set()
     await asyncio.gather(waiting, return_exceptions=True)
-    for _ in range(100):
-        if effects.journal.find(text_call("a").key):
-            break
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(120):
+        while not effects.journal.find(text_call("a").key):  # noqa: ASYNC110 - in a database
+            await asyncio.sleep(0.01)
     assert await effects.scope(trial=0).once(text_call("a"), must_not_run()) == "kept"
     effects.journal.close()
 
 
 async def test_rule_11_closing_leaves_nothing_running(tmp_path: Path) -> None:
     effects = effects_in(tmp_path)
+    begun = asyncio.Event()
     ended: list[str] = []
 
     async def forever(nested: Effects) -> Receipt[str]:
         try:
+            begun.set()
             await asyncio.sleep(3600)
         finally:
             ended.append("ended")
         return Receipt(value="never")
 
     waiting = asyncio.create_task(effects.scope(trial=0).once(text_call("a"), forever))
-    await asyncio.sleep(0.02)
+    await begun.wait()
     await effects.cancel_all()
     assert ended == ["ended"]
     assert (await asyncio.gather(waiting, return_exceptions=True))[0].__class__ is (

@@ -21,7 +21,7 @@ def driven(address: str, prefix: str, counts: Path, deadly: int = 0) -> int:
     """Run the child; how it ended."""
     command = [sys.executable, "-m", "tests.effects.database_child", address, prefix]
     done = subprocess.run(
-        [*command, str(counts), str(deadly)], capture_output=True, text=True, timeout=60
+        [*command, str(counts), str(deadly)], capture_output=True, text=True, timeout=120
     )
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     return done.returncode

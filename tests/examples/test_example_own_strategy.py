@@ -78,7 +78,7 @@ class World:
         return child(*args, cwd=self.folder, start=START, **self.environ, **environ)
 
     def run(self, *args: str, **environ: str) -> Said:
-        return finish(self.begin(*args, **environ), seconds=60)
+        return finish(self.begin(*args, **environ), seconds=120)
 
     def done(self, *args: str, **environ: str) -> Said:
         said = self.run(*args, **environ)

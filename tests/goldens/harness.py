@@ -63,6 +63,8 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r'("bytes": ?)\d+', r"\1<SIZE>"),
         (r"\bprocess \d+", "process <PID>"),
         (r"\bpid \d+", "pid <PID>"),
+        # The minor version is part of what a resume compares.
+        (r'(burnish version"?: ")\d+\.\d+"', r'\1<MINOR>"'),
     )
 )
 

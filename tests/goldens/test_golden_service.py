@@ -42,6 +42,7 @@ def _page(title: str, response: httpx.Response) -> str:
     return f"=== {title} ===\n{response.status_code}\n{body.rstrip()}\n"
 
 
+@pytest.mark.usefixtures("toy_plugin")
 async def test_a_run(tmp_path: Path, goldens: Goldens) -> None:
     made: dict[str, str] = {}
     async with listening(create_app(manager_of(tmp_path, toy_app(tmp_path)))) as client:

@@ -59,6 +59,7 @@ def test_an_old_delegation(
     goldens.check("old/delegation-refine", made)
 
 
+@pytest.mark.usefixtures("toy_plugin")
 async def test_an_old_store_with_a_queue(tmp_path: Path) -> None:
     store = await open_store(f"sqlite:///{unpack_service(tmp_path)}")
     runs = (await store.list_runs()).runs
@@ -70,6 +71,8 @@ async def test_an_old_store_with_a_queue(tmp_path: Path) -> None:
     assert (await store.get("toy", "done")).result is not None
     limits = ServiceLimits(running=1, grace_seconds=5.0)
     async with manager_of(tmp_path, toy_app(tmp_path), store=store, limits=limits) as manager:
-        for run in ("waiting", "begun"):
-            record = await until(manager, "toy", run, RunStatus.SUCCEEDED, RunStatus.FAILED)
-            assert record.status == RunStatus.SUCCEEDED, record.error
+        waiting = await until(manager, "toy", "waiting", RunStatus.SUCCEEDED, RunStatus.FAILED)
+        begun = await until(manager, "toy", "begun", RunStatus.SUCCEEDED, RunStatus.FAILED)
+    assert waiting.status == RunStatus.SUCCEEDED, waiting.error
+    assert begun.status == RunStatus.FAILED
+    assert begun.error == "run begun was started with another burnish version"

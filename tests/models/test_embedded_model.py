@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -113,16 +112,13 @@ async def test_a_request_it_cannot_take_is_rejected(backend: EmbeddedBackend) ->
 async def test_a_cancelled_answer_stops_and_the_loop_never_waits(backend: EmbeddedBackend) -> None:
     long = said("the sea and the hills " * 100)
     asked = asyncio.ensure_future(ask(backend, long, max_tokens=500))
-    longest = 0.0
     for _ in range(30):
-        started = time.perf_counter()
-        await asyncio.sleep(0.01)
-        longest = max(longest, time.perf_counter() - started)
+        await asyncio.sleep(0)
+        assert not asked.done(), "the loop waited for the whole answer"
     asked.cancel()
-    started = time.perf_counter()
-    await ask(backend, said("A hat for 45.20"), max_tokens=1)
-    assert time.perf_counter() - started < 5
-    assert longest < 3, "a whole answer takes longer than that"
+    async with asyncio.timeout(120):
+        assert (await ask(backend, said("A hat for 45.20"), max_tokens=1)).text
+    assert asked.cancelled()
 
 
 async def test_what_only_the_engine_can_tell_is_refused(tmp_path_factory: Any) -> None:

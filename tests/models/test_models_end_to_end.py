@@ -14,7 +14,7 @@ from burnish.testing.servers import Answer, Asked, ScriptedServer, Status
 from tests.effects.journals import files_in
 from tests.models.smollm2 import HERE, needs_smollm2
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("toy_plugin")]
 
 CANARY = "canary-4f1e77-key"
 BURNISH = Path(sys.executable).with_name("burnish")

@@ -39,13 +39,13 @@ async def served(**environ: str) -> AsyncGenerator[str, None]:
     )
     assert process.stdout is not None
     try:
-        line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
+        line = (await asyncio.wait_for(process.stdout.readline(), 120)).decode()
         found = re.search(r"http://\S+", line)
         assert found is not None, line
         yield found[0]
     finally:
         process.send_signal(signal.SIGINT)
-        assert await asyncio.wait_for(process.wait(), 30) == 0
+        assert await asyncio.wait_for(process.wait(), 120) == 0
 
 
 async def test_the_wire_speaks_with_a_real_server() -> None:

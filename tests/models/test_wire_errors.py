@@ -187,7 +187,7 @@ async def test_nobody_listens(kind: Kind) -> None:
             name=kind.name,
             base_url=address,
             api_version=kind.api_version,
-            settings=ModelSettings(timeout=5.0),
+            settings=ModelSettings(timeout=120.0),
         )
         with pytest.raises(ModelUnavailable, match="could not be reached") as caught:
             await ask(ref)

@@ -1,7 +1,6 @@
 """Many calls at once, calls that are given up, and what is left open afterwards."""
 
 import asyncio
-import time
 from collections.abc import Callable
 
 import pytest
@@ -25,28 +24,34 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not condition():  # noqa: ASYNC110 - the server is no double of ours to signal
             await asyncio.sleep(0.005)
 
 
 async def test_64_calls_run_at_once_on_one_backend(kind: Kind) -> None:
     backend = WireBackend()
-    async with ScriptedServer(protocol=kind.protocol, answers=[Slow(0.5)]) as server:
-        ref = kind.ref(server, timeout=20.0)
-        calls = [backend.complete(ref, HELLO, draw=draw) for draw in range(64)]
-        gathered = asyncio.gather(*calls)
-        await until(lambda: server.connections == 64)
-        replies = await gathered
+    answers = [*[Slow(3600)] * 64, "ok"]
+    async with ScriptedServer(protocol=kind.protocol, answers=answers) as server:
+        ref = kind.ref(server, timeout=3600.0)
+        held = [asyncio.create_task(backend.complete(ref, HELLO, draw=draw)) for draw in range(64)]
+        await until(lambda: len(server.requests) == server.connections == 64)
+        for call in held:
+            call.cancel()
+        await asyncio.gather(*held, return_exceptions=True)
+        await until(lambda: server.abandoned == 64)
+        replies = await asyncio.gather(
+            *(backend.complete(ref, HELLO, draw=draw) for draw in range(64))
+        )
         await backend.close()
         await until(lambda: server.connections == 0)
     assert [reply.text for reply in replies] == ["ok"] * 64
-    assert len(server.requests) == 64
+    assert len(server.requests) == 128
 
 
 async def test_a_cancelled_call_leaves_nothing_open(kind: Kind) -> None:
     backend = WireBackend()
-    async with ScriptedServer(protocol=kind.protocol, answers=[Slow(30), "later"]) as server:
+    async with ScriptedServer(protocol=kind.protocol, answers=[Slow(3600), "later"]) as server:
         ref = kind.ref(server)
         call = asyncio.create_task(backend.complete(ref, HELLO, draw=0))
         await until(lambda: len(server.requests) == 1)
@@ -60,14 +65,12 @@ async def test_a_cancelled_call_leaves_nothing_open(kind: Kind) -> None:
 
 async def test_a_call_that_is_out_of_time_leaves_nothing_open(kind: Kind) -> None:
     backend = WireBackend()
-    answers = ["first", Slow(30), "later"]
+    answers = ["first", Slow(3600), "later"]
     async with ScriptedServer(protocol=kind.protocol, answers=answers) as server:
         # The first call pays for what is loaded late: the second is late by its answer alone.
         assert (await backend.complete(kind.ref(server), HELLO, draw=0)).text == "first"
-        started = time.perf_counter()
         with pytest.raises(ModelUnavailable):
             await backend.complete(kind.ref(server, timeout=0.2), HELLO, draw=0)
-        assert time.perf_counter() - started < 4
         await until(lambda: server.abandoned == 1)
         assert (await backend.complete(kind.ref(server), HELLO, draw=0)).text == "later"
         await backend.close()

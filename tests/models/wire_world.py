@@ -31,7 +31,7 @@ class Kind:
             name=self.name,
             base_url=server.address if self.provider == "azure" else server.base_url,
             api_version=self.api_version,
-            settings=replace(ModelSettings(timeout=5.0), **settings),
+            settings=replace(ModelSettings(timeout=120.0), **settings),
         )
 
 

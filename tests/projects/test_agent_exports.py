@@ -1,4 +1,4 @@
-"""Candidates under the seed's names: they load from where they lie."""
+"""Candidates under HoloDeck's names: they load from where they lie."""
 
 from pathlib import Path
 

@@ -20,6 +20,8 @@ from burnish.strategies.coordinate.settings import CoordinateSettings
 from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.system import validate_config
 
+pytestmark = pytest.mark.usefixtures("toy_plugin")
+
 HUGE = 10**30
 DOORS: tuple[type[BaseModel], ...] = (
     BurnishOptions,

@@ -11,6 +11,8 @@ from burnish.projects import LoadedProject, load_project, optimize, reload_proje
 from burnish.projects.describing import Doors, owners_of
 from burnish.runs.plugins import strategy_plugin, target_plugin
 
+pytestmark = pytest.mark.usefixtures("toy_plugin")
+
 LIMITS: dict[str, JsonValue] = {
     "max_trials": 3,
     "max_metric_calls": 30,

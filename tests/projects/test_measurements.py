@@ -18,6 +18,8 @@ from burnish.projects.measuring import Place, measure
 from burnish.reports.evaluation import EvalReport
 from burnish.runs.header import Header
 
+pytestmark = pytest.mark.usefixtures("toy_plugin")
+
 AGENT = """
 from pathlib import Path
 

@@ -10,6 +10,8 @@ from burnish.projects import load_project, optimize, reload_project
 from burnish.runs.opening import start
 from burnish.testing.stories import story
 
+pytestmark = pytest.mark.usefixtures("toy_plugin")
+
 SMALL = "kind: toy\nworld: {train: 3, holdout: 2, test: 2}\nstrategy: {cycles: 1}\n"
 
 

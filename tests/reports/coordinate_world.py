@@ -118,7 +118,7 @@ class World:
     sealed: int = 16
     critic: Any = None
     named: bool = True
-    """Whether candidates lie under the seed's names."""
+    """Whether candidates lie under HoloDeck's names."""
 
     def setup(self, home: Path) -> Setup:
         """Everything a run needs, its agent file in `home`."""

@@ -1,4 +1,4 @@
-"""Coordinate descent as lines: seed 000's idiom, in the room there is."""
+"""Coordinate descent as lines: HoloDeck's idiom, in the room there is."""
 
 import io
 import re

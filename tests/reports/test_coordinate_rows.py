@@ -1,4 +1,4 @@
-"""trials.jsonl and trajectory.csv of coordinate descent: seed 000's fields, true or null."""
+"""trials.jsonl and trajectory.csv of coordinate descent: HoloDeck's fields, true or null."""
 
 import csv
 import json

@@ -1,7 +1,6 @@
 """What a terminal shows: never wider than it is, cut where there is much, honest about the rest."""
 
 import io
-import time
 from dataclasses import replace
 
 import pytest
@@ -104,9 +103,7 @@ def test_metrics_without_room_are_counted_and_failing_ones_come_first() -> None:
 
 def test_many_cases_show_what_fails_and_count_the_rest() -> None:
     found = report(*(scored(f"c{n}", 0.0 if n in (7, 300) else 1.0) for n in range(1000)))
-    before = time.perf_counter()
     lines = shown(found, 80)
-    assert time.perf_counter() - before < 1
     assert [line.split()[1] for line in lines[1:3]] == ["c7", "c300"]
     assert lines[3].strip() == "998 other cases not shown"
 

@@ -1,4 +1,4 @@
-"""OptimizeResult and RoundRecord: what a ledger becomes in the words of seed 001."""
+"""OptimizeResult and RoundRecord: what a ledger becomes in the words of AgentOptimizer."""
 
 import json
 from dataclasses import replace

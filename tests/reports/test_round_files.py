@@ -1,4 +1,4 @@
-"""The files of seed 001 in a run's folder: when each is written, and that they cannot hurt it."""
+"""AgentOptimizer's files in a run's folder: when each is written, and that they cannot hurt it."""
 
 import asyncio
 import json

@@ -31,7 +31,7 @@ def embedder_at(server: EmbeddingServer, provider: str = "openai", **more: Any) 
         provider=provider,
         name="small",
         base_url=server.base_url,
-        settings=ModelSettings(timeout=2.0),
+        settings=ModelSettings(timeout=120.0),
     )
     return EndpointEmbedder(ref=ref, retries=FAST, **more)
 

@@ -247,7 +247,7 @@ def built(folder: Path) -> int:
 def test_of_several_processes_one_builds_and_all_search(tmp_path: Path) -> None:
     write(tmp_path, shop_md=SHOP)
     children = [child(tmp_path, "plain") for _ in range(2)]
-    said = [each.communicate(timeout=30)[0] for each in children]
+    said = [each.communicate(timeout=120)[0] for each in children]
     assert [each.returncode for each in children] == [0, 0]
     assert said[0] == said[1] != ""
     assert built(tmp_path) == 1
@@ -259,7 +259,7 @@ def test_of_several_processes_one_builds_and_all_search(tmp_path: Path) -> None:
 async def test_a_killed_build_leaves_nothing_broken(tmp_path: Path, when: str) -> None:
     write(tmp_path, shop_md=SHOP + "\n".join(f"# N{n}\nnumber {n}" for n in range(3000)))
     killed = child(tmp_path, when)
-    killed.communicate(timeout=30)
+    killed.communicate(timeout=120)
     assert killed.returncode == -signal.SIGKILL
     assert kept(tmp_path) == []
     assert len(spares(tmp_path)) == (when == "killed writing")

@@ -54,12 +54,12 @@ async def cancels_itself(*_: object) -> str:
     task = asyncio.current_task()
     assert task is not None
     task.cancel()
-    await asyncio.sleep(60)
+    await asyncio.sleep(3600)
     return "never"
 
 
 async def awaits_something_cancelled(*_: object) -> str:
-    inner = asyncio.ensure_future(asyncio.sleep(60))
+    inner = asyncio.ensure_future(asyncio.sleep(3600))
     asyncio.get_running_loop().call_soon(inner.cancel)
     await inner
     return "never"
@@ -229,10 +229,10 @@ async def test_going_over_recorded_trials_is_no_hanging(tmp_path: Path) -> None:
 async def test_a_trial_whose_calls_end_is_finished_however_long_it_takes(tmp_path: Path) -> None:
     async def agent(candidate: Candidate, case: Case, draw: int) -> str:
         (tmp_path / "run" / "optimize.stop").touch()
-        await asyncio.sleep(0.8)
+        await asyncio.sleep(0.1)
         return answer(candidate, case, draw)
 
-    setup = small(steps=add_letters, agent=agent, grace_seconds=4.0, concurrency=1)
+    setup = small(steps=add_letters, agent=agent, grace_seconds=60.0, concurrency=1)
     ending = await driven(setup, tmp_path / "run")
     assert ending.reason.code == "stop_file"
     assert "dropped" not in ending.reason.detail

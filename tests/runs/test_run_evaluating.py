@@ -91,7 +91,7 @@ async def test_law_4_listed_errors_are_not_the_agents_fault(tmp_path: Path) -> N
 
 async def test_law_4_running_past_the_time_limit_is_the_agents_failure(tmp_path: Path) -> None:
     async def slow(candidate: Candidate, case: Case, draw: int) -> str:
-        await asyncio.sleep(0 if case.id == "t1" else 30)
+        await asyncio.sleep(0 if case.id == "t1" else 3600)
         return "<1>"
 
     policy = CasePolicy(time_limit=0.05)
@@ -208,7 +208,7 @@ async def test_rule_03_what_look_ahead_began_in_vain_is_billed_and_not_spent(
     tmp_path: Path,
 ) -> None:
     async def slowly(candidate: Candidate, case: Case, draw: int) -> str:
-        await asyncio.sleep(0 if case.id in {"t0", "t1"} else 0.02)
+        await asyncio.sleep(0 if case.id in {"t0", "t1"} else 3600)
         return "x"
 
     run = opened(small(agent=slowly, concurrency=4), tmp_path / "run")

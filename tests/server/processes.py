@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 START = "from burnish.cli import main; main()"
 
 

@@ -274,7 +274,7 @@ async def test_open_streams_do_not_hold_up_a_shutdown(tmp_path: Path) -> None:
         await manager.start("desk", {"kind": "promptiter", "promptiter": RUN}, run_id="x")
         await knocked(door)
         listener = asyncio.create_task(client.get(f"{API}/apps/desk/runs/x/stream"))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while not manager.tails.listeners:  # noqa: ASYNC110 - another object's state
                 await asyncio.sleep(0.01)
         manager.ask_to_stop()

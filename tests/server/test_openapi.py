@@ -18,6 +18,7 @@ from schemathesis.specs.openapi import checks
 
 from burnish.server import Datasets, ServiceLimits, create_app
 from burnish.server.serving import listening_on
+from tests.conftest import toy_installed
 from tests.server.world import manager_of
 
 pytestmark = pytest.mark.slow
@@ -54,7 +55,7 @@ FEW = settings(
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A service with a run, in a thread of its own."""
     folder = tmp_path_factory.mktemp("service")
-    with listening_on("127.0.0.1", 0) as sock:
+    with toy_installed(), listening_on("127.0.0.1", 0) as sock:
         server: list[uvicorn.Server] = []
         thread = threading.Thread(target=lambda: asyncio.run(_serve(folder, sock, server)))
         thread.start()
@@ -82,7 +83,7 @@ def ask_about(operation: Any, mode: GenerationMode) -> None:
             case.path_parameters.update(
                 {name: KNOWN[name] for name in case.path_parameters if name in KNOWN}
             )
-        case.call_and_validate(checks=CHECKS, timeout=20)
+        case.call_and_validate(checks=CHECKS, timeout=120)
 
     with suppress(Unsatisfiable):  # nothing can be wrong where nothing is said
         ask()

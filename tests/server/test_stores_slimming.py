@@ -1,4 +1,4 @@
-"""Results without their large parts, in the shape of seed 003."""
+"""Results without their large parts, in the shape of PromptIter."""
 
 from typing import Any
 

@@ -82,7 +82,7 @@ def calls(folder: Path) -> list[str]:
 
 async def until(manager: RunManager, app: str, run: str, *wanted: RunStatus) -> RunRecord:
     """Wait until a run has one of these states."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while True:
             record = await manager.get(app, run)
             if record.status in wanted:
@@ -92,7 +92,7 @@ async def until(manager: RunManager, app: str, run: str, *wanted: RunStatus) -> 
 
 async def knocked(door: Door) -> None:
     """Wait until somebody stands before the door."""
-    assert await asyncio.to_thread(door.knocked.wait, 20)
+    assert await asyncio.to_thread(door.knocked.wait, 120)
 
 
 @asynccontextmanager
@@ -104,7 +104,7 @@ async def listening(app: FastAPI, **more: Any) -> AsyncGenerator[httpx.AsyncClie
         task = asyncio.create_task(server.serve(sockets=[sock]))
         try:
             async with httpx.AsyncClient(
-                base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False, **more
+                base_url=f"http://127.0.0.1:{port}", timeout=120, trust_env=False, **more
             ) as client:
                 yield client
         finally:

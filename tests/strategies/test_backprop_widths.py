@@ -37,7 +37,7 @@ class Crowd:
         self.most = max(self.most, self.now)
         if self.most >= self.expected:
             self.full.set()
-        await asyncio.wait_for(self.full.wait(), timeout=10)
+        await asyncio.wait_for(self.full.wait(), timeout=120)
         yield
         self.now -= 1
 

@@ -73,7 +73,7 @@ def task_in(folder: Path) -> Task:
     return Task(
         folder=folder,
         include=(FILE,),
-        runner=Runner(command="python tests.py train", timeout_seconds=20),
+        runner=Runner(command="python tests.py train", timeout_seconds=120),
         scoring=Scoring(command="python score.py"),
     )
 
@@ -147,7 +147,7 @@ async def test_the_report_says_what_the_score_is_worth(tmp_path: Path) -> None:
 async def test_what_was_learnt_by_heart_is_caught_by_the_holdout(tmp_path: Path) -> None:
     task = replace(
         task_in(tmp_path / "project"),
-        holdout_runner=Runner(command="python tests.py holdout", timeout_seconds=20),
+        holdout_runner=Runner(command="python tests.py holdout", timeout_seconds=120),
     )
     edits = [whole(BY_HEART, "by heart"), whole(FAST, "one pass")]
     made = setup(opened(task), edits)

@@ -66,7 +66,7 @@ def marked() -> list[int]:
 
 
 async def ran(sandbox: Sandbox, place: Path, command: str, **limits: float | None) -> CommandResult:
-    chosen = Limits(**{"seconds": 15, **limits})  # pyright: ignore[reportArgumentType]
+    chosen = Limits(**{"seconds": 120, **limits})  # pyright: ignore[reportArgumentType]
     env = {"OWNER": str(os.getpid())}
     return await sandbox.run(command, cwd=place, writable=[place], env=env, limits=chosen)
 
@@ -114,20 +114,22 @@ async def test_a_program_that_is_not_there_is_named(sandbox: Sandbox, place: Pat
 
 
 async def test_the_whole_tree_is_killed_at_the_timeout(sandbox: Sandbox, place: Path) -> None:
-    command = "trap '' TERM; sleep 60 & setsid sleep 60 & (setsid sh -c 'sleep 60 &' &); sleep 60"
+    strays = "sleep 3600 & setsid sleep 3600 & (setsid sh -c 'sleep 3600 &' &)"
+    command = f"trap '' TERM; {strays}; sleep 3600"
     result = await ran(sandbox, place, command, seconds=0.4)
     assert result.timed_out
-    assert 0.4 <= result.seconds < 3
+    assert 0.4 <= result.seconds < 120
     assert "more than 0.4 s" in result.reason
 
 
 async def test_daemons_do_not_outlive_it(sandbox: Sandbox, place: Path) -> None:
-    command = "(setsid sh -c 'env -i sleep 77 & sleep 77' >/dev/null 2>&1 &); sleep 0.2; echo done"
+    daemon = "(setsid sh -c 'env -i sleep 3677 & touch up; sleep 3677' >/dev/null 2>&1 &)"
+    command = f"{daemon}; while [ ! -e up ]; do sleep 0.05; done; echo done"
     result = await ran(sandbox, place, command)
     assert result.ok
     assert result.stdout == "done\n"
     assert result.left_running > 0
-    assert "sleep\0" + "77" not in every_command_line()
+    assert "sleep\0" + "3677" not in every_command_line()
 
 
 def every_command_line() -> str:
@@ -144,9 +146,9 @@ async def test_a_child_that_keeps_the_pipe_does_not_hold_it_up(
     sandbox: Sandbox, place: Path
 ) -> None:
     started = time.monotonic()
-    result = await ran(sandbox, place, "sleep 60 & echo on")
+    result = await ran(sandbox, place, "sleep 3600 & echo on")
     assert result.stdout == "on\n"
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 120
 
 
 async def test_closed_streams_are_not_the_end(sandbox: Sandbox, place: Path) -> None:
@@ -161,7 +163,7 @@ async def test_too_many_processes_are_ended(sandbox: Sandbox, place: Path, bomb:
     result = await ran(sandbox, place, bomb, processes=40)
     assert result.ended_by == "processes"
     assert result.reason == "the command ran more than 40 processes at once"
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 120
 
 
 async def test_endless_output_is_capped_and_ended(sandbox: Sandbox, place: Path) -> None:
@@ -198,7 +200,7 @@ async def test_one_process_is_refused_more_memory(sandbox: Sandbox, place: Path)
 async def test_many_processes_are_ended_when_they_use_too_much(
     sandbox: Sandbox, place: Path
 ) -> None:
-    one = "python -c 'import time; x = bytearray(80 * 2**20); time.sleep(20)' &"
+    one = "python -c 'import time; x = bytearray(80 * 2**20); time.sleep(3600)' &"
     result = await ran(sandbox, place, f"{one} {one} {one} wait", memory_bytes=160 * MIB)
     assert result.out_of_memory
     assert "160 MiB" in result.reason
@@ -230,7 +232,7 @@ async def test_it_may_delete_its_workspace(sandbox: Sandbox, place: Path) -> Non
 
 async def test_cpu_time_is_measured(sandbox: Sandbox, place: Path) -> None:
     result = await ran(sandbox, place, "python -c 'sum(range(6_000_000))'")
-    assert 0.02 < result.cpu_seconds < 10
+    assert 0.02 < result.cpu_seconds < 120
 
 
 async def test_several_at_once(sandbox: Sandbox, place: Path) -> None:
@@ -240,7 +242,7 @@ async def test_several_at_once(sandbox: Sandbox, place: Path) -> None:
 
 
 async def test_cancelled_nothing_is_left(sandbox: Sandbox, place: Path) -> None:
-    command = "(setsid sleep 60 &); touch started; sleep 60"
+    command = "(setsid sleep 3600 &); touch started; sleep 3600"
     running = asyncio.create_task(ran(sandbox, place, command))
     await appearing(place / "started")
     running.cancel()
@@ -251,7 +253,7 @@ async def test_cancelled_nothing_is_left(sandbox: Sandbox, place: Path) -> None:
 
 async def test_cancelled_twice_nothing_is_left(sandbox: Sandbox, place: Path) -> None:
     running = asyncio.create_task(
-        ran(sandbox, place, "(setsid sleep 60 &); touch started; sleep 9")
+        ran(sandbox, place, "(setsid sleep 3600 &); touch started; sleep 3600")
     )
     await appearing(place / "started")
     running.cancel()
@@ -269,7 +271,7 @@ async def appearing(path: Path) -> None:
 
 
 def eventually(condition: Callable[[], bool]) -> bool:
-    limit = time.monotonic() + 5
+    limit = time.monotonic() + 120
     while not condition() and time.monotonic() < limit:
         time.sleep(0.01)
     return condition()
@@ -277,7 +279,7 @@ def eventually(condition: Callable[[], bool]) -> bool:
 
 @pytest.mark.parametrize("pause", ["", "sleep 0.2;"])
 async def test_killing_its_watcher_does_not_free_it(bare: Sandbox, place: Path, pause: str) -> None:
-    command = f"{pause} (setsid sleep 60 &); sleep 60 & kill -9 $PPID; sleep 60"
+    command = f"{pause} (setsid sleep 3600 &); sleep 3600 & kill -9 $PPID; sleep 3600"
     result = await ran(bare, place, command)
     assert result.ended_by == "lost"
     assert not marked()
@@ -311,7 +313,7 @@ from burnish.system.sandbox import Sandbox
 async def main():
     place = Path(sys.argv[1])
     sandbox = Sandbox.open(sys.argv[2], children=ChildProcesses(folder=place / "processes"))
-    command = "(setsid sh -c 'echo $$ > stray; sleep 60' &); echo $$ > main; sleep 60"
+    command = "(setsid sh -c 'echo $$ > stray; sleep 3600' &); echo $$ > main; sleep 3600"
     env = {"OWNER": sys.argv[3]}
     running = asyncio.create_task(
         sandbox.run(command, cwd=place, writable=[place], env=env))
@@ -332,7 +334,7 @@ asyncio.run(main())
 @pytest.mark.parametrize("killed", ["burnish", "both"])
 def test_killed_with_burnish(tmp_path: Path, mode: str, killed: str) -> None:
     argv = [sys.executable, "-c", DRIVER, str(tmp_path), mode, str(os.getpid()), killed]
-    driver = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30)
+    driver = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
     assert driver.returncode == -signal.SIGKILL, driver.stderr
     if killed == "burnish":
         # Nobody has to come and clear up.

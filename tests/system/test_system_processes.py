@@ -20,11 +20,11 @@ from burnish.system.processes import MARKER_VARIABLE, is_running, kill_marked, p
 pytestmark = pytest.mark.slow
 
 FAMILY = (
-    "import subprocess, time; p = subprocess.Popen(['sleep', '60']); print(p.pid, flush=True); {}"
+    "import subprocess, time; p = subprocess.Popen(['sleep', '3600']); print(p.pid, flush=True); {}"
 )
 STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-    "print('ready', flush=True); time.sleep(60)"
+    "print('ready', flush=True); time.sleep(3600)"
 )
 DRIVER = (
     "import asyncio, os, signal, sys; from pathlib import Path\n"
@@ -44,7 +44,7 @@ def is_alive(pid: int) -> bool:
 
 
 def eventually(condition: Callable[[], bool]) -> bool:
-    limit = time.monotonic() + 5
+    limit = time.monotonic() + 120
     while not condition() and time.monotonic() < limit:
         time.sleep(0.01)
     return condition()
@@ -69,7 +69,7 @@ def children(tmp_path: Path) -> ChildProcesses:
 
 
 async def test_ending_a_child_ends_its_children_too(children: ChildProcesses) -> None:
-    child = await children.spawn(python(FAMILY.format("time.sleep(60)")), stdout=-1)
+    child = await children.spawn(python(FAMILY.format("time.sleep(3600)")), stdout=-1)
     grandchild = int(await first_line(child))
     record = json.loads((children.folder / f"{child.pid}.json").read_text())
     assert record["pgid"] == child.pid == os.getpgid(grandchild)
@@ -118,7 +118,7 @@ async def test_the_output_is_whole_when_it_is_read_beside_the_waiting(
 async def test_a_cancelled_end_still_kills(children: ChildProcesses) -> None:
     child = await children.spawn(python(STUBBORN), stdout=-1)
     assert await first_line(child) == "ready"
-    ending = asyncio.create_task(children.end(child, grace=60))
+    ending = asyncio.create_task(children.end(child, grace=3600))
     await asyncio.sleep(0.05)
     ending.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -143,13 +143,13 @@ async def test_a_program_that_is_not_there_is_named(children: ChildProcesses) ->
 async def test_a_child_that_cannot_be_recorded_does_not_stay(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(FileTrouble):
-        await ChildProcesses(folder=tmp_path / "file").spawn(["sleep", "60"])
+        await ChildProcesses(folder=tmp_path / "file").spawn(["sleep", "3600"])
 
 
 def test_what_a_killed_run_left_is_ended(tmp_path: Path) -> None:
-    code = FAMILY.format("time.sleep(60)")
+    code = FAMILY.format("time.sleep(3600)")
     command = [*python(DRIVER), str(tmp_path), code]
-    driver = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    driver = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert driver.returncode == -signal.SIGKILL, driver.stderr
     child, grandchild = map(int, driver.stdout.split())
     assert is_alive(child)
@@ -161,8 +161,8 @@ def test_what_a_killed_run_left_is_ended(tmp_path: Path) -> None:
 
 
 def test_orphans_are_ended_when_their_leader_is_gone(tmp_path: Path) -> None:
-    command = [*python(DRIVER), str(tmp_path), FAMILY.format("time.sleep(60)")]
-    driver = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    command = [*python(DRIVER), str(tmp_path), FAMILY.format("time.sleep(3600)")]
+    driver = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     child, grandchild = map(int, driver.stdout.split())
     os.kill(child, signal.SIGKILL)
     assert eventually(lambda: not is_alive(child))
@@ -175,7 +175,7 @@ def test_orphans_are_ended_when_their_leader_is_gone(tmp_path: Path) -> None:
 async def test_a_later_owner_of_the_number_is_left_alone(
     children: ChildProcesses, change: dict[str, str]
 ) -> None:
-    child = await children.spawn(["sleep", "60"])
+    child = await children.spawn(["sleep", "3600"])
     path = children.folder / f"{child.pid}.json"
     right = path.read_text()
     path.write_text(json.dumps(json.loads(right) | change))

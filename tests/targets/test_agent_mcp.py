@@ -108,7 +108,7 @@ def port() -> Iterator[int]:
 
 
 def _wait_for(number: int) -> None:
-    for _ in range(200):
+    for _ in range(2400):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", number)) == 0:
                 return

@@ -137,7 +137,7 @@ async def test_output_that_is_no_text_is_still_a_reply() -> None:
 
 LEAVES_A_CHILD = (
     "import subprocess, sys, time\n"
-    "child = subprocess.Popen(['sleep', '60'])\n"
+    "child = subprocess.Popen(['sleep', '3600'])\n"
     "open(sys.argv[1], 'w').write(str(child.pid)); {}"
 )
 
@@ -145,7 +145,7 @@ LEAVES_A_CHILD = (
 @pytest.mark.slow
 async def test_too_slow_is_ended_with_its_children(tmp_path: Path) -> None:
     note = tmp_path / "pid"
-    code = LEAVES_A_CHILD.format("time.sleep(60)")
+    code = LEAVES_A_CHILD.format("time.sleep(3600)")
     target = CommandTarget(command=python(code, str(note)), timeout=0.5, processes=tmp_path)
     with pytest.raises(TimeoutError, match=r"ran for more than 0\.5 s"):
         await outcome(target, "q")
@@ -163,7 +163,7 @@ async def test_what_a_command_leaves_running_does_not_hold_its_reply(tmp_path: P
 
 async def test_a_cancelled_case_leaves_no_process(tmp_path: Path) -> None:
     note = tmp_path / "pid"
-    code = LEAVES_A_CHILD.format("time.sleep(60)")
+    code = LEAVES_A_CHILD.format("time.sleep(3600)")
     target = CommandTarget(command=python(code, str(note)))
     running = asyncio.create_task(outcome(target, "q"))
     await eventually(lambda: note.exists() and note.read_text() != "")
@@ -178,7 +178,7 @@ DRIVER = (
     "from burnish.core.cases import Case\n"
     "from burnish.effects.passthrough import DirectEffects\n"
     "from burnish.targets.calling import CommandTarget\n"
-    "target = CommandTarget(command=('sleep', '60'), processes=Path(sys.argv[1]))\n"
+    "target = CommandTarget(command=('sleep', '3600'), processes=Path(sys.argv[1]))\n"
     "asyncio.run(target.run(target.baseline, Case.single('q'), draw=0, effects=DirectEffects()))"
 )
 
@@ -204,7 +204,7 @@ def records_in(folder: Path) -> list[Path]:
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 20
+    limit = time.monotonic() + 120
     while not condition() and time.monotonic() < limit:  # noqa: ASYNC110 - nothing would tell
         await asyncio.sleep(0.01)
 

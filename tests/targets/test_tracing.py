@@ -88,7 +88,7 @@ async def test_tasks_begun_after_others_were_joined_follow_those() -> None:
     with recording() as recorder:
         await asyncio.gather(work("a"), work("b"))
         await asyncio.gather(work("c"), work("d"))
-        await asyncio.wait_for(work("e"), 10)
+        await asyncio.wait_for(work("e"), 120)
     told = edges(recorder)
     assert told["c-1"] == told["d-1"] == ["a-1", "b-1"]
     assert told["e-1"] == ["c-1", "d-1"]
@@ -186,7 +186,7 @@ def test_a_pool_of_threads_when_the_function_is_carried() -> None:
 
     def visit(node: str) -> str:
         with burnish.step(node):
-            both.wait(10)
+            both.wait(120)
         return node
 
     with recording() as recorder, ThreadPoolExecutor(2) as pool:

@@ -18,7 +18,7 @@ async def broken(query: str) -> str:
         planning.output = f"plan for {query}"
     with step("writer"):
         if query == "slow":
-            await asyncio.sleep(30)
+            await asyncio.sleep(3600)
         if query != "fine":
             raise ValueError("no words")
     return "well"

@@ -29,12 +29,16 @@ from burnish.testing.plugin_contracts import (
     check_strategy_settings,
     check_target_spec,
 )
+from tests.conftest import toy_installed
 from tests.goldens.pairs import PAIRS
 from tests.projects.prompts import prompt_world
 
+pytestmark = pytest.mark.usefixtures("toy_plugin")
+
 
 def names(group: str) -> list[str]:
-    return sorted(point.name for point in entry_points(group=group))
+    with toy_installed():
+        return sorted(point.name for point in entry_points(group=group))
 
 
 def of_pair(name: str) -> Callable[[Path], PluginProject]:

@@ -61,7 +61,7 @@ class Asked:
 
 
 class _StoppedRefining(Interrupted):
-    """Of refine: its seed's system gives 130."""
+    """Of refine: AWP refine gives 130."""
 
     exit_code = INTERRUPTED_EXIT
 

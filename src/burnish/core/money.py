@@ -22,7 +22,7 @@ class Spend:
     """An amount of everything that budgets limit. Amounts add up exactly."""
 
     metric_calls: int = 0
-    """Cases run: what gepa and seed 001 call a metric call."""
+    """Cases run: what gepa and AgentOptimizer call a metric call."""
     calls: int = 0
     """Paid calls of any kind: agent, judge, proposer."""
     tokens_in: int = 0

@@ -1,4 +1,4 @@
-"""A trial's row in the words of seed 000: what changed, why it was tried, what it scored, and why.
+"""A trial's row in the words of HoloDeck: what changed, why it was tried, what it scored, and why.
 
 Projected from what the journal holds. What a row cannot know is null.
 """
@@ -26,11 +26,11 @@ _NUMBERS = (
     "holdout_regression",
     "holdout_noise_bar",
 )
-"""What the gate of seed 000 decided on; another gate leaves out what it has no word for."""
+"""What the gate of HoloDeck decided on; another gate leaves out what it has no word for."""
 
 
 def audited(row: TrialRow, before: Leader, after: Leader) -> dict[str, Json]:
-    """The seed's fields of a row, given who was ahead before and after it."""
+    """HoloDeck's fields of a row, given who was ahead before and after it."""
     trial = row.trial
     source = proposal_source(trial)
     return {

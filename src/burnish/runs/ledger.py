@@ -145,7 +145,7 @@ def _once_written(leader: Leader, last: TrialRow, files: Mapping[int, tuple[str,
 
 
 def _trial_line(row: TrialRow, before: Leader, after: Leader) -> str:
-    """A trial as a line: all that is kept of it, and the seed's own fields beside that."""
+    """A trial as a line: all that is kept of it, and HoloDeck's own fields beside that."""
     kept = codec(TrialRow).encode(row)
     assert isinstance(kept, dict)
     return canonical({**kept, **audited(row, before, after)}).decode()

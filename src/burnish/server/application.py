@@ -39,7 +39,7 @@ log = logging.getLogger("burnish.server")
 BASE_PATH = "/promptiter/v1/apps"
 API = "/api/v1"
 REFINEMENT = "/api/experiments"
-"""Seed 004's routes, whose errors are in FastAPI's own shape."""
+"""AWP refine's routes, whose errors are in FastAPI's own shape."""
 _ROUTERS = (health, apps, runs, run_details, events, datasets, evaluations)
 _CODES = {404: "not_found", 405: "method_not_allowed", 400: "bad_request"}
 

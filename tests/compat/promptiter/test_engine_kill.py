@@ -75,7 +75,7 @@ async def test_killed_in_a_stage_and_gone_on_with(tmp_path: Path) -> None:
         cwd=root,
         check=False,
         capture_output=True,
-        timeout=60,
+        timeout=120,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     made, asked = bench(killed)

@@ -38,9 +38,9 @@ def task_in(folder: Path, **more: Any) -> Task:
     usual = Task(
         folder=folder,
         include=(FILE,),
-        runner=Runner(command=RUN, timeout_seconds=20),
+        runner=Runner(command=RUN, timeout_seconds=120),
         scoring=COMMAND,
-        limits=Limits(seconds=20),
+        limits=Limits(seconds=120),
     )
     return replace(usual, **more)
 
@@ -72,7 +72,7 @@ async def ran(target: ArtifactsTarget, case: str = "task", **texts: str) -> Outc
 
 async def ran_by(folder: Path, command: str, mode: Mode = "none", **more: Any) -> Outcome:
     """The outcome of a task with this runner."""
-    limits = more.pop("limits", Limits(seconds=20))
+    limits = more.pop("limits", Limits(seconds=120))
     runner = Runner(command=command, timeout_seconds=limits.seconds)
     return await ran(opened(task_in(folder, runner=runner, limits=limits, **more), mode))
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import time
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
@@ -59,17 +58,15 @@ def running(mark: str) -> list[int]:
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_one_that_hangs(tmp_path: Path, mode: Mode) -> None:
-    started = time.monotonic()
     outcome = await ran_by(
-        tmp_path, f"sleep 60 # {tmp_path.name}", mode, limits=Limits(seconds=0.5)
+        tmp_path, f"sleep 3600 # {tmp_path.name}", mode, limits=Limits(seconds=0.5)
     )
     assert "ran for more than 0.5 s" in why(outcome)
-    assert 0.5 <= outcome.seconds < 5
-    assert time.monotonic() - started < 15
+    assert 0.5 <= outcome.seconds < 120
 
 
 async def test_one_that_floods(tmp_path: Path) -> None:
-    limits = Limits(seconds=30, flood_bytes=4 * MIB, output_bytes=1000)
+    limits = Limits(seconds=120, flood_bytes=4 * MIB, output_bytes=1000)
     outcome = await ran_by(tmp_path, "yes", limits=limits)
     assert "MiB of output" in why(outcome)
     assert len(str(outcome.data)) < 5000
@@ -78,20 +75,20 @@ async def test_one_that_floods(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", MODES)
 async def test_one_that_leaves_a_daemon(tmp_path: Path, mode: Mode) -> None:
     mark = tmp_path.name
-    command = f"setsid sh -c 'sleep 60; : {mark}' > /dev/null 2>&1 & {GOOD}"
+    command = f"setsid sh -c 'sleep 3600; : {mark}' > /dev/null 2>&1 & {GOOD}"
     outcome = await ran_by(tmp_path, command, mode)
     assert outcome.measures["score"] == 1
     assert running(mark) == []
 
 
 async def test_one_that_eats_memory(tmp_path: Path) -> None:
-    limits = Limits(seconds=30, memory_bytes=128 * MIB)
+    limits = Limits(seconds=120, memory_bytes=128 * MIB)
     outcome = await ran_by(tmp_path, "python -c 'x = bytearray(2**30)'", limits=limits)
     assert "MemoryError" in why(outcome)
 
 
 async def test_one_that_writes_a_huge_file(tmp_path: Path) -> None:
-    limits = Limits(seconds=30, file_bytes=MIB)
+    limits = Limits(seconds=120, file_bytes=MIB)
     outcome = await ran_by(tmp_path, "head -c 8000000 /dev/zero > big.bin", limits=limits)
     assert "the runner failed" in why(outcome)
 
@@ -124,7 +121,7 @@ async def test_one_that_moves_its_workspace_away(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", MODES)
 async def test_one_that_kills_its_process_group_and_its_parent(tmp_path: Path, mode: Mode) -> None:
     for command in ("kill -9 0", "kill -9 $PPID; sleep 1; exit 1"):
-        outcome = await ran_by(tmp_path, command, mode, limits=Limits(seconds=8))
+        outcome = await ran_by(tmp_path, command, mode, limits=Limits(seconds=120))
         assert "the runner failed" in why(outcome)
 
 
@@ -155,7 +152,7 @@ async def test_many_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("after", [0.0, 0.02, 0.3])
 async def test_cancelled_it_leaves_nothing(tmp_path: Path, after: float) -> None:
-    task = task_in(tmp_path, runner=Runner(command=f"sleep 60 # {tmp_path.name}"))
+    task = task_in(tmp_path, runner=Runner(command=f"sleep 3600 # {tmp_path.name}"))
     (tmp_path / "many").mkdir()
     for number in range(300):
         (tmp_path / "many" / str(number)).touch()

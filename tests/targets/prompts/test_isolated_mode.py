@@ -58,12 +58,12 @@ async def test_candidates_overlap_and_see_their_own_texts(tmp_path: Path) -> Non
 
     prompts = TargetPrompt().add_path("system", prompt_file(tmp_path))
     target = await isolated(CallableTarget(agent=agent), prompts)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(120):
         assert await outputs(target, ["a", "b", "c"]) == ["a", "b", "c"]
 
 
 async def test_functions_that_are_not_async_see_their_own_texts_too(tmp_path: Path) -> None:
-    together = threading.Barrier(3, timeout=5)
+    together = threading.Barrier(3, timeout=120)
 
     def agent(query: str) -> str:
         together.wait()

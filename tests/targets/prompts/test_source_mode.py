@@ -107,7 +107,7 @@ async def test_cases_of_one_candidate_overlap_and_candidates_do_not(tmp_path: Pa
 async def test_whoever_has_the_turn_already_does_not_wait_for_itself(tmp_path: Path) -> None:
     target = await loaded(prompt_file(tmp_path))
     mine, other = changed(target, {"system": "mine"}), changed(target, {"system": "other"})
-    async with asyncio.timeout(5), target.held(mine):
+    async with asyncio.timeout(120), target.held(mine):
         waiting = asyncio.create_task(target.run(other, CASE, draw=0, effects=DirectEffects()))
         await asyncio.sleep(0)
         given = await target.run(mine, CASE, draw=0, effects=DirectEffects())

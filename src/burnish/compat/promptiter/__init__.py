@@ -1,4 +1,4 @@
-"""PromptIter in its own terms: the engine of seed 003, with its exact JSON."""
+"""PromptIter in its own terms: its engine, with its exact JSON."""
 
 from burnish.compat.promptiter.engine import PromptIterEngine
 from burnish.compat.promptiter.eval_stack import EvaluationStack
@@ -62,7 +62,7 @@ from burnish.compat.promptiter.structure import (
 from burnish.compat.promptiter.traces import EvaluationResult, Step, Trace
 
 Engine = PromptIterEngine
-"""The seed's own name for it."""
+"""PromptIter's own name for it."""
 
 __all__ = [
     "AcceptanceDecision",

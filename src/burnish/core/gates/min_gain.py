@@ -1,4 +1,4 @@
-"""The gate of seed 003: the score on validation rises by a stated amount."""
+"""The gate of PromptIter: the score on validation rises by a stated amount."""
 
 from burnish.core.comparisons import (
     Pair,

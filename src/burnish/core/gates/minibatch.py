@@ -1,4 +1,4 @@
-"""The gate of seed 001: the scores on a few cases sum to more than the parent's."""
+"""The gate of AgentOptimizer: the scores on a few cases sum to more than the parent's."""
 
 from burnish.core.comparisons import (
     Pair,

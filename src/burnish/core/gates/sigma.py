@@ -1,4 +1,4 @@
-"""The gate of seed 000: the gain on train clears the measured noise, and holdout is not worse."""
+"""The gate of HoloDeck: the gain on train clears the measured noise, and holdout is not worse."""
 
 from burnish.core.comparisons import (
     Comparison,

@@ -1,4 +1,4 @@
-"""The gate of seed 002: constraints first, then one number, then tie-breakers."""
+"""The gate of the artifact loop: constraints first, then one number, then tie-breakers."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""From EvalSet and PromptIter metric items to metrics, by the names the seeds give them."""
+"""Metric items of EvalSets and PromptIter as metrics, by the names of the original systems."""
 
 import difflib
 from collections.abc import Callable, Sequence

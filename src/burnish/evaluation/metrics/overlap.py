@@ -95,7 +95,7 @@ class Chrf(OverlapMetric):
 class RougeMetric(OverlapMetric):
     """ROUGE: words, runs of words, or the longest common subsequence.
 
-    The defaults are those of seed 000: the F1 of ROUGE-L, words as they stand.
+    The defaults are those of HoloDeck: the F1 of ROUGE-L, words as they stand.
     """
 
     name: str = "rouge"

@@ -1,4 +1,4 @@
-"""Candidates of an agent file under the names that seed 000 gives them.
+"""Candidates of an agent file under the names that HoloDeck gives them.
 
 `candidates/iter-07.yaml`; `instructions/system-prompt.iter-07.md` where the text is another than
 the agent's own; at the top of the run's folder `best.yaml` and `best-instructions.md`, which lead

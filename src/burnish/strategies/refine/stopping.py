@@ -21,7 +21,7 @@ REASONS = {
     "interrupted": "stopped from outside; it can go on",
     "running": "under way, or killed; it can go on",
 }
-"""What the reasons mean; the names are those of the seed's system."""
+"""What the reasons mean; the names are those of AWP refine."""
 
 
 def stop_after(
