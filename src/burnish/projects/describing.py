@@ -24,7 +24,6 @@ from burnish.projects.dialects import (
     Flags,
     dialect_of,
     role_names,
-    strategy_names,
 )
 from burnish.runs.building import Description
 from burnish.runs.draft import Draft, Strength, validated
@@ -35,6 +34,9 @@ from burnish.runs.plugins import (
     TARGETS,
     StrategyPlugin,
     TargetPlugin,
+    fitting,
+    lack,
+    strategy_names,
     strategy_plugin,
     target_plugin,
 )
@@ -371,15 +373,15 @@ def _strategy(
         ("", dialect.strategy),
     )
     where, name = next((where, value) for where, value in choices if value)
+    target = target_plugin(dialect.target)
+    message, remedy = f"no strategy '{name}'", ""
     if isinstance(name, str) and name in strategy_names() and strategy_plugin(name).described:
-        return strategy_plugin(name)
-    plugins = {each: strategy_plugin(each) for each in strategy_names()}
-    names = [each for each, plugin in plugins.items() if plugin.described and plugin.proposes]
-    likely = nearest(str(name), names)
-    meant = f"did you mean '{likely}'? " if likely else ""
-    problem = Problem(
-        where=where,
-        message=f"no strategy '{name}'",
-        remedy=f"{meant}there are: {', '.join(sorted(names))}",
-    )
-    raise ConfigError([problem])
+        missing = lack(strategy_plugin(name), target.surfaces, target.abilities)
+        if not missing:
+            return strategy_plugin(name)
+        message = f"'{name}' needs {missing}, and a file of kind '{dialect.kind}' has none"
+    names = fitting(target.surfaces, target.abilities)
+    if likely := nearest(str(name), names):
+        remedy = f"did you mean '{likely}'? "
+    remedy += f"there are: {', '.join(names)}" if names else target.unsearched
+    raise ConfigError([Problem(where=where, message=message, remedy=remedy)])

@@ -10,7 +10,6 @@ import hashlib
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import ClassVar, TypeAlias, cast
@@ -20,7 +19,7 @@ from pydantic import BaseModel, JsonValue
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.keys import load_dotenv
 from burnish.runs.draft import Draft, FilePlace, Places, Strength, validated
-from burnish.runs.plugins import STRATEGIES, StrategyPlugin, strategy_plugin
+from burnish.runs.plugins import StrategyPlugin, strategy_names, strategy_plugin
 from burnish.runs.spec import StrategySpec
 from burnish.system import YamlTree, read_tree
 from burnish.system.config_words import nearest, shown
@@ -296,12 +295,6 @@ def role_names(strategy: StrategyPlugin) -> tuple[str, ...]:
     return tuple(
         dict.fromkeys(name for need in strategy.roles for name in (need.name, *need.instead))
     )
-
-
-@cache
-def strategy_names() -> tuple[str, ...]:
-    """The strategies that are installed, by name; none of them is loaded for that."""
-    return tuple(point.name for point in entry_points(group=STRATEGIES))
 
 
 def dialect_of(document: Document) -> Dialect:

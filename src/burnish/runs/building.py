@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from burnish.core.cases import Case
 from burnish.core.objectives import Objective
 from burnish.core.protocols import Target
+from burnish.core.words import alternatives
 from burnish.evaluation.judges.judged import judged_parts
 from burnish.models.calling import ModelClient
 from burnish.models.factory import Models
@@ -17,7 +18,13 @@ from burnish.runs.header import Project
 from burnish.runs.literals import without_literals
 from burnish.runs.outputs import with_outputs
 from burnish.runs.parts import Building, TargetParts
-from burnish.runs.plugins import strategy_plugin, target_plugin
+from burnish.runs.plugins import (
+    StrategyPlugin,
+    fitting,
+    lack,
+    strategy_plugin,
+    target_plugin,
+)
 from burnish.runs.setup import Setup
 from burnish.runs.spec import AnySpec
 from burnish.system import Redactor
@@ -64,6 +71,8 @@ def build(
     strategy = strategy_plugin(spec.strategy.name)
     target = target_plugin(spec.target.kind)
     parts = target.build(building, strategy)
+    if parts is not None:
+        _check_surfaces(building, parts, strategy)
     if parts is not None and not strategy.proposes:
         parts = replace(parts, exporter=None, record={})  # nothing changes, nothing is adopted
     search = None if parts is None else strategy.build(building, parts)
@@ -103,6 +112,17 @@ def build(
         ),
         spec.output,
     )
+
+
+def _check_surfaces(building: Building, parts: TargetParts, strategy: StrategyPlugin) -> None:
+    """Of the kinds of surfaces that a strategy needs, this very target must have one to tune."""
+    kinds = {type(each) for each in parts.target.surfaces if each.id not in parts.left_out}
+    missing = lack(strategy, kinds, strategy.requires)
+    if missing and not building.problems.found:
+        others = fitting(kinds, target_plugin(parts.target.description.kind).abilities)
+        other = f", or take the strategy {alternatives(others)}" if others else ""
+        message = f"'{strategy.name}' needs {missing}, and there are none to tune"
+        building.problems.add("target", message, f"name one{other}")
 
 
 def _project(description: Description, building: Building, parts: TargetParts) -> Project:
