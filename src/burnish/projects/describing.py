@@ -9,6 +9,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -26,7 +27,7 @@ from burnish.projects.dialects import (
     role_names,
 )
 from burnish.runs.building import Description
-from burnish.runs.draft import Draft, Strength, validated
+from burnish.runs.draft import Draft, Places, Strength, validated, variables_in
 from burnish.runs.header import NAME as HEADER
 from burnish.runs.header import Header
 from burnish.runs.literals import with_literals
@@ -288,7 +289,7 @@ def describe(
         problems += error.problems
     doors.put_environment(draft, env)
     doors.put_flags(draft, flags)
-    data, places = draft.assembled()
+    data, places, written = _assembled(draft)
     try:
         spec = validated(data, doors.model, places)
     except ConfigError as error:
@@ -296,7 +297,16 @@ def describe(
         raise ConfigError(every) from None
     if problems:
         raise ConfigError(problems)
-    return Description(spec=spec, places=places, notes=draft.notes(places))
+    return Description(spec=spec, places=places, notes=draft.notes(places), written=written)
+
+
+def _assembled(draft: Draft) -> tuple[dict[str, JsonValue], Places, dict[str, JsonValue]]:
+    """What a draft says and where, and how it is written; it says which fields are variables."""
+    data, places = draft.assembled()
+    written = draft.written()
+    if paths := [*variables_in(written, data)]:
+        cast("dict[str, JsonValue]", data["source"])["variables"] = [[*path] for path in paths]
+    return data, places, written if paths else {}
 
 
 def _line(problem: Problem) -> int:
@@ -346,14 +356,28 @@ def from_kept(
         remedy = "to search in another way, name the file too: `burnish optimize FILE --fork RUN`"
         raise ConfigError([Problem(where="--strategy", message=message, remedy=remedy)])
     draft = Draft(source)
+    paths, written = data["source"].pop("variables", ()), deepcopy(data)
+    _expand(data, paths)
     for name, value in data.items():
-        draft.put(name, value, strength=Strength.FILE)
+        draft.put(name, value, strength=Strength.FILE, written=written[name])
     if file is not None:
         moved = {"file": str(file.resolve()), "folder": str(file.resolve().parent)}
         draft.put("source", {**moved}, strength=Strength.REQUEST)
     doors.put_flags(draft, flags)
-    values, places = draft.assembled()
-    return Description(spec=validated(values, doors.model, places, kept=True), places=places)
+    values, places, written = _assembled(draft)
+    spec = validated(values, doors.model, places, kept=True)
+    return Description(spec=spec, places=places, written=written)
+
+
+def _expand(data: dict[str, Any], paths: Iterable[Sequence[str]]) -> None:
+    """Put the values of variables where the description was kept with `${VAR}`."""
+    from burnish.targets.agent.variables import expanded  # few runs have any
+
+    for *above, last in paths:
+        block = data
+        for key in above:
+            block = block[key]
+        block[last] = expanded(block[last], where=".".join((*above, last)))
 
 
 def _strategy(

@@ -138,8 +138,17 @@ class Dialect:
 class Translation:
     """Lays the keys of one file into a draft; keys that nobody knows are gathered."""
 
-    def __init__(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
+    def __init__(
+        self,
+        document: Document,
+        draft: Draft,
+        strategy: StrategyPlugin,
+        *,
+        written: Document | None = None,
+    ) -> None:
         self.document = document
+        self.written = written or document
+        """The same with `${VAR}` as written, where variables were expanded."""
         self.draft = draft
         self.strategy = strategy
         self.problems: list[Problem] = []
@@ -150,7 +159,8 @@ class Translation:
         """Lay the value at a place of the file over a field."""
         place, value = self.document.place(*path), self.document.at(path)
         draft, steps = self._home(field)
-        draft.put(steps, value, place=place, strength=Strength.FILE)
+        written = self.written.at(path)
+        draft.put(steps, value, place=place, strength=Strength.FILE, written=written)
 
     def mark(self, field: str | TreePath, path: TreePath) -> None:
         """Say where in the file a field would stand."""

@@ -1,6 +1,6 @@
 """From a description to a Setup: the target builds its part, the strategy its own."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -28,6 +28,7 @@ from burnish.runs.plugins import (
 from burnish.runs.setup import Setup
 from burnish.runs.spec import AnySpec
 from burnish.system import Redactor
+from burnish.system.settings import FieldPath
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,8 @@ class Description:
     places: Places = field(default_factory=Places)
     notes: tuple[str, ...] = ()
     """What the reader of a file has to tell the user."""
+    written: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    """The whole description with `${VAR}` as written, where variables have made values of it."""
 
 
 def building_of(
@@ -137,8 +140,20 @@ def _project(description: Description, building: Building, parts: TargetParts) -
 
 def kept_spec(description: Description) -> dict[str, JsonValue]:
     """The description as run.json and the store of the service keep it."""
-    redactor = Redactor.from_environment()
-    return without_literals(description.spec.to_json(), description.places, redactor)
+    data = description.spec.to_json()
+    for path in description.spec.source.variables:
+        _write(data, description.written, path)
+    return without_literals(data, description.places, Redactor.from_environment())
+
+
+def _write(data: dict[str, JsonValue], written: Mapping[str, JsonValue], path: FieldPath) -> None:
+    """Put what was written in place of a value, or of the block around it that has another form."""
+    key, *rest = path
+    inner, raw = data.get(key), written[key]
+    if rest and isinstance(inner, dict) and isinstance(raw, dict):
+        _write(inner, raw, tuple(rest))
+    else:
+        data[key] = raw
 
 
 def judge_notes(parts: TargetParts, *, repeats: int, writer: ModelClient | None) -> Iterator[str]:
