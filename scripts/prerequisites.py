@@ -18,11 +18,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from burnish.effects.database_drivers import Driver
-
 from burnish.core.errors import BurnishError
 from burnish.models.embedded.files import EMBEDDING, find_model, models_folder
-from burnish.system.databases import DatabaseUrl
+from burnish.system.databases import Database, DatabaseUrl
 from burnish.system.sandbox import probe_bubblewrap
 
 PATIENCE = 60.0
@@ -67,7 +65,9 @@ def main() -> None:
 
 def _answers(server: tuple[str, str]) -> bool:
     try:
-        Driver(_address(server)).connect().close()
+        database = Database(_address(server))
+        database.connect().close()
+        database.close()
     except (BurnishError, ImportError):
         return False
     return True

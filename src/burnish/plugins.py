@@ -19,7 +19,15 @@ from burnish.models.providers import Provider
 from burnish.projects.dialects import Dialect, Document, Translation
 from burnish.projects.measures import read_metrics, read_splits, simulated_user
 from burnish.runs.homes import FileChange, FileHome, FileHomes, Homes
-from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
+from burnish.runs.parts import (
+    DELEGATIONS,
+    STEPS,
+    Ability,
+    Building,
+    RoleNeed,
+    StrategyParts,
+    TargetParts,
+)
 from burnish.runs.plugins import ResultFiles, StrategyPlugin, TargetPlugin
 from burnish.runs.record import RunRecord
 from burnish.runs.report_sections import plain_report
@@ -35,6 +43,9 @@ from burnish.system.settings import (
 )
 
 __all__ = [
+    "DELEGATIONS",
+    "STEPS",
+    "Ability",
     "AboveZero",
     "AtLeastOne",
     "Building",

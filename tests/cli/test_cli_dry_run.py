@@ -1,9 +1,10 @@
-"""`burnish optimize --dry-run`: each pair of docs/choose.md has a plan, and nobody is asked."""
+"""`burnish optimize --dry-run`: every pair of strategy and file kind is planned or refused."""
 
 import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from pydantic import JsonValue
 from burnish.cli.optimize_running import OptimizeRequest, optimize_project
 from burnish.cli.running import Way
 from burnish.models.factory import Models
+from burnish.projects.dialects import GROUP as DIALECTS
+from burnish.runs.plugins import strategy_names, strategy_plugin
 from burnish.testing.backends import ScriptedBackend
-from tests.cli.console import tree
+from tests.cli.console import SMALL, Burnish, refused, tree
 from tests.projects import optimizer_world
 from tests.projects.artifacts import task_world
 from tests.projects.graph import graph_world
@@ -65,7 +68,7 @@ def agent_file(folder: Path, strategy: str) -> Plan:
 def prompts(folder: Path, strategy: str) -> Plan:
     prompt_world.write_world(folder)
     (folder / "numbers_agent.py").write_text(CALLED, encoding="utf-8")
-    writer = {"reflective": "reflector", "coordinate": "critic", "backprop": "proposer"}[strategy]
+    writers = {"reflective": "reflector", "coordinate": "critic", "backprop": "proposer"}
     data = {
         "kind": "prompts",
         "target": {"python": "numbers_agent:call_agent"},
@@ -74,7 +77,7 @@ def prompts(folder: Path, strategy: str) -> Plan:
         "holdout": "val.evalset.json",
         "metrics": [{"type": "standard", "metric": "equality"}],
         "strategy": strategy,
-        writer: "openai:m",
+        writers.get(strategy, "proposer"): "openai:m",
     }
     file = folder / "prompts.yaml"
     file.write_text(json.dumps(data), encoding="utf-8")
@@ -120,20 +123,85 @@ def suite(folder: Path, strategy: str) -> Plan:
     )
 
 
-WORLDS = {
-    "agent file": agent_file,
-    "prompts of any agent": prompts,
-    "graph of agents": graph,
-    "files of a task": task,
-    "policy texts": suite,
+def optimizer(folder: Path, strategy: str) -> Plan:
+    backend = nobody()
+    return Plan(
+        file=prompt_world.write_world(folder),
+        models=prompt_world.models(backend),
+        flags=prompt_world.flags(folder, strategy=strategy),
+        calls=lambda: backend.asked,
+    )
+
+
+def toy(folder: Path, strategy: str) -> Plan:
+    (folder / "toy.yaml").write_text(SMALL, encoding="utf-8")
+    roles = {"reflective": "reflector", "coordinate": "critic"}
+    backend = nobody()
+    return Plan(
+        file=folder / "toy.yaml",
+        models=prompt_world.models(backend),
+        flags={"strategy": strategy, roles.get(strategy, "proposer"): "openai:m"},
+        calls=lambda: backend.asked,
+    )
+
+
+def called(kind: str, agent: JsonValue) -> Callable[[Path, str], Plan]:
+    def plan(folder: Path, strategy: str) -> Plan:
+        (folder / "called_agent.py").write_text(CALLED, encoding="utf-8")
+        (folder / "cases.jsonl").write_text('{"input": "a", "expected": "A"}\n', encoding="utf-8")
+        metrics = [{"type": "standard", "metric": "equality"}]
+        data = {"kind": kind, "target": agent, "cases": "cases.jsonl", "metrics": metrics}
+        file = folder / f"{kind}.yaml"
+        file.write_text(json.dumps(data), encoding="utf-8")
+        flags: dict[str, JsonValue] = {"strategy": strategy}
+        return Plan(file=file, models=prompt_world.models(nobody()), flags=flags, calls=list)
+
+    return plan
+
+
+WORLDS: Mapping[str, Callable[[Path, str], Plan]] = {
+    "agent": agent_file,
+    "command": called("command", {"command": ["false"]}),
+    "graph": graph,
+    "http": called("http", {"url": "http://127.0.0.1:9/nobody"}),
+    "optimizer": optimizer,
+    "prompts": prompts,
+    "python": called("python", {"call": "called_agent:call_agent"}),
+    "suite": suite,
+    "task": task,
+    "toy": toy,
 }
-PAIRS = [
-    *(("agent file", name) for name in ("coordinate", "reflective", "backprop")),
-    *(("prompts of any agent", name) for name in ("coordinate", "reflective", "backprop")),
-    *(("graph of agents", name) for name in ("coordinate", "reflective", "backprop")),
-    *(("files of a task", name) for name in ("coordinate", "edits")),
-    *(("policy texts", name) for name in ("coordinate", "reflective", "epochs")),
-]
+"""A project of each kind of file."""
+ROWS = {
+    "agent file": "agent",
+    "prompts of any agent": "prompts",
+    "optimizer.json": "optimizer",
+    "graph of agents": "graph",
+    "files of a task": "task",
+    "policy texts": "suite",
+    "toy world": "toy",
+}
+"""What the page calls the kinds of files that can be searched."""
+STRATEGIES = sorted(
+    name
+    for name in strategy_names()
+    if strategy_plugin(name).described and strategy_plugin(name).proposes
+)
+
+
+def pairs_of_the_page() -> set[tuple[str, str]]:
+    rows = re.findall(r"^\| ([a-z. ]+) \| (`[^|]+`) \| `tests/", CHOOSE.read_text(), re.MULTILINE)
+    named = {(kind, name) for kind, names in rows for name in re.findall(r"`(\w+)`", names)}
+    return {(ROWS[kind], name) for kind, name in named - {("one delegation", "refine")}}
+
+
+PAIRS = sorted(pairs_of_the_page())
+REFUSED = [(kind, name) for kind in WORLDS for name in STRATEGIES if (kind, name) not in PAIRS]
+
+
+def test_every_kind_of_file_is_looked_at() -> None:
+    assert sorted(WORLDS) == sorted(point.name for point in entry_points(group=DIALECTS))
+    assert {name for _, name in PAIRS} == {*STRATEGIES}
 
 
 @pytest.mark.parametrize(("kind", "strategy"), PAIRS)
@@ -152,7 +220,7 @@ def test_a_dry_run_prints_a_plan_and_pays_nothing(
     optimize_project(request, models=plan.models)
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith(f"strategy  {strategy}") for line in lines), lines
-    assert any(line.split(" ")[0] in {"cases", "tasks", "files"} for line in lines), lines
+    assert any(line.split(" ")[0] in {"cases", "tasks", "files", "train"} for line in lines), lines
     assert lines[-1].startswith("nothing was "), lines
     assert not plan.calls()
     left = {name for name in tree(tmp_path) if "__pycache__" not in name}
@@ -168,7 +236,17 @@ def test_a_trial_over_numbers_of_a_task_counts_its_repeats(
     assert "a trial   3 runs of the task" in capsys.readouterr().out
 
 
-def test_every_pair_that_the_docs_name_is_looked_at() -> None:
-    rows = re.findall(r"^\| ([a-z ]+) \| (`[^|]+`) \| `tests/", CHOOSE.read_text(), re.MULTILINE)
-    named = {(kind, name) for kind, names in rows for name in re.findall(r"`(\w+)`", names)}
-    assert named - {("one delegation", "refine")} == {*PAIRS}
+@pytest.mark.parametrize(("kind", "strategy"), REFUSED)
+def test_every_other_pair_is_refused_with_what_to_do(
+    kind: str, strategy: str, tmp_path: Path, burnish: Burnish
+) -> None:
+    file = WORLDS[kind](tmp_path, strategy).file
+    before = tree(tmp_path)
+    said = burnish("optimize", str(file), "--strategy", strategy, "-o", "run")
+    refused(said)
+    (message,) = said.err.splitlines()
+    problem, _, remedy = message.partition(" — ")
+    assert f"'{strategy}' needs " in problem or f"no algorithm '{strategy}'" in problem, message
+    fitting = [name for each, name in PAIRS if each == kind]
+    assert all(name in remedy for name in fitting or ["burnish eval"]), message
+    assert tree(tmp_path) == before

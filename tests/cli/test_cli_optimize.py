@@ -5,9 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from burnish.models.chat import ChatRequest
+from burnish.runs.record import RunRecord
 from burnish.system import FileLock
+from burnish.testing.backends import ScriptedBackend
 from burnish.testing.stories import story
+from burnish.testing.toy_world import INSTRUCTIONS, RULES
 from tests.cli.console import SMALL, Burnish, refused
+from tests.projects.optimizer_world import written_for
+from tests.projects.prompts import prompt_world
 
 pytestmark = pytest.mark.slow
 
@@ -217,3 +223,26 @@ def test_a_file_that_was_edited_since_does_not_reach_a_run_that_goes_on(
     assert "toy.yaml has changed since this run was started" in words
     assert "burnish optimize toy.yaml --fork r" in words
     assert json.loads(Path("r/run.json").read_text(encoding="utf-8"))["seed"] != 99
+
+
+@pytest.mark.parametrize(
+    ("strategy", "role"), [("coordinate", "critic"), ("reflective", "reflector")]
+)
+def test_another_strategy_on_the_toy_world(
+    strategy: str, role: str, toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ruled = " ".join((INSTRUCTIONS, *RULES.values()))
+
+    def respond(request: ChatRequest, draw: int) -> str:
+        del draw
+        if request.schema_name == "reflector":
+            return json.dumps({"diagnosis": "it is told no rules", "new_text": ruled})
+        written = written_for(request.schema_name)
+        return json.dumps({**written, "new_text": ruled} if "new_text" in written else written)
+
+    monkeypatch.chdir(toy.parent)
+    flags = {"strategy": strategy, role: "openai:m", "max_trials": 8}
+    prompt_world.optimize(ScriptedBackend(respond=respond), file=toy, **flags)
+    record = RunRecord.read(Path("run"))
+    assert record.best_candidate is not None
+    assert record.best_candidate.values["instructions"] == ruled

@@ -225,7 +225,14 @@ def test_flags_that_make_no_sense(tmp_path: Path, burnish: Burnish, toy: Path) -
     refused(burnish("optimize", "prompts", *FLAGS), "it is a folder, not a file")
 
 
-def test_coordinate_descent_over_prompt_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("strategy", "settings"),
+    [
+        ("coordinate", {"critic": "openai:m", "coordinate": {"max_cycles": 1, "patience": 1}}),
+        ("reflective", {"reflector": "openai:m"}),
+    ],
+)
+def test_prompts_of_a_project_file(strategy: str, settings: dict[str, Any], tmp_path: Path) -> None:
     write_world(tmp_path)
     file = tmp_path / "prompts.yaml"
     told = {
@@ -235,15 +242,15 @@ def test_coordinate_descent_over_prompt_files(tmp_path: Path) -> None:
         "train": "train.evalset.json",
         "holdout": "val.evalset.json",
         "metrics": [{"type": "standard", "metric": "equality"}],
-        "strategy": "coordinate",
-        "critic": "openai:m",
+        "strategy": strategy,
         "repeats": 1,
-        "coordinate": {"max_cycles": 1, "max_trials": 2, "patience": 1},
+        "budget": {"max_trials": 2},
+        **settings,
     }
     file.write_text(json.dumps(told), encoding="utf-8")
     optimize(reflector(), file=file)
     found = record(tmp_path)
-    assert found.header.strategy == "coordinate"
+    assert found.header.strategy == strategy
     assert found.best_candidate is not None
     assert found.best_candidate.values == {"system": BETTER}
     assert prompt(tmp_path) == PROMPT

@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
-from burnish.core.errors import ConfigError
+from burnish.cli.optimize_running import OptimizeRequest, optimize_project
+from burnish.cli.running import Way
+from burnish.core.errors import ConfigError, ReplayDiverged
 from burnish.core.surfaces import TextSurface
 from burnish.projects import LoadedProject, load_project
 from burnish.projects.describing import describe, from_kept
 from burnish.projects.dialects import Document
 from burnish.runs.building import build, kept_spec
+from burnish.runs.record import RunRecord
 from burnish.runs.setup import Setup
 from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.coordinate.settings import CoordinateSettings
@@ -86,6 +89,59 @@ def test_variables_are_kept_by_name_and_count_by_value(commented: Path) -> None:
     assert "optimizer" not in kept["target"]["document"]["evaluations"]
     (text,) = again(description).target.baseline.values.values()
     assert text == "Answer politely."
+
+
+def with_variables(data: dict[str, Any]) -> None:
+    block = optimizer(data)
+    block["budget"] = {"global": {"max_trials": "${TRIALS}"}}
+    block["train_cases_file"] = "${CASES}.yaml"
+    block["critic"] = {"provider": "openai", "name": "${CRITIC}"}
+    block["axes"] = {"numeric": [{"path": "model.temperature", "range": [0, "${HIGH}"]}]}
+
+
+@pytest.mark.slow
+def test_variables_of_the_optimizer_block_are_kept_by_name_and_expanded_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def optimize(way: Way, **flags: Any) -> None:
+        request = OptimizeRequest(file=file, way=way, flags=flags, quiet=True)
+        optimize_project(request, models=echo_models(echo()))
+
+    monkeypatch.chdir(tmp_path)
+    values = {"TRIALS": "1", "CASES": "train", "CRITIC": "m", "HIGH": "1.0"}
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    file = write_world(tmp_path, with_variables)
+    optimize(Way(output_dir=Path("run")))
+    kept = json.loads(Path("run/run.json").read_text(encoding="utf-8"))["project"]["spec"]
+    assert kept["budget"]["max_trials"] == "${TRIALS}"
+    assert kept["data"]["train"] == "${CASES}.yaml"
+    assert kept["roles"]["critic"]["name"] == "${CRITIC}"
+    assert kept["target"]["axes"]["numeric"][0]["range"] == [0, "${HIGH}"]
+    assert len(RunRecord.read(Path("run")).rows) == 1 + 1  # the baseline is a row too
+    monkeypatch.setenv("TRIALS", "3")
+    optimize(Way(resume="run"))
+    assert len(RunRecord.read(Path("run")).rows) == 1 + 3
+    monkeypatch.setenv("HIGH", "0.95")
+    with pytest.raises(ReplayDiverged, match="nothing was paid"):
+        optimize(Way(resume="run"), max_trials=4)
+    monkeypatch.delenv("HIGH")
+    with pytest.raises(ConfigError, match=r"target\.axes\.numeric.*HIGH"):
+        optimize(Way(resume="run"), max_trials=4)
+
+
+def test_a_flag_wins_over_a_variable_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"TRIALS": "1", "CASES": "train", "CRITIC": "m", "HIGH": "1"}.items():
+        monkeypatch.setenv(name, value)
+    file = write_world(tmp_path, with_variables)
+    description = described(file, max_trials=7)
+    kept: Any = kept_spec(description)
+    assert kept["budget"]["max_trials"] == 7
+    assert ["budget", "max_trials"] not in kept["source"]["variables"]
+    assert from_kept(kept, {"max_trials": 9}).spec.budget.max_trials == 9
+    assert from_kept(kept, {}).spec == description.spec
 
 
 def test_comments_come_from_the_file_as_long_as_it_says_the_same(

@@ -13,9 +13,9 @@ from pydantic import BaseModel
 
 from burnish.core.errors import ConfigError
 from burnish.projects.describing import Doors, describe, from_kept
-from burnish.projects.dialects import Document, dialect_of, strategy_names
+from burnish.projects.dialects import Document, dialect_of
 from burnish.runs.building import Description, kept_spec
-from burnish.runs.plugins import strategy_plugin, target_plugin
+from burnish.runs.plugins import strategy_names, strategy_plugin, target_plugin
 from burnish.server.apps.asking import RunSettings
 from burnish.server.datasets import Datasets
 from burnish.system import validate_config

@@ -364,4 +364,4 @@ def test_the_files_that_the_page_shows_are_project_files(tmp_path: Path) -> None
     for text in shown:
         file = tmp_path / "shown.yaml"
         file.write_text(text, encoding="utf-8")
-        describe(Document.read(file), {})
+        describe(Document.read(file), {"strategy": "measure"})

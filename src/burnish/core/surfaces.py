@@ -42,6 +42,7 @@ class TextSurface:
     frozen: tuple[str, ...] = ()
     """Spans that must stay word for word."""
     accepts: ClassVar[str] = "text"
+    plural: ClassVar[str] = "texts"
 
     def problems(self, value: Value) -> list[Problem]:
         """What is wrong with a value for this surface."""
@@ -79,6 +80,7 @@ class NumberSurface:
     """Search it on a logarithmic scale."""
     step: float | None = None
     accepts: ClassVar[str] = "a number"
+    plural: ClassVar[str] = "numbers"
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low <= self.high):
@@ -123,6 +125,7 @@ class ChoiceSurface:
     choices: tuple[Scalar, ...]
     kind: Literal["choice"] = "choice"
     accepts: ClassVar[str] = "one of the choices"
+    plural: ClassVar[str] = "choices"
 
     def problems(self, value: Value) -> list[Problem]:
         """What is wrong with a value for this surface."""
@@ -141,6 +144,7 @@ class DemosSurface:
     max_demos: int = 8
     max_chars: int | None = None
     accepts: ClassVar[str] = "demonstrations"
+    plural: ClassVar[str] = "demonstrations"
 
     def problems(self, value: Value) -> list[Problem]:
         """What is wrong with a value for this surface."""
@@ -177,6 +181,7 @@ class FileSurface:
     kind: Literal["file"] = "file"
     max_chars: int | None = None
     accepts: ClassVar[str] = "the text of a file"
+    plural: ClassVar[str] = "files"
 
     def __post_init__(self) -> None:
         parts = self.path.replace("\\", "/").split("/")
@@ -205,6 +210,15 @@ Surface: TypeAlias = Annotated[
     TextSurface | NumberSurface | ChoiceSurface | DemosSurface | FileSurface,
     Field(discriminator="kind"),
 ]
+AGENT_SURFACES: tuple[type[Surface], ...] = (
+    TextSurface,
+    NumberSurface,
+    ChoiceSurface,
+    DemosSurface,
+)
+"""The kinds of surfaces that an agent has."""
+SURFACES = (*AGENT_SURFACES, FileSurface)
+"""Every kind of surface."""
 
 
 def out_of_bounds(values: Mapping[str, Value], surfaces: Mapping[str, "Surface"]) -> list[Problem]:

@@ -1,6 +1,6 @@
 """Numbers and short texts as people read them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.cells import cell_len, set_cell_size
 
@@ -35,6 +35,12 @@ def duration(seconds: float) -> str:
         return f"{whole}s"
     minutes, rest = divmod(whole, 60)
     return f"{minutes}m {rest:02d}s" if minutes < 60 else f"{minutes // 60}h {minutes % 60:02d}m"
+
+
+def alternatives(names: Iterable[str]) -> str:
+    """`a, b or c`."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def counted(n: int, what: str) -> str:

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from burnish.core.cases import Case, Dataset
 from burnish.core.errors import Problem
+from burnish.core.surfaces import Surface
 from burnish.evaluation.datasets.formats import read_some_cases
 from burnish.evaluation.datasets.labelled import read_labelled
 from burnish.projects.agent_blocks import CommandBlock, HttpBlock, PythonBlock, User
@@ -48,12 +49,16 @@ class CommandSpec(TargetSpec):
 class CalledPlugin(TargetPlugin):
     """Builds an agent that is called; there is nothing in it to change."""
 
+    surfaces: ClassVar[tuple[type[Surface], ...]] = ()
+    unsearched: ClassVar[str] = (
+        f"{TargetPlugin.unsearched}; to rewrite prompts of an agent: kind: prompts"
+    )
     replies_only: ClassVar[bool] = True
     """Whether nobody can know which tools the agent used."""
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
         """The agent with its cases and metrics."""
-        _refuse_search(building, strategy)
+        del strategy
         cases = measured_cases(building, "cases")
         target = _called(building, simulated_user(building, cases))
         metrics = read_metrics(building, cases, replies_only=self.replies_only)
@@ -106,10 +111,11 @@ class RecordedPlugin(TargetPlugin):
 
     kind: ClassVar[str] = "recorded"
     Spec: ClassVar[type[TargetSpec]] = RecordedSpec
+    surfaces: ClassVar[tuple[type[Surface], ...]] = ()
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
         """The recorded cases with their metrics; everything that is wrong is said at once."""
-        _refuse_search(building, strategy)
+        del strategy
         path, problems = Path(building.spec.source.file), building.problems
         spec: RecordedSpec = building.spec.target
         read = _labelled_cases if spec.labelled else read_some_cases
@@ -134,14 +140,6 @@ def _called(building: Building, user: User | None) -> CallingTarget | None:
     return building.problems.in_block(
         "target.agent", block, lambda: block.made(building.folder, user)
     )
-
-
-def _refuse_search(building: Building, strategy: StrategyPlugin) -> None:
-    """Such a target has no text and no number that a strategy could change."""
-    if strategy.proposes:
-        message = f"'{strategy.name}' searches, and there is nothing here that it could change"
-        remedy = "measure it: burnish eval FILE; to rewrite prompts of an agent: kind: prompts"
-        building.problems.add((), message, remedy)
 
 
 def _labelled_cases(path: Path) -> tuple[Case, ...]:

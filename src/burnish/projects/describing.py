@@ -9,6 +9,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -24,10 +25,9 @@ from burnish.projects.dialects import (
     Flags,
     dialect_of,
     role_names,
-    strategy_names,
 )
 from burnish.runs.building import Description
-from burnish.runs.draft import Draft, Strength, validated
+from burnish.runs.draft import Draft, Places, Strength, validated, variables_in
 from burnish.runs.header import NAME as HEADER
 from burnish.runs.header import Header
 from burnish.runs.literals import with_literals
@@ -35,6 +35,9 @@ from burnish.runs.plugins import (
     TARGETS,
     StrategyPlugin,
     TargetPlugin,
+    fitting,
+    lack,
+    strategy_names,
     strategy_plugin,
     target_plugin,
 )
@@ -286,7 +289,7 @@ def describe(
         problems += error.problems
     doors.put_environment(draft, env)
     doors.put_flags(draft, flags)
-    data, places = draft.assembled()
+    data, places, written = _assembled(draft)
     try:
         spec = validated(data, doors.model, places)
     except ConfigError as error:
@@ -294,7 +297,16 @@ def describe(
         raise ConfigError(every) from None
     if problems:
         raise ConfigError(problems)
-    return Description(spec=spec, places=places, notes=draft.notes(places))
+    return Description(spec=spec, places=places, notes=draft.notes(places), written=written)
+
+
+def _assembled(draft: Draft) -> tuple[dict[str, JsonValue], Places, dict[str, JsonValue]]:
+    """What a draft says and where, and how it is written; it says which fields are variables."""
+    data, places = draft.assembled()
+    written = draft.written()
+    if paths := [*variables_in(written, data)]:
+        cast("dict[str, JsonValue]", data["source"])["variables"] = [[*path] for path in paths]
+    return data, places, written if paths else {}
 
 
 def _line(problem: Problem) -> int:
@@ -344,14 +356,28 @@ def from_kept(
         remedy = "to search in another way, name the file too: `burnish optimize FILE --fork RUN`"
         raise ConfigError([Problem(where="--strategy", message=message, remedy=remedy)])
     draft = Draft(source)
+    paths, written = data["source"].pop("variables", ()), deepcopy(data)
+    _expand(data, paths)
     for name, value in data.items():
-        draft.put(name, value, strength=Strength.FILE)
+        draft.put(name, value, strength=Strength.FILE, written=written[name])
     if file is not None:
         moved = {"file": str(file.resolve()), "folder": str(file.resolve().parent)}
         draft.put("source", {**moved}, strength=Strength.REQUEST)
     doors.put_flags(draft, flags)
-    values, places = draft.assembled()
-    return Description(spec=validated(values, doors.model, places, kept=True), places=places)
+    values, places, written = _assembled(draft)
+    spec = validated(values, doors.model, places, kept=True)
+    return Description(spec=spec, places=places, written=written)
+
+
+def _expand(data: dict[str, Any], paths: Iterable[Sequence[str]]) -> None:
+    """Put the values of variables where the description was kept with `${VAR}`."""
+    from burnish.targets.agent.variables import expanded  # few runs have any
+
+    for *above, last in paths:
+        block = data
+        for key in above:
+            block = block[key]
+        block[last] = expanded(block[last], where=".".join((*above, last)))
 
 
 def _strategy(
@@ -371,15 +397,15 @@ def _strategy(
         ("", dialect.strategy),
     )
     where, name = next((where, value) for where, value in choices if value)
+    target = target_plugin(dialect.target)
+    message, remedy = f"no strategy '{name}'", ""
     if isinstance(name, str) and name in strategy_names() and strategy_plugin(name).described:
-        return strategy_plugin(name)
-    plugins = {each: strategy_plugin(each) for each in strategy_names()}
-    names = [each for each, plugin in plugins.items() if plugin.described and plugin.proposes]
-    likely = nearest(str(name), names)
-    meant = f"did you mean '{likely}'? " if likely else ""
-    problem = Problem(
-        where=where,
-        message=f"no strategy '{name}'",
-        remedy=f"{meant}there are: {', '.join(sorted(names))}",
-    )
-    raise ConfigError([problem])
+        missing = lack(strategy_plugin(name), target.surfaces, target.abilities)
+        if not missing:
+            return strategy_plugin(name)
+        message = f"'{name}' needs {missing}, and a file of kind '{dialect.kind}' has none"
+    names = fitting(target.surfaces, target.abilities)
+    if likely := nearest(str(name), names):
+        remedy = f"did you mean '{likely}'? "
+    remedy += f"there are: {', '.join(names)}" if names else target.unsearched
+    raise ConfigError([Problem(where=where, message=message, remedy=remedy)])

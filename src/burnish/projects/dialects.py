@@ -10,7 +10,6 @@ import hashlib
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import ClassVar, TypeAlias, cast
@@ -20,7 +19,7 @@ from pydantic import BaseModel, JsonValue
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.keys import load_dotenv
 from burnish.runs.draft import Draft, FilePlace, Places, Strength, validated
-from burnish.runs.plugins import STRATEGIES, StrategyPlugin, strategy_plugin
+from burnish.runs.plugins import StrategyPlugin, strategy_names, strategy_plugin
 from burnish.runs.spec import StrategySpec
 from burnish.system import YamlTree, read_tree
 from burnish.system.config_errors import nearest, shown
@@ -138,8 +137,17 @@ class Dialect:
 class Translation:
     """Lays the keys of one file into a draft; keys that nobody knows are gathered."""
 
-    def __init__(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
+    def __init__(
+        self,
+        document: Document,
+        draft: Draft,
+        strategy: StrategyPlugin,
+        *,
+        written: Document | None = None,
+    ) -> None:
         self.document = document
+        self.written = written or document
+        """The same with `${VAR}` as written, where variables were expanded."""
         self.draft = draft
         self.strategy = strategy
         self.problems: list[Problem] = []
@@ -150,7 +158,8 @@ class Translation:
         """Lay the value at a place of the file over a field."""
         place, value = self.document.place(*path), self.document.at(path)
         draft, steps = self._home(field)
-        draft.put(steps, value, place=place, strength=Strength.FILE)
+        written = self.written.at(path)
+        draft.put(steps, value, place=place, strength=Strength.FILE, written=written)
 
     def mark(self, field: str | TreePath, path: TreePath) -> None:
         """Say where in the file a field would stand."""
@@ -295,12 +304,6 @@ def role_names(strategy: StrategyPlugin) -> tuple[str, ...]:
     return tuple(
         dict.fromkeys(name for need in strategy.roles for name in (need.name, *need.instead))
     )
-
-
-@cache
-def strategy_names() -> tuple[str, ...]:
-    """The strategies that are installed, by name; none of them is loaded for that."""
-    return tuple(point.name for point in entry_points(group=STRATEGIES))
 
 
 def dialect_of(document: Document) -> Dialect:

@@ -10,8 +10,8 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
 from burnish.models.model_block import ModelBlock
-from burnish.projects.dialects import Dialect, role_names, strategy_names
-from burnish.runs.plugins import strategy_plugin, target_plugin
+from burnish.projects.dialects import Dialect, role_names
+from burnish.runs.plugins import strategy_names, strategy_plugin, target_plugin
 from burnish.runs.spec import RunSpec
 from burnish.system.settings import Door, field_docs, plain_type
 

@@ -1,6 +1,6 @@
 """From a description to a Setup: the target builds its part, the strategy its own."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from burnish.core.cases import Case
 from burnish.core.objectives import Objective
 from burnish.core.protocols import Target
+from burnish.core.words import alternatives
 from burnish.evaluation.judges.judged import judged_parts
 from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
@@ -17,10 +18,17 @@ from burnish.runs.header import Project
 from burnish.runs.literals import without_literals
 from burnish.runs.outputs import with_outputs
 from burnish.runs.parts import Building, TargetParts
-from burnish.runs.plugins import strategy_plugin, target_plugin
+from burnish.runs.plugins import (
+    StrategyPlugin,
+    fitting,
+    lack,
+    strategy_plugin,
+    target_plugin,
+)
 from burnish.runs.setup import Setup
 from burnish.runs.spec import AnySpec
 from burnish.system import Redactor
+from burnish.system.settings import FieldPath
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +39,8 @@ class Description:
     places: Places = field(default_factory=Places)
     notes: tuple[str, ...] = ()
     """What the reader of a file has to tell the user."""
+    written: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    """The whole description with `${VAR}` as written, where variables have made values of it."""
 
 
 def building_of(
@@ -64,6 +74,8 @@ def build(
     strategy = strategy_plugin(spec.strategy.name)
     target = target_plugin(spec.target.kind)
     parts = target.build(building, strategy)
+    if parts is not None:
+        _check_surfaces(building, parts, strategy)
     if parts is not None and not strategy.proposes:
         parts = replace(parts, exporter=None, record={})  # nothing changes, nothing is adopted
     search = None if parts is None else strategy.build(building, parts)
@@ -105,6 +117,17 @@ def build(
     )
 
 
+def _check_surfaces(building: Building, parts: TargetParts, strategy: StrategyPlugin) -> None:
+    """Of the kinds of surfaces that a strategy needs, this very target must have one to tune."""
+    kinds = {type(each) for each in parts.target.surfaces if each.id not in parts.left_out}
+    missing = lack(strategy, kinds, strategy.requires)
+    if missing and not building.problems.found:
+        others = fitting(kinds, target_plugin(parts.target.description.kind).abilities)
+        other = f", or take the strategy {alternatives(others)}" if others else ""
+        message = f"'{strategy.name}' needs {missing}, and there are none to tune"
+        building.problems.add("target", message, f"name one{other}")
+
+
 def _project(description: Description, building: Building, parts: TargetParts) -> Project:
     """What run.json says of where the run came from."""
     if building.live is not None:
@@ -117,8 +140,20 @@ def _project(description: Description, building: Building, parts: TargetParts) -
 
 def kept_spec(description: Description) -> dict[str, JsonValue]:
     """The description as run.json and the store of the service keep it."""
-    redactor = Redactor.from_environment()
-    return without_literals(description.spec.to_json(), description.places, redactor)
+    data = description.spec.to_json()
+    for path in description.spec.source.variables:
+        _write(data, description.written, path)
+    return without_literals(data, description.places, Redactor.from_environment())
+
+
+def _write(data: dict[str, JsonValue], written: Mapping[str, JsonValue], path: FieldPath) -> None:
+    """Put what was written in place of a value, or of the block around it that has another form."""
+    key, *rest = path
+    inner, raw = data.get(key), written[key]
+    if rest and isinstance(inner, dict) and isinstance(raw, dict):
+        _write(inner, raw, tuple(rest))
+    else:
+        data[key] = raw
 
 
 def judge_notes(parts: TargetParts, *, repeats: int, writer: ModelClient | None) -> Iterator[str]:

@@ -5,7 +5,7 @@ the dialect takes for granted. What is wrong is said with the place of the value
 came through.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TypeAlias, TypeVar, cast
@@ -15,7 +15,7 @@ from pydantic import BaseModel, JsonValue, ValidationError
 from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.system import YamlTree
 from burnish.system.config_errors import dotted, faults_in, problem_of
-from burnish.system.settings import closed_keys
+from burnish.system.settings import FieldPath, closed_keys
 from burnish.system.yaml import TreePath
 
 M = TypeVar("M", bound=BaseModel)
@@ -100,6 +100,8 @@ class Entry:
     """None takes away what weaker doors give."""
     strength: Strength
     place: Where
+    written: JsonValue = None
+    """As it was written, where the value is what variables of the environment made of it."""
 
 
 class Draft:
@@ -112,11 +114,19 @@ class Draft:
         self._notes: list[tuple[TreePath, str]] = []
 
     def put(
-        self, path: str | TreePath, value: JsonValue, *, place: Where = "", strength: Strength
+        self,
+        path: str | TreePath,
+        value: JsonValue,
+        *,
+        place: Where = "",
+        strength: Strength,
+        written: JsonValue = None,
     ) -> None:
-        """Say something; None says nothing."""
+        """Say something; None says nothing. `written` is the value with `${VAR}` unexpanded."""
         if value is not None:
-            entry = Entry(path=_path(path), value=value, strength=strength, place=place)
+            entry = Entry(
+                path=_path(path), value=value, strength=strength, place=place, written=written
+            )
             self._entries.append(entry)
 
     def default(self, path: str, value: JsonValue) -> None:
@@ -148,15 +158,41 @@ class Draft:
 
     def assembled(self) -> tuple[dict[str, JsonValue], Places]:
         """All values as one tree, the strongest where several doors speak, and their places."""
-        data: dict[str, JsonValue] = {}
         known = dict(self._marks)
-        for entry in sorted(self._entries, key=lambda each: each.strength):
-            if entry.value is None:
-                _take_away(data, entry.path)
-                continue
-            _lay(data, entry.path, entry.value)
-            known |= dict(_places(entry))
+        for entry in self._by_strength():
+            known |= {} if entry.value is None else dict(_places(entry))
+        data = _laid((each.path, each.value) for each in self._by_strength())
         return data, Places(source=self.source, known=known)
+
+    def written(self) -> dict[str, JsonValue]:
+        """The same tree with `${VAR}` as written."""
+        entries = self._by_strength()
+        return _laid(
+            (each.path, each.value if each.written is None else each.written) for each in entries
+        )
+
+    def _by_strength(self) -> list[Entry]:
+        return sorted(self._entries, key=lambda each: each.strength)
+
+
+def _laid(values: Iterable[tuple[TreePath, JsonValue]]) -> dict[str, JsonValue]:
+    """One tree of values that are laid over each other; None takes away."""
+    data: dict[str, JsonValue] = {}
+    for path, value in values:
+        if value is None:
+            _take_away(data, path)
+        else:
+            _lay(data, path, value)
+    return data
+
+
+def variables_in(written: JsonValue, value: JsonValue, path: FieldPath = ()) -> Iterator[FieldPath]:
+    """The fields whose values are other ones than those that were written."""
+    if isinstance(written, dict) and isinstance(value, dict):
+        for key, inner in written.items():
+            yield from variables_in(inner, value.get(key), (*path, key))
+    elif written != value:
+        yield path
 
 
 def _lay(data: dict[str, JsonValue], path: TreePath, value: JsonValue) -> None:

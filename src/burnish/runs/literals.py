@@ -28,22 +28,22 @@ def without_literals(
 
 
 def _replaced(value: JsonValue, path: TreePath, places: Places, redactor: Redactor) -> JsonValue:
-    if isinstance(value, dict):
-        seen = redactor.json(value)
-        assert isinstance(seen, dict)
-        return {
-            key: _place(path, key, places)
-            if isinstance(item, str) and seen.get(key) != item
-            else _replaced(item, (*path, key), places, redactor)
-            for key, item in value.items()
-        }
-    if isinstance(value, list):
-        return [_replaced(item, (*path, n), places, redactor) for n, item in enumerate(value)]
+    def kept(key: str | int, item: JsonValue, seen: JsonValue) -> JsonValue:
+        if isinstance(item, str) and seen != item:
+            return _place((*path, key), places)
+        return _replaced(item, (*path, key), places, redactor)
+
+    seen = redactor.json(value)
+    if isinstance(value, dict) and isinstance(seen, dict):
+        return {key: kept(key, item, seen.get(key)) for key, item in value.items()}
+    if isinstance(value, list) and isinstance(seen, list):
+        pairs = zip(value, seen, strict=True)
+        return [kept(number, item, shown) for number, (item, shown) in enumerate(pairs)]
     return value
 
 
-def _place(path: TreePath, key: str, places: Places) -> JsonValue:
-    place = places.place((*path, key))
+def _place(path: TreePath, places: Places) -> JsonValue:
+    place = places.place(path)
     if not isinstance(place, FilePlace):
         return {LITERAL: None}
     return {LITERAL: {"file": str(place.tree.path.resolve()), "at": list(place.keys)}}

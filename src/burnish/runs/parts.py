@@ -38,6 +38,20 @@ class RoleNeed:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Ability:
+    """Something other than surfaces that a target may have and a strategy may need."""
+
+    name: str
+    """In the plural, as a sentence about what is missing says it."""
+
+
+STEPS = Ability(name="runs that leave steps")
+"""A run of it has a trace: a step says what went in, what came out, and which surfaces it used."""
+DELEGATIONS = Ability(name="tasks that are delegated")
+"""A case of it is a task, done by a manager and workers and graded as a whole."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TargetParts:
     """What a target brings to a run."""
 

@@ -6,7 +6,7 @@ imported when a run needs it and not before. A name without a plug-in gets the b
 whose strategy is not installed any more can still be listed, shown and reported.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -17,13 +17,13 @@ from pydantic import BaseModel, JsonValue
 from burnish.core.errors import BurnishError, ResumeRefused
 from burnish.core.sections import Section
 from burnish.core.stopping import FINISHED
-from burnish.core.surfaces import Surface, TextSurface
+from burnish.core.surfaces import SURFACES, Surface, TextSurface
 from burnish.core.trials import Trial, TrialRow
-from burnish.core.words import number
+from burnish.core.words import alternatives, number
 from burnish.runs.events import Listener
 from burnish.runs.header import Header
 from burnish.runs.homes import FileHomes, Homes
-from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
+from burnish.runs.parts import Ability, Building, RoleNeed, StrategyParts, TargetParts
 from burnish.runs.plans import budget_limits, plain_plan
 from burnish.runs.progress import ProgressLines, ended_words
 from burnish.runs.record import RunRecord, loss_of
@@ -63,6 +63,8 @@ class StrategyPlugin:
     """Whether it compares scores from 0 to 1; else numbers in their own unit are fine."""
     needs: ClassVar[tuple[type[Surface], ...]] = (TextSurface,)
     """The kinds of surfaces of which a target must have one."""
+    requires: ClassVar[tuple[Ability, ...]] = ()
+    """What else a target must have, all of it."""
 
     # -- how it is set up ------------------------------------------------------------------
 
@@ -192,6 +194,12 @@ class TargetPlugin:
     """How it is described."""
     document: ClassVar[type[BaseModel] | None] = None
     """What its files hold beside the keys of a dialect, where the target reads them itself."""
+    surfaces: ClassVar[tuple[type[Surface], ...]] = SURFACES
+    """The kinds of surfaces that it may have; a strategy that needs others is refused."""
+    abilities: ClassVar[tuple[Ability, ...]] = ()
+    """What else strategies may require of it."""
+    unsearched: ClassVar[str] = "measure it: burnish eval FILE"
+    """What to do with it where no strategy can search over it."""
     takes_cases: ClassVar[bool] = True
     """Whether files of cases and metrics may be named for it; else it brings its own, and a flag
     that names one is refused."""
@@ -251,6 +259,32 @@ class TargetPlugin:
         in `TargetParts.record`.
         """
         return FileHomes.of(header)
+
+
+def lack(
+    strategy: StrategyPlugin,
+    surfaces: Collection[type[Surface]],
+    abilities: Collection[Ability],
+) -> str:
+    """What a strategy needs and a target does not have, in words; empty where they fit."""
+    if not strategy.proposes:
+        return ""
+    if not set(strategy.needs).intersection(surfaces):
+        return alternatives(kind.plural for kind in strategy.needs)
+    return " and ".join(each.name for each in strategy.requires if each not in abilities)
+
+
+def fitting(surfaces: Collection[type[Surface]], abilities: Collection[Ability]) -> list[str]:
+    """The strategies that a file can name and that can search over such a target."""
+    plugins = map(strategy_plugin, strategy_names())
+    offered = [each for each in plugins if each.described and each.proposes]
+    return sorted(each.name for each in offered if not lack(each, surfaces, abilities))
+
+
+@cache
+def strategy_names() -> tuple[str, ...]:
+    """The strategies that are installed, by name; none of them is loaded for that."""
+    return tuple(point.name for point in entry_points(group=STRATEGIES))
 
 
 @cache

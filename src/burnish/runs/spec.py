@@ -55,6 +55,9 @@ class Source(Settings):
     """What relative paths in the description are relative to."""
     digest: str = ""
     """A hash of the file as it was read: a run that goes on says whether it has changed since."""
+    variables: tuple[tuple[str, ...], ...] = ()
+    """The fields of the description that are kept with `${VAR}` as written, and expanded when the
+    run is built."""
     document: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     """What the file says in its own words, where a run writes files that repeat it."""
 

@@ -37,7 +37,7 @@ from burnish.projects.adopt import (
 )
 from burnish.projects.describing import Doors, Flags, describe, described_again, from_kept
 from burnish.projects.dialects import GROUP as DIALECTS
-from burnish.projects.dialects import Dialect, Document, role_names, strategy_names
+from burnish.projects.dialects import Dialect, Document, role_names
 from burnish.reports.markdown import to_markdown
 from burnish.runs.building import Description, build, kept_spec
 from burnish.runs.driving import drive
@@ -47,6 +47,7 @@ from burnish.runs.plugins import (
     TARGETS,
     StrategyPlugin,
     TargetPlugin,
+    strategy_names,
     strategy_plugin,
     target_plugin,
 )
@@ -135,6 +136,9 @@ async def check_target_plugin(kind: str, project: PluginProject, folder: Path) -
         assert made.fingerprint == again.target.description.fingerprint, (
             "its fingerprint differs when it is built again: no run over it could be resumed"
         )
+        declared = target_plugin(kind).surfaces
+        others = [each.id for each in setup.target.surfaces if not isinstance(each, declared)]
+        assert not others, f"{others} are of kinds that it does not declare in `surfaces`"
         await check_target(setup.target, ())
     await check_project(project, folder)
 

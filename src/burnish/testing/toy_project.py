@@ -10,8 +10,10 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from burnish.core.protocols import Role
+from burnish.core.surfaces import ChoiceSurface, NumberSurface, Surface, TextSurface
 from burnish.models.chat import ModelClient
 from burnish.plugins import (
+    Ability,
     Building,
     Dialect,
     Door,
@@ -34,6 +36,8 @@ from burnish.testing.toy_strategy import Climb, Complaints, Rewrite, model_propo
 Amount = Annotated[float, Field(ge=0, le=1000)]
 Count = Annotated[int, Field(ge=1, le=100_000)]
 CountOrNone = Annotated[int, Field(ge=0, le=100_000)]
+RULES = Ability(name="rules of the toy world")
+"""What the script proposes: a strategy of one world alone."""
 PROPOSER = RoleNeed(name="proposer", help="Who rewrites texts: provider:name; a script, else.")
 
 
@@ -74,6 +78,8 @@ class ToyPlugin(TargetPlugin):
 
     kind: ClassVar[str] = toy_world.KIND
     Spec: ClassVar[type[TargetSpec]] = ToySpec
+    surfaces: ClassVar[tuple[type[Surface], ...]] = (TextSurface, NumberSurface, ChoiceSurface)
+    abilities: ClassVar[tuple[Ability, ...]] = (RULES,)
     takes_cases: ClassVar[bool] = False
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
@@ -116,6 +122,7 @@ class ClimbPlugin(StrategyPlugin):
     name: ClassVar[str] = "climb"
     Settings: ClassVar[type[StrategySettings]] = ClimbSettings
     roles: ClassVar[tuple[RoleNeed, ...]] = (PROPOSER,)
+    requires: ClassVar[tuple[Ability, ...]] = (RULES,)
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
         """The search over a target; a script knows only the toy world."""

@@ -268,7 +268,7 @@ def test_only_coordinate_knows_cycles(tmp_path: Path) -> None:
 
 def test_a_strategy_that_tunes_neither_files_nor_numbers_is_refused(tmp_path: Path) -> None:
     text = refusal(tmp_path, strategy="reflective")
-    assert "--strategy: reflective changes neither files nor numbers in them" in text
+    assert "--strategy: 'reflective' needs texts, and a file of kind 'task' has none" in text
     assert "there are: coordinate, edits" in text
 
 

@@ -57,7 +57,7 @@ class AgentFile(Dialect):
         return "model" in document.data or "instructions" in document.data
 
     def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
-        """The agent as it stands, and what its optimizer block says with variables expanded.
+        """The agent as it stands, and what its optimizer block says, variables by their values.
 
         That block is about searches: it says nothing of a measurement.
         """
@@ -66,8 +66,8 @@ class AgentFile(Dialect):
         draft.mark("data", document.place(*_BLOCK))
         draft.mark("target", document.place(*_BLOCK, "axes"))
         data = expanded(document.tree.data, where=document.name)
-        document = replace(document, tree=replace(document.tree, data=data))
-        translation = Translation(document, draft, strategy)
+        written, document = document, replace(document, tree=replace(document.tree, data=data))
+        translation = Translation(document, draft, strategy, written=written)
         translation.put("execution.concurrency", ("execution", "parallel_test_cases"))
         translation.put("source.name", ("name",))
         if document.at(_BLOCK) is not None and strategy.proposes:

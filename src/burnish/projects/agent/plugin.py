@@ -16,6 +16,7 @@ from pydantic import (
 from burnish.core.cases import Case
 from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.core.protocols import Metric
+from burnish.core.surfaces import AGENT_SURFACES, Surface
 from burnish.evaluation.configs.reading import MetricsRead
 from burnish.evaluation.metrics.expected_tools import ExpectedTools
 from burnish.evaluation.simulation import ROLE as USER_SIMULATOR
@@ -32,7 +33,7 @@ from burnish.projects.agent.homes import AgentHomes, measured_files
 from burnish.projects.measures import User, read_metrics
 from burnish.runs.header import Header
 from burnish.runs.homes import FILES, Homes
-from burnish.runs.parts import Building, StrategyParts, TargetParts
+from burnish.runs.parts import STEPS, Ability, Building, StrategyParts, TargetParts
 from burnish.runs.plugins import StrategyPlugin, TargetPlugin
 from burnish.runs.spec import TargetSpec
 from burnish.system import YamlTree, read_tree
@@ -84,6 +85,8 @@ class AgentPlugin(TargetPlugin):
     kind: ClassVar[str] = "agent"
     Spec: ClassVar[type[TargetSpec]] = AgentSpec
     document: ClassVar[type[BaseModel] | None] = AgentBlock
+    surfaces: ClassVar[tuple[type[Surface], ...]] = AGENT_SURFACES
+    abilities: ClassVar[tuple[Ability, ...]] = (STEPS,)
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
         """The agent with its axes, cases and metrics."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from burnish.core.objectives import Objective
 from burnish.core.protocols import Metric
-from burnish.core.surfaces import FileSurface, NumberSurface
+from burnish.core.surfaces import FileSurface
 from burnish.evaluation.configs.making import MetricMaking
 from burnish.evaluation.judges.judged import judged_parts
 from burnish.projects.artifacts.checking import check_task, checked_axes
@@ -25,10 +25,9 @@ from burnish.projects.artifacts.spec import (
     ScorerBlock,
     plain,
 )
-from burnish.projects.dialects import strategy_names
 from burnish.runs.opening import RESULTS
 from burnish.runs.parts import Building, TargetParts
-from burnish.runs.plugins import StrategyPlugin, strategy_plugin
+from burnish.runs.plugins import StrategyPlugin
 from burnish.runs.spec import ObjectiveSpec
 from burnish.system.workspaces.paths import covers
 from burnish.targets.artifacts.target import ArtifactsTarget
@@ -154,10 +153,7 @@ class _TaskBuilding:
     def _axes(self, target: ArtifactsTarget) -> tuple[NumericSurface, ...]:
         """Numbers in the files, for a strategy that does not edit them whole."""
         problems, name = self.building.problems, self.strategy.name
-        if NumberSurface not in self.strategy.needs:
-            message = f"{name} changes neither files nor numbers in them"
-            problems.add("strategy.name", message, f"there are: {', '.join(_strategies())}")
-        elif not self.spec.axes:
+        if not self.spec.axes:
             remedy = "name some: axes: [{file: config.yaml, path: cache.size, low: 1, high: 64}]"
             problems.add("target.axes", f"{name} has no numbers to tune", remedy)
         return checked_axes(self.spec, target.texts, problems)
@@ -230,10 +226,3 @@ class _TaskBuilding:
         if alone:
             about = f"one judge decides on {', '.join(dict.fromkeys(alone))}"
             yield f"{about}: files may come to please it; name several, or give the task a holdout"
-
-
-def _strategies() -> list[str]:
-    """The strategies that can search over a task."""
-    kinds = {FileSurface, NumberSurface}
-    names = strategy_names()
-    return [name for name in names if kinds.intersection(strategy_plugin(name).needs)]

@@ -6,7 +6,7 @@ from typing import ClassVar
 from burnish.core.cases import Split
 from burnish.core.money import total
 from burnish.core.sections import Section, Table, Text
-from burnish.core.surfaces import ChoiceSurface, NumberSurface
+from burnish.core.surfaces import ChoiceSurface, FileSurface, NumberSurface, Surface
 from burnish.core.words import counted, spending
 from burnish.projects.artifacts.building import build
 from burnish.projects.artifacts.homes import TaskHomes
@@ -31,6 +31,7 @@ class ArtifactsPlugin(TargetPlugin):
 
     kind: ClassVar[str] = "artifacts"
     Spec: ClassVar[type[TargetSpec]] = ArtifactsSpec
+    surfaces: ClassVar[tuple[type[Surface], ...]] = (FileSurface, NumberSurface, ChoiceSurface)
     takes_cases: ClassVar[bool] = False
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.protocols import Metric
-from burnish.core.surfaces import ChoiceSurface, Surface
+from burnish.core.surfaces import AGENT_SURFACES, ChoiceSurface, Surface
 from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
@@ -21,7 +21,7 @@ from burnish.projects.measures import read_metrics, read_splits, simulated_user
 from burnish.runs.draft import FilePlace
 from burnish.runs.header import Header
 from burnish.runs.homes import Homes
-from burnish.runs.parts import Building, TargetParts
+from burnish.runs.parts import STEPS, Ability, Building, TargetParts
 from burnish.runs.plugins import StrategyPlugin, TargetPlugin
 from burnish.runs.spec import TargetSpec
 from burnish.strategies.backprop.building import near
@@ -54,6 +54,8 @@ class GraphPlugin(TargetPlugin):
     kind: ClassVar[str] = "graph"
     Spec: ClassVar[type[TargetSpec]] = GraphSpec
     document: ClassVar[type[BaseModel] | None] = GraphBlock
+    surfaces: ClassVar[tuple[type[Surface], ...]] = AGENT_SURFACES
+    abilities: ClassVar[tuple[Ability, ...]] = (STEPS,)
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
         """The graph with its cases and metrics."""

@@ -10,13 +10,14 @@ from pydantic import Field, JsonValue, model_validator
 
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.errors import ConfigError, Problem
+from burnish.core.surfaces import Surface, TextSurface
 from burnish.evaluation.configs.reading import MetricsRead
 from burnish.projects.agent_blocks import CalledBlock, CommandBlock, HttpBlock, PythonBlock, User
 from burnish.projects.measures import read_metrics, read_splits, simulated_user
 from burnish.projects.prompts.homes import PromptHomes, prompt_files
 from burnish.runs.header import Header
 from burnish.runs.homes import Homes
-from burnish.runs.parts import Building, TargetParts
+from burnish.runs.parts import STEPS, Ability, Building, TargetParts
 from burnish.runs.plugins import StrategyPlugin, TargetPlugin
 from burnish.runs.spec import TargetSpec
 from burnish.system.settings import AtLeastOne, Door, Settings, Text
@@ -105,6 +106,8 @@ class PromptsPlugin(TargetPlugin):
 
     kind: ClassVar[str] = "prompts"
     Spec: ClassVar[type[TargetSpec]] = PromptsSpec
+    surfaces: ClassVar[tuple[type[Surface], ...]] = (TextSurface,)
+    abilities: ClassVar[tuple[Ability, ...]] = (STEPS,)
 
     def flag_value(self, name: str, value: JsonValue) -> JsonValue:
         """`--agent module:function` is found beside the file, or where the command was given."""

@@ -16,7 +16,7 @@ from burnish.core.trials import TrialRow
 from burnish.runs.events import Advanced, Event, Tick, TrialRecorded, Warned
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
-from burnish.strategies.epochs.proposing import EpochDetails, TextUpdate
+from burnish.strategies.epochs.proposing import EpochDetails, TaskRun, TextUpdate
 from burnish.strategies.epochs.strategy import PolicyChanged
 from burnish.system.redaction import MARKER
 from burnish.targets.delegation.training import Epoch, EpochRun, Source, TrainingLog
@@ -135,10 +135,16 @@ def _events(row: TrialRow) -> list[Json]:
     return [{"type": kind, **update, "reason": decision.reason}]
 
 
-def _run(told: Mapping[str, Json], trial: int) -> EpochRun:
+def _run(run: TaskRun, trial: int) -> EpochRun:
     """A run that broke before it had a name gets one that no other has."""
-    task, draw, loss = str(told.get("task")), told.get("draw"), told.get("loss")
-    name = told.get("run_id") or f"{task}#{draw}@{trial}"
-    scores = {k: v for k, v in told.items() if k not in ("run_id", "task", "loss")}
-    number = float(loss) if isinstance(loss, int | float) else None
-    return EpochRun(run_id=str(name), task=task, loss=number, scores=scores)
+    return EpochRun(
+        run_id=run.run_id or f"{run.task}#{run.draw}@{trial}",
+        task=run.task,
+        loss=run.loss,
+        scores={
+            "draw": run.draw,
+            "split": run.split.value,
+            "status": run.status,
+            "parts": dict(run.parts),
+        },
+    )

@@ -9,13 +9,14 @@ from burnish.core.cases import Dataset
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.objectives import Objective
+from burnish.core.surfaces import Surface, TextSurface
 from burnish.models.references import ModelRef
 from burnish.projects.suites.keeping import KEPT, RegistryKeeper, SuiteRecord
 from burnish.projects.suites.registries import find_registry
 from burnish.projects.suites.suite_spec import PolicySpec
 from burnish.projects.suites.tasks import SuiteTasks
 from burnish.runs.events import read_all
-from burnish.runs.parts import Building, TargetParts
+from burnish.runs.parts import DELEGATIONS, Ability, Building, TargetParts
 from burnish.runs.plugins import ResultFiles, StrategyPlugin, TargetPlugin
 from burnish.runs.record import RunRecord
 from burnish.runs.run import Run
@@ -35,6 +36,8 @@ class PolicyPlugin(TargetPlugin):
 
     kind: ClassVar[str] = "policy"
     Spec: ClassVar[type[TargetSpec]] = PolicySpec
+    surfaces: ClassVar[tuple[type[Surface], ...]] = (TextSurface,)
+    abilities: ClassVar[tuple[Ability, ...]] = (DELEGATIONS,)
     takes_cases: ClassVar[bool] = False
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from burnish.core.sections import Section
+from burnish.core.surfaces import AGENT_SURFACES, Surface
 from burnish.core.trials import Trial
-from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
+from burnish.runs.parts import STEPS, Ability, Building, RoleNeed, StrategyParts, TargetParts
 from burnish.runs.plugins import StrategyPlugin
 from burnish.runs.progress import ProgressLines
 from burnish.runs.record import RunRecord
@@ -26,6 +27,8 @@ class BackpropPlugin(StrategyPlugin):
     name: ClassVar[str] = Backprop.name
     Settings: ClassVar[type[StrategySettings]] = BackpropSettings
     roles: ClassVar[tuple[RoleNeed, ...]] = ROLES
+    needs: ClassVar[tuple[type[Surface], ...]] = AGENT_SURFACES
+    requires: ClassVar[tuple[Ability, ...]] = (STEPS,)
     needs_holdout: ClassVar[bool] = True
     ends: ClassVar[Mapping[str, str]] = ENDS
     rationales: ClassVar[Mapping[str, Sequence[str]]] = {"patcher": ("reason",)}

@@ -7,7 +7,7 @@ from typing import ClassVar
 from rich.cells import cell_len
 
 from burnish.core.sections import Section, Text
-from burnish.core.surfaces import ChoiceSurface, DemosSurface, NumberSurface, Surface, TextSurface
+from burnish.core.surfaces import AGENT_SURFACES, Surface
 from burnish.core.words import padded, visible
 from burnish.runs.events import Event, PhaseStarted, TrialRecorded, read_all
 from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
@@ -54,12 +54,7 @@ class CoordinatePlugin(StrategyPlugin):
         "critic": ("failing_pattern", "root_cause_hypothesis", "suggested_change_direction"),
         "applier": ("rationale", "diff_summary"),
     }
-    needs: ClassVar[tuple[type[Surface], ...]] = (
-        TextSurface,
-        NumberSurface,
-        ChoiceSurface,
-        DemosSurface,
-    )
+    needs: ClassVar[tuple[type[Surface], ...]] = AGENT_SURFACES
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
         """The search over a target."""

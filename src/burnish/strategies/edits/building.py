@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 
 from burnish.core.protocols import Role
-from burnish.core.surfaces import FileSurface
 from burnish.models.chat import ModelClient
 from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
 from burnish.strategies.edits.command_editor import CommandEditor
@@ -31,10 +30,6 @@ class _Editor:
 
 def build(building: Building, parts: TargetParts) -> StrategyParts | None:
     """The loop over the files of a target; None, with what is wrong kept, where it cannot be."""
-    if not any(isinstance(surface, FileSurface) for surface in parts.target.surfaces):
-        message = "edits changes files as a whole, and there is none to edit"
-        building.problems.add("strategy.name", message, "take another strategy")
-        return None
     objective = building.spec.objective
     settings: EditsSettings = building.spec.strategy.settings.model_copy(
         update={

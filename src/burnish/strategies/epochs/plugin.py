@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from burnish.core.sections import Section
-from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
+from burnish.runs.parts import DELEGATIONS, Ability, Building, RoleNeed, StrategyParts, TargetParts
 from burnish.runs.plugins import StrategyPlugin
 from burnish.runs.record import RunRecord
 from burnish.runs.setup import Setup
@@ -21,6 +21,7 @@ class EpochsPlugin(StrategyPlugin):
     name: ClassVar[str] = Epochs.name
     Settings: ClassVar[type[StrategySettings]] = EpochSettings
     roles: ClassVar[tuple[RoleNeed, ...]] = (PROPOSER,)
+    requires: ClassVar[tuple[Ability, ...]] = (DELEGATIONS,)
     ends: ClassVar[Mapping[str, str]] = ENDS
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from burnish.core.candidates import Candidate
+from burnish.core.cases import Split
 from burnish.core.content import Json
 from burnish.core.evaluations import CaseResult, Evaluation
 from burnish.core.protocols import Role
@@ -137,6 +138,20 @@ class TextUpdate:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TaskRun:
+    """What the ledger keeps of one run of a task."""
+
+    run_id: str | None = None
+    task: str = ""
+    draw: int = 0
+    split: Split = Split.TRAIN
+    loss: int | float | None = None
+    status: str = ""
+    parts: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """What the loss is made of."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class EpochDetails(TrialDetails):
     """What a training keeps of each epoch."""
 
@@ -147,8 +162,8 @@ class EpochDetails(TrialDetails):
     epoch: int = 0
     learning_rate: int | float | None = None
     update: TextUpdate | None = None
-    runs: tuple[Mapping[str, Json], ...] | None = None
-    """Every run of a task: its id, its loss, and what the loss is made of."""
+    runs: tuple[TaskRun, ...] | None = None
+    """Every run of a task."""
     stays: bool | None = None
     """Whether the candidate goes on without being better."""
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Split
 from burnish.core.comparisons import Pair
-from burnish.core.content import Json, short_id
+from burnish.core.content import short_id
 from burnish.core.decisions import Decision, Verdict
 from burnish.core.errors import Problem
 from burnish.core.evaluations import CaseResult, Evaluation
@@ -25,10 +25,12 @@ from burnish.strategies.epochs.proposing import (
     EpochDetails,
     Proposed,
     Proposing,
+    TaskRun,
     TextGrad,
     TextGradRequest,
 )
 from burnish.strategies.epochs.settings import EpochSettings, halved
+from burnish.targets.delegation.outcomes import DelegationFacts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +78,7 @@ class Measuring:
         return None if evaluation is None else SplitResult.of(evaluation, self.run.objective)
 
 
-def runs_of(*evaluations: Evaluation | None) -> tuple[Mapping[str, Json], ...]:
+def runs_of(*evaluations: Evaluation | None) -> tuple[TaskRun, ...]:
     """What the ledger keeps of each run of a task."""
     return tuple(
         _run(result, evaluation.split)
@@ -86,19 +88,18 @@ def runs_of(*evaluations: Evaluation | None) -> tuple[Mapping[str, Json], ...]:
     )
 
 
-def _run(result: CaseResult, split: Split) -> dict[str, Json]:
-    told = result.outcome.data if isinstance(result.outcome.data, dict) else {}
+def _run(result: CaseResult, split: Split) -> TaskRun:
+    facts = DelegationFacts.of(result.outcome)
     score = next((each for each in result.scores), None)
-    loss = None if score is None or score.value is None else round(1 - score.value, 6)
-    return {
-        "run_id": told.get("run_id"),
-        "task": result.case,
-        "draw": result.draw,
-        "split": split.value,
-        "loss": loss,
-        "status": told.get("status") or ("missing" if result.outcome.missing else "failed"),
-        "parts": {} if score is None else dict(score.details),
-    }
+    return TaskRun(
+        run_id=facts.run_id or None,
+        task=result.case,
+        draw=result.draw,
+        split=split,
+        loss=None if score is None or score.value is None else round(1 - score.value, 6),
+        status=facts.status or ("missing" if result.outcome.missing else "failed"),
+        parts={} if score is None else dict(score.details),
+    )
 
 
 UPDATE = "update"

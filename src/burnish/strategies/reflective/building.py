@@ -26,9 +26,6 @@ def build(building: Building, parts: TargetParts) -> StrategyParts | None:
     """The search over the texts of a target; None, with what is wrong kept, where it cannot be."""
     problems, spec = building.problems, building.spec
     texts = parts.texts()
-    if not texts and not problems.found:
-        remedy = "add one, or take the strategy 'coordinate'"
-        problems.add("target", "reflection rewrites texts, and there is none to rewrite", remedy)
     settings: ReflectiveSettings = spec.strategy.settings.model_copy(update={"fields": texts})
     budget, notes = ending(spec.budget.budget())
     small = too_small(budget, parts.dataset, settings)

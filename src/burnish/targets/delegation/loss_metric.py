@@ -11,6 +11,7 @@ from burnish.core.money import NOTHING, Spend
 from burnish.core.outcomes import Outcome
 from burnish.core.scores import Score
 from burnish.targets.delegation.loss import WEIGHTS
+from burnish.targets.delegation.outcomes import DelegationFacts
 
 NAME = "delegation_loss"
 _VERSION = 1
@@ -41,20 +42,18 @@ class DelegationLoss:
         del effects
         if not outcome.measures.keys() >= WEIGHTS.keys():
             return [Score.of_nothing(self.name, "there are no signals of a delegation")]
-        told = outcome.data if isinstance(outcome.data, dict) else {}
-        words = told.get("told")
-        lines = [str(line) for line in words] if isinstance(words, list) else []
+        facts = DelegationFacts.of(outcome)
         parts = weighed(outcome.measures, weights_of(case))
         loss = min(1.0, math.fsum(parts.values()))
         shares = ", ".join(f"{name} {value:.3f}" for name, value in parts.items())
-        head = f"loss {loss:.3f} ({shares}); {told.get('status')}: {told.get('reason')}"
-        spoiled = any(line.startswith(_SPOILING) for line in lines)
+        head = f"loss {loss:.3f} ({shares}); {facts.status}: {facts.reason}"
+        spoiled = any(line.startswith(_SPOILING) for line in facts.told)
         return [
             Score(
                 metric=self.name,
                 value=1 - loss,
-                passed=told.get("status") == "complete" and not spoiled,
-                reason="\n".join([head, *lines]),
+                passed=facts.status == "complete" and not spoiled,
+                reason="\n".join([head, *facts.told]),
                 details={name: round(value, 6) for name, value in parts.items()},
             )
         ]

@@ -7,6 +7,7 @@ failed: that is a score of 0, not the neutral loss that an empty folder would ha
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from burnish.core.codec import codec
 from burnish.core.content import Json
 from burnish.core.outcomes import Failure, FailureKind, Outcome, Usage
 from burnish.targets.delegation.loss import WEIGHTS
@@ -17,6 +18,24 @@ SIGNALS = tuple(WEIGHTS)
 """The parts of the loss, each from 0, which is good, to 1."""
 MOST_SHOWN = 12
 """Defects that are told of one run; the others are counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DelegationFacts:
+    """What the outcome of a delegation says of it beside its numbers."""
+
+    run_id: str = ""
+    folder: str = ""
+    status: str = ""
+    reason: str = ""
+    deliverables: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    """What was wrong, one thing a line."""
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> "DelegationFacts":
+        """What an outcome says; nothing where it is not one of a delegation."""
+        return codec(cls).decode(outcome.data) if isinstance(outcome.data, dict) else cls()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,14 +112,15 @@ class Account:
 
     def _data(self) -> Json:
         result = self.result
-        return {
-            "run_id": result.run_id,
-            "folder": result.run_dir.name,
-            "status": result.status,
-            "reason": result.reason,
-            "deliverables": list[Json](result.names),
-            "told": list[Json](self.words()),
-        }
+        facts = DelegationFacts(
+            run_id=result.run_id,
+            folder=result.run_dir.name,
+            status=result.status,
+            reason=result.reason,
+            deliverables=tuple(result.names),
+            told=tuple(self.words()),
+        )
+        return codec(DelegationFacts).encode(facts)
 
     def _defects(self) -> Iterator[str]:
         worst_first = sorted(self.result.defects, key=lambda each: _ORDER[each.severity])
