@@ -65,7 +65,7 @@ def main() -> None:
 
 def _answers(server: tuple[str, str]) -> bool:
     try:
-        database = Database(_address(server))
+        database = Database(_address(server), trouble=BurnishError)
         database.connect().close()
         database.close()
     except (BurnishError, ImportError):
