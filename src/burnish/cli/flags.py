@@ -188,7 +188,7 @@ def flag_of(field: "SettingField") -> Flag:
     return Flag(
         name=field.name,
         spellings=field.flags,
-        help=_off(field.help) if field.switches_off else field.help,
+        help=field.door.off or _off(field.help) if field.switches_off else field.help,
         panel=field.door.panel,
         metavar=field.door.metavar,
         kind=list if many else tuple if _is_texts(inner) else _KINDS.get(inner, str),

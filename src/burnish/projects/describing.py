@@ -18,6 +18,7 @@ from typing import Any, Protocol, cast
 from pydantic import JsonValue
 
 from burnish.core.errors import BurnishError, ConfigError, Problem, ResumeRefused
+from burnish.core.words import alternatives
 from burnish.models.keys import load_dotenv
 from burnish.projects.dialects import (
     Dialect,
@@ -172,7 +173,7 @@ def all_doors() -> Iterator[Doors]:
 
 def owners_of(flag: str) -> list[str]:
     """The strategies and targets that have a flag, in words."""
-    owners, every = list[str](), list(all_doors())
+    strategies, targets, every = list[str](), list[str](), list(all_doors())
     is_shared = Doors.of_any_run().has(flag)
     if is_shared and all(doors.has(flag) for doors in every if doors.target.kind):
         return ["a run that searches"]
@@ -180,10 +181,11 @@ def owners_of(flag: str) -> list[str]:
         if not doors.has(flag):
             continue
         if doors.target.kind:
-            owners.append(f"a target of the kind '{doors.target.kind}'")
+            targets.append(f"'{doors.target.kind}'")
         elif not is_shared:
-            owners.append(f"the strategy '{doors.strategy.name}'")
-    return owners
+            strategies.append(f"'{doors.strategy.name}'")
+    owners = (("the strategy", strategies), ("a target of the kind", targets))
+    return [f"{words} {alternatives(names)}" for words, names in owners if names]
 
 
 def role_fields(strategy: StrategyPlugin) -> Iterator[SettingField]:
@@ -267,6 +269,7 @@ def describe(
     strategy = _strategy(document, chosen, flags, env, request)
     doors = Doors(target=target_plugin(chosen.target), strategy=strategy)
     draft = Draft(document.name)
+    draft.mark("target", document.place())
     draft.default("target.kind", chosen.target)
     draft.default("strategy.name", strategy.name)
     draft.default("strategy.settings", {})

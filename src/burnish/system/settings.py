@@ -115,6 +115,8 @@ class Door:
     panel: str = "The search"
     """The group of `--help` that the flag stands in."""
     metavar: str = ""
+    off: str = ""
+    """The help of a flag that switches off what is on by default."""
     paths: bool = False
     """Whether its values are files, which the command line names from where it is given."""
     environment: bool = True

@@ -22,9 +22,9 @@ class PhaseLimits(Settings):
     """When a phase ends."""
 
     max_trials: Annotated[AtLeastOne, Door(flag="*", panel="Limits", http=True)]
-    """Trials of such a phase, in each cycle."""
+    """Trials of this phase, in each cycle."""
     patience: Annotated[AtLeastOne, Door(flag="*", panel="Limits", http=True)]
-    """Trials in a row without an accept, after which such a phase ends."""
+    """Trials in a row without an accept, after which this phase ends."""
 
 
 def _phase(name: str) -> PhaseLimits:

@@ -82,9 +82,14 @@ def _to_optuna(axis: Axis, value: Scalar) -> Scalar:
 
 
 def _from_optuna(axis: Axis, value: Scalar) -> Scalar:
-    if isinstance(axis, ChoiceSurface) or axis.step is None:
+    if isinstance(axis, ChoiceSurface):
         return value
-    return on_grid(axis, int(value))
+    if axis.step is not None:
+        return on_grid(axis, int(value))
+    if axis.integer:
+        return value
+    # The last bits differ between processors: without them a run that moves replays as it went.
+    return min(axis.high, max(axis.low, float(f"{value:.12g}")))
 
 
 def _optuna() -> Any:

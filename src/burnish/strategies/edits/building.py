@@ -16,7 +16,7 @@ MAX_ITERATIONS = 50
 """Where no limit on trials is named."""
 NOBODY = (
     "name a model: editor: openai:gpt-4o, --editor MODEL or BURNISH_EDITOR; or let a program edit: "
-    "{mode: command, command: …}"
+    "edits: {mode: command, command: …}"
 )
 
 

@@ -21,7 +21,15 @@ class EpochSettings(StrategySettings):
     """How large a step may be, from a few words to the whole text; halved after a regression."""
     with_textgrad: Annotated[bool, Door(flag="*", panel=_PANEL)] = False
     """Propose better policy texts; without it the suite is only measured."""
-    rollback: Annotated[bool, Door(flag="*", panel=_PANEL, environment=False)] = True
+    rollback: Annotated[
+        bool,
+        Door(
+            flag="*",
+            panel=_PANEL,
+            environment=False,
+            off="Keep an update that is no better, too.",
+        ),
+    ] = True
     """Take an update back that is no better, as long as it could be measured."""
     repeats: Annotated[Repeats, Door(flag="*", http=True)] = 2
     """Runs of every task in an epoch; they show the noise."""
