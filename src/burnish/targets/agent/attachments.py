@@ -104,16 +104,16 @@ def _picture_in(content: bytes) -> Image:
     media_type = picture_type(content)
     if media_type is None:
         likeness = looks_like(content)
-        told = f": it looks like {likeness}" if likeness else ""
-        cause = f"it is no picture that models read ({PICTURES}){told}"
+        hint = f": it looks like {likeness}" if likeness else ""
+        cause = f"it is no picture that models read ({PICTURES}){hint}"
         raise Unreadable(cause, remedy=f"Save it as {PICTURES}, or mend its `type`.")
     return Image(media_type=media_type, base64=base64.b64encode(content).decode())
 
 
 def _named(attachment: Attachment) -> str:
     about = attachment.description
-    told = f" description={quoteattr(about)}" if about else ""
-    return f"name={quoteattr(name_of(attachment))}{told}"
+    hint = f" description={quoteattr(about)}" if about else ""
+    return f"name={quoteattr(name_of(attachment))}{hint}"
 
 
 def check_attachments(cases: Sequence[Case], folder: Path) -> list[Problem]:

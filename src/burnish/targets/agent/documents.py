@@ -85,27 +85,27 @@ def _require_sense(attachment: Attachment) -> None:
         raise Unreadable(cause, remedy="Mend its `cache`.")
 
 
-def _pages(given: Json) -> tuple[int, ...]:
-    if given is None:
+def _pages(value: Json) -> tuple[int, ...]:
+    if value is None:
         return ()
-    pages = [page for page in given if type(page) is int] if isinstance(given, list) else []
-    if not pages or pages != given:
-        cause = f"expected the numbers of pages such as [1, 3], found {_told(given)}"
+    pages = [page for page in value if type(page) is int] if isinstance(value, list) else []
+    if not pages or pages != value:
+        cause = f"expected the numbers of pages such as [1, 3], found {_listed(value)}"
         raise Unreadable(cause, remedy="Mend its `pages`.")
     return tuple(pages)
 
 
-def _words(name: str, given: Json) -> str:
-    if given is None:
+def _words(name: str, value: Json) -> str:
+    if value is None:
         return ""
-    if not isinstance(given, str) or not given.strip():
-        cause = f"expected text as its {name}, found {shown(given)}"
+    if not isinstance(value, str) or not value.strip():
+        cause = f"expected text as its {name}, found {shown(value)}"
         raise Unreadable(cause, remedy="Put it in quotes, or leave it out.")
-    return given
+    return value
 
 
-def _told(given: Json) -> str:
-    return f"{given}"[:60] if isinstance(given, list) else shown(given)
+def _listed(value: Json) -> str:
+    return f"{value}"[:60] if isinstance(value, list) else shown(value)
 
 
 def name_of(attachment: Attachment) -> str:
@@ -186,14 +186,14 @@ def _remembered(part: Part, path: Path, version: tuple[int, int, int]) -> str:
 def _version(path: Path) -> tuple[int, int, int]:
     """What changes when a file does; its size is the second."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         raise file_trouble("read", path, error) from error
     except ValueError as error:
         raise Unreadable(f"no path is like this: {error}", remedy="Mend its `path`.") from error
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise Unreadable("it is no file, but a folder or a device", remedy="Name a file.")
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _text_in(content: bytes, part: Part) -> str:

@@ -77,12 +77,12 @@ async def download(
 async def kept_download(url: str, *, patience: RetryPolicy = PATIENCE) -> bytes:
     """The same, fetched once on this machine and kept for later."""
     name = hashlib.sha256(full_address(url).encode()).hexdigest()
-    kept = state_folder() / "downloads" / name
-    if kept.is_file():
-        return read_bytes(kept)
+    copy = state_folder() / "downloads" / name
+    if copy.is_file():
+        return read_bytes(copy)
     content = await download(url, patience=patience)
-    _make(kept.parent)
-    write_atomic(kept, content, mode=0o600)
+    _make(copy.parent)
+    write_atomic(copy, content, mode=0o600)
     return content
 
 
@@ -98,7 +98,7 @@ async def _fetched(address: str, shown: str) -> bytes:
 
     try:
         async with _client(address) as client, client.stream("GET", address) as response:
-            _require_found(response, shown)
+            _require_ok(response, shown)
             return await _body(response)
     except httpx2.TooManyRedirects as error:
         cause = f"it leads on more than {REDIRECTS} times"
@@ -107,9 +107,9 @@ async def _fetched(address: str, shown: str) -> bytes:
         cause = "it is, or leads to, no address of the web"
         raise Unreadable(cause, remedy="Give an http:// or https:// address.") from error
     except (httpx2.HTTPError, OSError) as error:
-        told = " ".join(f"{type(error).__name__}: {error}".split())
-        told = Redactor.from_environment().text(told)[:300]
-        raise DownloadFailed(f"{shown} could not be fetched: {told}") from error
+        cause = " ".join(f"{type(error).__name__}: {error}".split())
+        cause = Redactor.from_environment().text(cause)[:300]
+        raise DownloadFailed(f"{shown} could not be fetched: {cause}") from error
 
 
 def _client(address: str) -> "AsyncClient":
@@ -136,11 +136,11 @@ def _certificates() -> "ssl.SSLContext":
     return httpx2.create_ssl_context()
 
 
-def _require_found(response: "Response", shown: str) -> None:
+def _require_ok(response: "Response", shown: str) -> None:
     status = response.status_code
     if status in _LATER or status >= 500:
-        told = response.headers.get("retry-after", "")
-        wait = min(float(told), LONGEST_WAIT) if told.isdecimal() else None
+        pause = response.headers.get("retry-after", "")
+        wait = min(float(pause), LONGEST_WAIT) if pause.isdecimal() else None
         raise DownloadFailed(f"{shown} answered HTTP {status}", retry_after=wait)
     if status != 200:
         remedy = "See that the address is right, and open to whoever asks without logging in."
@@ -148,8 +148,8 @@ def _require_found(response: "Response", shown: str) -> None:
 
 
 async def _body(response: "Response") -> bytes:
-    told = response.headers.get("content-length", "")
-    require_size(int(told) if told.isdecimal() else 0)
+    length = response.headers.get("content-length", "")
+    require_size(int(length) if length.isdecimal() else 0)
     pieces: list[bytes] = []
     size = 0
     async for piece in response.aiter_bytes():
