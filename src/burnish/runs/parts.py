@@ -125,6 +125,8 @@ class Building:
     """What a program measures in place of the cases that the description names."""
     given_models: Models | None = None
     """Models that stand in for the real ones, if any."""
+    run_folder: Path | None = None
+    """The folder of the run that goes on; None for a new one."""
     live: Target | None = None
     """The target itself, where a program has it; the description says the rest."""
     _models_at: dict[str, str] = field(default_factory=dict[str, str], init=False)

@@ -247,19 +247,27 @@ def test_coordinate_descent_trains_the_texts_too(place: Place) -> None:
     assert RULE in other.registry.texts()[GUILTY]
 
 
+def delegate(place: Place, folder: Path) -> None:
+    """`burnish delegate workflow.yaml --task … -o FOLDER -q`."""
+    request = delegating.DelegateRequest(
+        file=place.folder / "workflow.yaml",
+        flags={"task": task("heat")},
+        output_dir=folder,
+        quiet=True,
+    )
+    delegating.delegate_task(request, models=place.world.models())
+
+
 def test_refining_and_training_touch_disjoint_state(place: Place) -> None:
     place.spoil()
     seed = place.folder / "seed"
-    asked = delegating.Asked(
-        file=place.folder / "workflow.yaml", task=task("heat"), output_dir=seed, quiet=True
-    )
-    delegating.delegate_task(asked, load=place.load)
+    delegate(place, seed)
     before = tree(seed)
     place.train()
     assert tree(seed) == before, "training leaves runs alone"
     registry = place.registry.path.read_bytes()
     settings = RefineSettings(iterations=1)
-    wishes = Wishes(load=place.load)
+    wishes = Wishes(models=place.world.models)
     session = asyncio.run(open_refinement(Seat.beside(seed), settings, wishes=wishes).run())
     assert place.registry.path.read_bytes() == registry, "refining leaves the registry alone"
     assert session.best_iter == 1, "and reads what was trained"
@@ -267,13 +275,7 @@ def test_refining_and_training_touch_disjoint_state(place: Place) -> None:
 
 
 def test_shipped_texts_are_read_where_nothing_was_trained(place: Place) -> None:
-    asked = delegating.Asked(
-        file=place.folder / "workflow.yaml",
-        task=task("heat"),
-        output_dir=place.folder / "one",
-        quiet=True,
-    )
-    delegating.delegate_task(asked, load=place.load)
+    delegate(place, place.folder / "one")
     shipped = PolicyTexts.shipped()[GUILTY].strip()
     assert all(shipped in turn.system for turn in place.world.asked("worker"))
     assert not place.registry.path.exists()

@@ -11,8 +11,9 @@ from burnish.core.content import Json
 from burnish.core.errors import FileTrouble
 from burnish.strategies.refine.run_files import mapping, number, read_json
 from burnish.strategies.refine.run_losses import RunSignals
+from burnish.strategies.refine.session_files import SessionFiles
 from burnish.strategies.refine.sessions import Session
-from burnish.system import write_atomic
+from burnish.system import FileLock, write_atomic
 from burnish.system.file_trouble import file_trouble
 from burnish.system.workspaces import copy_workspace, remove_tree, shown
 
@@ -129,6 +130,26 @@ def recover(home: Path) -> None:
     for left in (old, home / _NEW):
         if left.exists():
             remove_tree(left)
+
+
+class SeedLock:
+    """The lock on what is refined: one session at a time holds it, and looks after BEST."""
+
+    def __init__(self, *, files: SessionFiles, run_id: str, home: Path) -> None:
+        self._files, self._run_id, self._home = files, run_id, home
+        self._lock: FileLock | None = None
+
+    def take(self) -> None:
+        """Hold it, unless it is held already; raises SeedRefused where somebody else has it."""
+        if self._lock is None:
+            self._lock = self._files.lock(self._run_id)
+            recover(self._home)
+
+    def release(self) -> None:
+        """Let go of it. Doing so twice is fine."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
 
 def _copy(deliverable: Path, new: Path) -> None:
