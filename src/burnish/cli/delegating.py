@@ -18,8 +18,9 @@ from burnish.core.words import counted, shorten, spending
 from burnish.models.factory import Models
 from burnish.projects.delegation.runs import describe_task, run_delegation
 from burnish.projects.delegation.team import workflow_document
-from burnish.projects.describing import Doors, Flags, described_again
+from burnish.projects.describing import Doors, Flags
 from burnish.projects.experiments.attaching import Attached, attach, would_attach
+from burnish.projects.loading import reload_project
 from burnish.runs.building import build
 from burnish.runs.events import Event, Stopping, Tick
 from burnish.runs.header import NAME as HEADER
@@ -113,8 +114,9 @@ def delegate_task(request: DelegateRequest, *, models: Models | None = None) -> 
     request.check()
     if request.resume is not None:
         folder = _run_named(request.resume, request.file)
-        description = described_again(folder, {}, file=request.file)
-        setup = build(description, models=models, folder=folder)
+        setup = reload_project(folder, {}, file=request.file, models=models).setup
+        for note in setup.notes if not request.as_json else ():
+            typer.echo(f"! {note}")
     else:
         folder, setup = _new(request, models)
     strategy = setup.strategy

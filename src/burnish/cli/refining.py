@@ -163,6 +163,8 @@ def _wrong(gradient: Gradient) -> str:
 
 
 def _mention(opened: OpenRefinement, request: RefineRequest) -> None:
+    for note in opened.setup.notes:
+        typer.echo(f"! {note}")
     if opened.others and request.resume is None:
         names = ", ".join(each.session_id for each in opened.others)
         typer.echo(f"! unfinished: {names}; --resume SESSION would go on with one")

@@ -310,7 +310,7 @@ class WorkflowFile(Dialect):
     target: ClassVar[str] = "delegation"
     strategy: ClassVar[str] = "delegate"
     evaluates: ClassVar[bool] = False
-    known_by: ClassVar[str] = "workflow and orchestration"
+    known_by: ClassVar[str] = "a block workflow"
     keys: ClassVar[Mapping[str, str]] = {
         **{name: f"target.{name}" for name in (
             "awp", "workflow", "orchestration", "observability", "deliverables", "tools",

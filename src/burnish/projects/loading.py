@@ -15,6 +15,7 @@ from burnish.projects.dialects import Document
 from burnish.runs.building import Description, build
 from burnish.runs.header import Header
 from burnish.runs.opening import RESULTS
+from burnish.runs.plugins import strategy_plugin
 from burnish.runs.setup import Setup
 from burnish.runs.spec import Source
 from burnish.system import read_text
@@ -84,7 +85,7 @@ def reload_project(
     described = described_again(folder, flags, file=file, as_new=as_new)
     project = _loaded(described, models, folder)
     # Last, since notes are told by their number, and the others were told at the start.
-    notes = (*project.setup.notes, *_changed(described.spec.source, header.id))
+    notes = (*project.setup.notes, *_changed(described.spec.source, header))
     return replace(project, setup=replace(project.setup, notes=notes))
 
 
@@ -96,7 +97,7 @@ def _loaded(
     return LoadedProject(setup=setup, root=home / RESULTS)
 
 
-def _changed(source: Source, run: str) -> tuple[str, ...]:
+def _changed(source: Source, header: Header) -> tuple[str, ...]:
     """What to say where the file is not what it was when the run was started."""
     path = Path(source.file)
     if not source.digest or not path.is_file():
@@ -104,10 +105,13 @@ def _changed(source: Source, run: str) -> tuple[str, ...]:
     now = hashlib.sha256(read_text(path).removeprefix("\ufeff").encode()).hexdigest()[:16]
     if now == source.digest:
         return ()
-    return (
-        f"{path.name} has changed since this run was started: the run goes on as it was described; "
-        f"`burnish optimize {path.name} --fork {run}` starts from the file as it is now",
+    message = (
+        f"{path.name} has changed since this run was started: the run goes on as it was described"
     )
+    if strategy_plugin(header.strategy).over:
+        return (message,)
+    fork = f"`burnish optimize {path.name} --fork {header.id}`"
+    return (f"{message}; {fork} starts from the file as it is now",)
 
 
 def _of_old_run(

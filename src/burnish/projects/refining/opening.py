@@ -13,11 +13,12 @@ from burnish.models.factory import Models
 from burnish.projects.delegation.plugin import WorkflowTarget
 from burnish.projects.delegation.runs import describe_task
 from burnish.projects.delegation.team import Team
-from burnish.projects.describing import STRATEGY, described_again
+from burnish.projects.describing import STRATEGY
 from burnish.projects.dialects import Document
 from burnish.projects.experiments.places import ExperimentTask, find_task
 from burnish.projects.experiments.task_best import TaskBest
 from burnish.projects.launching import launched
+from burnish.projects.loading import reload_project
 from burnish.projects.refining.settings import RefineSettings
 from burnish.projects.refining.workflows import RefineWorkflow, find_workflow
 from burnish.runs.building import Description, build
@@ -114,10 +115,11 @@ class Seat:
             document, settings = find_workflow(self.seed, settings, folder)
         values = {name: getattr(settings, name) for name in settings.model_fields_set}
         place = {"task": self.task} if self.task else {"run": str(self.seed.folder)}
+        graded = {"graded_by": str(self.seed.folder)}
         return describe_task(
             document,
             {STRATEGY: Refine.name, "task": self.seed.task},
-            target={"graded_by": str(self.seed.folder), "experiment": self.experiment},
+            target={**graded, "experiment": self.experiment} if self.task else graded,
             settings={**values, **place},
         )
 
@@ -302,11 +304,12 @@ def open_refinement(
             session = seat.files.find(resume)
             others, folder, seat = (), seat.files.place(session), seat.as_it_was(session)
             settings = RefineSettings.model_validate(dict(session.settings))
-        setup = build(
-            _description(seat, settings, folder),
-            models=None if wished.models is None else wished.models(),
-            folder=folder,
-        )
+        models = None if wished.models is None else wished.models()
+        if folder is not None and (folder / HEADER).exists():
+            setup = reload_project(folder, {}, models=models).setup
+        else:  # a session that was killed before its run began is described once more
+            described = seat.described(settings, seat.files.folder)
+            setup = build(described, models=models, folder=folder)
         strategy = setup.strategy
         assert isinstance(strategy, Refine)
         strategy.lock, strategy.watch, strategy.stop = lock, wished.listen, wished.stop
@@ -318,13 +321,6 @@ def open_refinement(
             raise SeedRefused(error.message, remedy=error.remedy) from error
         raise
     return OpenRefinement(seat=seat, setup=setup, strategy=strategy, others=others)
-
-
-def _description(seat: Seat, settings: RefineSettings, folder: Path | None) -> Description:
-    """A session that was killed before its run began is described once more."""
-    if folder is not None and (folder / HEADER).exists():
-        return described_again(folder, {})
-    return seat.described(settings, seat.files.folder)
 
 
 # -- what it would do ------------------------------------------------------------------------
