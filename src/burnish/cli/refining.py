@@ -24,10 +24,9 @@ from burnish.projects.refining.opening import (
 )
 from burnish.projects.refining.settings import RefineSettings
 from burnish.strategies.refine.gradients import Gradient
-from burnish.strategies.refine.loop import MOST_ITERATIONS
+from burnish.strategies.refine.loop import EMPTY, MOST_ITERATIONS
 from burnish.strategies.refine.report import outcome
 from burnish.strategies.refine.sessions import Iteration, Session
-from burnish.strategies.refine.stopping import EMPTY
 from burnish.strategies.refine.strategy import Refine
 
 INTERRUPTED_EXIT = 130

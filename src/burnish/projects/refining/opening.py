@@ -29,13 +29,11 @@ from burnish.runs.parts import Building, StrategyParts, TargetParts
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.strategies.refine.best import BestPlace, SeedBest, SeedLock
-from burnish.strategies.refine.budgets import halved
+from burnish.strategies.refine.gradients import refinement_prefix
 from burnish.strategies.refine.loop import Job, Refinement
-from burnish.strategies.refine.prefixes import refinement_prefix
 from burnish.strategies.refine.report import PAGE, refine_page
-from burnish.strategies.refine.seeds import WHOLE_BUDGET, Seed, read_seed
-from burnish.strategies.refine.session_files import SESSIONS, SessionFiles
-from burnish.strategies.refine.sessions import Session
+from burnish.strategies.refine.seeds import WHOLE_BUDGET, Seed, halved, read_seed
+from burnish.strategies.refine.sessions import SESSIONS, Session, SessionFiles
 from burnish.strategies.refine.strategy import Refine, SessionFailed
 from burnish.system import Redactor, write_atomic
 from burnish.targets.delegation.delegating import Delegation

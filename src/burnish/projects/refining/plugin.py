@@ -11,8 +11,8 @@ from burnish.runs.events import TrialRecorded
 from burnish.runs.parts import Building, StrategyParts, TargetParts
 from burnish.runs.progress import ProgressLines, outcome, shorten_after
 from burnish.runs.spec import StrategySettings
+from burnish.strategies.refine.loop import REASONS
 from burnish.strategies.refine.report import PAGE
-from burnish.strategies.refine.stopping import REASONS
 
 
 class RefineLines(TaskLines):
