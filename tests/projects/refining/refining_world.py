@@ -35,9 +35,8 @@ class Place:
 
     def delegate(self, **given: Any) -> None:
         """`burnish delegate workflow.yaml --task … -q`."""
-        request = delegating.DelegateRequest(
-            file=self.flow, flags={"task": TASK}, **{"quiet": True, **given}
-        )
+        options: dict[str, Any] = {"quiet": True, **given}
+        request = delegating.DelegateRequest(file=self.flow, flags={"task": TASK}, **options)
         delegating.delegate_task(request, models=self.world.models())
 
     def make_seed(self, *, seconds: float = 600.0) -> Path:
@@ -56,7 +55,8 @@ class Place:
     def refine(self, **given: Any) -> None:
         """`burnish refine seed`, or with --target."""
         run = None if "target" in given else self.seed
-        request = refining.RefineRequest(**{"run": run, "quiet": True, **given})
+        options: dict[str, Any] = {"run": run, "quiet": True, **given}
+        request = refining.RefineRequest(**options)
         refining.refine_run(request, wishes=Wishes(models=self.world.models))
 
     def session(self, folder: Path | None = None) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import ClassVar
 
+from burnish.core.candidates import Candidate
 from burnish.core.cases import Case, Dataset
 from burnish.core.content import Json, short_id
 from burnish.core.objectives import Objective
@@ -78,9 +79,15 @@ class WorkflowPlugin(TargetPlugin):
             dataset=Dataset(train=(case,)),
             metrics=(DelegationLoss(),),
             objective=Objective(weights={NAME: 1.0}),
-            exporter=lambda *_: Exported(files={}, links={}),  # what is delivered lies in the run
+            exporter=_nothing,
             resources=(target,),
         )
+
+
+def _nothing(candidate: Candidate, folder: Path, number: int) -> Exported:
+    """A candidate is what an iteration was told; what it delivered lies in its own folder."""
+    del candidate, folder, number
+    return Exported(files={})
 
 
 def _policy(building: Building) -> PolicyTexts:
