@@ -101,6 +101,7 @@ def test_a_stop_file_gives_exit_code_2_and_says_how_to_go_on() -> None:
         run(DelegationWorld(manager=stop_then_plan), file=Path("flow.yaml"), task=TASK,
             output_dir=Path("run"), quiet=True)  # fmt: skip
     assert stopped.value.exit_code == 2
+    Path("flow.yaml").unlink()  # run.json says everything
     world = DelegationWorld()
     run(world, resume="run", quiet=True)
     assert [turn.draw for turn in world.asked("manager")] == [2, 3]
