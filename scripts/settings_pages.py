@@ -50,8 +50,6 @@ def settings() -> str:
             parts += ["", f"## Target: {name}", "", _doc(plugin.Spec), *_rows(fields)]
     for name in _installed(STRATEGIES):
         plugin = strategy_plugin(name)
-        if not plugin.described:
-            continue
         fields = [*_own(plugin)]
         parts += ["", f"## Strategy: {name}", "", _doc(plugin.Settings), *_rows(fields)]
     return "\n".join(parts)

@@ -5,14 +5,13 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
-from burnish.cli.delegating import Asked, delegate_task
+from burnish.cli.delegating import DelegateRequest, delegate_task
 from burnish.core.errors import ConfigError, Interrupted, RunNotFound
-from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
-from burnish.projects.delegation.overrides import WorkflowOverrides
 from burnish.testing.delegation_world import COMPLETE, FLOW, DelegationWorld, in_order, plan
 from tests.cli.console import Burnish, child, refused, until
 
@@ -45,11 +44,12 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: 
     )
 
 
-def run(world: DelegationWorld, **asked: object) -> None:
-    def load(path: Path, overrides: WorkflowOverrides) -> LoadedWorkflow:
-        return load_workflow(path, overrides, models=world.models())
-
-    delegate_task(Asked(**asked), load=load)  # pyright: ignore[reportArgumentType]
+def run(world: DelegationWorld, **given: Any) -> None:
+    """`task`, `inputs` and `overrides` are flags, the others what the command itself has."""
+    flags = {"task": given.pop("task", None), **given.pop("overrides", {})}
+    if inputs := given.pop("inputs", ()):
+        flags["input"] = [str(path.absolute()) for path in inputs]
+    delegate_task(DelegateRequest(flags=flags, **given), models=world.models())
 
 
 def test_a_program_from_the_command_line(burnish: Burnish) -> None:
@@ -101,6 +101,7 @@ def test_a_stop_file_gives_exit_code_2_and_says_how_to_go_on() -> None:
         run(DelegationWorld(manager=stop_then_plan), file=Path("flow.yaml"), task=TASK,
             output_dir=Path("run"), quiet=True)  # fmt: skip
     assert stopped.value.exit_code == 2
+    Path("flow.yaml").unlink()  # run.json says everything
     world = DelegationWorld()
     run(world, resume="run", quiet=True)
     assert [turn.draw for turn in world.asked("manager")] == [2, 3]
@@ -171,9 +172,10 @@ def test_it_is_a_run_like_any_other(burnish: Burnish) -> None:
     assert [row["word"] for row in compared["cases"]["train"]] == ["same"]
     assert "# " in burnish("runs", "report", "one").out
     assert burnish("runs", "resume", "one", "-q").code == 0
-    refused(
-        burnish("runs", "resume", "one", "--max-trials", "3"), "--max-trials: a delegation keeps"
-    )
+    more = burnish("runs", "resume", "one", "--max-trials", "3")
+    refused(more, "--max-trials: only a run that searches can be told this")
+    other = burnish("runs", "resume", "one", "--max-loops", "3")
+    refused(other, "was started with another")
     assert burnish("runs", "rm", "two", "--yes").code == 0
     assert not Path("two").exists()
     assert [row["id"] for row in burnish("runs", "list", "--json").records] == ["one"]
@@ -228,7 +230,7 @@ def test_command_lines_that_make_no_sense(burnish: Burnish) -> None:
     refused(burnish("delegate", "flow.yaml", "--task", " "), "--task: it is empty")
     refused(burnish("delegate", "--resume", "x", "--task", "a", "--max-loops", "3"),
             "--task: a run that goes on keeps", "--max-loops")  # fmt: skip
-    refused(burnish("delegate", "flow.yaml", "--task", "a", "--max-loops", "0"), "max_loops")
+    refused(burnish("delegate", "flow.yaml", "--task", "a", "--max-loops", "0"), "--max-loops")
     refused(burnish("delegate", "flow.yaml", "--task", "a", "--worker", "nobody"), "nobody")
     with pytest.raises(RunNotFound, match="no delegation 'gone'"):
         run(DelegationWorld(), resume="gone")

@@ -17,9 +17,8 @@ from pathlib import Path
 
 from burnish.core.content import Json
 from burnish.core.errors import SeedRefused
-from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
-from burnish.projects.delegation.overrides import WorkflowOverrides
 from burnish.projects.delegation.runs import delegate
+from burnish.projects.delegation.team import load_workflow
 from burnish.projects.refining.opening import Seat, Wishes, open_refinement
 from burnish.projects.refining.settings import RefineSettings
 from burnish.testing.delegation_world import DelegationWorld, Said, Turn
@@ -78,17 +77,13 @@ def make_seed(folder: Path) -> None:
 def run(folder: Path, what: str, number: int) -> None:
     """Begin a session, or go on with the one that is unfinished."""
     calls, files = Death(number if what == "call" else 0), Death(number if what == "rename" else 0)
-    models = world_in(folder, calls).models()
-
-    def load(path: Path, overrides: WorkflowOverrides) -> LoadedWorkflow:
-        return load_workflow(path, overrides, models=models)
 
     def audit(event: str, arguments: tuple[object, ...]) -> None:
         if event == "os.rename" and str(folder) in str(arguments[0]):
             files.step()
 
     sys.addaudithook(audit)
-    seat, wishes = Seat.beside(folder / "seed"), Wishes(load=load)
+    seat, wishes = Seat.beside(folder / "seed"), Wishes(models=world_in(folder, calls).models)
     settings = RefineSettings(iterations=ITERATIONS)
     try:
         opened = open_refinement(seat, settings, resume="last", wishes=wishes)

@@ -350,10 +350,10 @@ def delegation_refine(folder: Path) -> Pair:
     """Three flaws in three iterations."""
     place = refining_world.Place(folder=folder)
     place.make_seed()
-    settings = {"iterations": 5}
+    flags = {"iterations": 5}
     return Pair(
-        plan=lambda: place.refine(settings=settings, dry_run=True, quiet=False),
-        run=lambda: place.refine(settings=settings, quiet=False),
+        plan=lambda: place.refine(flags=flags, dry_run=True, quiet=False),
+        run=lambda: place.refine(flags=flags, quiet=False),
     )
 
 

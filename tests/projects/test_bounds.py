@@ -12,7 +12,7 @@ from burnish.core.bounds import MOST, MOST_PLACES, MOST_REPEATS
 from burnish.core.errors import ConfigError
 from burnish.projects import load_project
 from burnish.projects.agent.plugin import AgentSpec
-from burnish.projects.delegation.overrides import WorkflowOverrides
+from burnish.projects.delegation.workflow_spec import WorkflowOverrides
 from burnish.runs.spec import BudgetSpec, ExecutionSpec
 from burnish.server.apps.asking import EvaluationSettings, RunSettings
 from burnish.strategies.backprop.settings import BackpropSettings

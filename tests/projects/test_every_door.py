@@ -45,9 +45,15 @@ evaluations:
         "artifacts: {include: [a.md]}\nrunner: {command: run}\nscorer: {command: score}\n",
     ),
     "suite": ("suite.yaml", "name: s\ntasks: [{name: t, task: do it}]\n"),
+    "workflow": ("workflow.yaml", "workflow: {name: w}\n"),
 }
 SEARCHES = ("backprop", "coordinate", "edits", "epochs", "reflective")
-PAIRS = [(kind, strategy) for kind in FILES for strategy in SEARCHES]
+TASKS = ("delegate", "refine")
+"""Strategies that do one task with a workflow."""
+PAIRS = [
+    *((kind, strategy) for kind in FILES if kind != "workflow" for strategy in SEARCHES),
+    *(("workflow", strategy) for strategy in TASKS),
+]
 NUMBERS: tuple[object, ...] = (int, float, bool)
 
 
@@ -73,6 +79,8 @@ def sample(field: SettingField) -> Any:
         return "module:function"
     if get_origin(kind) is dict:
         return {"key": "/a/file"}
+    if get_origin(kind) is tuple:
+        return ["/a/file"]
     plain: dict[object, Any] = {bool: True, int: 7, float: 0.25, str: "text"}
     if get_origin(kind) is not None and str(get_origin(kind)) == "typing.Literal":
         return get_args(kind)[-1]
@@ -93,7 +101,8 @@ def is_there(value: Any, field: SettingField, said: Any) -> bool:
         return value is False
     if isinstance(value, (BaseModel, dict, tuple)):
         words = json.dumps(value, default=lambda each: each.model_dump(mode="json"))
-        wanted: list[Any] = [*said.values()] if isinstance(said, dict) else [said]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        many = said.values() if isinstance(said, dict) else said  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        wanted: list[Any] = [many] if isinstance(many, str) else [*many]  # pyright: ignore[reportUnknownArgumentType]
         return all(str(each).rpartition(":")[2] in words for each in wanted)
     return bool(value == said)
 
@@ -125,8 +134,9 @@ def test_http_sets_what_is_open_and_nothing_else(kind: str, strategy: str, tmp_p
     for name, field in doors(kind, strategy, tmp_path).named().items():
         said = "some.jsonl" if field.path[0] == "data" else sample(field)
         setting = field.door.http_name or name
-        if name == "strategy":
-            continue
+        other = RunSettings.fields.get(setting, field)
+        if name == "strategy" or other.path != field.path:
+            continue  # a limit of searches may have the same name
         if not field.door.http:
             with pytest.raises(ConfigError, match="unknown key"):
                 validate_config({setting: said}, RunSettings, source="settings")
@@ -137,7 +147,7 @@ def test_http_sets_what_is_open_and_nothing_else(kind: str, strategy: str, tmp_p
         assert is_there(value_at(described, field), field, said), setting
 
 
-RULES = ("expected", "go together", "goes with", "one of them", "required")
+RULES = ("expected", "go together", "goes with", "one of them", "required", "they rise")
 """What is said where one value alone makes no sense, or is out of its bounds."""
 
 
@@ -149,6 +159,7 @@ RULES = ("expected", "go together", "goes with", "one of them", "required")
         ("graph", "backprop"),
         ("task", "edits"),
         ("suite", "epochs"),
+        ("workflow", "delegate"),
     ],
 )
 def test_set_reaches_numbers_and_switches_by_their_path(
@@ -174,4 +185,13 @@ def test_set_reaches_numbers_and_switches_by_their_path(
 
 def test_every_strategy_is_looked_at() -> None:
     searches = {name for name in strategy_names() if strategy_plugin(name).proposes}
-    assert set(SEARCHES) <= searches
+    assert {*SEARCHES, *TASKS, "climb"} == searches
+
+
+@pytest.mark.parametrize("strategy", TASKS)
+def test_a_strategy_for_one_task_goes_with_a_workflow_alone(strategy: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"no strategy '{strategy}'"):
+        describe(document(tmp_path, "prompts"), {"strategy": strategy}, environ={})
+    own = {name for name, field in doors("workflow", strategy, tmp_path).named().items()
+           if field.path[0] not in ("target", "strategy")}  # fmt: skip
+    assert not own, "limits of searches have no meaning here"

@@ -16,7 +16,7 @@ from burnish.models.prices import Price, Prices
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.projects.adopt_files import write_together
 from burnish.projects.agent.homes import file_changes
-from burnish.projects.delegation.workflow_file import WorkflowFile
+from burnish.projects.delegation.workflow_spec import WorkflowSpec
 from burnish.projects.prompts.optimizer_config import OptimizerConfig
 from burnish.runs.spec import RunSpec
 from burnish.targets.agent.blocks import AgentBlock, AgentModel
@@ -62,7 +62,7 @@ KINDS: Mapping[str, tuple[type[BaseModel], set[str]]] = {
     ),
     "test_config.json": (EvalConfig, {"llm_judge.judge_model"}),
     "nodes": (GraphBlock, {"nodes.model", "nodes.embedding_provider"}),
-    "workflow": (WorkflowFile, {"models.manager", "models.worker", "models.critic"}),
+    "workflow": (WorkflowSpec, {"models.manager", "models.worker", "models.critic"}),
 }
 
 

@@ -26,9 +26,8 @@ class Service:
     def __init__(self, folder: Path) -> None:
         self.place = Place(folder=folder)
         self.opened: list[OpenRefinement] = []
-        router = refinement_router(
-            folder, wishes=Wishes(load=self.place.load), start=self.opened.append
-        )
+        wishes = Wishes(models=self.place.world.models)
+        router = refinement_router(folder, wishes=wishes, start=self.opened.append)
         app = FastAPI()
         app.include_router(router)
         self.client = TestClient(app, raise_server_exceptions=False)

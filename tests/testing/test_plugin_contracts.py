@@ -32,6 +32,7 @@ from burnish.testing.plugin_contracts import (
 from tests.conftest import toy_installed
 from tests.goldens.pairs import PAIRS
 from tests.projects.prompts import prompt_world
+from tests.projects.refining import refining_world
 
 pytestmark = pytest.mark.usefixtures("toy_plugin")
 
@@ -72,6 +73,12 @@ def called(kind: str, agent: dict[str, Any]) -> Callable[[Path], PluginProject]:
     return project
 
 
+def workflow(folder: Path) -> PluginProject:
+    world = refining_world.Place(folder=folder)
+    flags = {"task": refining_world.TASK}
+    return PluginProject(file=world.flow, flags=flags, models=world.world.models)
+
+
 PYTHON = called("python", {"call": "contract_agent:reply"})
 COMMAND = called("command", {"command": [sys.executable, "-c", "print(input().upper())"]})
 HTTP = called("http", {"url": "http://127.0.0.1:9/nobody"})
@@ -79,6 +86,7 @@ BY_STRATEGY = {
     "backprop": of_pair("graph-backprop"),
     "climb": toy,
     "coordinate": of_pair("prompts-coordinate"),
+    "delegate": workflow,
     "edits": of_pair("task-edits"),
     "epochs": of_pair("suite-epochs"),
     "measure": PYTHON,
@@ -88,6 +96,7 @@ BY_TARGET = {
     "agent": of_pair("agent-reflective"),
     "artifacts": of_pair("task-edits"),
     "command": COMMAND,
+    "delegation": workflow,
     "graph": of_pair("graph-backprop"),
     "policy": of_pair("suite-epochs"),
     "prompts": of_pair("prompts-reflective"),
@@ -105,6 +114,7 @@ BY_DIALECT = {
     "suite": of_pair("suite-epochs"),
     "task": of_pair("task-edits"),
     "toy": toy,
+    "workflow": workflow,
 }
 
 

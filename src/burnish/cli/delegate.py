@@ -1,39 +1,50 @@
 """`burnish delegate`: run a manager-and-workers workflow on one task."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 import typer
 
 from burnish.cli import options
-
-_WHO, _LIMITS, _SHOW = "Who", "Limits", "Output"
-
-
-def _model(told: str) -> typer.models.OptionInfo:
-    return typer.Option(metavar="MODEL", rich_help_panel=_WHO, help=told)
+from burnish.cli.flags import FieldsCommand, Flag, flag_of, said
 
 
-def _limit(told: str) -> typer.models.OptionInfo:
-    return typer.Option(rich_help_panel=_LIMITS, help=told)
+class TaskCommand(FieldsCommand):
+    """A command whose flags are fields of a run about one task."""
+
+    strategy: ClassVar[str] = "delegate"
+    parts: ClassVar[tuple[str, ...]] = ("target", "strategy")
+    """The parts of the description that its flags may set."""
+    explains: ClassVar[bool] = False
+
+    def flags(self, args: Sequence[str], own: Sequence[Any]) -> Iterator[Flag]:
+        """The same whatever the arguments are."""
+        del args, own
+        return self.every_flag()
+
+    def every_flag(self) -> Iterator[Flag]:
+        """The fields that have a flag; the command settles which strategy it is."""
+        from burnish.projects.describing import STRATEGY, Doors
+        from burnish.projects.file_kinds import WorkflowFile
+        from burnish.runs.plugins import strategy_plugin, target_plugin
+
+        doors = Doors(
+            target=target_plugin(WorkflowFile.target), strategy=strategy_plugin(self.strategy)
+        )
+        for name, field in doors.named().items():
+            if name != STRATEGY and field.path[0] in self.parts:
+                yield flag_of(field)
 
 
 def delegate(
+    ctx: typer.Context,
     workflow: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="A workflow file.")
     ] = None,
     *,
-    task: Annotated[str | None, typer.Option(help="What is to be done.")] = None,
     task_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A file that says what is to be done.")
-    ] = None,
-    given: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--input",
-            metavar="FILE",
-            help="Put a file under input/ in the workspace; again for more.",
-        ),
     ] = None,
     target: Annotated[
         str | None,
@@ -51,18 +62,6 @@ def delegate(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, pay for nothing.")
     ] = False,
-    manager: Annotated[str | None, _model("Who plans: provider:name.")] = None,
-    worker: Annotated[str | None, _model("Who does the work.")] = None,
-    critic: Annotated[str | None, _model("Who finds defects.")] = None,
-    judge: Annotated[str | None, _model("Who judges by rubrics.")] = None,
-    max_loops: Annotated[int | None, _limit("Decisions of managers.")] = None,
-    max_workers: Annotated[int | None, _limit("Workers in all.")] = None,
-    max_tokens: Annotated[int | None, _limit("Tokens, both ways.")] = None,
-    max_tool_calls: Annotated[int | None, _limit("Uses of tools.")] = None,
-    max_wall_time: Annotated[
-        float | None, _limit("Seconds of active time, resumes included.")
-    ] = None,
-    max_depth: Annotated[int | None, _limit("Managers below managers; 1 is one manager.")] = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -70,32 +69,19 @@ def delegate(
 
     Exit code 0: all gates passed. 1: they did not, or an error. 2: interrupted, can be resumed.
     """
-    from burnish.cli.delegating import Asked, delegate_task
+    from burnish.cli.delegating import DelegateRequest, delegate_task
 
-    asked = Asked(
+    request = DelegateRequest(
         file=workflow,
-        task=task,
+        flags=said(ctx),
         task_file=task_file,
-        inputs=tuple(given or ()),
         target=target,
         primary=primary,
         db=db,
         output_dir=output_dir,
         resume=resume,
         dry_run=dry_run,
-        overrides={
-            "manager": manager,
-            "worker": worker,
-            "critic": critic,
-            "judge": judge,
-            "max_loops": max_loops,
-            "max_total_workers": max_workers,
-            "max_total_tokens": max_tokens,
-            "max_tool_calls": max_tool_calls,
-            "max_wall_time": max_wall_time,
-            "max_depth": max_depth,
-        },
         as_json=as_json,
         quiet=quiet,
     )
-    delegate_task(asked)
+    delegate_task(request)

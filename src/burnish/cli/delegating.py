@@ -2,44 +2,52 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import typer
+from pydantic import JsonValue
 
-from burnish.cli.delegate_showing import StopNotice, last_words, say, show_plan, shown_path
+from burnish.cli.naming import file_name
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Interrupted, Problem, ResumeRefused, RunNotFound
-from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
-from burnish.projects.delegation.overrides import WorkflowOverrides
-from burnish.projects.delegation.runs import Loading, driven, kept_delegation
-from burnish.projects.experiments.attaching import attach, offer, would_attach
-from burnish.projects.suites.registries import texts_to_read
+from burnish.core.words import counted, shorten, spending
+from burnish.models.factory import Models
+from burnish.projects.delegation.runs import describe_task, run_delegation
+from burnish.projects.delegation.team import workflow_document
+from burnish.projects.describing import Doors, Flags
+from burnish.projects.experiments.attaching import Attached, attach, would_attach
+from burnish.projects.loading import reload_project
+from burnish.runs.building import build
+from burnish.runs.events import Event, Stopping, Tick
 from burnish.runs.header import NAME as HEADER
 from burnish.runs.index import find_run
+from burnish.runs.plugins import strategy_plugin, target_plugin
+from burnish.runs.setup import Setup
 from burnish.strategies.delegate import Delegate
-from burnish.system import read_text, validate_config
+from burnish.system import read_text
 from burnish.targets.delegation.beginning import Given
-from burnish.targets.delegation.delegating import Delegation
+from burnish.targets.delegation.endings import ending_words, next_step
 from burnish.targets.delegation.home import is_delegation, new_run_id
-from burnish.targets.delegation.policy import PolicyTexts
 from burnish.targets.delegation.record import COMPLETION
 from burnish.targets.delegation.result import DelegationResult
+from burnish.targets.delegation.workflow import Workflow
 
 ROOT = Path("results") / "delegations"
 """Where runs lie, beside the workflow file, when nobody says otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class DelegateRequest:
     """What the command line says."""
 
     file: Path | None = None
-    task: str | None = None
+    flags: Flags = field(default_factory=dict[str, JsonValue])
+    """Fields of the run, by the names of their flags."""
     task_file: Path | None = None
-    inputs: tuple[Path, ...] = ()
     target: str | None = None
     """The experiment that the task is added to."""
     primary: str | None = None
@@ -49,129 +57,127 @@ class Asked:
     output_dir: Path | None = None
     resume: str | None = None
     dry_run: bool = False
-    overrides: Mapping[str, Any] = field(default_factory=dict[str, Any])
     as_json: bool = False
     quiet: bool = False
 
     def check(self) -> None:
         """Refuse flags that do not go together."""
-        said = {
-            "--task": self.task is not None,
-            "--task-file": self.task_file is not None,
-            "--input": bool(self.inputs),
-            "-o": self.output_dir is not None,
-            "--target": self.target is not None,
-            "--primary": self.primary is not None,
-            "--db": self.db is not None,
-            **{_flag(name): True for name in self.told},
-        }
         problems: list[Problem] = []
         if self.resume is not None:
             message = "a run that goes on keeps what it was started with"
-            problems += [Problem(where=name, message=message) for name, is_ in said.items() if is_]
+            problems += [Problem(where=flag, message=message) for flag in self._of_new_runs()]
         elif self.file is None:
             problems.append(Problem(message="no workflow file is named", remedy="name one"))
-        if self.resume is None and said["--task"] == said["--task-file"]:
+        has_task = self.flags.get("task") is not None
+        if self.resume is None and has_task == (self.task_file is not None):
             remedy = 'say it with --task "…" or --task-file FILE, one of the two'
             problems.append(Problem(message="what is to be done?", remedy=remedy))
         if self.primary is not None and self.target is None:
-            told = "it goes with --target: a task can only go on in an experiment"
-            problems.append(Problem(where="--primary", message=told))
+            message = "it goes with --target: a task can only go on in an experiment"
+            problems.append(Problem(where="--primary", message=message))
         if self.target is not None and self.output_dir is not None:
             problems.append(Problem(where="-o", message="with --target the run lies in its task"))
         if problems:
             raise ConfigError(problems)
 
-    @property
-    def told(self) -> dict[str, Any]:
-        """The overrides that were really given."""
-        return {name: value for name, value in self.overrides.items() if value is not None}
+    def _of_new_runs(self) -> Iterator[str]:
+        """The flags of this request that only a new run can be given."""
+        doors = Doors(target=target_plugin("delegation"), strategy=strategy_plugin(Delegate.name))
+        named = [name for name, value in self.flags.items() if value is not None]
+        yield from (doors.named()[name].flag for name in named if name in doors.named())
+        own = {
+            "--task-file": self.task_file,
+            "-o": self.output_dir,
+            "--target": self.target,
+            "--primary": self.primary,
+            "--db": self.db,
+        }
+        yield from (flag for flag, value in own.items() if value is not None)
+
+    def task(self) -> str:
+        """What is to be done."""
+        if self.task_file is not None:
+            where, task = str(self.task_file), read_text(self.task_file)
+        else:
+            where, task = "--task", str(self.flags.get("task"))
+        if not task.strip():
+            problem = Problem(where=where, message="it is empty", remedy="say what to do")
+            raise ConfigError([problem])
+        return task
 
 
-def delegate_task(
-    asked: Asked, *, load: Loading = load_workflow, policy: PolicyTexts | None = None
-) -> None:
+def delegate_task(request: DelegateRequest, *, models: Models | None = None) -> None:
     """Do what is asked; exit code 1 where the gates were not passed, 2 when interrupted.
 
-    `policy` is what prompts are made of; the active texts of the registry unless said.
+    `models` stand in for the real ones.
     """
-    asked.check()
-    plan = _resumed(asked, load) if asked.resume is not None else _fresh(asked, load)
-    if asked.dry_run:
-        folder, task = str(plan.folder), ""
-        if asked.target is not None:
-            folder, task = "in its task", would_attach(asked.target, primary=asked.primary)
-        show_plan(plan.delegation.workflow, folder=folder, task=task, as_json=asked.as_json)
+    request.check()
+    if request.resume is not None:
+        folder = _run_named(request.resume, request.file)
+        setup = reload_project(folder, {}, file=request.file, models=models).setup
+        for note in setup.notes if not request.as_json else ():
+            typer.echo(f"! {note}")
+    else:
+        folder, setup = _new(request, models)
+    strategy = setup.strategy
+    assert isinstance(strategy, Delegate)
+    if request.dry_run:
+        place, task = str(folder), ""
+        if request.target is not None:
+            place, task = "in its task", would_attach(request.target, primary=request.primary)
+        show_plan(strategy.delegation.workflow, folder=place, task=task, as_json=request.as_json)
         return
-    if policy is None and asked.resume is None:
-        policy = texts_to_read(asked.db, asked.target)
-    result = asyncio.run(_driven(plan if policy is None else plan.reading(policy), asked))
-    told = offer(plan.delegation.kept, result.run_dir)
-    if asked.as_json:
+    strategy.listen = None if request.quiet or request.as_json else say
+    result = asyncio.run(_driven(setup, folder))
+    if request.as_json:
         typer.echo(read_text(result.run_dir / COMPLETION).rstrip())
     else:
-        last_words(result, task=told)
+        last_words(result, task=strategy.notice)
     if result.status != "complete":
         raise typer.Exit(1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Plan:
-    """A delegation that could start."""
-
-    delegation: Delegation
-    loaded: LoadedWorkflow
-    folder: Path
-
-    def reading(self, policy: PolicyTexts) -> "_Plan":
-        """The same with these policy texts."""
-        return replace(self, delegation=replace(self.delegation, policy=policy))
-
-
-def _fresh(asked: Asked, load: Loading) -> _Plan:
-    assert asked.file is not None
-    overrides = validate_config(dict(asked.told), WorkflowOverrides, source="the command line")
-    task = asked.task if asked.task_file is None else read_text(asked.task_file)
-    if not str(task).strip():
-        where = "--task" if asked.task_file is None else str(asked.task_file)
-        raise ConfigError([Problem(where=where, message="it is empty", remedy="say what to do")])
-    Given(inputs=asked.inputs).check()
-    loaded = load(asked.file, overrides)
-    run_id = "<run id>" if asked.dry_run else new_run_id()
-    folder = asked.output_dir or asked.file.resolve().parent / ROOT / run_id
-    kept: dict[str, Json] = {
-        "file": str(asked.file.resolve()),
-        "overrides": overrides.to_json(),
-        "inputs": [str(path.resolve()) for path in asked.inputs],
+def _new(request: DelegateRequest, models: Models | None) -> tuple[Path, Setup]:
+    """A delegation that could start, and the folder that it would have."""
+    assert request.file is not None
+    task = request.task()
+    inputs: Any = request.flags.get("input") or ()
+    Given(inputs=tuple(_as_seen(Path(each)) for each in inputs)).check()
+    flags = {**request.flags, "task": task}
+    fields: dict[str, Any] = {
+        "db": None if request.db is None else str(request.db.absolute()),
+        "experiment": request.target,
     }
-    delegation = Delegation(
-        workflow=loaded.workflow, task=str(task), inputs=asked.inputs, kept=kept
-    )
-    plan = _Plan(delegation=delegation, loaded=loaded, folder=folder)
-    return plan if asked.target is None or asked.dry_run else _in_experiment(plan, asked)
+    fields = {name: value for name, value in fields.items() if value is not None}
+    document = workflow_document(request.file)
+    setup = build(describe_task(document, flags, target=fields), models=models)
+    run_id = "<run id>" if request.dry_run else new_run_id()
+    folder = request.output_dir or request.file.resolve().parent / ROOT / run_id
+    if request.target is None or request.dry_run:
+        return folder, setup
+    # Only what is sound becomes a task of the experiment.
+    attached = attach(request.target, task, primary=request.primary)
+    fields |= _attached(attached)
+    setup = build(describe_task(document, flags, target=fields), models=models)
+    return attached.folder, setup
 
 
-def _in_experiment(plan: _Plan, asked: Asked) -> _Plan:
-    """The same as a new task of an experiment."""
-    delegation = plan.delegation
-    attached = attach(str(asked.target), delegation.task, primary=asked.primary)
+def _attached(attached: Attached) -> dict[str, Any]:
     seed = attached.seed_deliverable
-    kept: dict[str, Json] = {
-        **delegation.kept,
-        **attached.kept,
+    return {
+        "experiment_task": str(attached.task),
+        "steer": attached.steer,
         "seed_deliverable": None if seed is None else str(seed.resolve()),
     }
-    delegation = replace(delegation, steer=attached.steer, seed_deliverable=seed, kept=kept)
-    return replace(plan, delegation=delegation, folder=attached.folder)
 
 
-def _resumed(asked: Asked, load: Loading) -> _Plan:
-    folder = _found(str(asked.resume), asked.file)
-    delegation, loaded = kept_delegation(folder, file=asked.file, load=load)
-    return _Plan(delegation=delegation, loaded=loaded, folder=folder)
+def _as_seen(path: Path) -> Path:
+    """A path as the user would write it here."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
-def _found(name: str, file: Path | None) -> Path:
+def _run_named(name: str, file: Path | None) -> Path:
     """A delegation by its path, by its name beside the workflow file, or as any run is found."""
     beside = [] if file is None else [file.resolve().parent / ROOT / name]
     for folder in (Path(name), ROOT / name, *beside):
@@ -191,18 +197,111 @@ def _found(name: str, file: Path | None) -> Path:
     )
 
 
-async def _driven(plan: _Plan, asked: Asked) -> DelegationResult:
+async def _driven(setup: Setup, folder: Path) -> DelegationResult:
     """Drive it; a first signal stops it after the iteration, a second at once."""
-    strategy = Delegate(plan.delegation, listen=None if asked.quiet or asked.as_json else say)
-    go_on = f"go on    burnish delegate --resume {shown_path(plan.folder)}"
+    go_on = f"go on    burnish delegate --resume {shown_path(folder)}"
     try:
-        return await driven(strategy, plan.folder, listeners=(StopNotice(Delegate.name),))
+        return await run_delegation(setup, folder, listeners=(StopNotice(Delegate.name),))
     except Interrupted as error:
         raise Interrupted(error.message, remedy=go_on) from error
-    finally:
-        await plan.loaded.models.close()
 
 
-def _flag(name: str) -> str:
-    names = {"max_total_workers": "max_workers", "max_total_tokens": "max_tokens"}
-    return f"--{names.get(name, name).replace('_', '-')}"
+# -- what is said --------------------------------------------------------------------------
+
+_MOST = 400
+"""Columns of one line about something that happened; the whole stands in the run's folder."""
+
+
+def show_plan(workflow: Workflow, *, folder: str, task: str, as_json: bool) -> None:
+    """What would run; `task` is the place in an experiment, where it has one."""
+    metrics = [metric.name for metric in workflow.metrics]
+    if as_json:
+        plan = {
+            "dry_run": True,
+            "workflow": workflow.name,
+            "models": workflow.models,
+            "budget": workflow.envelope.to_json(),
+            "metrics": metrics,
+            "notes": workflow.notes(),
+            "folder": folder,
+        }
+        typer.echo(json.dumps(plan, ensure_ascii=False, indent=2))
+        return
+    typer.echo(f"workflow {workflow.name}")
+    for role, label in workflow.models.items():
+        typer.echo(f"{role:<8} {label}")
+    for line in workflow.envelope.lines():
+        typer.echo(line)
+    typer.echo(f"metrics  {', '.join(metrics) or 'none'}")
+    for note in workflow.notes():
+        typer.echo(f"! {note}")
+    if task:
+        typer.echo(f"task     {task}")
+    typer.echo(f"folder   {folder}")
+    typer.echo("nothing was run or paid; leave out --dry-run to start")
+
+
+def say(event: Mapping[str, Json]) -> None:
+    """One event in one line, whatever a worker or a program put into it."""
+    fields = event["fields"]
+    number = fields.get("iteration", "") if isinstance(fields, dict) else ""
+    told = shorten(str(event["msg"]), _MOST)
+    typer.echo(f"{number!s:>4}  {event['category']!s:<10} {told}")
+
+
+@dataclass(frozen=True)
+class StopNotice:
+    """Says on stderr that a signal was heard, and when the run will stop."""
+
+    strategy: str
+
+    def event(self, event: Event) -> None:
+        """Look for the one that says so."""
+        if event.read(Stopping):
+            typer.echo(strategy_plugin(self.strategy).progress().stopping, err=True)
+
+    def tick(self, tick: Tick) -> None:
+        """Nothing to say."""
+
+
+def last_words(result: DelegationResult, *, task: str) -> None:
+    """How it ended, what it cost, what was delivered and what could be done next."""
+    why = "" if result.reason == result.status else f"{_why(result)}, "
+    typer.echo(f"{result.status:<8} {why}{counted(result.iterations, 'iteration')}")
+    total = None if result.evaluation is None else result.evaluation.total
+    scores = (("metrics", total), ("critic", result.critique))
+    told = ", ".join(f"{name} {value:.3f}" for name, value in scores if value is not None)
+    typer.echo(f"loss     {result.loss.total:.4f}" + (f" ({told})" if told else ""))
+    typer.echo(f"spent    {spending(result.spent)}")
+    if result.billed != result.spent:
+        typer.echo(f"billed   {spending(result.billed)}, with calls that were lost")
+    for note in result.notes:
+        typer.echo(f"! {note}")
+    for path in result.deliverables:
+        typer.echo(f"file     {path}")
+    typer.echo(f"report   {result.run_dir / 'RUN_SUMMARY.md'}")
+    if task:
+        typer.echo(f"task     {task}")
+    if step := _next(result, in_task=bool(task)):
+        typer.echo(f"next     {step}")
+
+
+def _why(result: DelegationResult) -> str:
+    gave_up = result.reason == "fail" and result.result
+    return ending_words(result.reason) + (f": {shorten(result.result, _MOST)}" if gave_up else "")
+
+
+def _next(result: DelegationResult, *, in_task: bool) -> str:
+    """Refine what is not right yet; where there is nothing to refine, what else helps."""
+    if not result.deliverables:
+        return next_step(result.reason)
+    scores = () if result.evaluation is None else result.evaluation.measured
+    lacking = [each for each in scores if each.score is not None and each.score < each.threshold]
+    if in_task or not (result.defects or result.rejections or lacking):
+        return ""
+    return f"burnish refine {shown_path(result.run_dir)}"
+
+
+def shown_path(path: Path) -> str:
+    """A path as seen from here, ready for a shell."""
+    return file_name(str(path.resolve()))

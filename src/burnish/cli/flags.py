@@ -64,8 +64,11 @@ class Flag:
         if self.kind is list:
             return {**self._pairs(given)} or None
         if self.kind is tuple:
-            return list(given)
-        return str(Path(given).absolute()) if self.paths else given
+            return [self._path(each) for each in given]
+        return self._path(given)
+
+    def _path(self, value: Any) -> Any:
+        return str(Path(value).absolute()) if self.paths else value
 
     def _pairs(self, texts: Sequence[str]) -> dict[str, str]:
         """NAME=VALUE, each name once; everything that is wrong is said at once."""
@@ -88,6 +91,8 @@ class FieldsCommand(TyperCommand):
 
     panels: ClassVar[tuple[str, ...]] = ()
     """The groups of flags that it has; all of them where none is named."""
+    explains: ClassVar[bool] = True
+    """Whether a flag that it does not have is refused with the name of who has it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Find out what the run is about, add its flags, then read the arguments as usual."""
@@ -95,7 +100,8 @@ class FieldsCommand(TyperCommand):
         looking = {"-h", "--help"} & set(args)
         made = self.every_flag() if looking else self.flags(args, own)
         flags = [flag for flag in made if not self.panels or flag.panel in self.panels]
-        _refuse_useless(args, flags, own)
+        if self.explains:
+            _refuse_useless(args, flags, own)
         plain = [each for each in own if getattr(each, "rich_help_panel", None) is None]
         grouped = [each for each in own if each not in plain]  # groups stand in order of flags
         self.params = [*plain, *_options(flags), *grouped]

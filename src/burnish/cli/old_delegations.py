@@ -13,8 +13,7 @@ from burnish.runs.header import NAME as HEADER
 from burnish.strategies.refine.best import best_so_far, loss_of
 from burnish.strategies.refine.report import PAGE, outcome
 from burnish.strategies.refine.run_files import COMPLETION, MANIFEST, mapping, read_json, text
-from burnish.strategies.refine.session_files import SESSIONS, SessionFiles
-from burnish.strategies.refine.sessions import Session
+from burnish.strategies.refine.sessions import SESSIONS, Session, SessionFiles
 from burnish.targets.delegation.endings import ending_words
 from burnish.targets.delegation.home import is_of_burnish
 

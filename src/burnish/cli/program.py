@@ -49,7 +49,9 @@ def _top(version: bool = typer.Option(False, "--version", help="Print the versio
 app.command("optimize", cls=optimize.OptimizeCommand, rich_help_panel="Make it better")(
     optimize.optimize
 )
-app.command("delegate", rich_help_panel="Make it better")(delegate.delegate)
+app.command("delegate", cls=delegate.TaskCommand, rich_help_panel="Make it better")(
+    delegate.delegate
+)
 app.command("refine", cls=refine.RefineCommand, rich_help_panel="Make it better")(refine.refine)
 app.command("adopt", rich_help_panel="Make it better")(adopt.adopt)
 app.command("eval", cls=measuring.EvalCommand, rich_help_panel="Measure it")(measuring.evaluate)

@@ -2,53 +2,52 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import typer
+from pydantic import JsonValue
 
-from burnish.cli.delegate_showing import StopNotice
+from burnish.cli.delegating import StopNotice
 from burnish.cli.naming import file_name
 from burnish.core.errors import BurnishError, Interrupted, SeedRefused
 from burnish.core.words import counted
+from burnish.projects.describing import Flags
 from burnish.projects.experiments.places import find_task
 from burnish.projects.refining.opening import (
     OpenRefinement,
     Seat,
     Wishes,
     open_refinement,
+    plan_json,
+    plan_lines,
 )
-from burnish.projects.refining.settings import Pair, RefineSettings
-from burnish.projects.refining.showing import plan_json, plan_lines
+from burnish.projects.refining.settings import RefineSettings
 from burnish.strategies.refine.gradients import Gradient
-from burnish.strategies.refine.loop import MOST_ITERATIONS
+from burnish.strategies.refine.loop import EMPTY, MOST_ITERATIONS
 from burnish.strategies.refine.report import outcome
 from burnish.strategies.refine.sessions import Iteration, Session
-from burnish.strategies.refine.stopping import EMPTY
 from burnish.strategies.refine.strategy import Refine
 
 INTERRUPTED_EXIT = 130
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class RefineRequest:
     """What the command line says."""
 
     run: Path | None = None
     target: str | None = None
+    flags: Flags = field(default_factory=dict[str, JsonValue])
+    """Settings of the refinement, by the names of their flags."""
     resume: str | None = None
     dry_run: bool = False
-    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    tiers: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
     as_json: bool = False
     quiet: bool = False
 
-    def wanted(self) -> RefineSettings:
+    def settings(self) -> RefineSettings:
         """The flags as settings."""
-        pairs = {name: Pair.parse(told) for name, told in self.tiers.items()}
-        return RefineSettings.model_validate({**self.settings, **pairs})
+        return RefineSettings.model_validate(dict(self.flags))
 
     def seat(self) -> Seat:
         """What is to be refined, and where; raises SeedRefused."""
@@ -66,54 +65,58 @@ class _StoppedRefining(Interrupted):
     exit_code = INTERRUPTED_EXIT
 
 
-def refine_run(asked: Asked, *, wishes: Wishes | None = None) -> None:
+def refine_run(request: RefineRequest, *, wishes: Wishes | None = None) -> None:
     """Do what is asked; the exit code says how it went."""
     try:
-        _refine_run(asked, wishes)
+        _refine_run(request, wishes)
     except KeyboardInterrupt:
         remedy = "a session that had begun goes on with --resume last"
         raise _StoppedRefining("interrupted", remedy=remedy) from None
 
 
-def _refine_run(asked: Asked, wishes: Wishes | None) -> None:
-    seat = asked.seat()
-    if asked.settings.get("iterations") not in (None, asked.wanted().iterations):
-        made = counted(asked.wanted().iterations, "iteration")
+def _refine_run(request: RefineRequest, wishes: Wishes | None) -> None:
+    seat = request.seat()
+    if request.flags.get("iterations") not in (None, request.settings().iterations):
+        made = counted(request.settings().iterations, "iteration")
         typer.echo(f"! --iterations goes from 1 to {MOST_ITERATIONS}: {made}", err=True)
-    if asked.dry_run:
-        _show_plan(seat, asked, wishes or Wishes())
+    if request.dry_run:
+        _show_plan(seat, request, wishes or Wishes())
         return
-    loud = not (asked.quiet or asked.as_json)
+    loud = not (request.quiet or request.as_json)
     wished = replace(wishes or Wishes(), listen=_Teller(seat.seed.gradient, loud=loud))
-    opened = open_refinement(seat, asked.wanted(), resume=asked.resume, wishes=wished)
+    opened = open_refinement(seat, request.settings(), resume=request.resume, wishes=wished)
     if loud:
-        _mention(opened, asked)
+        _mention(opened, request)
     try:
-        session = asyncio.run(_driven(opened, asked))
+        session = asyncio.run(_driven(opened, request))
     except KeyboardInterrupt:
-        raise _StoppedRefining("stopped at once", remedy=_go_on(opened, asked)) from None
-    _last_words(opened, session, seat, as_json=asked.as_json)
+        raise _StoppedRefining("stopped at once", remedy=_go_on(opened, request)) from None
+    _last_words(opened, session, seat, as_json=request.as_json)
 
 
-def _show_plan(seat: Seat, asked: Asked, wishes: Wishes) -> None:
-    if asked.as_json:
-        plan = plan_json(seat, asked.wanted(), wishes)
+def _show_plan(seat: Seat, request: RefineRequest, wishes: Wishes) -> None:
+    if request.as_json:
+        plan = plan_json(seat, request.settings(), wishes)
         typer.echo(json.dumps(plan, ensure_ascii=False, indent=2))
         return
-    for line in plan_lines(seat, asked.wanted(), wishes):
+    for line in plan_lines(seat, request.settings(), wishes):
         typer.echo(line)
 
 
-async def _driven(opened: OpenRefinement, asked: Asked) -> Session:
+async def _driven(opened: OpenRefinement, request: RefineRequest) -> Session:
     """Drive it; a first signal stops it after the loop that it is in, a second at once."""
     try:
         return await opened.run((StopNotice(Refine.name),))
     except Interrupted as error:
-        raise _StoppedRefining(error.message, remedy=_go_on(opened, asked)) from error
+        raise _StoppedRefining(error.message, remedy=_go_on(opened, request)) from error
 
 
-def _go_on(opened: OpenRefinement, asked: Asked) -> str:
-    what = f"--target {asked.target}" if asked.run is None else file_name(str(asked.run.resolve()))
+def _go_on(opened: OpenRefinement, request: RefineRequest) -> str:
+    what = (
+        f"--target {request.target}"
+        if request.run is None
+        else file_name(str(request.run.resolve()))
+    )
     return f"go on    burnish refine {what} --resume {opened.session.session_id}"
 
 
@@ -158,8 +161,10 @@ def _wrong(gradient: Gradient) -> str:
     return ", ".join(counted(n, what) for n, what in counts if n) or "nothing is wrong"
 
 
-def _mention(opened: OpenRefinement, asked: Asked) -> None:
-    if opened.others and asked.resume is None:
+def _mention(opened: OpenRefinement, request: RefineRequest) -> None:
+    for note in opened.setup.notes:
+        typer.echo(f"! {note}")
+    if opened.others and request.resume is None:
         names = ", ".join(each.session_id for each in opened.others)
         typer.echo(f"! unfinished: {names}; --resume SESSION would go on with one")
 

@@ -75,7 +75,10 @@ class Doors:
         useless = "measurements" if self.strategy.proposes else "searches"
         for field in setting_fields(self.model):
             is_for_cases = field.path[0] in ("data", "metrics")
-            if field.door.runs != useless and (self.target.takes_cases or not is_for_cases):
+            has_use = not self.strategy.over or field.path[0] in ("target", "strategy")
+            if field.door.runs == useless or not has_use:
+                continue
+            if self.target.takes_cases or not is_for_cases:
                 yield field
         yield from role_fields(self.strategy)
 
@@ -161,14 +164,21 @@ def doors_of_run(folder: Path) -> Doors | None:
 
 
 def all_doors() -> Iterator[Doors]:
-    """The doors of every search that is possible: every strategy, and every target."""
+    """The doors of every search that is possible: every strategy, and every target.
+
+    A strategy that was made for one kind of target has a command of its own, and so has the target.
+    """
     anything = Doors.of_any_run()
     yield anything
+    apart: set[str] = set()
     for name in strategy_names():
-        if strategy_plugin(name).proposes:
-            yield replace(anything, strategy=strategy_plugin(name))
+        plugin = strategy_plugin(name)
+        apart |= {*plugin.over}
+        if plugin.proposes and not plugin.over:
+            yield replace(anything, strategy=plugin)
     for point in entry_points(group=TARGETS):
-        yield replace(anything, target=target_plugin(point.name))
+        if point.name not in apart:
+            yield replace(anything, target=target_plugin(point.name))
 
 
 def owners_of(flag: str) -> list[str]:
@@ -402,7 +412,7 @@ def _strategy(
     where, name = next((where, value) for where, value in choices if value)
     target = target_plugin(dialect.target)
     message, remedy = f"no strategy '{name}'", ""
-    if isinstance(name, str) and name in strategy_names() and strategy_plugin(name).described:
+    if isinstance(name, str) and name in strategy_names():
         missing = lack(strategy_plugin(name), target.surfaces, target.abilities)
         if not missing:
             return strategy_plugin(name)

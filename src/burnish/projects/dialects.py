@@ -377,5 +377,6 @@ def setting_keys(model: type[BaseModel]) -> tuple[str, ...]:
 
 
 def _is_setting(key: str) -> bool:
-    """Whether a key is a setting of any strategy."""
-    return any(key in setting_keys(strategy_plugin(each).Settings) for each in strategy_names())
+    """Whether a key is a setting of any strategy that files may name."""
+    plugins = map(strategy_plugin, strategy_names())
+    return any(key in setting_keys(each.Settings) for each in plugins if not each.over)

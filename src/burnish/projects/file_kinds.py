@@ -300,6 +300,45 @@ class SuiteFile(Dialect):
         translation.settle()
 
 
+class WorkflowFile(Dialect):
+    """A workflow: who manages and works, within which limits, and how results are checked.
+
+    `burnish delegate` gives it a task; what such a task delivered, `burnish refine` makes better.
+    """
+
+    kind: ClassVar[str] = "workflow"
+    target: ClassVar[str] = "delegation"
+    strategy: ClassVar[str] = "delegate"
+    evaluates: ClassVar[bool] = False
+    known_by: ClassVar[str] = "a block workflow"
+    keys: ClassVar[Mapping[str, str]] = {
+        **{name: f"target.{name}" for name in (
+            "awp", "workflow", "orchestration", "observability", "deliverables", "tools",
+            "workspace", "sandbox", "env", "network", "command_timeout", "limits",
+        )},
+        "models": "models",
+        **{f"refinement_tier_{name}": f"target.refinement_tier_{name}" for name in (
+            "low", "mid", "high",
+        )},
+    }  # fmt: skip
+
+    def recognises(self, document: Document) -> bool:
+        """By its kind, or by its keys."""
+        unnamed = "kind" not in document.data and isinstance(document.data.get("workflow"), dict)
+        return super().recognises(document) or unnamed
+
+    def strategy_named(self, document: Document) -> None:
+        """A command says whether a task is delegated or its result refined."""
+        del document
+
+    def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
+        """Say in the draft what the file says."""
+        translation = Translation(document, draft, strategy)
+        translation.mark("target", ())
+        translation.block((), {"kind": "", **self.keys}, names=False)
+        translation.settle()
+
+
 def own_settings(
     translation: Translation, at: TreePath, block: Mapping[str, str], own: StrategyPlugin
 ) -> None:

@@ -8,7 +8,7 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from burnish.core.errors import ConfigError, Problem, ResumeRefused
+from burnish.core.errors import ResumeRefused
 from burnish.models.factory import Models
 from burnish.projects.describing import Flags, Request, describe, described_again
 from burnish.projects.dialects import Document
@@ -80,25 +80,24 @@ def reload_project(
     of it.
     """
     header = Header.read(folder)
-    strategy = strategy_plugin(header.strategy)
-    if not strategy.described and header.project.kind != "python":
-        _refuse_flags(header.project.kind, flags)
-        return LoadedProject(setup=strategy.reload(folder), root=folder.parent)
     if not header.project.spec and header.project.kind != "python":
         return _of_old_run(header, flags, file=file, models=models)
     described = described_again(folder, flags, file=file, as_new=as_new)
-    project = _loaded(described, models)
+    project = _loaded(described, models, folder)
     # Last, since notes are told by their number, and the others were told at the start.
-    notes = (*project.setup.notes, *_changed(described.spec.source, header.id))
+    notes = (*project.setup.notes, *_changed(described.spec.source, header))
     return replace(project, setup=replace(project.setup, notes=notes))
 
 
-def _loaded(described: Description, models: Models | None) -> LoadedProject:
+def _loaded(
+    described: Description, models: Models | None, folder: Path | None = None
+) -> LoadedProject:
     home = Path(described.spec.source.folder)
-    return LoadedProject(setup=build(described, models=models), root=home / RESULTS)
+    setup = build(described, models=models, folder=folder)
+    return LoadedProject(setup=setup, root=home / RESULTS)
 
 
-def _changed(source: Source, run: str) -> tuple[str, ...]:
+def _changed(source: Source, header: Header) -> tuple[str, ...]:
     """What to say where the file is not what it was when the run was started."""
     path = Path(source.file)
     if not source.digest or not path.is_file():
@@ -106,10 +105,13 @@ def _changed(source: Source, run: str) -> tuple[str, ...]:
     now = hashlib.sha256(read_text(path).removeprefix("\ufeff").encode()).hexdigest()[:16]
     if now == source.digest:
         return ()
-    return (
-        f"{path.name} has changed since this run was started: the run goes on as it was described; "
-        f"`burnish optimize {path.name} --fork {run}` starts from the file as it is now",
+    message = (
+        f"{path.name} has changed since this run was started: the run goes on as it was described"
     )
+    if strategy_plugin(header.strategy).over:
+        return (message,)
+    fork = f"`burnish optimize {path.name} --fork {header.id}`"
+    return (f"{message}; {fork} starts from the file as it is now",)
 
 
 def _of_old_run(
@@ -126,11 +128,3 @@ def _of_old_run(
     kept = cast("Mapping[str, JsonValue]", header.project.config.get("overrides") or {})
     before = {_OLD_NAMES.get(k, k): v for k, v in kept.items() if k not in _OLD_ONLY}
     return load_project(path, {**before, **flags}, models=models)
-
-
-def _refuse_flags(kind: str, flags: Flags) -> None:
-    """A run that is set up from its folder is as it was started."""
-    names = [f"--{name.replace('_', '-')}" for name, value in flags.items() if value is not None]
-    if names:
-        message = f"a {kind} keeps what it was started with"
-        raise ConfigError([Problem(where=name, message=message) for name in names])

@@ -44,7 +44,7 @@ class _Making:
             self._searches(place, right_in_it=True)
         if not inside or block is not None:
             self._fill(root, dialect.keys)
-        if not inside:
+        if not inside and not strategy_plugin(dialect.strategy).over:
             self._searches(root, right_in_it=False)
         root["properties"]["kind"] = {"const": dialect.kind}
         return {
@@ -67,7 +67,7 @@ class _Making:
         """Blocks of strategies, models of roles; settings of strategies that stand right there."""
         for name in strategy_names():
             plugin = strategy_plugin(name)
-            if not (plugin.described and plugin.proposes):
+            if not plugin.proposes or plugin.over:
                 continue
             settings = self._of_model(plugin.Settings)
             place["properties"].setdefault(name, settings)

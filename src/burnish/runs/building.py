@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import cast
 
 from pydantic import JsonValue
@@ -62,15 +63,17 @@ def build(
     models: Models | None = None,
     live: Target | None = None,
     cases: tuple[Case, ...] | None = None,
+    folder: Path | None = None,
 ) -> Setup:
     """The run that is described; everything that is wrong is said at once.
 
     `models` stand in for the real ones. `live` is the target itself, where a program has it: then
     only that program can set the run up again. So it is with `cases`, which are measured in place
-    of those that the description names.
+    of those that the description names. `folder` is that of a run that goes on.
     """
     spec = description.spec
-    building = replace(building_of(description, models=models, live=live), cases=cases)
+    building = building_of(description, models=models, live=live)
+    building = replace(building, cases=cases, run_folder=folder)
     strategy = strategy_plugin(spec.strategy.name)
     target = target_plugin(spec.target.kind)
     parts = target.build(building, strategy)
@@ -97,6 +100,7 @@ def build(
             budget=search.budget or spec.budget.budget(),
             concurrency=spec.execution.concurrency,
             case_policy=spec.execution.case_policy(),
+            grace_seconds=strategy.grace_seconds,
             test_repeats=settings.repeats,
             exporter=parts.exporter,
             project=_project(description, building, parts),

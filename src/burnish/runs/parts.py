@@ -49,6 +49,8 @@ STEPS = Ability(name="runs that leave steps")
 """A run of it has a trace: a step says what went in, what came out, and which surfaces it used."""
 DELEGATIONS = Ability(name="tasks that are delegated")
 """A case of it is a task, done by a manager and workers and graded as a whole."""
+ONE_TASK = Ability(name="a task to do")
+"""It is one task with those who do it: nothing to search over, something to do well."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +141,8 @@ class Building:
     """What a program measures in place of the cases that the description names."""
     given_models: Models | None = None
     """Models that stand in for the real ones, if any."""
+    run_folder: Path | None = None
+    """The folder of the run that goes on; None for a new one."""
     live: Target | None = None
     """The target itself, where a program has it; the description says the rest."""
     _models_at: dict[str, str] = field(default_factory=dict[str, str], init=False)

@@ -9,12 +9,11 @@ whose strategy is not installed any more can still be listed, shown and reported
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from pydantic import BaseModel, JsonValue
 
-from burnish.core.errors import BurnishError, ResumeRefused
+from burnish.core.errors import BurnishError
 from burnish.core.sections import Section
 from burnish.core.stopping import FINISHED
 from burnish.core.surfaces import SURFACES, Surface, TextSurface
@@ -72,8 +71,11 @@ class StrategyPlugin:
     """How it searches: one field is a key of a file, a flag, a variable, an HTTP setting."""
     roles: ClassVar[tuple[RoleNeed, ...]] = ()
     """The models that it asks."""
-    described: ClassVar[bool] = True
-    """Whether a file can name it; else its runs have a command of their own, and `reload`."""
+    over: ClassVar[tuple[str, ...]] = ()
+    """The kinds of targets that it was made for, where it is of no use to others. Its runs have a
+    command of their own, and only the settings of the target and the strategy."""
+    grace_seconds: ClassVar[float] = 30.0
+    """How long the trial under way may go on without a call that ends, once a run is to stop."""
     needs_holdout: ClassVar[bool] = False
     """Whether it can only decide on cases that it never learned from."""
 
@@ -87,13 +89,6 @@ class StrategyPlugin:
         raise BurnishError(
             f"the strategy '{building.spec.strategy.name}' is not installed",
             remedy="install the package that it came with",
-        )
-
-    def reload(self, folder: Path) -> Setup:
-        """Set a run up again from its folder, where no description does."""
-        raise ResumeRefused(
-            f"run {folder.name} keeps no description of itself",
-            remedy="go on with it with the command that started it",
         )
 
     # -- before a run ----------------------------------------------------------------------
@@ -269,15 +264,14 @@ def lack(
     """What a strategy needs and a target does not have, in words; empty where they fit."""
     if not strategy.proposes:
         return ""
-    if not set(strategy.needs).intersection(surfaces):
+    if strategy.needs and not set(strategy.needs).intersection(surfaces):
         return alternatives(kind.plural for kind in strategy.needs)
     return " and ".join(each.name for each in strategy.requires if each not in abilities)
 
 
 def fitting(surfaces: Collection[type[Surface]], abilities: Collection[Ability]) -> list[str]:
     """The strategies that a file can name and that can search over such a target."""
-    plugins = map(strategy_plugin, strategy_names())
-    offered = [each for each in plugins if each.described and each.proposes]
+    offered = [each for each in map(strategy_plugin, strategy_names()) if each.proposes]
     return sorted(each.name for each in offered if not lack(each, surfaces, abilities))
 
 

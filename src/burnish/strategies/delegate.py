@@ -34,13 +34,16 @@ class Delegate:
         *,
         listen: Listener | None = None,
         stop: Callable[[], str] = lambda: "",
-        ended: Callable[[DelegationResult], object] = lambda _: None,
+        ended: Callable[[DelegationResult], str] = lambda _: "",
     ) -> None:
         self.delegation = delegation
-        self._listen = listen
+        self.listen = listen
+        """Is told what happens, on a replay too."""
         self._stop = stop
         self._ended = ended
         """Is shown the result once it is on record."""
+        self.notice = ""
+        """What became of the result then, in words."""
         self.result: DelegationResult | None = None
         """What came of it, once the search is over."""
 
@@ -72,7 +75,7 @@ class Delegate:
                     redactor=directory.redactor,
                     clock=Stopwatch(directory.journal.active_before),
                     billed=lambda: run.billed,
-                    listen=self._listen,
+                    listen=self.listen,
                     stop=lambda: self._stop() or run.stop_words(),
                 ),
             )
@@ -86,7 +89,7 @@ class Delegate:
         train = SplitResult.of(measured, run.objective)
         run.record(Trial(candidate=start, phase=BASELINE, train=train))
         run.tell(SearchEnded(reason=_ending(result)), f"delegation:{result.status}")
-        self._ended(result)
+        self.notice = self._ended(result)
 
 
 def _ending(result: DelegationResult) -> str:

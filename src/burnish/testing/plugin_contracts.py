@@ -5,7 +5,7 @@ sentence that says what is broken. burnish runs them over its own plug-ins.
 """
 
 import json
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -117,7 +117,9 @@ def check_strategy_settings(name: str) -> None:
     assert plugin.name == name, f"it is installed as '{name}' and calls itself '{plugin.name}'"
     assert issubclass(plugin.Settings, StrategySettings), "Settings derives from StrategySettings"
     at = ("strategy", "settings")
-    _check_fields([*setting_fields(plugin.Settings, at)], name)
+    # Runs of a strategy that was made for one kind of target have no flags of every run.
+    shared = () if plugin.over else _every_run()
+    _check_fields([*setting_fields(plugin.Settings, at)], name, shared)
     for need in plugin.roles:
         assert need.help, f"the role '{need.name}' has no help"
 
@@ -151,7 +153,7 @@ def check_target_spec(kind: str) -> None:
     fields = [
         each for each in setting_fields(plugin.Spec, ("target",)) if each.path != ("target", "kind")
     ]
-    _check_fields(fields, kind)
+    _check_fields(fields, kind, _every_run())
 
 
 async def check_project(project: PluginProject, folder: Path) -> None:
@@ -285,9 +287,11 @@ def _plugin(group: str, name: str, base: type[Any]) -> Any:
 # -- fields ------------------------------------------------------------------------------------
 
 
-def _check_fields(fields: Sequence[SettingField], owner: str) -> None:
-    """The fields of a plug-in, as every door meets them."""
-    shared = {spelled: each for each in _every_run() for spelled in each.flags if each.name}
+def _check_fields(
+    fields: Sequence[SettingField], owner: str, others: Iterable[SettingField]
+) -> None:
+    """The fields of a plug-in, as every door meets them, beside `others` of the same run."""
+    shared = {spelled: each for each in others for spelled in each.flags if each.name}
     seen: dict[str, SettingField] = {}
     for each in fields:
         name = ".".join(each.path)
@@ -427,7 +431,7 @@ def check_dialect_table(kind: str) -> Dialect:
             steps = steps[2:]
         else:
             plugins = map(strategy_plugin, strategy_names())
-            owners = [spec_type(spec, plugin.Settings) for plugin in plugins if plugin.described]
+            owners = [spec_type(spec, plugin.Settings) for plugin in plugins]
         exists = not path or any(_has_field(owner, steps) for owner in owners)
         assert exists, f"the key '{key}' sets '{path}', which no strategy and no target has"
     return dialect

@@ -7,8 +7,8 @@ import pytest
 
 from burnish.core.errors import ConfigError
 from burnish.models.references import ModelRef
-from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
-from burnish.projects.delegation.overrides import WorkflowOverrides
+from burnish.projects.delegation.team import LoadedWorkflow, load_workflow
+from burnish.projects.delegation.workflow_spec import WorkflowOverrides
 from burnish.targets.delegation.command_worker import CommandWorker
 from burnish.targets.delegation.envelope import Envelope
 from burnish.targets.delegation.worker import ModelWorker
@@ -82,9 +82,9 @@ def test_a_file_of_the_other_system_is_read(tmp_path: Path) -> None:
     assert made.deliverables[1].schema == {"type": "object"}
     assert made.gates.min_score_to_complete == 0.5
     assert [metric.name for metric in made.metrics] == ["c", "j"]
-    assert loaded.tiers["low"].manager == "openai:cheap"
-    assert loaded.tiers["mid"].manager == loaded.tiers["mid"].worker == ""
-    assert loaded.tiers["high"].worker == "openai:dear"
+    assert loaded.team.tiers["low"].manager == "openai:cheap"
+    assert loaded.team.tiers["mid"].manager == loaded.team.tiers["mid"].worker == ""
+    assert loaded.team.tiers["high"].worker == "openai:dear"
 
 
 def test_other_models_for_the_same_workflow(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from burnish.core.errors import ConfigError, FileTrouble, RunNotFound, SeedRefused
-from burnish.projects.experiments.attaching import attach, offer
+from burnish.projects.experiments.attaching import attach, attachment, offer
 from burnish.projects.experiments.places import (
     Experiment,
     ExperimentTask,
@@ -154,7 +154,7 @@ def test_a_continuation_starts_from_the_best(experiment: Experiment, task: Exper
         assert (made.mode, made.user_feedback) == ("continuation", "Shorter, please.")
         assert made.inputs[0].task_id == task.id
         plain_run(next_one.folder)
-        assert "its BEST" in offer(next_one.kept, next_one.folder)
+        assert "its BEST" in offer(attachment(str(next_one.task)), next_one.folder)
     assert offer({}, run) == ""
     with pytest.raises(ConfigError, match="adds a task"):
         attach(task.target, "x")

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from burnish.cli import delegating, refining
-from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
-from burnish.projects.delegation.overrides import WorkflowOverrides
 from burnish.projects.refining.opening import Wishes
 from burnish.testing.delegation_world import DelegationWorld
 from burnish.testing.refine_world import FLOW, TASK, refine_world
@@ -35,14 +33,11 @@ class Place:
         """The run that is refined."""
         return self.folder / "seed"
 
-    def load(self, path: Path, overrides: WorkflowOverrides) -> LoadedWorkflow:
-        """With models of this world."""
-        return load_workflow(path, overrides, models=self.world.models())
-
-    def delegate(self, **asked: Any) -> None:
+    def delegate(self, **given: Any) -> None:
         """`burnish delegate workflow.yaml --task … -q`."""
-        told: dict[str, Any] = {"task": TASK, "quiet": True, **asked}
-        delegating.delegate_task(delegating.Asked(file=self.flow, **told), load=self.load)
+        options: dict[str, Any] = {"quiet": True, **given}
+        request = delegating.DelegateRequest(file=self.flow, flags={"task": TASK}, **options)
+        delegating.delegate_task(request, models=self.world.models())
 
     def make_seed(self, *, seconds: float = 600.0) -> Path:
         """A finished run with every flaw; it says that it took some time."""
@@ -57,11 +52,12 @@ class Place:
         change(data)
         path.write_text(json.dumps(data), encoding="utf-8")
 
-    def refine(self, **asked: Any) -> None:
+    def refine(self, **given: Any) -> None:
         """`burnish refine seed`, or with --target."""
-        run = None if "target" in asked else self.seed
-        told: dict[str, Any] = {"run": run, "quiet": True, **asked}
-        refining.refine_run(refining.Asked(**told), wishes=Wishes(load=self.load))
+        run = None if "target" in given else self.seed
+        options: dict[str, Any] = {"run": run, "quiet": True, **given}
+        request = refining.RefineRequest(**options)
+        refining.refine_run(request, wishes=Wishes(models=self.world.models))
 
     def session(self, folder: Path | None = None) -> dict[str, Any]:
         """The session that was written last."""

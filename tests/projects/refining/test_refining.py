@@ -43,7 +43,7 @@ def place(tmp_path: Path) -> Place:
 def test_three_flaws_in_three_iterations(place: Place) -> None:
     before = tree(place.seed)
     assert len(flaws_in((place.seed / "FINAL" / "report.md").read_text())) == 3
-    place.refine(settings={"iterations": 5})
+    place.refine(flags={"iterations": 5})
     session = place.session()
     assert session["stop_reason"] == "empty_gradient_midloop"
     assert session["best_iter"] == 3
@@ -64,7 +64,7 @@ def test_three_flaws_in_three_iterations(place: Place) -> None:
 
 def test_the_manager_hears_of_it_once_and_workers_can_read_what_there_was(place: Place) -> None:
     place.world.turns.clear()
-    place.refine(settings={"iterations": 1})
+    place.refine(flags={"iterations": 1})
     managers = [turn.text for turn in place.world.asked("manager")]
     assert ["## REFINEMENT CONTEXT" in text for text in managers] == [True, False, False]
     read = [turn.answers[0] for turn in place.world.asked("worker") if turn.answers]
@@ -72,7 +72,7 @@ def test_the_manager_hears_of_it_once_and_workers_can_read_what_there_was(place:
 
 
 def test_a_seed_that_is_refined_has_its_models_depth_and_half_its_budget(place: Place) -> None:
-    place.refine(settings={"iterations": 1})
+    place.refine(flags={"iterations": 1})
     run = place.seed / "refinement_sessions" / place.session()["iterations"][0]["run_dir"]
     manifest = json.loads((run / "run_manifest.json").read_text())
     assert manifest["models"]["manager"] == "openai:boss"
@@ -83,14 +83,14 @@ def test_a_seed_that_is_refined_has_its_models_depth_and_half_its_budget(place: 
     assert completion["parent_run_id"] == place.session()["seed_run_id"]
     # An iteration is a run like any other: it can be refined in its turn.
     again = Place(folder=place.folder, world=place.world)
-    again.refine(run=run, settings={"iterations": 1})
+    again.refine(run=run, flags={"iterations": 1})
     assert flaws_in((run / "BEST" / "report.md").read_text()) == list(FLAWS)[2:]
 
 
 def test_tiers_change_who_works_but_never_who_grades(place: Place) -> None:
     flow = FLOW + "refinement_tier_high: {manager: openai:strong, worker: openai:strong}\n"
     place.flow.write_text(flow.replace(", critic: openai:eye", ""), encoding="utf-8")
-    place.refine(settings={"iterations": 2}, tiers={"tier_low": ":openai:weak"})
+    place.refine(flags={"iterations": 2, "tier_low": ":openai:weak"})
     session = place.session()
     rows = [(r["tier"], r["model_manager"], r["model_worker"]) for r in session["iterations"]]
     assert rows == [
@@ -104,10 +104,10 @@ def test_tiers_change_who_works_but_never_who_grades(place: Place) -> None:
 
 
 def test_an_iteration_that_is_refined_again_is_not_halved_twice(place: Place) -> None:
-    place.refine(settings={"iterations": 1})
+    place.refine(flags={"iterations": 1})
     sessions = place.seed / "refinement_sessions"
     first = sessions / place.session()["iterations"][0]["run_dir"]
-    place.refine(run=first, settings={"iterations": 1})
+    place.refine(run=first, flags={"iterations": 1})
     again = first / "refinement_sessions"
     second = again / place.session(again)["iterations"][0]["run_dir"]
     budgets = [json.loads((run / "run_manifest.json").read_text())["budget"]
@@ -121,7 +121,7 @@ def test_a_workflow_that_is_named_comes_with_its_models(
 ) -> None:
     other = place.folder / "other.yaml"
     other.write_text(place.flow.read_text().replace("openai:hand", "openai:another"))
-    asked = {"settings": {"iterations": 12, "workflow": str(other)}, "dry_run": True}
+    asked = {"flags": {"iterations": 12, "workflow": str(other)}, "dry_run": True}
     place.refine(**asked)
     said = capsys.readouterr()
     assert "worker openai:another" in said.out
@@ -138,17 +138,17 @@ def test_why_an_iteration_failed_is_said(tmp_path: Path) -> None:
     place.make_seed()
     lost = Place(folder=tmp_path, world=refine_world(manager=nothing))
     with pytest.raises(typer.Exit):
-        lost.refine(settings={"iterations": 1})
+        lost.refine(flags={"iterations": 1})
     assert "it failed: manager_failed" in lost.session()["iterations"][0]["note"]
 
 
 def test_a_team_that_grades_itself_is_told_of(place: Place) -> None:
-    place.refine(settings={"iterations": 1, "worker_model": "openai:eye"})
+    place.refine(flags={"iterations": 1, "worker_model": "openai:eye"})
     assert any("grades its own work" in note for note in place.session()["notes"])
 
 
 def test_named_models_are_left_aside_where_there_are_tiers(place: Place) -> None:
-    place.refine(settings={"iterations": 1, "model": "openai:x"}, tiers={"tier_high": "openai:y"})
+    place.refine(flags={"iterations": 1, "model": "openai:x", "tier_high": "openai:y"})
     session = place.session()
     assert session["iterations"][0]["model_manager"] == "openai:y"
     assert any("ignoring legacy model" in note for note in session["notes"])
@@ -164,7 +164,7 @@ def test_a_critic_who_is_away_lets_nothing_win(tmp_path: Path) -> None:
     place.make_seed()
     away.append(True)
     with pytest.raises(typer.Exit) as end:
-        place.refine(settings={"iterations": 1})
+        place.refine(flags={"iterations": 1})
     assert end.value.exit_code == 1
     assert "the critic did not score it" in place.session()["iterations"][0]["note"]
 
@@ -174,7 +174,7 @@ def test_a_run_of_awp_agents_is_refined_as_it_is(tmp_path: Path) -> None:
     run = awp_run(tmp_path / "ws")
     before = tree(tmp_path / "ws" / "output")
     place.refine(
-        run=run, settings={"iterations": 1, "model": "openai:boss", "worker_model": "openai:hand"}
+        run=run, flags={"iterations": 1, "model": "openai:boss", "worker_model": "openai:hand"}
     )
     best = run / "BEST"
     manifest = json.loads((best / "manifest.json").read_text())
@@ -200,7 +200,7 @@ def test_where_the_workflow_is_gone_nobody_wins_by_a_score_that_is_not_given(
     place.flow.unlink()
     place.change_completion(lambda data: data["eval"].update(score=0.0))
     with pytest.raises(typer.Exit):
-        place.refine(settings={"iterations": 1})
+        place.refine(flags={"iterations": 1})
     session = place.session()
     # The metrics went with the file: both sides count them as neutral.
     assert session["seed_loss"] == pytest.approx(0.2 + 0.225 + 0.0125)
@@ -216,7 +216,7 @@ def test_an_odd_deliverable_is_carried_along(tmp_path: Path) -> None:
     (seed / "FINAL" / "deep").mkdir()
     with (seed / "FINAL" / "deep" / "large.bin").open("wb") as file:
         file.truncate(200 * 1024 * 1024)
-    place.refine(settings={"iterations": 1})
+    place.refine(flags={"iterations": 1})
     note = place.session()["iterations"][0]["note"]
     assert "it no longer has" in note
     assert "a b.md" in note
@@ -245,7 +245,7 @@ def test_a_session_of_a_task_goes_on_from_the_run_that_it_began_with(
     def count(session: Session) -> None:
         done[:] = [1] * (len(session.iterations) // 2)
 
-    wishes = Wishes(load=place.load, stop=stop, listen=count)
+    wishes = Wishes(models=place.world.models, stop=stop, listen=count)
     settings = RefineSettings(iterations=3)
     with pytest.raises(Interrupted):
         asyncio.run(open_refinement(Seat.in_task(task), settings, wishes=wishes).run())
@@ -270,6 +270,6 @@ def test_no_secret_reaches_a_session(
 
     broken = Place(folder=tmp_path, world=refine_world(manager=leaks))
     with pytest.raises(BurnishError):
-        broken.refine(settings={"iterations": 1})
+        broken.refine(flags={"iterations": 1})
     assert place.session()["stop_reason"] == "error:RuntimeError"
     assert not [name for name, text in tree(place.seed).items() if b"verysecret" in text]

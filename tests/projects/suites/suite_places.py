@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from burnish.projects import load_project, reload_project
-from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
-from burnish.projects.delegation.overrides import WorkflowOverrides
 from burnish.projects.launching import launch
 from burnish.projects.loading import LoadedProject
 from burnish.projects.suites.registries import find_registry
@@ -68,7 +66,3 @@ class Place:
         """The ledger."""
         lines = (self.folder / name / "trials.jsonl").read_text(encoding="utf-8").splitlines()
         return [json.loads(line) for line in lines]
-
-    def load(self, path: Path, overrides: WorkflowOverrides) -> LoadedWorkflow:
-        """A workflow with models of this world."""
-        return load_workflow(path, overrides, models=self.world.models())

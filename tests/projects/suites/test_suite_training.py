@@ -25,6 +25,14 @@ pytestmark = pytest.mark.slow
 FOUR = ("heat", "rain", "wind", "snow")
 
 
+def delegate(place: Place, name: str, **given: Any) -> None:
+    """`burnish delegate workflow.yaml --task … -q`."""
+    request = delegating.DelegateRequest(
+        file=place.folder / "workflow.yaml", flags={"task": task(name)}, quiet=True, **given
+    )
+    delegating.delegate_task(request, models=place.world.models())
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     found = Place(folder=tmp_path)
@@ -51,14 +59,8 @@ def test_the_fault_is_found_and_mended_for_a_task_that_nobody_saw(place: Place) 
     assert (before, after) == (pytest.approx(0.365), pytest.approx(0.03))
     # The registry that was trained is the one that other runs read.
     assert place.registry.texts()[GUILTY] == FAULTY.replace(FAULT, RULE)
-    asked = delegating.Asked(
-        file=place.folder / "workflow.yaml",
-        task=task("frost"),
-        output_dir=place.folder / "frost",
-        quiet=True,
-    )
     place.world.turns.clear()
-    delegating.delegate_task(asked, load=place.load)
+    delegate(place, "frost", output_dir=place.folder / "frost")
     assert all(RULE in turn.system for turn in place.world.asked("worker"))
     assert "°C" in (place.folder / "frost" / "FINAL" / "report.md").read_text()
     page = (place.folder / "run" / "report.md").read_text()
@@ -94,10 +96,7 @@ def test_an_experiment_has_a_registry_of_its_own(
     place.train(experiment=experiment)
     assert find_registry(None, experiment).active()[GUILTY] == 2
     place.world.turns.clear()
-    asked = delegating.Asked(
-        file=place.folder / "workflow.yaml", task=task("snow"), target=experiment, quiet=True
-    )
-    delegating.delegate_task(asked, load=place.load)
+    delegate(place, "snow", target=experiment)
     assert all(RULE in turn.system for turn in place.world.asked("worker"))
     assert not place.registry.path.exists()
 
@@ -250,16 +249,13 @@ def test_coordinate_descent_trains_the_texts_too(place: Place) -> None:
 def test_refining_and_training_touch_disjoint_state(place: Place) -> None:
     place.spoil()
     seed = place.folder / "seed"
-    asked = delegating.Asked(
-        file=place.folder / "workflow.yaml", task=task("heat"), output_dir=seed, quiet=True
-    )
-    delegating.delegate_task(asked, load=place.load)
+    delegate(place, "heat", output_dir=seed)
     before = tree(seed)
     place.train()
     assert tree(seed) == before, "training leaves runs alone"
     registry = place.registry.path.read_bytes()
     settings = RefineSettings(iterations=1)
-    wishes = Wishes(load=place.load)
+    wishes = Wishes(models=place.world.models)
     session = asyncio.run(open_refinement(Seat.beside(seed), settings, wishes=wishes).run())
     assert place.registry.path.read_bytes() == registry, "refining leaves the registry alone"
     assert session.best_iter == 1, "and reads what was trained"
@@ -267,13 +263,7 @@ def test_refining_and_training_touch_disjoint_state(place: Place) -> None:
 
 
 def test_shipped_texts_are_read_where_nothing_was_trained(place: Place) -> None:
-    asked = delegating.Asked(
-        file=place.folder / "workflow.yaml",
-        task=task("heat"),
-        output_dir=place.folder / "one",
-        quiet=True,
-    )
-    delegating.delegate_task(asked, load=place.load)
+    delegate(place, "heat", output_dir=place.folder / "one")
     shipped = PolicyTexts.shipped()[GUILTY].strip()
     assert all(shipped in turn.system for turn in place.world.asked("worker"))
     assert not place.registry.path.exists()

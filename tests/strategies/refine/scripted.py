@@ -8,8 +8,7 @@ from typing import Any
 from burnish.strategies.refine.best import SeedBest
 from burnish.strategies.refine.loop import Attempt, Job, Refinement
 from burnish.strategies.refine.seeds import read_seed
-from burnish.strategies.refine.session_files import SESSIONS, SessionFiles
-from burnish.strategies.refine.sessions import Session
+from burnish.strategies.refine.sessions import SESSIONS, Session, SessionFiles
 from burnish.targets.delegation.evaluating import Evaluated, Measured
 from burnish.targets.delegation.loop import Status
 from burnish.targets.delegation.loss import delegation_loss

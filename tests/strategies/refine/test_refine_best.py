@@ -9,8 +9,7 @@ import pytest
 from burnish.core.content import Json
 from burnish.core.errors import FileTrouble, SeedRefused
 from burnish.strategies.refine.best import best_so_far, put_best, recover
-from burnish.strategies.refine.session_files import SESSIONS, SessionFiles
-from burnish.strategies.refine.sessions import Session
+from burnish.strategies.refine.sessions import SESSIONS, Session, SessionFiles
 from tests.cli.console import tree
 from tests.strategies.refine.run_folders import put
 from tests.strategies.refine.scripted import Step, refined

@@ -6,8 +6,12 @@ from typing import Any
 import pytest
 
 from burnish.core.errors import FileTrouble
-from burnish.strategies.refine.gradients import Gradient, GradientDefect, gradient_of
-from burnish.strategies.refine.prefixes import refinement_prefix
+from burnish.strategies.refine.gradients import (
+    Gradient,
+    GradientDefect,
+    gradient_of,
+    refinement_prefix,
+)
 from tests.strategies.refine.run_folders import (
     COUNTER,
     DEFECT,

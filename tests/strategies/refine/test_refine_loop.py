@@ -10,7 +10,7 @@ import pytest
 
 from burnish.core.errors import FileTrouble, Interrupted, ResumeRefused
 from burnish.strategies.refine.loop import Job
-from burnish.strategies.refine.session_files import SESSIONS
+from burnish.strategies.refine.sessions import SESSIONS
 from burnish.strategies.refine.tiers import ModelPair, Tier, TierPlan
 from tests.strategies.refine.run_folders import plain_run
 from tests.strategies.refine.scripted import Refined, Step, refined

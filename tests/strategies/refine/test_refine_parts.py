@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.core.errors import FileTrouble
-from burnish.strategies.refine.budgets import SeedBudget, halved
-from burnish.strategies.refine.run_losses import run_signals
-from burnish.strategies.refine.stopping import stop_after
+from burnish.strategies.refine.loop import stop_after
+from burnish.strategies.refine.run_files import run_signals
+from burnish.strategies.refine.seeds import SeedBudget, halved
 from burnish.strategies.refine.tiers import ModelPair, Tier, TierPlan, tier_of
 from burnish.targets.delegation.envelope import Envelope
 from tests.strategies.refine.run_folders import awp_run, put

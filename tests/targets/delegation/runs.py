@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from burnish.projects.delegation.loading import load_workflow
 from burnish.projects.delegation.runs import delegate
+from burnish.projects.delegation.team import load_workflow
 from burnish.targets.delegation.result import DelegationResult
 from burnish.targets.delegation.workflow import Workflow
 from burnish.testing.delegation_world import FLOW, DelegationWorld

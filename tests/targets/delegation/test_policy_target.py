@@ -14,7 +14,7 @@ from burnish.effects.journal import Journal
 from burnish.effects.once import JournaledEffects
 from burnish.effects.passthrough import DirectEffects
 from burnish.models.errors import ModelUnavailable
-from burnish.projects.delegation.loading import load_workflow
+from burnish.projects.delegation.team import load_workflow
 from burnish.system import Redactor
 from burnish.system.yaml import parse_tree
 from burnish.targets.delegation.loss_metric import DelegationLoss

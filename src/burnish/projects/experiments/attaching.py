@@ -22,8 +22,8 @@ class Attached:
 
     folder: Path
     """Of the run."""
-    kept: Mapping[str, Json]
-    """For the run's manifest."""
+    task: Path
+    """Of the task."""
     seed_deliverable: Path | None = None
     steer: str = ""
 
@@ -59,6 +59,11 @@ def _found(target: str, primary: str | None) -> tuple[Experiment, ExperimentTask
     return experiment, find_task(primary) if ":" in primary else experiment.task(primary)
 
 
+def attachment(task: str) -> dict[str, Json]:
+    """What the manifest of a run says of the task of an experiment, by its folder."""
+    return {_KEY: {"task": task}}
+
+
 def offer(kept: Mapping[str, Json], run: Path) -> str:
     """Offer a finished run to its task, in one line; empty where it belongs to none."""
     folder = text(mapping(kept.get(_KEY)).get("task"))
@@ -74,7 +79,7 @@ def _attached(
 ) -> Attached:
     return Attached(
         folder=task.runs / new_run_id(),
-        kept={_KEY: {"task": str(task.folder.resolve())}},
+        task=task.folder.resolve(),
         seed_deliverable=seed_deliverable,
         steer=steer,
     )

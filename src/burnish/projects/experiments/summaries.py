@@ -6,7 +6,7 @@ from burnish.core.content import Json
 from burnish.core.words import counted
 from burnish.projects.experiments.places import Experiment, ExperimentTask
 from burnish.projects.experiments.task_best import TaskBest
-from burnish.strategies.refine.session_files import SessionFiles
+from burnish.strategies.refine.sessions import SessionFiles
 
 
 def summary(experiment: Experiment) -> Json:

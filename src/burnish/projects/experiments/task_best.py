@@ -10,6 +10,7 @@ from burnish.core.content import Json
 from burnish.core.errors import RunNotFound, SeedRefused
 from burnish.projects.experiments.places import ExperimentTask
 from burnish.strategies.refine.best import (
+    DELIVERED,
     Best,
     best_so_far,
     is_lower,
@@ -17,11 +18,16 @@ from burnish.strategies.refine.best import (
     put_best,
     told_from,
 )
-from burnish.strategies.refine.run_files import COMPLETION, mapping, read_json, run_id_in, text
-from burnish.strategies.refine.run_losses import run_signals
+from burnish.strategies.refine.run_files import (
+    COMPLETION,
+    mapping,
+    read_json,
+    run_id_in,
+    run_signals,
+    text,
+)
 from burnish.strategies.refine.seeds import deliverable_of
 from burnish.strategies.refine.sessions import Session
-from burnish.strategies.refine.winning import DELIVERED
 
 Reason: TypeAlias = Literal["auto_loss", "user_override"]
 OVERRIDE: Reason = "user_override"

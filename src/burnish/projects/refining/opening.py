@@ -1,50 +1,50 @@
-"""Opening a refinement: seed, lock, workflow and session, new or going on."""
+"""Opening a refinement: seed, workflow, lock and session, new or going on."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from burnish.core.cases import Case
-from burnish.core.content import Json, short_id
-from burnish.core.errors import BurnishError, SeedRefused
-from burnish.projects.delegation.loading import load_workflow
-from burnish.projects.delegation.runs import task_setup
+from burnish.core.content import Json
+from burnish.core.errors import BurnishError, ConfigError, FileTrouble, SeedRefused
+from burnish.models.factory import Models
+from burnish.projects.delegation.plugin import WorkflowTarget
+from burnish.projects.delegation.runs import describe_task
+from burnish.projects.delegation.team import Team
+from burnish.projects.describing import STRATEGY
+from burnish.projects.dialects import Document
 from burnish.projects.experiments.places import ExperimentTask, find_task
 from burnish.projects.experiments.task_best import TaskBest
 from burnish.projects.launching import launched
+from burnish.projects.loading import reload_project
 from burnish.projects.refining.settings import RefineSettings
-from burnish.projects.refining.workflows import (
-    Loading,
-    RefineWorkflow,
-    comparable,
-    find_workflow,
-)
-from burnish.projects.suites.registries import texts_for_refining
+from burnish.projects.refining.workflows import RefineWorkflow, find_workflow
+from burnish.runs.building import Description, build
 from burnish.runs.events import Listener as RunListener
 from burnish.runs.header import NAME as HEADER
-from burnish.runs.header import Header, Project
 from burnish.runs.opening import resume, start
+from burnish.runs.parts import Building, StrategyParts, TargetParts
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
-from burnish.strategies.refine.best import BestPlace, SeedBest, recover
+from burnish.strategies.refine.best import BestPlace, SeedBest, SeedLock
+from burnish.strategies.refine.gradients import refinement_prefix
 from burnish.strategies.refine.loop import Job, Refinement
 from burnish.strategies.refine.report import PAGE, refine_page
-from burnish.strategies.refine.seeds import WHOLE_BUDGET, Seed, read_seed
-from burnish.strategies.refine.session_files import SESSIONS, SessionFiles
-from burnish.strategies.refine.sessions import Session
+from burnish.strategies.refine.seeds import WHOLE_BUDGET, Seed, halved, read_seed
+from burnish.strategies.refine.sessions import SESSIONS, Session, SessionFiles
 from burnish.strategies.refine.strategy import Refine, SessionFailed
-from burnish.system import FileLock, Redactor, write_atomic
-from burnish.targets.delegation.chronicle import Listener
+from burnish.system import Redactor, write_atomic
 from burnish.targets.delegation.delegating import Delegation
-from burnish.targets.delegation.home import POLICY, keep_policy, kept_policy
-from burnish.targets.delegation.policy import NAMES, PolicyTexts
-from burnish.targets.delegation.target import DelegationTarget
+from burnish.targets.delegation.home import keep_policy
 
-KIND = "refinement"
-"""The kind of project that run.json names."""
 _TASK_SESSIONS = "session_"
+_NOTHING: dict[str, Json] = {"workflow": {"name": "refinement"}}
+"""What stands for the workflow where there is nothing to refine."""
+
+
+# -- what is refined, and where --------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,21 +56,20 @@ class Seat:
     place: BestPlace
     home: Path
     """The folder that BEST lies in."""
-    task: str | None = None
+    task: str = ""
     """EXP:TASK where it is in a task."""
 
     @property
     def experiment(self) -> str | None:
         """The one that the task belongs to."""
-        return None if self.task is None else self.task.partition(":")[0]
+        return self.task.partition(":")[0] or None
 
     @classmethod
-    def of_run(cls, folder: Path) -> Self:
-        """Of a session, by the folder of its run."""
-        task = Header.read(folder).project.config.get("task")
-        if isinstance(task, str):
-            return cls.in_task(find_task(task))
-        return cls.beside(folder.parent.parent)
+    def of(cls, settings: RefineSettings) -> Self:
+        """As a description names it."""
+        if settings.task:
+            return cls.in_task(find_task(settings.task))
+        return cls.beside(Path(settings.run))
 
     @classmethod
     def beside(cls, folder: Path) -> Self:
@@ -92,29 +91,149 @@ class Seat:
             task=task.target,
         )
 
+    def lock(self) -> SeedLock:
+        """Whoever refines holds it."""
+        return SeedLock(files=self.files, run_id=self.seed.run_id, home=self.home)
 
-class Held:
-    """What a session holds while it goes on: the lock on its seed, and its models."""
+    def as_it_was(self, session: Session) -> "Seat":
+        """A task's best may be another run by now than when the session began."""
+        if self.seed.run_id == session.seed_run_id or not isinstance(self.place, TaskBest):
+            return self
+        for run in self.place.runs():
+            seed = read_seed(run)
+            if seed.run_id == session.seed_run_id:
+                return replace(self, seed=seed)
+        raise SeedRefused(f"the run {session.seed_run_id} that this session refines is gone")
 
-    def __init__(self, lock: FileLock, workflow: RefineWorkflow | None) -> None:
-        self._lock = lock
-        self._workflow = workflow
-        self._closed = False
+    def described(self, settings: RefineSettings, folder: Path) -> Description:
+        """A refinement; where its workflow is not known, a plain one is written to `folder`."""
+        if self.seed.gradient.empty:
+            document = Document.of_flags(folder, _NOTHING)
+        else:
+            document, settings = find_workflow(self.seed, settings, folder)
+        values = {name: getattr(settings, name) for name in settings.model_fields_set}
+        place = {"task": self.task} if self.task else {"run": str(self.seed.folder)}
+        graded = {"graded_by": str(self.seed.folder)}
+        return describe_task(
+            document,
+            {STRATEGY: Refine.name, "task": self.seed.task},
+            target={**graded, "experiment": self.experiment} if self.task else graded,
+            settings={**values, **place},
+        )
 
-    def secrets(self) -> Sequence[str]:
-        """Keys of models and programs."""
-        return () if self._workflow is None else self._workflow.loaded.workflow.secrets
 
-    async def close(self) -> None:
-        """Let go of it. Doing so twice is fine."""
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            if self._workflow is not None:
-                await self._workflow.loaded.models.close()
-        finally:
-            self._lock.release()
+# -- building it from a description ----------------------------------------------------------
+
+
+def refinement_parts(building: Building, parts: TargetParts) -> StrategyParts | None:
+    """The session that a description is about: a new one, or that of a run that goes on."""
+    target, settings = parts.target, building.spec.strategy.settings
+    assert isinstance(target, WorkflowTarget)
+    assert isinstance(settings, RefineSettings)
+    if not (settings.run or settings.task):
+        message = "it is not said which run is to be refined"
+        building.problems.add("strategy.name", message, "use `burnish refine RUN_DIR`")
+        return None
+    seat, folder = Seat.of(settings), building.run_folder
+    if folder is None:
+        session = seat.files.new(seat.seed.run_id, settings.to_json())
+    else:
+        session = seat.files.find(folder.name, ended=True)
+        seat = seat.as_it_was(session)
+    if seat.seed.gradient.empty:
+        refinement = _refinement(seat, seat.seed, settings)
+        return StrategyParts(
+            strategy=Refine(refinement, session, delegation=_never, lock=seat.lock())
+        )
+    workflow = building.problems.as_raised(lambda: RefineWorkflow.of(target.team, settings), None)
+    if workflow is None:
+        return None
+    refinement = building.problems.as_raised(lambda: _prepared(seat, workflow), None)
+    if refinement is None:
+        return None
+    kept: dict[str, Json] = {
+        "file": building.spec.source.file,
+        "overrides": workflow.overrides.to_json(),
+        "inputs": [],
+        WHOLE_BUDGET: refinement.seed.budget.envelope.to_json(),
+    }
+
+    def delegation(job: Job) -> Delegation:
+        return Delegation(
+            workflow=workflow.made(job.models).within(job.envelope),
+            task=job.task,
+            policy=target.policy,
+            steer=job.steer,
+            seed_deliverable=job.deliverable,
+            inputs=job.inputs,
+            parent_run_id=job.parent_run_id,
+            tags=job.tags,
+            kept={**kept, "inputs": [str(path) for path in job.inputs]},
+        )
+
+    strategy = Refine(refinement, session, delegation=delegation, lock=seat.lock())
+    return StrategyParts(strategy=strategy)
+
+
+def _never(job: Job) -> Delegation:
+    raise AssertionError(f"there is nothing to refine: {job.folder}")
+
+
+def _prepared(seat: Seat, workflow: RefineWorkflow) -> Refinement:
+    """With a workflow; every model that is named is looked up here."""
+    settings, seed = workflow.settings, workflow.comparable(seat.seed)
+    refinement = replace(
+        _refinement(seat, seed, settings),
+        tiers=settings.tiers(workflow.usual_tiers),
+        redactor=Redactor.from_environment(extra=workflow.base.secrets),
+    )
+    notes = (*settings.warnings, *_notes(refinement, workflow, seat.seed))
+    return replace(refinement, notes=tuple(dict.fromkeys(notes)))
+
+
+def _refinement(seat: Seat, seed: Seed, settings: RefineSettings) -> Refinement:
+    def listen(session: Session) -> None:
+        place = seat.files.place(session)
+        write_atomic(place / PAGE, refine_page(seed, session, place), durable=False)
+
+    return Refinement(
+        seed=seed,
+        files=seat.files,
+        place=seat.place,
+        iterations=settings.iterations,
+        models=settings.models,
+        listen=listen,
+    )
+
+
+def _notes(refinement: Refinement, workflow: RefineWorkflow, original: Seed) -> Iterator[str]:
+    """What a reader of the losses should know."""
+    yield from workflow.notes
+    for k in range(1, refinement.iterations + 1):
+        yield from workflow.made(refinement.models_of(k)).notes()
+    used, there = refinement.seed.signals, original.signals
+    pairs = (
+        ("evaluated", used.eval_score, there.eval_score),
+        ("criticised", used.critique_score, there.critique_score),
+    )
+    for word, now, before in pairs:
+        if before is None:
+            yield f"the seed was not {word}: its loss counts that as neutral"
+        elif now is None:
+            yield f"the seed was {word}, but nobody does it here: it is neutral for both sides"
+
+
+# -- opening it ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What whoever opens a refinement wants of it."""
+
+    models: Callable[[], Models] | None = None
+    """Models that stand in for the real ones, new ones for each session."""
+    listen: Callable[[Session], None] = lambda _: None
+    stop: Callable[[], str] = lambda: ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,9 +241,8 @@ class OpenRefinement:
     """A refinement that holds its lock."""
 
     seat: Seat
+    setup: Setup
     strategy: Refine
-    policy: PolicyTexts
-    held: Held
     others: tuple[Session, ...] = ()
     """Sessions of the same seed that were never finished."""
 
@@ -143,48 +261,25 @@ class OpenRefinement:
         """The report."""
         return self.folder / PAGE
 
-    def setup(self) -> Setup:
-        """The session as a run of one case, the seed's task."""
-        target = DelegationTarget(self.policy, (), frozen=NAMES)
-        task = self.seat.seed.task
-        config: dict[str, Json] = {"task": self.seat.task}
-        return task_setup(
-            self.strategy,
-            target,
-            # The same name as in the run of the seed, so that the two can be compared.
-            Case.single(task, name=short_id(task)),
-            project=Project(kind=KIND, file=str(self.seat.home), config=config),
-            resources=(self.held,),
-        )
-
     async def run(self, listeners: Sequence[RunListener] = ()) -> Session:
         """To its end; then the lock is free."""
         try:
             with contextlib.suppress(SessionFailed):
                 await launched(self._opened, listeners)
         finally:
-            await self.held.close()
+            self.strategy.lock.release()
         return self.session
 
     def _opened(self) -> Run:
-        setup = self.setup()
         if (self.folder / HEADER).exists():
-            return resume(setup, self.folder)
+            return resume(self.setup, self.folder)
+        target = self.setup.target
+        assert isinstance(target, WorkflowTarget)
         return start(
-            setup, folder=self.folder, furnish=lambda spare: keep_policy(spare, self.policy)
+            self.setup,
+            folder=self.folder,
+            furnish=lambda spare: keep_policy(spare, target.policy),
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wishes:
-    """What whoever opens a refinement wants of it."""
-
-    load: Loading = load_workflow
-    policy: PolicyTexts | None = None
-    listen: Callable[[Session], None] = lambda _: None
-    events: Listener | None = None
-    """Is told what happens in the delegations."""
-    stop: Callable[[], str] = lambda: ""
 
 
 def open_refinement(
@@ -192,143 +287,105 @@ def open_refinement(
     settings: RefineSettings,
     *,
     resume: str | None = None,
-    ended: bool = False,
     wishes: Wishes | None = None,
 ) -> OpenRefinement:
     """Take the lock and begin a session, or take up an unfinished one by its id, or `last`.
 
-    With `ended`, one that had ended is taken up too: what is journaled is gone over, and where it
-    had failed it goes on. Raises SeedRefused where that cannot be; then nothing is held.
+    Raises SeedRefused where that cannot be; then nothing is held.
     """
-    wished = wishes or Wishes()
-    lock = seat.files.lock(seat.seed.run_id)
+    lock, wished = seat.lock(), wishes or Wishes()
+    lock.take()
     try:
-        recover(seat.home)
         others = tuple(each for each in seat.files.sessions() if each.unfinished)
-        old = None if resume is None else seat.files.find(resume, ended=ended)
-        if old is not None:
-            settings, others = RefineSettings.model_validate(dict(old.settings)), ()
-            seat = _as_it_was(seat, old)
-        session = old or seat.files.new(seat.seed.run_id, settings.to_json())
-        folder = seat.files.place(session)
-        if old is None and seat.seed.gradient.empty:
-            opened = _nothing(seat, session, settings, wished, lock)
-        else:
-            policy = kept_policy(folder) if (folder / POLICY).is_file() else wished.policy
-            opened = _prepared(seat, session, settings, replace(wished, policy=policy), lock)
-        if old is None:
-            seat.files.write(session)
+        folder: Path | None = None
+        if resume is not None:
+            session = seat.files.find(resume)
+            others, folder, seat = (), seat.files.place(session), seat.as_it_was(session)
+            settings = RefineSettings.model_validate(dict(session.settings))
+        models = None if wished.models is None else wished.models()
+        if folder is not None and (folder / HEADER).exists():
+            setup = reload_project(folder, {}, models=models).setup
+        else:  # a session that was killed before its run began is described once more
+            described = seat.described(settings, seat.files.folder)
+            setup = build(described, models=models, folder=folder)
+        strategy = setup.strategy
+        assert isinstance(strategy, Refine)
+        strategy.lock, strategy.watch, strategy.stop = lock, wished.listen, wished.stop
+        if folder is None:
+            seat.files.write(strategy.session)
     except BaseException as error:
         lock.release()
         if isinstance(error, BurnishError) and not isinstance(error, SeedRefused):
             raise SeedRefused(error.message, remedy=error.remedy) from error
         raise
-    return replace(opened, others=others)
+    return OpenRefinement(seat=seat, setup=setup, strategy=strategy, others=others)
 
 
-def reload_refinement(folder: Path) -> Setup:
-    """Set a session up again from the folder of its run."""
-    seat = Seat.of_run(folder)
-    return open_refinement(seat, RefineSettings(), resume=folder.name, ended=True).setup()
+# -- what it would do ------------------------------------------------------------------------
 
 
-def _as_it_was(seat: Seat, session: Session) -> Seat:
-    """A task's best may be another run by now than when the session began."""
-    if seat.seed.run_id == session.seed_run_id or not isinstance(seat.place, TaskBest):
-        return seat
-    for run in seat.place.runs():
-        seed = read_seed(run)
-        if seed.run_id == session.seed_run_id:
-            return replace(seat, seed=seed)
-    raise SeedRefused(f"the run {session.seed_run_id} that this session refines is gone")
+def plan_lines(seat: Seat, settings: RefineSettings, wishes: Wishes) -> Iterator[str]:
+    """What a refinement would do, before anything is paid or written."""
+    seed = seat.seed
+    yield f"seed     {seed.run_id}, loss {seed.loss:.4f}"
+    yield f"files    {seed.deliverable}"
+    if seed.gradient.empty:
+        yield "nothing to refine"
+        return
+    with _planned(seat, settings, wishes) as workflow:
+        for k, (tier, made) in enumerate(workflow.iterations(seed), start=1):
+            who = ", ".join(f"{role} {label}" for role, label in made.models.items())
+            yield f"[{k}]{tier and f' {tier}'} {who or 'a program'}"
+        yield from (f"! {note}" for note in _planned_notes(workflow))
+    yield from halved(seed.budget).lines()
+    yield "the manager's first plan would begin with:"
+    yield from (f"  {line}" for line in refinement_prefix(seed.gradient).splitlines())
+    yield "nothing was run or paid; leave out --dry-run to start"
 
 
-def _nothing(
-    seat: Seat, session: Session, settings: RefineSettings, wished: Wishes, lock: FileLock
-) -> OpenRefinement:
-    """What ends at once, and may do so without models or a workflow."""
-
-    def never(job: Job) -> Delegation:
-        raise AssertionError(f"there is nothing to refine: {job.folder}")
-
-    refinement = _refinement(seat, seat.seed, settings, wished)
-    return OpenRefinement(
-        seat=seat,
-        strategy=Refine(refinement, session, delegation=never),
-        policy=PolicyTexts.shipped(),
-        held=Held(lock, None),
-    )
-
-
-def _prepared(
-    seat: Seat, session: Session, settings: RefineSettings, wished: Wishes, lock: FileLock
-) -> OpenRefinement:
-    workflow = find_workflow(seat.seed, settings, seat.files.folder, wished.load)
-    seed = comparable(seat.seed, workflow)
-    policy = wished.policy or texts_for_refining(seat.seed.folder, seat.experiment)
-
-    def delegation(job: Job) -> Delegation:
-        return Delegation(
-            workflow=workflow.made(job.models).within(job.envelope),
-            task=job.task,
-            policy=policy,
-            steer=job.steer,
-            seed_deliverable=job.deliverable,
-            inputs=job.inputs,
-            parent_run_id=job.parent_run_id,
-            tags=job.tags,
-            kept={
-                **workflow.kept,
-                "inputs": [str(path) for path in job.inputs],
-                WHOLE_BUDGET: seed.budget.envelope.to_json(),
-            },
-        )
-
-    made = _refinement(seat, seed, settings, wished)
-    redactor = Redactor.from_environment(extra=workflow.loaded.workflow.secrets)
-    tiers = settings.tiers(workflow.usual_tiers)
-    refinement = replace(made, tiers=tiers, redactor=redactor)
-    notes = (*settings.warnings, *_notes(refinement, workflow, seat.seed))
-    refinement = replace(refinement, notes=tuple(dict.fromkeys(notes)))
-    strategy = Refine(
-        refinement, session, delegation=delegation, listen=wished.events, stop=wished.stop
-    )
-    return OpenRefinement(seat=seat, strategy=strategy, policy=policy, held=Held(lock, workflow))
+def plan_json(seat: Seat, settings: RefineSettings, wishes: Wishes) -> dict[str, Json]:
+    """The same for programs."""
+    seed = seat.seed
+    plan: dict[str, Json] = {
+        "dry_run": True,
+        "seed_run_id": seed.run_id,
+        "seed_loss": round(seed.loss, 6),
+        "deliverable": str(seed.deliverable),
+        "gradient": seed.gradient.to_json(),
+        "budget": halved(seed.budget).to_json(),
+        "iterations": [],
+        "notes": [],
+    }
+    if seed.gradient.empty:
+        return plan
+    with _planned(seat, settings, wishes) as workflow:
+        plan["iterations"] = [
+            {"k": k, "tier": tier or None, "models": dict[str, Json](made.models)}
+            for k, (tier, made) in enumerate(workflow.iterations(seed), start=1)
+        ]
+        plan["notes"] = list(_planned_notes(workflow))
+    return plan
 
 
-def _refinement(
-    seat: Seat,
-    seed: Seed,
-    settings: RefineSettings,
-    wished: Wishes,
-) -> Refinement:
-    def listen(session: Session) -> None:
-        place = seat.files.place(session)
-        write_atomic(place / PAGE, refine_page(seed, session, place), durable=False)
-        wished.listen(session)
+@contextlib.contextmanager
+def _planned(
+    seat: Seat, settings: RefineSettings, wishes: Wishes
+) -> Generator[RefineWorkflow, None, None]:
+    """What it would run with; a plain workflow file is written to a place that goes again."""
+    with tempfile.TemporaryDirectory(prefix="burnish-refine-") as folder:
+        try:
+            description = seat.described(settings, Path(folder))
+            spec = description.spec
+            team = Team(
+                spec=spec.target,
+                folder=Path(spec.source.folder),
+                models=spec.models.models() if wishes.models is None else wishes.models(),
+                places=description.places,
+            )
+            yield RefineWorkflow.of(team, spec.strategy.settings)
+        except (ConfigError, FileTrouble) as error:
+            raise SeedRefused(error.message, remedy=error.remedy) from error
 
-    return Refinement(
-        seed=seed,
-        files=seat.files,
-        place=seat.place,
-        iterations=settings.iterations,
-        models=settings.models,
-        listen=listen,
-    )
 
-
-def _notes(refinement: Refinement, workflow: RefineWorkflow, original: Seed) -> Iterator[str]:
-    """What a reader of the losses should know; every model that is named is looked up here."""
-    yield from workflow.notes
-    for k in range(1, refinement.iterations + 1):
-        yield from workflow.made(refinement.models_of(k)).notes()
-    used, there = refinement.seed.signals, original.signals
-    pairs = (
-        ("evaluated", used.eval_score, there.eval_score),
-        ("criticised", used.critique_score, there.critique_score),
-    )
-    for word, now, before in pairs:
-        if before is None:
-            yield f"the seed was not {word}: its loss counts that as neutral"
-        elif now is None:
-            yield f"the seed was {word}, but nobody does it here: it is neutral for both sides"
+def _planned_notes(workflow: RefineWorkflow) -> Iterator[str]:
+    yield from (*workflow.settings.warnings, *workflow.notes, *workflow.base.notes())

@@ -1,16 +1,18 @@
-"""A refinement as a plug-in of its strategy: its lines, its report, and how it is resumed."""
+"""A refinement as a plug-in of its strategy: how it is built, its lines, its report."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import ClassVar
 
 from burnish.core.words import number
 from burnish.projects.delegation.plugin import TaskLines, TaskPlugin
+from burnish.projects.refining.opening import refinement_parts
+from burnish.projects.refining.settings import RefineSettings
 from burnish.runs.events import TrialRecorded
+from burnish.runs.parts import Building, StrategyParts, TargetParts
 from burnish.runs.progress import ProgressLines, outcome, shorten_after
-from burnish.runs.setup import Setup
+from burnish.runs.spec import StrategySettings
+from burnish.strategies.refine.loop import REASONS
 from burnish.strategies.refine.report import PAGE
-from burnish.strategies.refine.stopping import REASONS
 
 
 class RefineLines(TaskLines):
@@ -33,15 +35,14 @@ class RefinePlugin(TaskPlugin):
     """The words of `burnish refine`."""
 
     name: ClassVar[str] = "refine"
+    Settings: ClassVar[type[StrategySettings]] = RefineSettings
     page: ClassVar[str] = PAGE
     ends: ClassVar[Mapping[str, str]] = REASONS
+
+    def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
+        """A session, new or as the folder of its run has it."""
+        return refinement_parts(building, parts)
 
     def progress(self) -> ProgressLines:
         """Who turns the events of one run into lines."""
         return RefineLines(self.ends)
-
-    def reload(self, folder: Path) -> Setup:
-        """From the session's file and the policy texts in its folder."""
-        from burnish.projects.refining.opening import reload_refinement
-
-        return reload_refinement(folder)

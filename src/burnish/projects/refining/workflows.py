@@ -1,24 +1,22 @@
 """The workflow that a run is refined with: the one it was made with, or a plain one."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
 
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem, SeedRefused
-from burnish.models.providers import find_provider
-from burnish.projects.delegation.loading import LoadedWorkflow
-from burnish.projects.delegation.overrides import WorkflowOverrides
+from burnish.projects.delegation.team import Team, workflow_document
+from burnish.projects.delegation.workflow_spec import WorkflowOverrides
+from burnish.projects.dialects import Document
 from burnish.projects.refining.settings import RefineSettings
 from burnish.strategies.refine.run_files import mapping, text
 from burnish.strategies.refine.seeds import Seed
-from burnish.strategies.refine.tiers import ModelPair
+from burnish.strategies.refine.tiers import ModelPair, reference_of, tier_of
 from burnish.system import write_atomic
 from burnish.targets.delegation.workflow import Workflow
 
-Loading: TypeAlias = Callable[[Path, WorkflowOverrides], LoadedWorkflow]
 PLAIN = "workflow.yaml"
 """The file of the plain workflow, in the folder of the sessions."""
 _AWP_METRICS: Json = [
@@ -38,6 +36,24 @@ _PLAIN_NOTES = (
 _AWP_ZONES: Json = {"accept": 0.75, "retry": 0.45, "fail": 0.20}
 
 
+def find_workflow(
+    seed: Seed, settings: RefineSettings, folder: Path
+) -> tuple[Document, RefineSettings]:
+    """The file that was named, else the seed's, else a plain one that is written to `folder`.
+
+    The settings say which of them it is.
+    """
+    kept = mapping(seed.manifest.get("kept"))
+    own = text(kept.get("file"))
+    if settings.workflow is not None:
+        return workflow_document(Path(settings.workflow).resolve()), settings
+    if own and Path(own).is_file():
+        overrides = dict(mapping(kept.get("overrides")))
+        return workflow_document(Path(own)), settings.model_copy(update={"made_with": overrides})
+    plain = workflow_document(_plain(seed, settings, folder))
+    return plain, settings.model_copy(update={"plain": True})
+
+
 @dataclass(frozen=True, kw_only=True)
 class RefineWorkflow:
     """A workflow whose workers change from iteration to iteration, and whose graders do not.
@@ -45,100 +61,92 @@ class RefineWorkflow:
     Losses can only be compared when the same critic and the same judges gave them.
     """
 
-    loaded: LoadedWorkflow
-    kept: Mapping[str, Json]
-    """What the manifests of the iterations keep, so that they can be refined in their turn."""
-    notes: tuple[str, ...] = ()
-    named: bool = False
-    """Whether a user named the file: then its models are meant, and not the seed's."""
+    team: Team
+    overrides: WorkflowOverrides
+    settings: RefineSettings
+    base: Workflow
+    """As the file has it."""
+
+    @classmethod
+    def of(cls, team: Team, settings: RefineSettings) -> "RefineWorkflow":
+        """The workflow of a description; raises ConfigError with everything that is wrong."""
+        overrides = WorkflowOverrides.model_validate(settings.made_with)
+        base = team.workflow(overrides)
+        named = settings.model or settings.worker_model or settings.named_tiers
+        if named and not team.has_models:
+            message = "this workflow runs a program: no model can be named for it"
+            remedy = "leave the flag out, or name a workflow with models: --workflow FILE"
+            raise ConfigError([Problem(message=message, remedy=remedy)])
+        return cls(team=team, overrides=overrides, settings=settings, base=base)
 
     @property
-    def models(self) -> ModelPair:
-        """Those that the file itself names."""
-        told = self.loaded.workflow.models
-        return ModelPair(manager=told.get("manager", ""), worker=told.get("worker", ""))
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the losses should know of the workflow itself."""
+        return _PLAIN_NOTES[: 2 if self.base.metrics else 1] if self.settings.plain else ()
 
     def made(self, models: ModelPair) -> Workflow:
         """The workflow of one iteration."""
-        base = self.loaded.workflow
-        manager = _other(models.manager, base.models.get("manager", ""))
-        worker = _other(models.worker, base.models.get("worker", ""))
-        if not manager and not worker:
-            return base
-        made = self.loaded.with_models(manager=manager, worker=worker)
-        return replace(made, critic=base.critic, metrics=base.metrics)
+        named, own = {"manager": models.manager, "worker": models.worker}, self.base.models
+        # What it has already is left: the file may say more of it than its name.
+        other = {role: name for role, name in named.items() if name and name != own.get(role)}
+        if not other:
+            return self.base
+        made = self.team.workflow(self.overrides.model_copy(update=other))
+        return replace(made, critic=self.base.critic, metrics=self.base.metrics)
 
     @property
     def usual_tiers(self) -> dict[str, ModelPair]:
         """Those that the workflow file names."""
         return {
             name: ModelPair(manager=tier.manager, worker=tier.worker)
-            for name, tier in self.loaded.tiers.items()
+            for name, tier in self.team.tiers.items()
         }
 
-    @property
-    def has_models(self) -> bool:
-        """Whether models work here, and not a program."""
-        return self.loaded.block.orchestration.command is None
+    def comparable(self, seed: Seed) -> Seed:
+        """The seed by the signals that the workflow can give too; the others are neutral for both.
+
+        Otherwise a seed would be beaten, or could never be, by a score that nobody gives any more.
+        """
+        signals, own = seed.signals, self.base.models
+        # Where a user named the file, its models are meant and not the seed's.
+        models = (
+            seed_models(seed)
+            if self.settings.workflow is None
+            else ModelPair(manager=own.get("manager", ""), worker=own.get("worker", ""))
+        )
+        signals = replace(
+            signals,
+            eval_score=signals.eval_score if self.base.metrics else None,
+            critique_score=signals.critique_score if self.base.critic else None,
+        )
+        return replace(seed, models=models, signals=signals)
+
+    def iterations(self, seed: Seed) -> Iterator[tuple[str, Workflow]]:
+        """The tier, where there is one, and the workflow of every iteration."""
+        settings, inherited = self.settings, self.comparable(seed).models
+        tiers = settings.tiers(self.usual_tiers)
+        for k in range(1, settings.iterations + 1):
+            if tiers.trivial:
+                yield "", self.made(settings.models.or_else(inherited))
+            else:
+                pair = tiers.models(k, settings.iterations, inherited)
+                yield tier_of(k, settings.iterations).value, self.made(pair)
 
 
-def find_workflow(
-    seed: Seed, settings: RefineSettings, folder: Path, load: Loading
-) -> RefineWorkflow:
-    """The file that was named, else the seed's, else a plain one that is written to `folder`."""
-    kept = mapping(seed.manifest.get("kept"))
-    own = text(kept.get("file"))
-    if settings.workflow is not None:
-        found = _read(Path(settings.workflow).resolve(), WorkflowOverrides(), load)
-        found = replace(found, named=True)
-    elif own and Path(own).is_file():
-        told = WorkflowOverrides.model_validate(dict(mapping(kept.get("overrides"))))
-        found = _read(Path(own), told, load)
-    else:
-        found = _read(_plain(seed, settings, folder), WorkflowOverrides(), load)
-        found = replace(found, notes=_PLAIN_NOTES[: 2 if found.loaded.workflow.metrics else 1])
-    named = settings.model or settings.worker_model or settings.given_tiers
-    if named and not found.has_models:
-        told = "this workflow runs a program: no model can be named for it"
-        remedy = "leave the flag out, or name a workflow with models: --workflow FILE"
-        raise ConfigError([Problem(message=told, remedy=remedy)])
-    return found
-
-
-def comparable(seed: Seed, refined: RefineWorkflow) -> Seed:
-    """The seed by the signals that the workflow can give too; what it cannot is neutral for both.
-
-    Otherwise a seed would be beaten, or could never be, by a score that nobody gives any more.
-    """
-    signals, workflow = seed.signals, refined.loaded.workflow
-    told = replace(
-        signals,
-        eval_score=signals.eval_score if workflow.metrics else None,
-        critique_score=signals.critique_score if workflow.critic else None,
-    )
-    models = refined.models if refined.named else known_models(seed)
-    return replace(seed, models=models, signals=told)
-
-
-def known_models(seed: Seed) -> ModelPair:
+def seed_models(seed: Seed) -> ModelPair:
     """The seed's models as references; empty where they have no name here."""
     return ModelPair(
         manager=reference_of(seed.models.manager), worker=reference_of(seed.models.worker)
     )
 
 
-def _read(path: Path, overrides: WorkflowOverrides, load: Loading) -> RefineWorkflow:
-    kept: dict[str, Json] = {"file": str(path), "overrides": overrides.to_json()}
-    return RefineWorkflow(loaded=load(path, overrides), kept=kept)
-
-
 def _plain(seed: Seed, settings: RefineSettings, folder: Path) -> Path:
     """A manager, a worker and a critic, as the seed had them, and nothing else."""
-    known = known_models(seed)
+    own = seed_models(seed)
     strongest = settings.tier_high.models if settings.tier_high else ModelPair()
-    named = ModelPair() if settings.given_tiers else settings.models
-    manager = named.manager or known.manager or strongest.manager
-    worker = named.worker or known.worker or strongest.worker or manager
+    named = ModelPair() if settings.named_tiers else settings.models
+    manager = named.manager or own.manager or strongest.manager
+    worker = named.worker or own.worker or strongest.worker or manager
     if not manager:
         raise SeedRefused(
             _why_unknown(seed),
@@ -162,18 +170,3 @@ def _why_unknown(seed: Seed) -> str:
     if seed.models.manager:
         return f"the seed's model '{seed.models.manager}' is not a reference that burnish knows"
     return f"run {seed.run_id} does not say which models it ran with"
-
-
-def reference_of(told: str) -> str:
-    """`openai/gpt-5` as other systems write it is `openai:gpt-5` here."""
-    provider, colon, _ = told.partition(":")
-    if colon and find_provider(provider) is not None:
-        return told
-    provider, slash, name = told.partition("/")
-    row = find_provider(provider)
-    return f"{row.name}:{name}" if slash and name and row is not None else ""
-
-
-def _other(wanted: str, there: str) -> str:
-    """Empty where it is what there is: the file may say more of it than its name."""
-    return "" if wanted == there else wanted

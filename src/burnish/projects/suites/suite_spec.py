@@ -6,9 +6,8 @@ from typing import Annotated
 from pydantic import Field, JsonValue, model_validator
 
 from burnish.models.model_block import ModelBlock
-from burnish.projects.delegation.workflow_file import Text
 from burnish.runs.spec import TargetSpec
-from burnish.system.settings import AboveZero, AtLeastOne, Door, NotNegative, Settings
+from burnish.system.settings import AboveZero, AtLeastOne, Door, NotNegative, Settings, Text
 from burnish.targets.delegation.loss import WEIGHTS
 from burnish.targets.delegation.policy import NAMES
 

@@ -9,11 +9,11 @@ from burnish.core.content import Json, canonical
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.factory import Models
 from burnish.models.model_block import ModelBlock
-from burnish.projects.delegation.loading import LoadedWorkflow, load_workflow
-from burnish.projects.delegation.overrides import WorkflowOverrides
-from burnish.projects.refining.workflows import reference_of
+from burnish.projects.delegation.team import LoadedWorkflow, load_workflow
+from burnish.projects.delegation.workflow_spec import WorkflowOverrides
 from burnish.projects.suites.suite_spec import PolicySpec, TaskBlock
 from burnish.runs.parts import Building
+from burnish.strategies.refine.tiers import reference_of
 from burnish.system.yaml import TreePath
 from burnish.targets.delegation.manager import CommandManager
 from burnish.targets.delegation.target import SuiteTask

@@ -10,7 +10,7 @@ from pathlib import Path
 from burnish.core.errors import BurnishError
 from burnish.runs.index import known_runs
 from burnish.strategies.refine.run_files import COMPLETION, mapping, read_json, text
-from burnish.strategies.refine.session_files import SESSIONS
+from burnish.strategies.refine.sessions import SESSIONS
 from burnish.targets.delegation.target import DELEGATIONS
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")

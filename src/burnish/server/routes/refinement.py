@@ -19,7 +19,7 @@ from burnish.server.routes.finding_runs import DelegationPlaces
 from burnish.strategies.refine.best import best_so_far
 from burnish.strategies.refine.loop import MOST_ITERATIONS
 from burnish.strategies.refine.run_files import COMPLETION, mapping, read_json, text
-from burnish.strategies.refine.session_files import SESSIONS, SessionFiles
+from burnish.strategies.refine.sessions import SESSIONS, SessionFiles
 
 _READY = ("complete", "partial", "completed")
 _log = logging.getLogger(__name__)

@@ -1,20 +1,35 @@
-"""BEST: copies of the best deliverable beside the seed, exchanged whole, with what they beat."""
+"""BEST: the best deliverable beside the seed, exchanged whole, and what may become it."""
 
+import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from burnish.core.content import Json
 from burnish.core.errors import FileTrouble
-from burnish.strategies.refine.run_files import mapping, number, read_json
-from burnish.strategies.refine.run_losses import RunSignals
-from burnish.strategies.refine.sessions import Session
-from burnish.system import write_atomic
+from burnish.evaluation.matching.excerpts import without_middle
+from burnish.strategies.refine.run_files import RunSignals, mapping, number, read_json
+from burnish.strategies.refine.sessions import Session, SessionFiles
+from burnish.system import FileLock, write_atomic
 from burnish.system.files import file_trouble
 from burnish.system.workspaces import copy_workspace, remove_tree, shown
+from burnish.targets.delegation.endings import ending_words
+from burnish.targets.delegation.result import DelegationResult
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """A digest of every file, by its path."""
+    found: dict[str, str] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            found[str(path.relative_to(folder))] = digest
+    return found
+
 
 BEST = "BEST"
 MANIFEST = "manifest.json"
@@ -131,6 +146,26 @@ def recover(home: Path) -> None:
             remove_tree(left)
 
 
+class SeedLock:
+    """The lock on what is refined: one session at a time holds it, and looks after BEST."""
+
+    def __init__(self, *, files: SessionFiles, run_id: str, home: Path) -> None:
+        self._files, self._run_id, self._home = files, run_id, home
+        self._lock: FileLock | None = None
+
+    def take(self) -> None:
+        """Hold it, unless it is held already; raises SeedRefused where somebody else has it."""
+        if self._lock is None:
+            self._lock = self._files.lock(self._run_id)
+            recover(self._home)
+
+    def release(self) -> None:
+        """Let go of it. Doing so twice is fine."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+
 def _copy(deliverable: Path, new: Path) -> None:
     """Copies, never links: what is written to one may not change the other."""
     copy_workspace(deliverable, new, exclude=())
@@ -148,3 +183,69 @@ def _copy(deliverable: Path, new: Path) -> None:
 
 def _files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+DELIVERED = ("complete", "partial")
+_MOST_WORDS = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contender:
+    """An iteration that wants to be the best."""
+
+    signals: RunSignals
+    counts_as: float | None
+    """Its loss for the rules that stop; None where it came to nothing."""
+    cannot_win: str = ""
+    """Why it cannot be the best, whatever its loss."""
+    lost: str = ""
+    """Files of the best that it no longer has."""
+
+    @property
+    def loss(self) -> float:
+        """By the same five signals as the seed's."""
+        return self.signals.loss.total
+
+
+def contender(result: DelegationResult, signals: RunSignals, best: Best) -> Contender:
+    """What an iteration came to, beside the best that it started from."""
+    if result.status not in DELIVERED:
+        return Contender(signals=signals, counts_as=None, cannot_win=_why_failed(result))
+    if not result.deliverables:
+        return Contender(signals=signals, counts_as=None, cannot_win="it delivered nothing")
+    new, old = digests(result.final), digests(best.deliverable)
+    if new == old:
+        # The same files are as good as they were, whatever their grader says this time.
+        told = "it delivered the very files it started from"
+        return Contender(signals=signals, counts_as=best.loss, cannot_win=told)
+    unknown = _unknown(result, signals, best.signals)
+    return Contender(
+        signals=signals,
+        counts_as=None if unknown else signals.loss.total,
+        cannot_win=unknown,
+        lost=_lost(new, old),
+    )
+
+
+def _why_failed(result: DelegationResult) -> str:
+    reason = " ".join(ending_words(result.reason).split())
+    return f"it {result.status}: {without_middle(reason, _MOST_WORDS)}"
+
+
+def _unknown(result: DelegationResult, signals: RunSignals, best: RunSignals) -> str:
+    """A signal that counts as neutral because it is missing may not beat one that was measured."""
+    pairs = (
+        ("no metric scored it", signals.eval_score, best.eval_score),
+        ("the critic did not score it", signals.critique_score, best.critique_score),
+    )
+    missing = [told for told, here, there in pairs if here is None and there is not None]
+    unscored = result.evaluation.missing if result.evaluation is not None else ()
+    missing += [f"the metric {name} has no score" for name in unscored]
+    return f"cannot tell: {', '.join(missing)}" if missing else ""
+
+
+def _lost(new: Iterable[str], old: Iterable[str]) -> str:
+    """By name, since other systems deliver without folders."""
+    there = {Path(path).name for path in new}
+    gone = [shown(path) for path in old if Path(path).name not in there]
+    return f"it no longer has {', '.join(gone)}" if gone else ""

@@ -7,11 +7,10 @@ from pathlib import Path
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError
 from burnish.core.words import cell, counted, money, number
-from burnish.strategies.refine.run_files import mapping, read_json, rows, text
-from burnish.strategies.refine.run_losses import run_signals
+from burnish.strategies.refine.loop import REASONS
+from burnish.strategies.refine.run_files import mapping, read_json, rows, run_signals, text
 from burnish.strategies.refine.seeds import Seed
 from burnish.strategies.refine.sessions import Iteration, Session
-from burnish.strategies.refine.stopping import REASONS
 from burnish.targets.delegation.loss import WEIGHTS
 
 PAGE = "REFINEMENT.md"

@@ -1,30 +1,82 @@
-"""The run that is refined: its task, budget, models and deliverable, wherever its files lie."""
+"""The run that is refined: its task, budget, models and deliverable, wherever they lie."""
 
+import math
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from burnish.core.content import Json
 from burnish.core.errors import FileTrouble, SeedRefused
-from burnish.strategies.refine.budgets import SeedBudget
-from burnish.strategies.refine.file_digests import digests
+from burnish.strategies.refine.best import digests
 from burnish.strategies.refine.gradients import Gradient, gradient_of
 from burnish.strategies.refine.run_files import (
     COMPLETION,
     MANIFEST,
+    RunSignals,
     mapping,
     number,
     read_json,
     run_id_in,
+    run_signals,
     text,
 )
-from burnish.strategies.refine.run_losses import RunSignals, run_signals
-from burnish.strategies.refine.seed_inputs import inputs_of
 from burnish.strategies.refine.tiers import ModelPair
 from burnish.targets.delegation.endings import ending_words
 from burnish.targets.delegation.envelope import Envelope
 from burnish.targets.delegation.home import is_of_burnish
+
+LEAST_SECONDS = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedBudget:
+    """What the seed was allowed, and how long it took."""
+
+    envelope: Envelope
+    seconds: float = 0.0
+    """Observed; 0 where nobody knows."""
+
+
+def halved(seed: SeedBudget) -> Envelope:
+    """The envelope of an iteration. Depth is structure, not cost: it stays."""
+    caps = seed.envelope
+    seconds = seed.seconds or caps.max_wall_time
+    return replace(
+        caps,
+        max_loops=_half(caps.max_loops),
+        max_total_workers=_half(caps.max_total_workers),
+        max_tool_calls=_half(caps.max_tool_calls),
+        max_total_tokens=max(1, caps.max_total_tokens // 2),
+        max_wall_time=float(max(LEAST_SECONDS, int(seconds / 2))),
+    )
+
+
+def _half(cap: int) -> int:
+    return max(1, math.ceil(cap / 2))
+
+
+def inputs_of(run: Path, manifest: Mapping[str, Json], deliverable: Path) -> tuple[Path, ...]:
+    """The given files that are still there; the deliverable comes before those of its names."""
+    taken = {path.name for path in deliverable.iterdir()}
+    found: dict[str, Path] = {}
+    for path in _given(run, manifest):
+        if path.name not in taken and path.exists():
+            found.setdefault(path.name, path)
+    return tuple(found.values())
+
+
+def _given(run: Path, manifest: Mapping[str, Json]) -> Iterator[Path]:
+    """In the run's own workspace first: what lies elsewhere may be another file by now."""
+    kept = mapping(manifest.get("kept")).get("inputs")
+    for told in kept if isinstance(kept, list) else []:
+        path = Path(str(told))
+        yield run / "workspace" / "input" / path.name
+        yield path
+    if run.parts[-3:-1] == ("workspace", "runs"):
+        place = run.parent.parent / "inputs"
+        yield from sorted(place.iterdir()) if place.is_dir() else ()
+
 
 _CAPS = {
     "max_loops": ("loops", "max"),

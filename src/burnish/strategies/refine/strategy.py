@@ -15,9 +15,9 @@ from burnish.core.trials import SplitResult, Trial
 from burnish.runs.events import SearchEnded
 from burnish.runs.run import Run
 from burnish.runs.standing import BASELINE
+from burnish.strategies.refine.best import SeedLock
 from burnish.strategies.refine.loop import Attempt, Job, Refinement
 from burnish.strategies.refine.sessions import Session
-from burnish.targets.delegation.chronicle import Listener
 from burnish.targets.delegation.delegating import Delegation, Site, delegate
 from burnish.targets.delegation.loss import WEIGHTS
 from burnish.targets.delegation.result import DelegationResult
@@ -41,15 +41,18 @@ class Refine:
         session: Session,
         *,
         delegation: Callable[[Job], Delegation],
-        listen: Listener | None = None,
-        stop: Callable[[], str] = lambda: "",
+        lock: SeedLock,
     ) -> None:
         self.refinement = refinement
         self.session = session
         """As far as it has come."""
+        self.watch: Callable[[Session], None] = lambda _: None
+        """Is shown the session after every step."""
+        self.stop: Callable[[], str] = lambda: ""
+        """What it says before an iteration ends the session there."""
         self._delegation = delegation
-        self._listen = listen
-        self._stop = stop
+        self.lock = lock
+        """Held while it goes on: nobody else refines the same run."""
 
     @property
     def fingerprint(self) -> str:
@@ -69,7 +72,11 @@ class Refine:
     async def search(self, run: Run) -> None:
         """Refine until there is a reason to stop."""
         refinement = replace(self.refinement, listen=self._keep)
-        self.session = await refinement.run(self.session, _Iterations(self, run))
+        self.lock.take()
+        try:
+            self.session = await refinement.run(self.session, _Iterations(self, run))
+        finally:
+            self.lock.release()
         if self.session.error:
             raise SessionFailed(f"{self.session.stop_reason}: {self.session.error}")
         reason = self.session.stop_reason
@@ -78,6 +85,7 @@ class Refine:
     def _keep(self, session: Session) -> None:
         self.session = session
         self.refinement.listen(session)
+        self.watch(session)
 
     async def delegate(self, run: Run, job: Job) -> DelegationResult:
         """One iteration, which pays through the run's journal."""
@@ -91,8 +99,7 @@ class Refine:
                     children=directory.children,
                     redactor=directory.redactor,
                     hidden=(directory.folder,),
-                    listen=self._listen,
-                    stop=lambda: self._stop() or run.stop_words(),
+                    stop=lambda: self.stop() or run.stop_words(),
                 ),
             )
         )
@@ -117,6 +124,8 @@ class _Iterations:
         # Two iterations may be told the same: the draw is what tells them apart.
         evaluation = await run.evaluate(candidate, split=Split.TRAIN, cases=(recorded,), draw=k)
         run.record(_trial(attempt, candidate, SplitResult.of(evaluation, run.objective)))
+        if attempt.better:
+            run.advance(candidate)
 
 
 def _trial(attempt: Attempt, candidate: Candidate, train: SplitResult) -> Trial:

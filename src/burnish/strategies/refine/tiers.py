@@ -75,3 +75,13 @@ def tier_of(k: int, n: int) -> Tier:
 def _is_reference(told: str) -> bool:
     provider, _, name = told.partition(":")
     return find_provider(provider) is not None and bool(name.strip())
+
+
+def reference_of(name: str) -> str:
+    """`openai/gpt-5` as other systems write it is `openai:gpt-5` here."""
+    provider, colon, _ = name.partition(":")
+    if colon and find_provider(provider) is not None:
+        return name
+    provider, slash, model = name.partition("/")
+    row = find_provider(provider)
+    return f"{row.name}:{model}" if slash and model and row is not None else ""
