@@ -110,23 +110,15 @@ class DatabaseJournals:
         return True
 
 
-class DatabaseConnection:
+class DatabaseConnection(LastingConnection):
     """A connection on which every statement is a transaction of its own, unless one is begun."""
 
     def __init__(self, database: Database) -> None:
-        self._db = LastingConnection(database, isolation_level="AUTOCOMMIT")
+        super().__init__(database, isolation_level="AUTOCOMMIT")
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> CursorResult[Any]:
         """Run one statement."""
-        return self._db.run(lambda db, _: _execute(db, sql, [parameters]))
-
-    def outlast(self, seconds: float) -> None:
-        """From now on, connect again after an outage; what is run then may run twice."""
-        self._db.patience = seconds
-
-    def close(self) -> None:
-        """Let go; a connection that is gone is closed too."""
-        self._db.close()
+        return self.run(lambda db, _: _execute(db, sql, [parameters]))
 
 
 def _execute(db: Connection, sql: str, rows: Sequence[Sequence[Any]]) -> CursorResult[Any]:
@@ -159,9 +151,10 @@ class DatabaseStore:
 
     def take(self) -> DatabaseConnection:
         """Take the lease; RunLocked while another process holds it."""
-        self.journals.prepare()
         self._db = db = DatabaseConnection(self._database)
         try:
+            if not db.run(lambda tables, _: self.journals.schema.is_current(tables)):
+                self.journals.prepare()
             if not self.find(db):
                 self._add(db)
             self.take_lease(db)
@@ -173,15 +166,14 @@ class DatabaseStore:
 
     def look(self) -> DatabaseConnection:
         """Read; a journal that is not there is empty."""
-        with self._database.transaction(read_only=True) as tables:
-            self.journals.schema.require(tables)
         self._db = db = DatabaseConnection(self._database)
         try:
+            db.run(lambda tables, _: self.journals.schema.require(tables))
             self.find(db)
         except BaseException:
             db.close()
             raise
-        db.outlast(self.journals.outage_seconds)
+        db.patience = self.journals.outage_seconds
         return db
 
     def find(self, db: DatabaseConnection) -> bool:
@@ -269,7 +261,8 @@ class DatabaseStore:
     def writer(self, before_commit: BeforeCommit) -> "DatabaseWriter":
         """A writer with a connection of its own; it renews the lease also when idle."""
         assert self._db is not None
-        self._db.outlast(self.journals.outage_seconds)
+        # From now on: a statement of the transaction that opens a journal cannot be repeated.
+        self._db.patience = self.journals.outage_seconds
         self._writer = DatabaseWriter(self, before_commit)
         return self._writer
 
@@ -295,7 +288,7 @@ class DatabaseStore:
         """Give the lease back, if it is still held, and let go."""
         if self._db is None:
             return
-        self._db.outlast(0)
+        self._db.patience = 0.0
         try:
             if self.fence:
                 self._db.execute(

@@ -61,9 +61,13 @@ class Schema:
     steps: tuple[Step, ...]
     error: type[BurnishError]
 
+    def is_current(self, db: Connection) -> bool:
+        """Whether the tables are there, in this version."""
+        return self._version(db) == len(self.steps)
+
     def migrate(self, db: Connection) -> None:
         """Make the tables, or bring them up to date; two processes may start at once."""
-        if self._version(db) == len(self.steps):
+        if self.is_current(db):
             return
         lock = f"burnish:{short_id([db.engine.url.database, self.versions.name, self.name])}"
         self._take_lock(db, lock)
