@@ -1,7 +1,8 @@
 """What every test shares: an index of runs of its own, and the toy world where it is wanted."""
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -35,11 +36,11 @@ def _own_index(_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @contextmanager
-def toy_installed() -> Iterator[None]:
+def toy_installed() -> Generator[None]:
     """The toy world as an installed plug-in, in this process and in its children."""
     path = os.pathsep.join(filter(None, (str(TOY), os.environ.get("PYTHONPATH"))))
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(TOY)
+        patch.setattr(sys, "path", [str(TOY), *sys.path])
         patch.setenv("PYTHONPATH", path)
         _forget_plugins()
         yield
