@@ -13,9 +13,9 @@ from pydantic import BaseModel
 
 from burnish.core.errors import ConfigError
 from burnish.projects.describing import Doors, describe, from_kept
-from burnish.projects.dialects import Document, dialect_of
+from burnish.projects.dialects import Document, dialect_named, dialect_of
 from burnish.runs.building import Description, kept_spec
-from burnish.runs.plugins import strategy_names, strategy_plugin, target_plugin
+from burnish.runs.plugins import fitting, strategy_names, strategy_plugin, target_plugin
 from burnish.server.apps.asking import RunSettings
 from burnish.server.datasets import Datasets
 from burnish.system import validate_config
@@ -51,8 +51,10 @@ SEARCHES = ("backprop", "coordinate", "edits", "epochs", "reflective")
 TASKS = ("delegate", "refine")
 """Strategies that do one task with a workflow."""
 PAIRS = [
-    *((kind, strategy) for kind in FILES if kind != "workflow" for strategy in SEARCHES),
-    *(("workflow", strategy) for strategy in TASKS),
+    (kind, strategy)
+    for kind in FILES
+    for target in [target_plugin(dialect_named(kind).target)]
+    for strategy in fitting(target.surfaces, target.abilities)
 ]
 NUMBERS: tuple[object, ...] = (int, float, bool)
 
@@ -190,7 +192,7 @@ def test_every_strategy_is_looked_at() -> None:
 
 @pytest.mark.parametrize("strategy", TASKS)
 def test_a_strategy_for_one_task_goes_with_a_workflow_alone(strategy: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=f"no strategy '{strategy}'"):
+    with pytest.raises(ConfigError, match=f"'{strategy}' needs a task to do"):
         describe(document(tmp_path, "prompts"), {"strategy": strategy}, environ={})
     own = {name for name, field in doors("workflow", strategy, tmp_path).named().items()
            if field.path[0] not in ("target", "strategy")}  # fmt: skip

@@ -37,7 +37,7 @@ def test_a_strategy_with_a_command_of_its_own_is_not_one_for_files(
     with pytest.raises(ConfigError) as refused:
         describe(Document.read(file), {})
     (problem,) = refused.value.problems
-    assert problem.message == f"no strategy '{name}'"
+    assert problem.message == f"'{name}' needs a task to do, and a file of kind 'prompts' has none"
     offered = problem.remedy.partition("there are: ")[2].split(", ")
     assert "reflective" in offered
     assert name not in offered

@@ -127,3 +127,12 @@ def _quadratic(points: int, *, seed: int) -> list[Observation]:
 def _random_point(rng: random.Random) -> dict[str, Scalar]:
     x, y = (at_unit(axis, rng.random()) for axis in TWO.axes if isinstance(axis, NumberSurface))
     return {"x": x, "y": y}
+
+
+@pytest.mark.parametrize("high", [1.0, 1 / 3, 1e-7, 98765.4321])
+def test_suggested_numbers_have_no_bits_that_depend_on_the_processor(high: float) -> None:
+    space = Space(axes=(NumberSurface(id="x", low=0.0, high=high),))
+    for seed in range(40):
+        number = float(tpe.suggest(space, [], seed=seed)["x"])
+        assert number == high or number == float(f"{number:.12g}")
+        assert 0 <= number <= high
