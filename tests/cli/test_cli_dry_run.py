@@ -18,6 +18,7 @@ from burnish.projects.dialects import GROUP as DIALECTS
 from burnish.runs.plugins import strategy_names, strategy_plugin
 from burnish.testing.backends import ScriptedBackend
 from tests.cli.console import SMALL, Burnish, refused, tree
+from tests.conftest import toy_installed
 from tests.projects import optimizer_world
 from tests.projects.artifacts import task_world
 from tests.projects.graph import graph_world
@@ -182,11 +183,11 @@ ROWS = {
     "toy world": "toy",
 }
 """What the page calls the kinds of files that can be searched."""
-STRATEGIES = sorted(
-    name
-    for name in strategy_names()
-    if strategy_plugin(name).described and strategy_plugin(name).proposes
-)
+with toy_installed():
+    STRATEGIES = sorted(name for name in strategy_names() if strategy_plugin(name).proposes)
+TASKS = {"delegate", "refine"}
+"""Strategies that do one task, with a command of their own."""
+pytestmark = pytest.mark.usefixtures("toy_plugin")
 
 
 def pairs_of_the_page() -> set[tuple[str, str]]:
@@ -200,8 +201,8 @@ REFUSED = [(kind, name) for kind in WORLDS for name in STRATEGIES if (kind, name
 
 
 def test_every_kind_of_file_is_looked_at() -> None:
-    assert sorted(WORLDS) == sorted(point.name for point in entry_points(group=DIALECTS))
-    assert {name for _, name in PAIRS} == {*STRATEGIES}
+    assert {*WORLDS, "workflow"} == {point.name for point in entry_points(group=DIALECTS)}
+    assert {name for _, name in PAIRS} == {*STRATEGIES} - TASKS
 
 
 @pytest.mark.parametrize(("kind", "strategy"), PAIRS)

@@ -14,6 +14,7 @@ from burnish.projects import launch, load_project
 from burnish.reports.report import render
 from burnish.reports.trial_page import trial_page
 from burnish.runs.opening import start
+from tests.conftest import toy_installed
 from tests.reports.records import baseline, event, measured, record, tried
 
 SECTIONS = [
@@ -42,7 +43,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "kind: toy\nworld: {train: 8, holdout: 6, test: 6, outage_rate: 0.03}\n"
         "strategy: {cycles: 2, trials_per_phase: 3}\n"
     )
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, toy_installed():
         patch.setenv("BURNISH_HOME", str(home))
         project = load_project(home / "toy.yaml", {})
         launch(lambda: start(project.setup, folder=home / "run"))

@@ -122,8 +122,8 @@ MISTAKES: list[tuple[Change, str, str]] = [
     (optimizer(strategy="evolve"), "no strategy 'evolve'", "there are: backprop"),
     (
         optimizer(strategy="edits"),
-        "optimizer.strategy: edits changes files as a whole",
-        "another",
+        "optimizer.strategy: 'edits' needs files, and a file of kind 'graph' has none",
+        "there are: backprop, coordinate, reflective",
     ),
     (optimizer(strategy="reflective", max_rounds=0), "optimizer.max_rounds", "at least 1"),
     (optimizer(coordinate={"max_cycle": 2}), "unknown key 'max_cycle'", "max_cycles"),
@@ -199,12 +199,12 @@ def test_settings_of_another_strategy_stand_under_its_name(tmp_path: Path) -> No
     assert strategy.settings.accept_sigma == 1.0
 
 
-def test_a_graph_with_nobody_to_write(tmp_path: Path) -> None:
+def test_a_graph_with_nothing_to_tune(tmp_path: Path) -> None:
     (tmp_path / "shop_nodes_of_a_test.py").write_text("def plan(question):\n    return question\n")
     nodes = {"planner": {"python": "shop_nodes_of_a_test:plan"}}
     (found,) = problems(write_world(tmp_path, file(nodes=nodes, edges=[])))
-    assert "optimizer.proposer: there is no agent whose model could write texts" in found
-    assert "--proposer MODEL" in found
+    assert "'backprop' needs texts, numbers, choices or demonstrations" in found
+    assert "there are none to tune" in found
 
 
 def test_a_graph_that_is_told_in_python(tmp_path: Path) -> None:
