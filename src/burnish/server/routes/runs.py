@@ -2,7 +2,8 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import Response
 
 from burnish.compat.promptiter import read_request
 from burnish.server.apps.asking import Asked
