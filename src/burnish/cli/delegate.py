@@ -32,9 +32,9 @@ class TaskCommand(FieldsCommand):
         doors = Doors(
             target=target_plugin(WorkflowFile.target), strategy=strategy_plugin(self.strategy)
         )
-        for name, field in doors.named().items():
-            if name != STRATEGY and field.path[0] in self.parts:
-                yield flag_of(field)
+        for name, setting in doors.named().items():
+            if name != STRATEGY and setting.path[0] in self.parts:
+                yield flag_of(setting)
 
 
 def delegate(

@@ -73,13 +73,13 @@ class Doors:
     def fields(self) -> Iterator[SettingField]:
         """Every field that such a run has a use for, the models of roles included."""
         useless = "measurements" if self.strategy.proposes else "searches"
-        for field in setting_fields(self.model):
-            is_for_cases = field.path[0] in ("data", "metrics")
-            has_use = not self.strategy.over or field.path[0] in ("target", "strategy")
-            if field.door.runs == useless or not has_use:
+        for setting in setting_fields(self.model):
+            is_for_cases = setting.path[0] in ("data", "metrics")
+            has_use = not self.strategy.over or setting.path[0] in ("target", "strategy")
+            if setting.door.runs == useless or not has_use:
                 continue
             if self.target.takes_cases or not is_for_cases:
-                yield field
+                yield setting
         yield from role_fields(self.strategy)
 
     def named(self) -> dict[str, SettingField]:
@@ -110,11 +110,11 @@ class Doors:
 
     def put_environment(self, draft: Draft, environ: Mapping[str, str]) -> None:
         """Lay under the file what the environment says."""
-        for field in self.named().values():
-            value = environ.get(field.variable)
-            if value and field.door.environment:
-                place = f"${field.variable}"
-                draft.put(field.path, value, place=place, strength=Strength.ENVIRONMENT)
+        for setting in self.named().values():
+            value = environ.get(setting.variable)
+            if value and setting.door.environment:
+                place = f"${setting.variable}"
+                draft.put(setting.path, value, place=place, strength=Strength.ENVIRONMENT)
 
     def _put_assignments(self, draft: Draft, assignments: Sequence[str]) -> None:
         """`--set budget.max_trials=5`: any field that the command line may set."""

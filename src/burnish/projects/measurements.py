@@ -274,10 +274,10 @@ def measuring_flags(spec: AnySpec) -> Iterator[tuple[SettingField, JsonValue]]:
         target=target_plugin(spec.target.kind), strategy=strategy_plugin(spec.strategy.name)
     )
     before, after = plain.to_json(), spec.to_json()
-    for field in doors.named().values():
-        value = _at(after, field.path)
-        if value is not None and value != _at(before, field.path):
-            yield field, value
+    for setting in doors.named().values():
+        value = _at(after, setting.path)
+        if value is not None and value != _at(before, setting.path):
+            yield setting, value
 
 
 def _at(data: JsonValue, path: tuple[str, ...]) -> JsonValue:

@@ -10,15 +10,15 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from burnish.evaluation.graders import context
+from burnish.evaluation.graders.context import GraderContext, GraderResult, ToolInvocation
 
-_MODULES: dict[str, tuple[str, ...]] = {
+_MODULES: dict[str, tuple[type, ...]] = {
     "holodeck": (),
     "holodeck.lib": (),
     "holodeck.lib.test_runner": (),
-    "holodeck.lib.test_runner.code_grader": ("GraderContext", "GraderResult", "ToolInvocation"),
+    "holodeck.lib.test_runner.code_grader": (GraderContext, GraderResult, ToolInvocation),
     "holodeck.models": (),
-    "holodeck.models.test_result": ("ToolInvocation",),
+    "holodeck.models.test_result": (ToolInvocation,),
 }
 
 
@@ -41,8 +41,8 @@ class StandIn(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Give it the names it is known for."""
-        for name in _MODULES[module.__name__]:
-            setattr(module, name, getattr(context, name))
+        for kind in _MODULES[module.__name__]:
+            setattr(module, kind.__name__, kind)
 
 
 def make_importable() -> None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from burnish.system import YamlTree
+from burnish.system.yaml import YamlTree
 from burnish.targets.graph import Graph, load_graph
 from burnish.targets.graph.blocks import GraphBlock
 

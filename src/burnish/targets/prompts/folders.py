@@ -69,11 +69,11 @@ class CandidateFolders:
             place = folder / _normal(file).relative_to(self._root)
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(encoded(texts[file.name], _like(file), place))
-        for field in self._prompts.callbacks:
-            place = folder / f"{field.name}.md"
+        for callback in self._prompts.callbacks:
+            place = folder / f"{callback.name}.md"
             if place.exists():
                 raise file_trouble("write", place, FileExistsError("a prompt file has that name"))
-            place.write_bytes(texts[field.name].encode())
+            place.write_bytes(texts[callback.name].encode())
 
 
 def sweep(folder: Path) -> None:

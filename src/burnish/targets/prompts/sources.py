@@ -77,8 +77,8 @@ class Sources:
             taken.borrowing.note({taken.homes[file]: files[file] for file in files})
         if said:
             taken.lent.note({field.name: text for field, text in said.items()})
-        for field in said:
-            taken.said.pop(field, None)  # until it is written, nobody knows
+        for callback in said:
+            taken.said.pop(callback, None)  # until it is written, nobody knows
         try:
             await write_together(files, said)
         except BurnishError:
@@ -108,9 +108,9 @@ class Sources:
             for file, content in originals.items():
                 if decoded(content, file.path) != self._values[file.name]:
                     raise _changed(file.given, "after the run was set up")
-            for field in self._prompts.callbacks:
-                if await field.text() != self._values[field.name]:
-                    raise _changed(f"prompt field '{field.name}'", "after the run was set up")
+            for callback in self._prompts.callbacks:
+                if await callback.text() != self._values[callback.name]:
+                    raise _changed(f"prompt callback '{callback.name}'", "after the run was set up")
             self._require_open()
             self._locks = locks.pop_all()
         self._taken = _Taken(self._prompts, originals, self._values, self._home)
@@ -139,12 +139,12 @@ class Sources:
 
     async def _callbacks_back(self, taken: _Taken) -> list[PutBack]:
         fates: list[PutBack] = []
-        for field in self._prompts.callbacks:
+        for callback in self._prompts.callbacks:
             try:
-                fate = await taken.lent.put_back(field)
+                fate = await taken.lent.put_back(callback)
             except Exception as error:  # noqa: BLE001 - the user's function: the others go on
                 told = f"its own text could not be put back: {type(error).__name__}: {error}"
-                fate = PutBack(path=field.name, fate="failed", told=told)
+                fate = PutBack(path=callback.name, fate="failed", told=told)
             fates += [fate] if fate is not None else []
         if not any(fate.fate == "failed" for fate in fates):
             taken.lent.forget()
