@@ -110,7 +110,7 @@ class Sources:
                     raise _changed(file.given, "after the run was set up")
             for callback in self._prompts.callbacks:
                 if await callback.text() != self._values[callback.name]:
-                    raise _changed(f"prompt callback '{callback.name}'", "after the run was set up")
+                    raise _changed(f"prompt field '{callback.name}'", "after the run was set up")
             self._require_open()
             self._locks = locks.pop_all()
         self._taken = _Taken(self._prompts, originals, self._values, self._home)
