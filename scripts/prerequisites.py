@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from burnish.core.errors import BurnishError
 from burnish.models.embedded.files import EMBEDDING, find_model, models_folder
@@ -78,6 +79,28 @@ def _address(server: tuple[str, str]) -> DatabaseUrl:
     return DatabaseUrl.parse(os.environ.get(variable, usual))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """Where a server is to listen, and for whom."""
+
+    host: str
+    port: int
+    user: str
+    database: str
+
+    @classmethod
+    def of(cls, server: tuple[str, str]) -> "Server":
+        """As the address says it, with the usual port of the kind of server."""
+        url = _address(server)
+        parts = urlsplit(url.expanded)
+        return cls(
+            host=parts.hostname or "127.0.0.1",
+            port=parts.port or {"postgresql": 5432, "mysql": 3306}[url.kind],
+            user=parts.username or "",
+            database=url.database,
+        )
+
+
 def _has_minilm() -> bool:
     return all((models_folder() / file.name).is_file() for file in EMBEDDING["minilm"])
 
@@ -128,7 +151,7 @@ def _pull(model: str) -> Callable[[], None]:
 
 
 def _start_postgresql() -> None:
-    url, data, user = _address(POSTGRESQL), _data_folder("postgresql", "postgres"), "postgres"
+    url, data, user = Server.of(POSTGRESQL), _data_folder("postgresql", "postgres"), "postgres"
     control = [_program("pg_ctl"), "-D", f"{data}/db", "-w", "-l", f"{data}/log"]
     if not (data / "db").exists():
         make = [_program("initdb"), "-D", f"{data}/db", "-U", url.user, "--auth=trust"]
@@ -142,7 +165,7 @@ def _start_postgresql() -> None:
 
 
 def _start_mariadb() -> None:
-    url, data, user = _address(MARIADB), _data_folder("mariadb", "mysql"), "mysql"
+    url, data, user = Server.of(MARIADB), _data_folder("mariadb", "mysql"), "mysql"
     usual = ["--no-defaults", f"--datadir={data}/db"]
     if not (data / "db").exists():
         root = "--auth-root-authentication-method=normal"

@@ -65,8 +65,8 @@ class DemonstrationPhase(PointPhase):
 
     def _another(self) -> Point | None:
         rng = self.run.rng(self.study, "another", self.trials)
-        drawn = (showing.drawn(self.pool, self.surface, rng) for _ in range(DRAWS))
-        return next((point for point in drawn if self.key(point) not in self.seen), None)
+        points = (showing.drawn(self.pool, self.surface, rng) for _ in range(DRAWS))
+        return next((point for point in points if self.key(point) not in self.seen), None)
 
     def values(self, point: Point) -> Mapping[str, Value]:
         """The demonstrations of a point."""
