@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import Figure
-from burnish.effects.journal_reader import JournalReader
+from burnish.journal.journal import JournalReader
 from burnish.runs.directory import trial_rows
-from burnish.runs.driving import drive
-from burnish.runs.opening import start
+from burnish.runs.driver import drive
+from burnish.runs.setup import start
 from burnish.strategies.backprop.settings import BackpropSettings
-from burnish.testing.graph_world import planted, setup
-from burnish.testing.graph_world_nodes import NODES
+from burnish.testing.graph_world import NODES, planted, setup
 
 CASES, HOLDOUT = 20, 10
 

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from benchmarks.figures import Figure
-from burnish.core.messages import Message
+from burnish.core.cases import Message
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.embedded import EmbeddedBackend
 from burnish.models.embedded.files import find_model

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.figures import Figure
 from burnish.core.cases import Case
-from burnish.projects.evaluate_api import evaluate
+from burnish.projects.evaluate import evaluate
 
 CASES = 2_000
 ROUNDS = 3

@@ -17,16 +17,14 @@ from pathlib import Path
 from statistics import fmean
 
 from benchmarks.figures import Figure
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case, Dataset
-from burnish.core.objectives import Objective
-from burnish.core.surfaces import TextSurface
-from burnish.runs.driving import Ending, drive
-from burnish.runs.opening import start
-from burnish.runs.setup import Setup
+from burnish.core.evaluations import Objective
+from burnish.core.surfaces import Candidate, TextSurface
+from burnish.runs.driver import Ending, drive
+from burnish.runs.setup import Setup, start
+from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-from burnish.strategies.coordinate.strategy import Coordinate
-from burnish.strategies.coordinate.wording import CritiqueRequest, Edit, EditRequest, Gradient
+from burnish.strategies.coordinate.trials import CritiqueRequest, Edit, EditRequest, Gradient
 from burnish.testing import ExpectedText, ScriptedRole, ScriptedTarget
 
 RUNS = 200

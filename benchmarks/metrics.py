@@ -9,16 +9,19 @@ from collections.abc import Callable
 from benchmarks.figures import Figure
 from burnish.core.cases import Case, ExpectedTool, Turn
 from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
-from burnish.effects.passthrough import DirectEffects
-from burnish.evaluation.metrics.equality import Equality
-from burnish.evaluation.metrics.expected_tools import ExpectedTools
-from burnish.evaluation.metrics.final_response import FinalResponse
-from burnish.evaluation.metrics.length import Length
-from burnish.evaluation.metrics.matches import JsonMatch, TextMatch
-from burnish.evaluation.metrics.numeric import Numeric
-from burnish.evaluation.metrics.overlap import Bleu, Chrf, Meteor, ResponseMatch, RougeMetric
-from burnish.evaluation.metrics.trajectory import ToolTrajectory
-from burnish.evaluation.turn_metric import ComputedMetric
+from burnish.journal.once import DirectEffects
+from burnish.metrics.computed import (
+    Equality,
+    ExpectedTools,
+    FinalResponse,
+    JsonMatch,
+    Length,
+    Numeric,
+    TextMatch,
+    ToolTrajectory,
+)
+from burnish.metrics.overlap import Bleu, Chrf, Meteor, ResponseMatch, RougeMetric
+from burnish.metrics.turns import ComputedMetric
 
 CASES = 10_000
 WORDS = 40

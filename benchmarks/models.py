@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from benchmarks.figures import Figure
-from burnish.core.messages import Message
-from burnish.effects.journal import Journal
-from burnish.effects.limits import EndpointLimit, Limits
-from burnish.effects.once import JournaledEffects
+from burnish.core.cases import Message
+from burnish.journal.journal import Journal
+from burnish.journal.limits import EndpointLimit, Limits
+from burnish.journal.once import JournaledEffects
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef, ModelSettings

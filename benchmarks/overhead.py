@@ -9,18 +9,16 @@ from contextlib import aclosing
 from pathlib import Path
 
 from benchmarks.figures import Figure
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.errors import Problem
-from burnish.core.objectives import Objective
+from burnish.core.evaluations import Objective
 from burnish.core.protocols import Target
-from burnish.core.surfaces import TextSurface
-from burnish.effects.executors import AsyncioExecutor
-from burnish.effects.passthrough import DirectEffects
-from burnish.runs.evaluating import CasePolicy, Evaluator
-from burnish.runs.opening import start
+from burnish.core.surfaces import Candidate, TextSurface
+from burnish.journal.executors import AsyncioExecutor
+from burnish.journal.once import DirectEffects
+from burnish.runs.evaluation import CasePolicy, Evaluator
 from burnish.runs.run import Run
-from burnish.runs.setup import Setup
+from burnish.runs.setup import Setup, start
 from burnish.testing import ExpectedText, ScriptedTarget
 
 CASES = 10_000

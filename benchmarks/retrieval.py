@@ -8,16 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.figures import Figure
-from burnish.core.effects import Effects
-from burnish.effects.passthrough import DirectEffects
-from burnish.retrieval import (
-    Index,
-    Indexes,
-    SearchSettings,
-    SourceSettings,
-    Vector,
-    search,
-)
+from burnish.core.protocols import Effects
+from burnish.journal.once import DirectEffects
+from burnish.retrieval import Index, Indexes, SearchSettings, SourceSettings, Vector, search
 
 _CHUNKS = 10_000
 _WORDS_IN_CHUNK = 120

@@ -17,16 +17,14 @@ from benchmarks.search_worlds import (
     best_of,
     world_of,
 )
-from burnish.core.candidates import Candidate
+from burnish.core.surfaces import Candidate
 from burnish.core.trials import TrialRow
-from burnish.effects.budget import Budget
-from burnish.runs.driving import Ending, SealedResult, drive
-from burnish.runs.events import Advanced, Event, RunFinished, Tick
-from burnish.runs.opening import start
-from burnish.runs.record import RunRecord
+from burnish.journal.limits import Budget
+from burnish.runs.directory import RunRecord
+from burnish.runs.driver import Ending, drive
+from burnish.runs.events import BASELINE, Advanced, Event, RunFinished, SealedResult, Tick
 from burnish.runs.run import Run
-from burnish.runs.setup import Setup
-from burnish.runs.standing import BASELINE
+from burnish.runs.setup import Setup, start
 from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.testing.reflection_world import World, setup, true_score
 

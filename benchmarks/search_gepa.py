@@ -7,11 +7,17 @@ from importlib import import_module
 from typing import Any
 
 from benchmarks.search_worlds import CALLS, GEPA, Accept, Searched, Step, best_of, world_of
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
-from burnish.testing.reflection_world_agent import Complete, answer, dataset
-from burnish.testing.reflection_world_rewriting import rewrite
-from burnish.testing.reflection_world_truth import World, baseline, true_score
+from burnish.core.surfaces import Candidate
+from burnish.testing.reflection_world import (
+    Complete,
+    World,
+    answer,
+    baseline,
+    dataset,
+    rewrite,
+    true_score,
+)
 
 
 def search(name: str, seed: int, *, calls: int = CALLS) -> Searched:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean, median, stdev
 
 from benchmarks.search_worlds import EARLY, ENOUGH, GEPA, TEST, Searched
-from burnish.core.randomness import stream
+from burnish.core.content import stream
 
 SAME = 1e-12
 """Two scores no further apart are one: the arithmetic of the truth is exact but for rounding."""

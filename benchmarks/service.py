@@ -14,7 +14,7 @@ import uvicorn
 from benchmarks.figures import Figure
 from burnish.core.content import Json
 from burnish.server import RunManager, create_app, open_store
-from burnish.server.serving import listening_on
+from burnish.server.service import listening_on
 from burnish.server.stores import NewEvent, RunChanges, RunStatus, RunStore
 
 RUNS = 10_000

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from source_reading import row
 
-from burnish.projects.describing import Doors, role_fields
+from burnish.projects.description import Doors, role_fields
 from burnish.projects.dialects import GROUP, Dialect
 from burnish.projects.schemas import field_at
 from burnish.runs.plugins import STRATEGIES, TARGETS, StrategyPlugin, strategy_plugin, target_plugin

@@ -7,8 +7,8 @@ from pathlib import Path
 from source_reading import row
 
 from burnish.core.money import Spend
-from burnish.core.stopping import FINISHED, Standing, StopReason
-from burnish.effects.budget import Budget
+from burnish.core.trials import FINISHED, Standing, StopReason
+from burnish.journal.limits import Budget
 from burnish.runs import stoppers
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "burnish"

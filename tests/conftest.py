@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from burnish.projects.dialects import strategy_names
-from burnish.runs.plugins import strategy_plugin, target_plugin
+from burnish.runs.plugins import strategy_names, strategy_plugin, target_plugin
 
 TOY = Path(__file__).resolve().parents[1] / "examples" / "toy"
 

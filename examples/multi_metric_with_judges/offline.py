@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from burnish.testing.servers import Asked, ScriptedServer
+from burnish.testing.http_exchange import Asked
+from burnish.testing.servers import ScriptedServer
 
 _NUMBERS, _WORDS = "judge-of-numbers", "judge-of-words"
 _SIGNS = {"greeting": r"\bhello\b", "reason": r"\breason\b", "next": r"\bnext\b"}

@@ -12,8 +12,9 @@ import asyncio
 import os
 import sys
 
-from burnish.testing.graph_world_reading import play
-from burnish.testing.servers import Asked, ScriptedServer
+from burnish.testing.graph_world import play
+from burnish.testing.http_exchange import Asked
+from burnish.testing.servers import ScriptedServer
 
 
 def answer(asked: Asked) -> str:

@@ -15,7 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from burnish.testing.servers import Answer, Asked, Reply, ScriptedServer
+from burnish.testing.http_exchange import Asked
+from burnish.testing.servers import Answer, Reply, ScriptedServer
 
 WORKER, CRITIC = "openai:stand-in", "openai:strict-critic"
 FLAWS = {

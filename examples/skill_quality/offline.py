@@ -13,7 +13,8 @@ import os
 import re
 import sys
 
-from burnish.testing.servers import Asked, ScriptedServer
+from burnish.testing.http_exchange import Asked
+from burnish.testing.servers import ScriptedServer
 
 _LENIENT, _STRICT = "lenient-judge", "strict-judge"
 _SIGNS = {

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 
-from burnish.evaluation.graders import GraderContext, GraderResult
+from burnish.metrics.graders import GraderContext, GraderResult
 
 REQUIRED = ("When to use", "Steps", "Limits")
 MOST_USES = 9

@@ -14,17 +14,18 @@ import os
 import sys
 from pathlib import Path
 
-from burnish.core.messages import Message
+from burnish.core.cases import Message
 from burnish.models.chat import ChatReply, ChatRequest
-from burnish.testing import suite_world
+from burnish.testing import delegation_world
 from burnish.testing.delegation_world import Turn
-from burnish.testing.servers import Answer, Asked, Reply, ScriptedServer
+from burnish.testing.http_exchange import Asked
+from burnish.testing.servers import Answer, Reply, ScriptedServer
 
 WORKER, CRITIC = "openai:stand-in", "openai:strict-critic"
 ROLES = {
-    "You are the manager": suite_world.manager,
-    "You check the work": suite_world.critic,
-    "You look at one of these": suite_world.textgrad,
+    "You are the manager": delegation_world.suite_manager,
+    "You check the work": delegation_world.suite_critic,
+    "You look at one of these": delegation_world.textgrad,
 }
 """Who is asked, by what stands in the prompt; all others are workers."""
 
@@ -39,7 +40,9 @@ def answer(asked: Asked) -> Answer:
     )  # fmt: skip
     turn = Turn(request=ChatRequest(messages=messages), draw=0)
     text = " ".join(turn.system.split())
-    role = next((role for told, role in ROLES.items() if told in text), suite_world.worker)
+    role = next(
+        (role for told, role in ROLES.items() if told in text), delegation_world.suite_worker
+    )
     reply = role(turn)
     if isinstance(reply, ChatReply):
         return Reply(uses=tuple((use.name, use.arguments) for use in reply.uses))

@@ -10,37 +10,41 @@ Each is one class behind one entry point, and works from files, flags, the envir
     burnish.providers    a Provider: one row of the table of models' providers
 """
 
-from burnish.core.sections import Code, Diff, Facts, Heading, Listing, Section, Series, Table, Text
-from burnish.evaluation.configs.making import MetricMaking
-from burnish.evaluation.exchanges import Exchange
-from burnish.evaluation.metric_plugins import MetricBlock, MetricPlugin
-from burnish.evaluation.turn_metric import ComputedMetric, TurnMetric, Verdict
+from burnish.core.content import AboveZero, AtLeastOne, NotNegative, Repeats, Share
+from burnish.core.formatting import (
+    Code,
+    Diff,
+    Facts,
+    Heading,
+    Listing,
+    Section,
+    Series,
+    Table,
+    Text,
+)
+from burnish.metrics.factory import MetricMaking
+from burnish.metrics.files import MetricBlock, MetricPlugin
+from burnish.metrics.turns import ComputedMetric, Exchange, TurnMetric, Verdict
 from burnish.models.providers import Provider
 from burnish.projects.dialects import Dialect, Document, Translation
 from burnish.projects.measures import read_metrics, read_splits, simulated_user
+from burnish.runs.directory import RunRecord
 from burnish.runs.homes import FileChange, FileHome, FileHomes, Homes
-from burnish.runs.parts import (
+from burnish.runs.plugins import (
     DELEGATIONS,
     STEPS,
     Ability,
     Building,
+    ResultFiles,
     RoleNeed,
     StrategyParts,
+    StrategyPlugin,
     TargetParts,
+    TargetPlugin,
 )
-from burnish.runs.plugins import ResultFiles, StrategyPlugin, TargetPlugin
-from burnish.runs.record import RunRecord
 from burnish.runs.report_sections import plain_report
 from burnish.runs.spec import RunSpec, StrategySettings, TargetSpec
-from burnish.system.settings import (
-    AboveZero,
-    AtLeastOne,
-    Door,
-    NotNegative,
-    Repeats,
-    Settings,
-    Share,
-)
+from burnish.system.settings import Door, Settings
 
 __all__ = [
     "DELEGATIONS",

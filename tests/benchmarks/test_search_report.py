@@ -4,7 +4,7 @@ import pytest
 from benchmarks.search_report import reached, report
 from benchmarks.search_worlds import GEPA, WORLDS, Accept, Sealed, Searched, Step, world_of
 
-from burnish.testing.reflection_world_truth import baseline, best_score, true_score
+from burnish.testing.reflection_world import baseline, best_score, true_score
 
 OURS = "burnish reflective"
 

@@ -8,9 +8,9 @@ import typer
 
 from burnish.cli.evaluation import Asked, evaluate_agent
 from burnish.core.errors import BurnishError
-from burnish.projects.describing import Flags
+from burnish.projects.dialects import Flags
 from burnish.projects.measurements import Measurement
-from burnish.runs.header import Project
+from burnish.runs.directory import Project
 from burnish.testing.doubles import CallCounter
 from tests.reports.measured import asking, measurement
 

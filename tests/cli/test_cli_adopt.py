@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.runs.record import RunRecord
+from burnish.runs.directory import RunRecord
 from burnish.system import FileLock
 from tests.cli.console import START, Burnish, Said, finish, refused, tree
 from tests.crash.nursery import nursery

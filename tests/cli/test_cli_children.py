@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.testing.stories import story
+from burnish.testing.doubles import story
 from tests.cli.console import SLOW, START, Burnish, Said, child, finish, until
 
 pytestmark = pytest.mark.slow

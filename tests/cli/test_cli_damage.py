@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.runs.index import index_folder
+from burnish.runs.directory import index_folder
 from tests.cli.console import Burnish, refused, tree
 from tests.conftest import toy_installed
 
@@ -72,7 +72,7 @@ def damage(folder: Path, how: str) -> None:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run to damage copies of."""
     from burnish.projects import launch, load_project
-    from burnish.runs.opening import start
+    from burnish.runs.setup import start
 
     home = tmp_path_factory.mktemp("whole")
     (home / "toy.yaml").write_text("kind: toy\nworld: {train: 3, holdout: 2, test: 0}\n")

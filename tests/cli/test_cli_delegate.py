@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-from burnish.cli.delegating import DelegateRequest, delegate_task
+from burnish.cli.delegation import DelegateRequest, delegate_task
 from burnish.core.errors import ConfigError, Interrupted, RunNotFound
 from burnish.testing.delegation_world import COMPLETE, FLOW, DelegationWorld, in_order, plan
 from tests.cli.console import Burnish, child, refused, until

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.evaluation.datasets.formats import read_cases, write_cases
+from burnish.datasets.formats import read_cases, write_cases
 from tests.cli.console import Burnish
 from tests.example_copies import copy_example
 from tests.models.smollm2 import HERE, needs_smollm2

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
-from burnish.cli.optimize_running import OptimizeRequest, optimize_project
-from burnish.cli.running import Way
+from burnish.cli.execution import Way
+from burnish.cli.optimization import OptimizeRequest, optimize_project
 from burnish.models.factory import Models
 from burnish.projects.dialects import GROUP as DIALECTS
 from burnish.runs.plugins import strategy_names, strategy_plugin
-from burnish.testing.backends import ScriptedBackend
+from burnish.testing.doubles import ScriptedBackend
 from tests.cli.console import SMALL, Burnish, refused, tree
 from tests.conftest import toy_installed
+from tests.delegation.training.suite_places import Place
 from tests.projects import optimizer_world
 from tests.projects.artifacts import task_world
 from tests.projects.graph import graph_world
 from tests.projects.prompts import prompt_world
-from tests.projects.suites.suite_places import Place
 
 CHOOSE = Path(__file__).parents[2] / "docs" / "choose.md"
 CALLED = """\

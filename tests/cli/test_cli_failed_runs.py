@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from burnish.cli.optimize_running import OptimizeRequest, optimize_project
-from burnish.cli.running import Way
+from burnish.cli.execution import Way
+from burnish.cli.optimization import OptimizeRequest, optimize_project
 from burnish.core.errors import BaselineUnmeasured, ProposerFailed
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.errors import ModelUnavailable
 from burnish.models.references import ModelRef
+from burnish.runs.directory import RunRecord
 from burnish.runs.plugins import strategy_plugin
-from burnish.runs.record import RunRecord
 from burnish.testing.servers import ScriptedServer
 from tests.cli.console import Burnish, Said
 from tests.cli.served_echo import hosted

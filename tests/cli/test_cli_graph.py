@@ -10,13 +10,13 @@ import typer
 
 from burnish.cli.evaluation import Asked as Measuring
 from burnish.cli.evaluation import evaluate_agent
-from burnish.cli.running import Way
+from burnish.cli.execution import Way
 from burnish.core.errors import ConfigError
 from burnish.models.chat import ChatRequest
 from burnish.projects.measurements import load_measurement, measurement_for
-from burnish.runs.record import RunRecord
+from burnish.runs.directory import RunRecord
 from burnish.strategies.backprop.strategy import Backprop
-from burnish.testing.backends import ScriptedBackend
+from burnish.testing.doubles import ScriptedBackend
 from tests.cli.console import Burnish, tree
 from tests.projects.graph.graph_world import (
     BETTER,

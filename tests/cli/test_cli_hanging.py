@@ -86,7 +86,7 @@ DRIVEN = """
 import asyncio, sys
 from burnish import Case, Dataset, Objective, Setup, optimize
 from burnish.strategies.measure import Measure
-from burnish.targets.calling import CallableTarget
+from burnish.targets.callables import CallableTarget
 from burnish.testing.doubles import ExpectedText
 import hanging
 

@@ -16,15 +16,15 @@ from urllib.error import HTTPError
 import pytest
 import typer
 
-from burnish.cli.chatting import Conversation, talk
+from burnish.cli.model_chat import Conversation, talk
 from burnish.core.errors import BurnishError
-from burnish.effects.retries import ONCE
+from burnish.journal.limits import ONCE
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.embedded.files import models_folder
 from burnish.models.errors import ModelRejected, ModelUnavailable
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
-from burnish.testing.backends import ScriptedBackend
+from burnish.testing.doubles import ScriptedBackend
 from tests.cli.console import Burnish, child, finish, refused
 from tests.models.gguf_files import SMOLLM2, gguf, wheel
 from tests.models.smollm2 import HERE, needs_smollm2

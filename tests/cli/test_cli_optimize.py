@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from burnish.models.chat import ChatRequest
-from burnish.runs.record import RunRecord
+from burnish.runs.directory import RunRecord
 from burnish.system import FileLock
-from burnish.testing.backends import ScriptedBackend
-from burnish.testing.stories import story
-from burnish.testing.toy_world import INSTRUCTIONS, RULES
+from burnish.testing.doubles import ScriptedBackend, story
+from burnish.testing.toy import INSTRUCTIONS, RULES
 from tests.cli.console import SMALL, Burnish, refused
 from tests.projects.optimizer_world import written_for
 from tests.projects.prompts import prompt_world

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import typer
 
-from burnish.cli.optimize_running import OptimizeRequest, optimize_project
-from burnish.cli.running import Way
+from burnish.cli.execution import Way
+from burnish.cli.optimization import OptimizeRequest, optimize_project
 from burnish.core.errors import ConfigError
-from burnish.runs.record import RunRecord
-from burnish.targets.agent.loading import load_agent
-from burnish.testing.servers import Asked as Question
-from burnish.testing.stories import story
+from burnish.runs.directory import RunRecord
+from burnish.targets.agent.files import load_agent
+from burnish.testing.doubles import story
+from burnish.testing.http_exchange import Asked as Question
 from tests.cli.console import Burnish, refused, tree
 from tests.cli.served_echo import served, serving
 from tests.projects.optimizer_world import (

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from burnish.cli.optimize_running import OptimizeRequest, optimize_project
-from burnish.cli.running import Way
+from burnish.cli.execution import Way
+from burnish.cli.optimization import OptimizeRequest, optimize_project
 from burnish.core.errors import ConfigError
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.references import ModelRef
-from burnish.runs.record import RunRecord
+from burnish.runs.directory import RunRecord
 from tests.cli.console import Burnish, refused, tree
 from tests.projects.optimizer_world import RULE as ECHO_RULE
 from tests.projects.optimizer_world import EchoBackend, echo_models, optimizer
@@ -103,7 +103,7 @@ def test_a_source_that_somebody_changed_meanwhile_is_left_alone(tmp_path: Path) 
         'told = (PROMPTS / "system.md").read_text(encoding="utf-8")',
         '(PROMPTS / "system.md").write_text("mine now", encoding="utf-8")\n'
         '    told = prompt("system")',
-    ).replace("from pathlib", "from burnish.targets.given import prompt\nfrom pathlib")
+    ).replace("from pathlib", "from burnish.targets.current_prompts import prompt\nfrom pathlib")
     (tmp_path / "numbers_agent.py").write_text(changed, encoding="utf-8")
     with pytest.raises(ConfigError) as error:
         optimize(reflector(), file=file, update_source=True, **flags(tmp_path))

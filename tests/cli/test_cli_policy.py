@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from burnish.cli.optimize_running import OptimizeRequest, optimize_project
-from burnish.cli.running import Way
-from burnish.targets.delegation.registry import PolicyRegistry
-from burnish.testing.suite_world import FAULT, FLOW, RULE, suite_text, suite_world
+from burnish.cli.execution import Way
+from burnish.cli.optimization import OptimizeRequest, optimize_project
+from burnish.delegation.policy import PolicyRegistry
+from burnish.testing.delegation_world import FAULT, RULE, SUITE_FLOW, suite_text, suite_world
 from tests.cli.console import Burnish
 
 pytestmark = pytest.mark.slow
@@ -56,7 +56,7 @@ def test_mistakes_are_one_message(burnish: Burnish, args: tuple[str, ...], told:
 def test_a_training_tells_what_it_made_active(
     tmp_path: Path, burnish: Burnish, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Path("workflow.yaml").write_text(FLOW, encoding="utf-8")
+    Path("workflow.yaml").write_text(SUITE_FLOW, encoding="utf-8")
     Path("suite.yaml").write_text(suite_text("heat", "rain"), encoding="utf-8")
     world = suite_world()
 

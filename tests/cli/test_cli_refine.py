@@ -125,7 +125,7 @@ def test_a_seed_that_may_not_be_written(seed: Path, tmp_path: Path) -> None:
         if folder.is_relative_to("/tmp") and folder != Path("/tmp"):
             folder.chmod(0o755)
     code = (
-        "import os, burnish.cli.refining; from burnish.cli import main; import burnish.cli.program;"
+        "import os, burnish.cli.refinement, burnish.cli.program; from burnish.cli import main;"
         "os.seteuid(65534); main(['refine', 'seed'])"
     )
     done = subprocess.run(

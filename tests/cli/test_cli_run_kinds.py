@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from burnish.core.money import total
-from burnish.effects.journal_reader import JournalReader
-from burnish.runs.record import RunRecord
+from burnish.journal.journal import JournalReader
+from burnish.runs.directory import RunRecord
 from tests.cli.coders import write_coders
 from tests.cli.console import Burnish, child, finish, refused, until
 from tests.server.processes import serving

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from burnish.cli.running import Way
+from burnish.cli.execution import Way
 from burnish.core.errors import ConfigError
 from burnish.models.chat import ChatReply, ChatRequest
-from burnish.runs.record import RunRecord
-from burnish.testing.backends import ScriptedBackend
+from burnish.runs.directory import RunRecord
+from burnish.testing.doubles import ScriptedBackend
 from tests.cli.console import Burnish, refused, tree
 from tests.projects.artifacts.task_world import (
     TEXT,

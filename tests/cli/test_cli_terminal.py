@@ -80,9 +80,9 @@ def test_tables_fit_a_narrow_terminal(tmp_path: Path) -> None:
 
 IN_PYTHON = """
 from pathlib import Path
-from burnish.projects.launching import launch
+from burnish.projects.launch import launch
 from burnish.projects.measurements import load_measurement
-from burnish.runs.opening import start
+from burnish.runs.setup import start
 
 measurement = load_measurement(Path("agent.yaml"), {"cases": "train.yaml"})
 launch(lambda: start(measurement.setup, folder=Path("run")))

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from burnish.compat import AgentOptimizer, OptimizeResult, TargetPrompt
-from burnish.testing.servers import Answer, Asked, ScriptedServer
+from burnish.testing.http_exchange import Asked
+from burnish.testing.servers import Answer, ScriptedServer
 
 RULE = "Begin with 'Answer:'."
 BASELINE = "You add up the numbers that you are given.\n"

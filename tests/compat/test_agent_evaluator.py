@@ -8,8 +8,8 @@ import pytest
 
 import burnish
 from burnish.compat import AgentEvaluator, Callback, CallbackResult, Callbacks, Moment
-from burnish.compat.agent_evaluator import CasesFailed
 from burnish.compat.callbacks import CallbackFailed
+from burnish.compat.eval_sets import CasesFailed
 from burnish.core.errors import ConfigError
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models

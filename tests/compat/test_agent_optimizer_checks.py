@@ -15,8 +15,8 @@ from burnish.compat import (
     LabeledStopper,
     TargetPrompt,
 )
-from burnish.compat.optimizer_checks import check_arguments, read_config
-from burnish.compat.optimizer_errors import WrongInput, WrongKind
+from burnish.compat.optimizer.base import WrongInput, WrongKind
+from burnish.compat.optimizer.reflective import check_arguments, read_config
 from burnish.core.errors import BurnishError
 from tests.compat.optimizing import write_set
 

@@ -10,7 +10,8 @@ import pytest
 
 from burnish.compat import Callback, Callbacks, LabeledStopper, OptimizeResult
 from burnish.core.errors import ConfigError
-from burnish.testing.servers import Answer, Asked, Status
+from burnish.testing.http_exchange import Asked
+from burnish.testing.servers import Answer, Status
 from tests.compat.optimizing import BASELINE, BETTER, reflection, turn, world
 
 pytestmark = pytest.mark.slow

@@ -14,8 +14,8 @@ import pytest
 
 from burnish.compat import OptimizeResult
 from burnish.core.errors import ConfigError, ResumeRefused, RunLocked
-from burnish.projects.describing import described_again
-from burnish.runs.header import Header
+from burnish.projects.description import described_again
+from burnish.runs.directory import Header
 from burnish.strategies.reflective.result_files import write_result_files
 from tests.compat.optimizing import BASELINE, BETTER, reflection, world
 

@@ -1,12 +1,9 @@
 """What changed case by case: passes won and lost, scores up and down, and what nobody knows."""
 
-from burnish.core.case_changes import CaseChanges, case_changes, passes
 from burnish.core.cases import Split
-from burnish.core.comparisons import Pair
-from burnish.core.evaluations import CaseResult, Evaluation
-from burnish.core.objectives import Objective
+from burnish.core.comparisons import CaseChanges, Pair, case_changes, passes
+from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
 from burnish.core.outcomes import Failure, FailureKind, Outcome
-from burnish.core.scores import Score
 
 ONE = Objective(weights={"m": 1.0})
 CRASH = Outcome(failure=Failure(kind=FailureKind.AGENT, message="boom"))

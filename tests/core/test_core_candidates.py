@@ -7,10 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.core.candidates import Candidate, Change, Origin, diff
-from burnish.core.demonstrations import DemonstratedCall, Demonstration
 from burnish.core.errors import NotJournalable
-from burnish.core.surfaces import Value, value_key
+from burnish.core.surfaces import (
+    Candidate,
+    Change,
+    DemonstratedCall,
+    Demonstration,
+    Origin,
+    Value,
+    diff,
+    value_key,
+)
 
 swift = settings(max_examples=50, deadline=None, derandomize=True)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

@@ -4,12 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.core.codec import codec
-from burnish.core.content import Json, canonical, digest, short_id
-from burnish.core.effects import Call
+from burnish.core.content import Json, canonical, codec, digest, short_id, stream
 from burnish.core.errors import NotJournalable
 from burnish.core.money import NOTHING
-from burnish.core.randomness import stream
+from burnish.core.protocols import Call
 
 
 def key(request: Json = None, *, kind: str = "agent", draw: int = 0) -> str:

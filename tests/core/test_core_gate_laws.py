@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from worlds import ACC, GATES, World, crashed, evaluation, lost, pairs, ran, table, without, worlds
 
 from burnish.core.comparisons import Pair, compare
-from burnish.core.decisions import Decision, Verdict
-from burnish.core.evaluations import CaseResult, Evaluation, mean
-from burnish.core.objectives import Penalties
+from burnish.core.evaluations import CaseResult, Evaluation, Penalties, mean
+from burnish.core.trials import Decision, Verdict
 
 lawful = settings(max_examples=50, deadline=None, derandomize=True)
 

@@ -6,10 +6,17 @@ import pytest
 from worlds import ACC, crashed, evaluation, lost, ran, table, with_losses
 
 from burnish.core.comparisons import Pair
-from burnish.core.decisions import Decision, Verdict
-from burnish.core.evaluations import Evaluation
-from burnish.core.gates import improves_on_minibatch, min_gain, sigma, strict
-from burnish.core.objectives import Constraint, Objective, Operator, Penalties, TieBreaker
+from burnish.core.evaluations import (
+    Constraint,
+    Evaluation,
+    Objective,
+    Operator,
+    Penalties,
+    TieBreaker,
+)
+from burnish.core.gates import improves_on_minibatch, min_gain, sigma
+from burnish.core.strict_gate import strict
+from burnish.core.trials import Decision, Verdict
 
 
 def losses(new: float, old: float) -> Pair:

@@ -1,7 +1,6 @@
 """Law 3: which texts of held out cases are secret."""
 
-from burnish.core.cases import Case, Dataset
-from burnish.core.leaks import LeakWatch
+from burnish.core.cases import Case, Dataset, LeakWatch
 
 SENTENCE = "The transfer will arrive within three working days."
 LABEL = "balance_not_updated_after_transfer"

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import ACC, crashed, evaluation, lost, ran, table
 
-from burnish.core.money import NANO
-from burnish.core.objectives import (
+from burnish.core.evaluations import (
     Constraint,
     Floor,
     Objective,
@@ -19,6 +18,7 @@ from burnish.core.objectives import (
     floors_from,
     prefers,
 )
+from burnish.core.money import NANO
 
 DEAR = replace(ACC, penalties=Penalties(cost_per_usd=0.1))
 SLOW = replace(ACC, penalties=Penalties(latency_per_sec=0.01))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.core.racing import FUTILE, Race, spread_of
+from burnish.core.statistics import FUTILE, Race, spread_of
 from burnish.core.surfaces import EPSILON
 
 lawful = settings(max_examples=50, deadline=None, derandomize=True)

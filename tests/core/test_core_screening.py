@@ -4,17 +4,18 @@ from collections.abc import Mapping
 
 import pytest
 
-from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Case, Turn
-from burnish.core.screening import screen
 from burnish.core.surfaces import (
+    Candidate,
     Demonstration,
     DemosSurface,
     NumberSurface,
+    Origin,
     Surface,
     TextSurface,
     Value,
 )
+from burnish.core.trials import screen
 
 SURFACES: dict[str, Surface] = {
     "prompt": TextSurface(

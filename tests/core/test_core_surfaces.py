@@ -4,9 +4,10 @@ import math
 
 import pytest
 
-from burnish.core.demonstrations import DemonstratedCall, Demonstration
 from burnish.core.surfaces import (
     ChoiceSurface,
+    DemonstratedCall,
+    Demonstration,
     DemosSurface,
     FileSurface,
     NumberSurface,

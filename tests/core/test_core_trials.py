@@ -10,27 +10,24 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from worlds import ACC, GATES, World, crashed, evaluation, lost, ran, worlds
 
-from burnish.core.candidates import Candidate, Origin
-from burnish.core.codec import codec
-from burnish.core.content import Json, canonical
-from burnish.core.decisions import Decision, Verdict
-from burnish.core.demonstrations import DemonstratedCall, Demonstration
+from burnish.core.content import Json, canonical, codec
 from burnish.core.errors import Problem
-from burnish.core.evaluations import CaseResult
+from burnish.core.evaluations import CaseResult, Score
 from burnish.core.money import Spend
-from burnish.core.outcomes import (
-    Failure,
-    FailureKind,
-    Outcome,
-    Step,
-    ToolCall,
-    Trace,
-    Usage,
+from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, ToolCall, Trace, Usage
+from burnish.core.surfaces import Candidate, DemonstratedCall, Demonstration, Origin, Value
+from burnish.core.trials import (
+    FINISHED,
+    Decision,
+    Proposal,
+    SplitResult,
+    Standing,
+    Stopper,
+    StopReason,
+    Trial,
+    TrialRow,
+    Verdict,
 )
-from burnish.core.scores import Score
-from burnish.core.stopping import FINISHED, Standing, Stopper, StopReason
-from burnish.core.surfaces import Value
-from burnish.core.trials import Proposal, SplitResult, Trial, TrialRow
 
 T = TypeVar("T")
 swift = settings(max_examples=50, deadline=None, derandomize=True)

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from worlds import crashed, evaluation, ran
 
 from burnish.core.comparisons import Pair
-from burnish.core.decisions import Decision, Verdict
-from burnish.core.evaluations import Evaluation, spread
-from burnish.core.gates.strict import Direction, best_incumbent, strict
-from burnish.core.objectives import Objective, TieBreaker
+from burnish.core.evaluations import Evaluation, Objective, TieBreaker, spread
+from burnish.core.strict_gate import Direction, best_incumbent, strict
+from burnish.core.trials import Decision, Verdict
 
 SMALLER = Objective(weights={}, tie_breakers=(TieBreaker(metric="size", prefer="lower"),))
 TOLERANCE = 0.05

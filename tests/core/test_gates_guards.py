@@ -4,9 +4,9 @@ import pytest
 from tests.core.test_case_changes import CRASH, GONE, ONE, evaluation, ran, scored
 
 from burnish.core.comparisons import Pair
-from burnish.core.decisions import Decision, Verdict
 from burnish.core.evaluations import CaseResult
 from burnish.core.gates import Guards, guarded
+from burnish.core.trials import Decision, Verdict
 
 YES = Decision(gate="min_gain", verdict=Verdict.ACCEPT, code="better", reason="it is better")
 

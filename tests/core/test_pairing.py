@@ -7,14 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import ACC, GATES, SCORES, World, crashed, evaluation, ran, worlds
 
-from burnish.core.case_changes import case_changes
-from burnish.core.comparisons import Pair, compare
-from burnish.core.decisions import Decision, Verdict
-from burnish.core.evaluations import CaseResult, Evaluation
-from burnish.core.gates import Guards, guarded, min_gain, sigma, strict
-from burnish.core.objectives import Constraint, Objective, TieBreaker
+from burnish.core.comparisons import Pair, case_changes, compare
+from burnish.core.evaluations import (
+    CaseResult,
+    Constraint,
+    Evaluation,
+    Objective,
+    Score,
+    TieBreaker,
+)
+from burnish.core.gates import Guards, guarded, min_gain, sigma
 from burnish.core.outcomes import Outcome
-from burnish.core.scores import Score
+from burnish.core.strict_gate import strict
+from burnish.core.trials import Decision, Verdict
 
 BOTH = Objective(weights={"equality": 1.0, "faithfulness": 1.0})
 HARD = ("h1", "h2", "h3")

@@ -7,10 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from burnish.core.cases import Split
-from burnish.core.evaluations import CaseResult, Evaluation
+from burnish.core.evaluations import CaseResult, Evaluation, Score
 from burnish.core.outcomes import Failure, FailureKind, Outcome
-from burnish.core.repeats import pass_at_k, pass_hat_k
-from burnish.core.scores import Score
+from burnish.core.statistics import pass_at_k, pass_hat_k
 
 
 def evaluation(tries: dict[str, list[bool | None]]) -> Evaluation:

@@ -4,11 +4,9 @@ import itertools
 
 from burnish.core.cases import Split
 from burnish.core.comparisons import Pair
-from burnish.core.evaluations import CaseResult, Evaluation, mean
+from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score, mean
 from burnish.core.gates import min_gain, sigma
-from burnish.core.objectives import Objective
 from burnish.core.outcomes import Outcome
-from burnish.core.scores import Score
 from burnish.core.surfaces import EPSILON
 
 OBJECTIVE = Objective(weights={"m": 1.0})

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from burnish.core.demonstrations import Demonstration
 from burnish.core.errors import ConfigError
 from burnish.core.structures import (
     Edge,
@@ -16,6 +15,7 @@ from burnish.core.structures import (
     node_path,
     position_id,
 )
+from burnish.core.surfaces import Demonstration
 
 NODES = [Node(id="g/a"), Node(id="g/b", kind=NodeKind.FUNCTION)]
 EDGES = [Edge(source="g/a", to="g/b"), Edge(source="g/b", to="g/a")]

@@ -9,13 +9,20 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from burnish.core.cases import Split
 from burnish.core.comparisons import Pair
-from burnish.core.decisions import Decision
-from burnish.core.evaluations import CaseResult, Evaluation
-from burnish.core.gates import improves_on_minibatch, min_gain, sigma, strict
+from burnish.core.evaluations import (
+    CaseResult,
+    Constraint,
+    Evaluation,
+    Objective,
+    Penalties,
+    Score,
+    TieBreaker,
+)
+from burnish.core.gates import improves_on_minibatch, min_gain, sigma
 from burnish.core.money import NANO
-from burnish.core.objectives import Constraint, Objective, Penalties, TieBreaker
 from burnish.core.outcomes import Failure, FailureKind, Outcome
-from burnish.core.scores import Score
+from burnish.core.strict_gate import strict
+from burnish.core.trials import Decision
 
 T = TypeVar("T")
 

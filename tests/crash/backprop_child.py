@@ -10,21 +10,21 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
-from burnish.core.codec import codec
+from burnish.core.content import codec
 from burnish.core.errors import RoleFailed
 from burnish.core.money import Spend
 from burnish.core.outcomes import Outcome
-from burnish.runs.header import NAME as HEADER
+from burnish.core.surfaces import Candidate
+from burnish.runs.directory import NAME as HEADER
 from burnish.runs.setup import Setup
-from burnish.strategies.backprop.settings import BackpropSettings
-from burnish.strategies.backprop.wording import (
+from burnish.strategies.backprop.prompts import (
     BackwardAnswer,
     BackwardRequest,
     PatchAnswer,
     PatchRequest,
 )
+from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.testing import CallCounter
 from tests.crash.child import DeadlyCounter
 from tests.crash.coordinate_child import driven

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from burnish.core.money import total
-from burnish.effects.journal_reader import JournalReader
-from burnish.runs.record import RunRecord
+from burnish.journal.journal import JournalReader
+from burnish.runs.directory import RunRecord
 
 
 def check_bill(run: Path, *, asked: int, lost: int) -> None:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from burnish.core.codec import codec
+from burnish.core.content import codec
 from burnish.core.money import Spend, total
-from burnish.effects.journal_reader import JournalReader
+from burnish.journal.journal import JournalReader
 from burnish.testing import CallCounter
-from burnish.testing.stories import story
+from burnish.testing.doubles import story
 from tests.crash.nursery import ROOT, nursery
 
 CHILD = "tests.crash.child"

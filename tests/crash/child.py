@@ -17,15 +17,15 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from burnish.core.codec import codec
+from burnish.core.content import codec
+from burnish.core.evaluations import Objective
 from burnish.core.money import Spend
-from burnish.core.objectives import Objective
-from burnish.effects.budget import Budget
+from burnish.journal.limits import Budget
 from burnish.projects import optimize
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
-from burnish.testing import CallCounter, toy_world
-from burnish.testing.toy_strategy import Climb, Measured, proposer
+from burnish.testing import CallCounter, toy
+from burnish.testing.toy import Climb, Measured, proposer
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _OPERATIONS = {"open", "os.rename", "os.link", "os.symlink", "os.mkdir", "os.remove"}
@@ -89,7 +89,7 @@ def die_later(seconds: float) -> None:
 
 def setup(options: argparse.Namespace, counter: CallCounter) -> Setup:
     """The run that all crash tests share."""
-    world = toy_world.World(
+    world = toy.World(
         train=6,
         holdout=5,
         test=4,
@@ -99,10 +99,10 @@ def setup(options: argparse.Namespace, counter: CallCounter) -> Setup:
     )
     kind = EditedClimb if options.edited else Climb
     return Setup(
-        target=toy_world.target(world, counter=counter),
-        metrics=(toy_world.RulesKept(),),
+        target=toy.target(world, counter=counter),
+        metrics=(toy.RulesKept(),),
         objective=Objective(weights={"rules_kept": 1.0}),
-        dataset=replace(toy_world.dataset(world), **({"test": ()} if options.no_test else {})),
+        dataset=replace(toy.dataset(world), **({"test": ()} if options.no_test else {})),
         strategy=kind(proposer=proposer(counter=counter), cycles=2, trials_per_phase=3),
         budget=Budget(max_trials=options.trials),
         concurrency=options.concurrency,

@@ -10,12 +10,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from burnish.core.codec import codec
+from burnish.core.content import codec
 from burnish.core.money import Spend
-from burnish.runs.driving import Ending, drive
-from burnish.runs.header import NAME as HEADER
-from burnish.runs.opening import resume, start
-from burnish.runs.setup import Setup
+from burnish.runs.directory import NAME as HEADER
+from burnish.runs.driver import Ending, drive
+from burnish.runs.setup import Setup, resume, start
 from burnish.strategies.coordinate.settings import PhaseLimits
 from burnish.testing import CallCounter, tuning_world
 from tests.crash.child import DeadlyCounter, die_at_file_operation

@@ -10,8 +10,8 @@ import json
 import sys
 from pathlib import Path
 
-from burnish.projects.delegation.runs import delegate
-from burnish.projects.delegation.team import load_workflow
+from burnish.delegation.runs import delegate
+from burnish.delegation.team import load_workflow
 from burnish.testing.delegation_world import (
     COMPLETE,
     FLOW,

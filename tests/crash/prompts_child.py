@@ -16,11 +16,11 @@ import signal
 import sys
 from pathlib import Path
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
-from burnish.effects.passthrough import DirectEffects
-from burnish.targets.calling import CallableTarget, CallingTarget, CommandTarget
-from burnish.targets.given import prompts_folder
+from burnish.core.surfaces import Candidate
+from burnish.journal.once import DirectEffects
+from burnish.targets.callables import CallableTarget, CallingTarget, CommandTarget
+from burnish.targets.current_prompts import prompts_folder
 from burnish.targets.prompts import PromptsTarget, TargetPrompt
 from tests.crash.child import die_at_file_operation
 

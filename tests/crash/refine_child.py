@@ -17,13 +17,21 @@ from pathlib import Path
 
 from burnish.core.content import Json
 from burnish.core.errors import SeedRefused
-from burnish.projects.delegation.runs import delegate
-from burnish.projects.delegation.team import load_workflow
-from burnish.projects.refining.opening import Seat, Wishes, open_refinement
-from burnish.projects.refining.settings import RefineSettings
-from burnish.testing.delegation_world import DelegationWorld, Said, Turn
+from burnish.delegation.refine.settings import RefineSettings
+from burnish.delegation.refine.setup import Seat, Wishes, open_refinement
+from burnish.delegation.runs import delegate
+from burnish.delegation.team import load_workflow
+from burnish.testing.delegation_world import (
+    REFINE_FLOW,
+    TASK,
+    DelegationWorld,
+    Said,
+    Turn,
+    critic,
+    manager,
+    worker,
+)
 from burnish.testing.doubles import CallCounter
-from burnish.testing.refine_world import FLOW, TASK, critic, manager, worker
 
 ITERATIONS = 4
 
@@ -63,7 +71,7 @@ def world_in(folder: Path, death: Death) -> DelegationWorld:
 def make_seed(folder: Path) -> None:
     """A finished run with every flaw, that took its time."""
     flow = folder / "workflow.yaml"
-    flow.write_text(FLOW, encoding="utf-8")
+    flow.write_text(REFINE_FLOW, encoding="utf-8")
     loaded = load_workflow(flow, models=world_in(folder, Death(0)).models())
     kept: dict[str, Json] = {"file": str(flow), "overrides": {}}
     asyncio.run(delegate(loaded.workflow, TASK, folder=folder / "seed", kept=kept))

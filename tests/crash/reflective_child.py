@@ -10,10 +10,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from burnish.core.codec import codec
+from burnish.core.content import codec
 from burnish.core.money import Spend
-from burnish.effects.budget import Budget
-from burnish.runs.header import NAME as HEADER
+from burnish.journal.limits import Budget
+from burnish.runs.directory import NAME as HEADER
 from burnish.runs.setup import Setup
 from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.testing import CallCounter, reflection_world

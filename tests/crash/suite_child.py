@@ -10,18 +10,17 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from burnish.delegation.policy import PolicyRegistry, PolicyTexts
 from burnish.projects import load_project, reload_project
-from burnish.projects.launching import optimize
-from burnish.targets.delegation.policy import PolicyTexts
-from burnish.targets.delegation.registry import PolicyRegistry
+from burnish.projects.launch import optimize
+from burnish.testing.delegation_world import FAULT, GUILTY, SUITE_FLOW, suite_text, suite_world
 from burnish.testing.doubles import CallCounter
-from burnish.testing.suite_world import FAULT, FLOW, GUILTY, suite_text, suite_world
 
 
 def prepare(folder: Path) -> None:
     """The files, and a registry with a text that has a fault."""
     folder.mkdir()
-    (folder / "workflow.yaml").write_text(FLOW, encoding="utf-8")
+    (folder / "workflow.yaml").write_text(SUITE_FLOW, encoding="utf-8")
     (folder / "suite.yaml").write_text(suite_text("heat", "rain"), encoding="utf-8")
     faulty = PolicyTexts.shipped()[GUILTY] + FAULT + "\n"
     PolicyRegistry(folder / "policy.db").add(GUILTY, faulty, activate=True)

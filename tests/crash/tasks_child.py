@@ -10,15 +10,14 @@ import json
 import sys
 from pathlib import Path
 
-from burnish.core.objectives import Constraint, Objective
-from burnish.effects.budget import Budget
-from burnish.runs.driving import drive
-from burnish.runs.header import NAME as HEADER
-from burnish.runs.opening import resume, start
-from burnish.runs.setup import Setup
+from burnish.core.evaluations import Constraint, Objective
+from burnish.journal.limits import Budget
+from burnish.runs.directory import NAME as HEADER
+from burnish.runs.driver import drive
+from burnish.runs.setup import Setup, resume, start
+from burnish.strategies.edits.editors import Edit, EditRequest, WholeFile
 from burnish.strategies.edits.settings import EditsSettings
 from burnish.strategies.edits.strategy import Edits
-from burnish.strategies.edits.wording import Edit, EditRequest, WholeFile
 from burnish.system.sandbox import Limits
 from burnish.targets.artifacts.target import ArtifactsTarget
 from burnish.targets.artifacts.task import Runner, Scoring, Task

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from burnish.core.errors import JournalIncomplete
-from burnish.runs.driving import Ending, drive
-from burnish.runs.opening import fork
-from burnish.runs.record import RunRecord
+from burnish.runs.directory import RunRecord
+from burnish.runs.driver import Ending, drive
+from burnish.runs.setup import fork
 from burnish.testing import CallCounter
 from tests.crash.chains import Chain, Ended
 from tests.crash.child import setup

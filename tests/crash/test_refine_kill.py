@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from burnish.testing.refine_world import flaws_in
+from burnish.testing.delegation_world import flaws_in
 from tests.cli.console import tree
 from tests.crash.bills import check_bill
 from tests.crash.nursery import nursery

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from burnish.core.money import Spend
-from burnish.runs.record import RunRecord
-from burnish.targets.delegation.registry import PolicyRegistry
-from burnish.testing.stories import story
-from burnish.testing.suite_world import GUILTY, RULE
+from burnish.delegation.policy import PolicyRegistry
+from burnish.runs.directory import RunRecord
+from burnish.testing.delegation_world import GUILTY, RULE
+from burnish.testing.doubles import story
 from tests.crash.bills import check_bill
 from tests.crash.chains import ROOT
 from tests.crash.suite_child import main, prepare

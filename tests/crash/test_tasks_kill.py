@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from burnish.runs.record import RunRecord
+from burnish.runs.directory import RunRecord
 from tests.crash.nursery import ROOT
 from tests.crash.tasks_child import FILE, SCORE
 from tests.targets.artifacts.task_folders import seen, write

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.example_copies import copy_example
 
-from burnish.testing.stories import story
+from burnish.testing.doubles import story
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("toy_plugin")]
 

@@ -7,8 +7,7 @@ import json
 
 from tests.example_copies import example_files
 
-from burnish.testing.graph_world import cases
-from burnish.testing.graph_world_nodes import NODES, instruction
+from burnish.testing.graph_world import NODES, cases, instruction
 
 HOME = "multi_node"
 GUILTY = "rewrite"

@@ -8,14 +8,14 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from burnish.testing import suite_world
-from burnish.testing.refine_world import FLOW
+from burnish.testing import delegation_world
+from burnish.testing.delegation_world import REFINE_FLOW
 from tests.cli.test_cli_optimize_prompts import FLAGS
+from tests.delegation.training.suite_places import Place
 from tests.projects import optimizer_world
 from tests.projects.artifacts import task_world
 from tests.projects.graph import graph_world
 from tests.projects.prompts import prompt_world
-from tests.projects.suites.suite_places import Place
 
 Change = Callable[[dict[str, Any]], None]
 
@@ -132,7 +132,7 @@ def _suite(folder: Path, changes: Sequence[Change]) -> Path:
 
 def _workflow(folder: Path, changes: Sequence[Change]) -> Path:
     path = folder / "workflow.yaml"
-    path.write_text(FLOW, encoding="utf-8")
+    path.write_text(REFINE_FLOW, encoding="utf-8")
     return _dumped(path, _parsed(path), changes)
 
 
@@ -320,7 +320,7 @@ SUITE = Kind(
 )
 WORKFLOW = Kind(
     write=_workflow,
-    command=("delegate", "FILE", "--task", suite_world.task("heat"), "--dry-run"),
+    command=("delegate", "FILE", "--task", delegation_world.task("heat"), "--dry-run"),
     mistakes={
         "unknown key": put("workflow.nme", "x"),
         "misspelled key": put("orchestration.delegation_loop.budget.max_lops", 3),

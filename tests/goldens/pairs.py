@@ -10,21 +10,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from burnish.cli.optimize_running import OptimizeRequest, optimize_project
-from burnish.cli.running import Way
+from burnish.cli.execution import Way
+from burnish.cli.optimization import OptimizeRequest, optimize_project
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
 from burnish.testing import PluginProject
-from burnish.testing.backends import ScriptedBackend
-from burnish.testing.delegation_world import Said, Turn
-from burnish.testing.suite_world import FAULT, RULE, suite_world
+from burnish.testing.delegation_world import FAULT, RULE, Said, Turn, suite_world
+from burnish.testing.doubles import ScriptedBackend
 from tests.cli.test_cli_optimize_prompts import ReflectingEcho
+from tests.delegation.refine import refining_world
+from tests.delegation.training.suite_places import Place
 from tests.projects import optimizer_world
 from tests.projects.artifacts import task_world
 from tests.projects.graph import graph_world
 from tests.projects.prompts import prompt_world
-from tests.projects.refining import refining_world
-from tests.projects.suites.suite_places import Place
 
 Act = Callable[[], None]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.server.limits import ServiceLimits
+from burnish.server.manager import ServiceLimits
 from burnish.server.stores import RunStatus, open_store
 from tests.cli.console import Burnish, tree
 from tests.goldens.harness import Goldens, shown

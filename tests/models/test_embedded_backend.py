@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from burnish.core.messages import Message
+from burnish.core.cases import Message
 from burnish.core.outcomes import Usage
 from burnish.models.chat import Backend, ChatRequest
 from burnish.models.embedded import EmbeddedBackend

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from burnish.core.messages import Message
+from burnish.core.cases import Message
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.embedded import EmbeddedBackend
 from burnish.models.errors import ModelRefused, ModelRejected

@@ -8,17 +8,16 @@ from typing import TypeVar
 import pytest
 from pydantic import BaseModel
 
-from burnish.core.cases import Attachment, Case, Turn
+from burnish.core.cases import Attachment, Case, Image, Message, ToolUse, Turn
 from burnish.core.content import Json
-from burnish.core.effects import Call, Receipt, Scope
-from burnish.core.messages import Image, Message, ToolUse
-from burnish.effects.passthrough import DirectEffects
+from burnish.core.protocols import Call, Receipt, Scope
+from burnish.journal.once import DirectEffects
 from burnish.models.chat import ChatReply, ChatRequest, ToolSpec
 from burnish.models.errors import ModelUnavailable
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.models.roles import ModelRole, RolePrompt
-from burnish.testing.backends import ScriptedBackend
+from burnish.testing.doubles import ScriptedBackend
 from tests.targets.agent_world import target, uses, write_agent
 
 T = TypeVar("T")

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from burnish.core.cases import Message
 from burnish.core.errors import BurnishError
-from burnish.core.messages import Message
 from burnish.core.outcomes import FailureKind, Usage
-from burnish.effects.failures import failure_of
-from burnish.effects.limits import EndpointLimit, Limits
-from burnish.effects.passthrough import DirectEffects
-from burnish.effects.retries import RetryPolicy
+from burnish.journal.executors import failure_of
+from burnish.journal.limits import EndpointLimit, Limits, RetryPolicy
+from burnish.journal.once import DirectEffects
 from burnish.models.chat import ChatReply, ChatRequest, ModelClient
 from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.factory import Models
-from burnish.models.prices import Price, Prices
+from burnish.models.prices import Prices
+from burnish.models.providers import Price
 from burnish.models.references import ModelRef, ModelSettings
-from burnish.testing.backends import ScriptedBackend
-from tests.effects.journals import effects_in
+from burnish.testing.doubles import ScriptedBackend
+from tests.journal.journals import effects_in
 
 FAST = RetryPolicy(attempts=3, first_wait=0.0)
 HELLO = ChatRequest(messages=(Message(role="user", content="hello there"),))

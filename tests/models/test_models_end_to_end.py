@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from burnish.testing.servers import Answer, Asked, ScriptedServer, Status
-from tests.effects.journals import files_in
+from burnish.testing.http_exchange import Asked
+from burnish.testing.servers import Answer, ScriptedServer, Status
+from tests.journal.journals import files_in
 from tests.models.smollm2 import HERE, needs_smollm2
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("toy_plugin")]

@@ -7,16 +7,17 @@ import pytest
 from pydantic import BaseModel, Field
 
 from burnish.core.errors import ConfigError, RoleFailed
-from burnish.effects.passthrough import DirectEffects
-from burnish.effects.retries import RetryPolicy
+from burnish.journal.limits import RetryPolicy
+from burnish.journal.once import DirectEffects
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.errors import ModelUnavailable
 from burnish.models.factory import Models
-from burnish.models.prices import Price, Prices
+from burnish.models.prices import Prices
+from burnish.models.providers import Price
 from burnish.models.references import ModelRef
 from burnish.models.roles import ModelRole, RolePrompt, in_force, read_prompt, shipped
 from burnish.runs.run import Run
-from burnish.testing.backends import ScriptedBackend
+from burnish.testing.doubles import ScriptedBackend
 from tests.runs.small import driven, small
 
 

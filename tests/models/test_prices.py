@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from burnish.core.errors import ConfigError
 from burnish.core.outcomes import Usage
-from burnish.models.prices import Price, Prices
+from burnish.models.prices import Prices
+from burnish.models.providers import Price
 from burnish.models.references import ModelRef, ModelSettings
 
 NANO = 1_000_000_000

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from burnish.core.cases import Message
 from burnish.core.content import Json
-from burnish.core.messages import Message
 from burnish.models.chat import ChatRequest
 from burnish.models.errors import ModelRefused
 from burnish.models.references import ModelRef, ModelSettings

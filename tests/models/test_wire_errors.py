@@ -7,7 +7,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from burnish.core.messages import Message
+from burnish.core.cases import Message
 from burnish.models.chat import ChatRequest
 from burnish.models.endpoints import endpoint_of
 from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable

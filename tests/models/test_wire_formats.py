@@ -6,19 +6,20 @@ from typing import Any
 
 import pytest
 
+from burnish.core.cases import Message
 from burnish.core.content import Json
-from burnish.core.messages import Message
-from burnish.effects.journal_reader import JournalReader
-from burnish.effects.passthrough import DirectEffects
-from burnish.effects.retries import RetryPolicy
+from burnish.journal.journal import JournalReader
+from burnish.journal.limits import RetryPolicy
+from burnish.journal.once import DirectEffects
 from burnish.models.chat import ChatRequest
 from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.models.roles import ModelRole, RolePrompt
 from burnish.models.wire import WireBackend
-from burnish.testing.servers import Answer, Asked, Reply, ScriptedServer, Status
-from tests.effects.journals import effects_in
+from burnish.testing.http_exchange import Asked
+from burnish.testing.servers import Answer, Reply, ScriptedServer, Status
+from tests.journal.journals import effects_in
 from tests.models.test_models_roles import GOOD, Question, Verdict
 from tests.models.wire_world import KINDS, Kind, ask, said, set_keys
 

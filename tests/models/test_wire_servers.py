@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from burnish.testing.servers import Answer, Asked, ScriptedServer, Status
+from burnish.testing.http_exchange import Asked
+from burnish.testing.servers import Answer, ScriptedServer, Status
 
 
 async def exchange(server: ScriptedServer, request: bytes) -> bytes:

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from burnish.core.messages import Message
+from burnish.core.cases import Message
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.models.wire import WireBackend
-from burnish.testing.servers import Asked, ScriptedServer
-from burnish.testing.servers.protocols import ProtocolName
+from burnish.testing.http_exchange import Asked
+from burnish.testing.servers import ProtocolName, ScriptedServer
 
 CANARY = "canary-5f1e77ab90"
 

@@ -3,20 +3,25 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
-from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Case, Dataset, Split
-from burnish.core.decisions import Decision, Verdict
-from burnish.core.objectives import Objective
-from burnish.core.surfaces import DemosSurface, NumberSurface, Surface, TextSurface, Value
-from burnish.core.trials import SplitResult, Trial
+from burnish.core.evaluations import Objective
+from burnish.core.surfaces import (
+    Candidate,
+    DemosSurface,
+    NumberSurface,
+    Origin,
+    Surface,
+    TextSurface,
+    Value,
+)
+from burnish.core.trials import Decision, SplitResult, Trial, Verdict
 from burnish.models.chat import ChatRequest
 from burnish.projects import optimize
 from burnish.projects.agent.dialect import AgentFile
-from burnish.projects.agent.exports import named_exports
 from burnish.projects.agent.homes import measured_files
-from burnish.runs.header import Project
+from burnish.projects.agent.plugin import named_exports
+from burnish.runs.directory import Project, RunRecord
 from burnish.runs.homes import FILES
-from burnish.runs.record import RunRecord
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.testing import ExpectedText

@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from burnish.effects.retries import RetryPolicy
+from burnish.journal.limits import RetryPolicy
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
-from burnish.models.prices import Price, Prices
+from burnish.models.prices import Prices
+from burnish.models.providers import Price
 from burnish.models.references import ModelRef
-from burnish.testing.backends import ScriptedBackend
+from burnish.testing.doubles import ScriptedBackend
 
 RULE = "PLAINLY"
 KINDS = ("rule", "cold", "shown")

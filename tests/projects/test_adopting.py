@@ -8,17 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.core.demonstrations import DemonstratedCall, Demonstration
 from burnish.core.errors import BurnishError, RunLocked
-from burnish.core.surfaces import Value
+from burnish.core.surfaces import DemonstratedCall, Demonstration, Value
 from burnish.projects.adopt import Plan, adopt, adopting, plan_adoption, plan_undo, undo
 from burnish.projects.adopt_files import NAME as RECORD
 from burnish.projects.adopt_files import carried_over, hunks, without, write_together
 from burnish.projects.agent.homes import file_changes
-from burnish.runs.record import RunRecord
+from burnish.runs.directory import RunRecord
 from burnish.system import FileLock, Redactor
-from burnish.targets.agent.demonstrating import demonstrations_of
-from burnish.targets.agent.loading import load_agent
+from burnish.targets.agent.files import load_agent
+from burnish.targets.agent.paths import demonstrations_of
 from tests.projects.adopting_runs import TEMPERATURE, agent_run
 from tests.targets.agent_world import AGENT, write_agent
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from burnish.cli.optimize_running import OptimizeRequest, optimize_project
-from burnish.cli.running import Way
+from burnish.cli.execution import Way
+from burnish.cli.optimization import OptimizeRequest, optimize_project
 from burnish.core.errors import ConfigError, ReplayDiverged
 from burnish.core.surfaces import TextSurface
 from burnish.projects import LoadedProject, load_project
-from burnish.projects.describing import describe, from_kept
+from burnish.projects.description import describe, from_kept
 from burnish.projects.dialects import Document
-from burnish.runs.building import build, kept_spec
-from burnish.runs.record import RunRecord
+from burnish.runs.build import build, kept_spec
+from burnish.runs.directory import RunRecord
 from burnish.runs.setup import Setup
 from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.coordinate.settings import CoordinateSettings

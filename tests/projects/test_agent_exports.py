@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from burnish.core.surfaces import NumberSurface, TextSurface
-from burnish.projects.agent.exports import named_exports
-from burnish.runs.exporting import Exported
-from burnish.targets.agent.loading import load_agent
+from burnish.projects.agent.plugin import named_exports
+from burnish.runs.events import Exported
+from burnish.targets.agent.files import load_agent
 from tests.targets.agent_world import target, with_values, write_agent
 
 SURFACES = [

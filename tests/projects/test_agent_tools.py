@@ -6,7 +6,7 @@ import pytest
 
 from burnish.models.factory import Models
 from burnish.projects.measurements import load_measurement
-from burnish.testing.backends import ScriptedBackend
+from burnish.testing.doubles import ScriptedBackend
 
 AGENT = """\
 name: clerk

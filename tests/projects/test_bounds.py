@@ -8,13 +8,13 @@ import pytest
 from pydantic import BaseModel
 
 from burnish.compat.promptiter.requests import BurnishOptions, RunRequest
-from burnish.core.bounds import MOST, MOST_PLACES, MOST_REPEATS
+from burnish.core.content import MOST, MOST_PLACES, MOST_REPEATS
 from burnish.core.errors import ConfigError
+from burnish.delegation.workflow_spec import WorkflowOverrides
 from burnish.projects import load_project
 from burnish.projects.agent.plugin import AgentSpec
-from burnish.projects.delegation.workflow_spec import WorkflowOverrides
 from burnish.runs.spec import BudgetSpec, ExecutionSpec
-from burnish.server.apps.asking import EvaluationSettings, RunSettings
+from burnish.server.apps.projects import EvaluationSettings, RunSettings
 from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.coordinate.settings import CoordinateSettings
 from burnish.strategies.reflective.settings import ReflectiveSettings

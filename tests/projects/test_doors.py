@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from burnish.core.errors import ConfigError
 from burnish.projects import LoadedProject, load_project, optimize, reload_project
-from burnish.projects.describing import Doors, owners_of
+from burnish.projects.description import Doors, owners_of
 from burnish.runs.plugins import strategy_plugin, target_plugin
 
 pytestmark = pytest.mark.usefixtures("toy_plugin")

@@ -13,17 +13,15 @@ import burnish
 from burnish import Budget, Case, CasePolicy, evaluate
 from burnish.core.cases import Scenario, Turn
 from burnish.core.errors import BurnishError, ConfigError, ResumeRefused
-from burnish.effects.retries import RetryPolicy
+from burnish.journal.limits import RetryPolicy
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
-from burnish.projects.evaluate_api import measurement_of
-from burnish.projects.evaluated import Evaluated
-from burnish.projects.given_agents import How
-from burnish.projects.measuring import measured
+from burnish.projects.evaluate import How, measurement_of
+from burnish.projects.measurements import Evaluated, measured
 from burnish.reports.evaluation_cases import Trouble
-from burnish.runs.index import known_runs
-from burnish.targets.calling import CommandTarget
+from burnish.runs.directory import known_runs
+from burnish.targets.callables import CommandTarget
 from burnish.testing import ExpectedText, ScriptedBackend
 
 pytestmark = pytest.mark.slow

@@ -12,12 +12,12 @@ import pytest
 from pydantic import BaseModel
 
 from burnish.core.errors import ConfigError
-from burnish.projects.describing import Doors, describe, from_kept
+from burnish.projects.description import Doors, describe, from_kept
 from burnish.projects.dialects import Document, dialect_named, dialect_of
-from burnish.runs.building import Description, kept_spec
+from burnish.runs.build import Description, kept_spec
 from burnish.runs.plugins import fitting, strategy_names, strategy_plugin, target_plugin
-from burnish.server.apps.asking import RunSettings
-from burnish.server.datasets import Datasets
+from burnish.server.apps.projects import RunSettings
+from burnish.server.runs import Datasets
 from burnish.system import validate_config
 from burnish.system.settings import SettingField, plain_type
 

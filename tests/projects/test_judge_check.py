@@ -8,9 +8,9 @@ import pytest
 from burnish.core.errors import ConfigError
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
-from burnish.projects.describing import Flags
-from burnish.projects.judge_check import JudgeCheck, prepare_judge_check
-from burnish.testing.backends import ScriptedBackend
+from burnish.projects.dialects import Flags
+from burnish.projects.launch import JudgeCheck, prepare_judge_check
+from burnish.testing.doubles import ScriptedBackend
 from tests.example_copies import copy_example
 
 

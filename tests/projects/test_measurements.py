@@ -7,16 +7,17 @@ from pathlib import Path
 import pytest
 
 from burnish.core.errors import ConfigError
-from burnish.projects.describing import Flags
+from burnish.projects.dialects import Flags
 from burnish.projects.measurements import (
     Measurement,
+    Place,
     load_measurement,
+    measure,
     measuring_flags,
     resume_measurement,
 )
-from burnish.projects.measuring import Place, measure
 from burnish.reports.evaluation import EvalReport
-from burnish.runs.header import Header
+from burnish.runs.directory import Header
 
 pytestmark = pytest.mark.usefixtures("toy_plugin")
 

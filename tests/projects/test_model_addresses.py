@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 
 from burnish.core.errors import ConfigError
-from burnish.evaluation.metric_plugins import AgentMetric
+from burnish.metrics.files import AgentMetric
 from burnish.models.model_block import ModelBlock
 from burnish.projects.adopt_files import write_together
 from burnish.projects.agent.homes import file_changes
-from burnish.projects.describing import describe
+from burnish.projects.description import describe
 from burnish.projects.dialects import Document
-from burnish.projects.measurements import load_measurement
-from burnish.projects.measuring import measured
-from burnish.targets.agent.loading import load_agent
+from burnish.projects.measurements import load_measurement, measured
+from burnish.targets.agent.files import load_agent
 from burnish.testing.servers import ScriptedServer
 
 SPELLINGS = ("base_url", "endpoint")

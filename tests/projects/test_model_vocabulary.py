@@ -9,19 +9,20 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from burnish.core.errors import ConfigError
 from burnish.core.outcomes import Usage
-from burnish.evaluation.configs.eval_metrics import EvalConfig
-from burnish.evaluation.configs.judge_shapes import JudgeModel
+from burnish.delegation.workflow_spec import WorkflowSpec
+from burnish.metrics.eval_metrics import EvalConfig
+from burnish.metrics.judge_shapes import JudgeModel
 from burnish.models.model_block import ModelBlock
-from burnish.models.prices import Price, Prices
+from burnish.models.prices import Prices
+from burnish.models.providers import Price
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.projects.adopt_files import write_together
 from burnish.projects.agent.homes import file_changes
-from burnish.projects.delegation.workflow_spec import WorkflowSpec
 from burnish.projects.prompts.optimizer_config import OptimizerConfig
 from burnish.runs.spec import RunSpec
 from burnish.targets.agent.blocks import AgentBlock, AgentModel
-from burnish.targets.agent.loading import load_agent
-from burnish.targets.graph.blocks import GraphBlock
+from burnish.targets.agent.files import load_agent
+from burnish.targets.graph.files import GraphBlock
 
 Named = ModelBlock | JudgeModel
 PRICE = Price(input_per_million=0.15, output_per_million=0.6)

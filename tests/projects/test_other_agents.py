@@ -16,9 +16,9 @@ from burnish.core.errors import ConfigError
 from burnish.core.evaluations import Evaluation
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
-from burnish.projects.describing import Flags, describe
-from burnish.projects.dialects import Document
-from burnish.projects.launching import optimize
+from burnish.projects.description import describe
+from burnish.projects.dialects import Document, Flags
+from burnish.projects.launch import optimize
 from burnish.projects.measurements import Measurement, load_measurement
 from burnish.system.processes import process_entry
 from burnish.testing import ScriptedBackend
@@ -260,7 +260,7 @@ print(query.upper())
 """
 DRIVER = """
 import sys; from pathlib import Path
-from burnish.projects.launching import optimize
+from burnish.projects.launch import optimize
 from burnish.projects.measurements import load_measurement
 path = Path(sys.argv[1])
 setup = load_measurement(path, {}).setup

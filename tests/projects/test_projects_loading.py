@@ -7,8 +7,8 @@ import pytest
 
 from burnish.core.errors import ConfigError, ResumeRefused
 from burnish.projects import load_project, optimize, reload_project
-from burnish.runs.opening import start
-from burnish.testing.stories import story
+from burnish.runs.setup import start
+from burnish.testing.doubles import story
 
 pytestmark = pytest.mark.usefixtures("toy_plugin")
 

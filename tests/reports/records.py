@@ -4,17 +4,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from burnish.core.candidates import Candidate, Origin
-from burnish.core.codec import codec
-from burnish.core.content import Json
-from burnish.core.decisions import Decision, Verdict
+from burnish.core.content import Json, codec
 from burnish.core.errors import Problem
+from burnish.core.evaluations import Measurement
 from burnish.core.money import Spend
-from burnish.core.objectives import Measurement
-from burnish.core.trials import SplitResult, Trial, TrialRow
+from burnish.core.surfaces import Candidate, Origin
+from burnish.core.trials import Decision, SplitResult, Trial, TrialRow, Verdict
+from burnish.runs.directory import Header, RunRecord
 from burnish.runs.events import Event, TrialRecorded
-from burnish.runs.header import Header
-from burnish.runs.record import RunRecord
 
 START = Candidate(values={"text": "Hello."}, origin=Origin(kind="baseline"))
 

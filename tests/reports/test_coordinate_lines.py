@@ -9,16 +9,13 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from burnish.cli import main
-from burnish.core.codec import codec
-from burnish.core.content import Json
+from burnish.core.content import Json, codec
 from burnish.core.money import NOTHING, Spend, to_nano
-from burnish.effects.budget import Budget
-from burnish.reports.lines import LineView
-from burnish.reports.live import LiveView
+from burnish.journal.limits import Budget
+from burnish.reports.progress import LineView, LiveView
+from burnish.runs.directory import RunRecord
 from burnish.runs.events import Event
-from burnish.runs.record import RunRecord
-from burnish.strategies.coordinate.costs import expected
-from burnish.strategies.coordinate.headroom import Headroom
+from burnish.strategies.coordinate.headroom import Headroom, expected
 from burnish.strategies.coordinate.plugin import CoordinatePlugin
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
 from tests.reports.records import event, recorded

@@ -11,13 +11,13 @@ import pytest
 
 from burnish.core.content import Json
 from burnish.core.errors import Problem
+from burnish.core.evaluations import Measurement
 from burnish.core.money import Spend
-from burnish.core.objectives import Measurement
 from burnish.core.trials import SplitResult, TrialRow
-from burnish.effects.budget import Budget
-from burnish.reports.report import render
-from burnish.runs.record import RunRecord
-from burnish.strategies.coordinate.strategy import Coordinate
+from burnish.journal.limits import Budget
+from burnish.reports.rendering import render
+from burnish.runs.directory import RunRecord
+from burnish.strategies.coordinate.search import Coordinate
 from tests.reports.coordinate_world import SETTINGS, World, launched
 from tests.reports.records import baseline, event, record, tried
 from tests.reports.test_reports_report import rows_of

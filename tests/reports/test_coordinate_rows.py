@@ -8,19 +8,16 @@ from typing import Any
 
 import pytest
 
-from burnish.core.candidates import Candidate, Origin
 from burnish.core.content import Json
-from burnish.core.decisions import Decision, Verdict
 from burnish.core.errors import Problem
-from burnish.core.objectives import Measurement
-from burnish.core.trials import Proposal, SplitResult, Trial, TrialRow
-from burnish.effects.budget import Budget
-from burnish.runs.audit import audited
-from burnish.runs.events import Event
-from burnish.runs.leading import Leader
-from burnish.runs.ledger import EVENTS, TRAJECTORY, TRIALS, Ledger
-from burnish.runs.record import RunRecord
-from burnish.runs.telling import turned_away
+from burnish.core.evaluations import Measurement
+from burnish.core.surfaces import Candidate, Origin
+from burnish.core.trials import Decision, Proposal, SplitResult, Trial, TrialRow, Verdict
+from burnish.journal.limits import Budget
+from burnish.runs.directory import RunRecord
+from burnish.runs.events import Event, Leader
+from burnish.runs.ledger import EVENTS, TRAJECTORY, TRIALS, Ledger, audited
+from burnish.runs.recorder import turned_away
 from tests.reports.coordinate_world import TEXT, World, launched
 
 FIELDS = {

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from burnish.core.evaluations import CaseResult
-from burnish.core.scores import Score
+from burnish.core.evaluations import CaseResult, Score
 from burnish.reports.baseline import BaselineComparison, Change
 from burnish.reports.evaluation import EvalReport
 from burnish.reports.evaluation_page import change_counts, change_words, repeats_note

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from burnish.core.cases import Case
-from burnish.projects.measuring import measure
+from burnish.projects.measurements import measure
 from burnish.reports.baseline import PASSING, Noise, noise_of
 from burnish.reports.evaluation import EvalReport
 from tests.reports.measured import Graded, asking, measurement, sweeps

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.core.cases import Split
+from burnish.core.content import stream
 from burnish.core.errors import ConfigError
 from burnish.core.evaluations import Evaluation
 from burnish.core.outcomes import Outcome, Usage
-from burnish.core.randomness import stream
-from burnish.projects.measuring import measure
+from burnish.projects.measurements import measure
 from burnish.reports.evaluation import NAME, EvalReport, mean_interval, percentile
 from burnish.reports.evaluation_cases import CaseVerdict
 from burnish.reports.evaluation_page import totals_lines, verdict

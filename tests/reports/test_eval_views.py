@@ -7,9 +7,8 @@ from rich.console import Console
 
 from burnish.core.cases import Split
 from burnish.core.money import NOTHING, Spend
-from burnish.effects.budget import Budget
-from burnish.reports.lines import LineView
-from burnish.reports.live import LiveView
+from burnish.journal.limits import Budget
+from burnish.reports.progress import LineView, LiveView
 from burnish.runs.events import Event, Tick
 from tests.reports.records import event
 

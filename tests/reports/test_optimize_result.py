@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 
 from burnish.core.content import Json
-from burnish.core.decisions import Decision, Verdict
 from burnish.core.errors import FileTrouble, Problem
+from burnish.core.evaluations import Measurement
 from burnish.core.money import Spend
-from burnish.core.objectives import Measurement
-from burnish.core.trials import Proposal, SplitResult, Trial, TrialRow
-from burnish.effects.journal_reader import CostRow
-from burnish.runs.header import Project
-from burnish.strategies.reflective.result import OptimizeResult, RoundRecord, log_line
+from burnish.core.trials import Decision, Proposal, SplitResult, Trial, TrialRow, Verdict
+from burnish.journal.journal import CostRow
+from burnish.runs.directory import Project
 from burnish.strategies.reflective.result_files import Known, result_of
 from burnish.strategies.reflective.result_rounds import (
     UNLABELLED,
@@ -24,6 +22,7 @@ from burnish.strategies.reflective.result_rounds import (
     round_of,
     stop_reason,
 )
+from burnish.strategies.reflective.results import OptimizeResult, RoundRecord, log_line
 from tests.reports.records import START, event, record
 
 CONFIG: dict[str, Json] = {

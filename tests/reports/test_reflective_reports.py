@@ -8,11 +8,11 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from burnish.core.content import Json
-from burnish.effects.budget import Budget
-from burnish.reports.live import LiveView
-from burnish.reports.report import render
-from burnish.reports.trial_page import trial_page
-from burnish.runs.record import RunRecord
+from burnish.journal.limits import Budget
+from burnish.reports.pages import trial_page
+from burnish.reports.progress import LiveView
+from burnish.reports.rendering import render
+from burnish.runs.directory import RunRecord
 from burnish.strategies.reflective.plugin import ReflectivePlugin
 from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.testing.reflection_world import World, setup

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from burnish.core.content import Json
-from burnish.reports.lines import LineView
+from burnish.reports.progress import LineView
 from burnish.runs.events import Event
 from burnish.runs.progress import trial_line
 from tests.reports.records import event, recorded

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from burnish.core.cases import Split
 from burnish.core.money import Spend
-from burnish.effects.budget import Budget
-from burnish.reports.live import LiveView
+from burnish.journal.limits import Budget
+from burnish.reports.progress import LiveView
 from burnish.runs.events import Tick
 from tests.reports.records import event
 

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from burnish.reports.ndjson import NdjsonView
+from burnish.reports.progress import NdjsonView
 from tests.reports.records import event
 from tests.reports.test_reports_live import tick
 

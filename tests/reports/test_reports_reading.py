@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from burnish.core.money import Spend
-from burnish.reports.compare import compare_cases
+from burnish.reports.pages import compare_cases
+from burnish.runs.directory import RunRecord, loss_of, result_of
 from burnish.runs.events import Event
 from burnish.runs.plugins import StrategyPlugin
-from burnish.runs.record import RunRecord, loss_of, result_of
 from tests.reports.records import baseline, event, record, tried
 
 STARTED, RESUMED = event("run_started"), event("run_resumed")

@@ -11,9 +11,9 @@ import pytest
 from burnish.core.errors import Problem
 from burnish.core.money import Spend
 from burnish.projects import launch, load_project
-from burnish.reports.report import render
-from burnish.reports.trial_page import trial_page
-from burnish.runs.opening import start
+from burnish.reports.pages import trial_page
+from burnish.reports.rendering import render
+from burnish.runs.setup import start
 from tests.conftest import toy_installed
 from tests.reports.records import baseline, event, measured, record, tried
 

@@ -7,9 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from burnish.core.money import Spend
-from burnish.core.statistics import Interval
-from burnish.core.words import (
+from burnish.core.formatting import (
     counted,
     duration,
     gain_words,
@@ -21,8 +19,10 @@ from burnish.core.words import (
     spending,
     visible,
 )
+from burnish.core.money import Spend
+from burnish.core.statistics import Interval
+from burnish.runs.directory import sealed_words
 from burnish.runs.events import SealedResult
-from burnish.runs.record import sealed_words
 
 
 @pytest.mark.parametrize(

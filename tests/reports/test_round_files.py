@@ -10,17 +10,16 @@ import pytest
 
 from burnish.core.content import Json
 from burnish.core.errors import FileTrouble
-from burnish.core.objectives import Objective
-from burnish.effects.budget import Budget
-from burnish.projects.launching import optimize
+from burnish.core.evaluations import Objective
+from burnish.journal.limits import Budget
+from burnish.projects.launch import optimize
+from burnish.runs.directory import Project
 from burnish.runs.events import Event, Tick
-from burnish.runs.header import Project
-from burnish.runs.opening import start
-from burnish.runs.setup import Setup
-from burnish.strategies.reflective.result import OptimizeResult
+from burnish.runs.setup import Setup, start
 from burnish.strategies.reflective.result_files import RoundFiles, write_result_files
-from burnish.testing import toy_world
-from burnish.testing.toy_strategy import Climb, proposer
+from burnish.strategies.reflective.results import OptimizeResult
+from burnish.testing import toy
+from burnish.testing.toy import Climb, proposer
 
 pytestmark = pytest.mark.slow
 
@@ -28,16 +27,16 @@ OPTIMIZER: dict[str, Json] = {
     "evaluate": {"metrics": [{"metricName": "rules_kept"}]},
     "optimize": {"algorithm": {"name": "mine", "reflectionLm": {"apiKey": "${MY_API_KEY}"}}},
 }
-PROMPTS = {"instructions": toy_world.INSTRUCTIONS}
+PROMPTS = {"instructions": toy.INSTRUCTIONS}
 
 
 def setup(trials: int = 3) -> Setup:
-    world = toy_world.World(train=3, holdout=2, test=2)
+    world = toy.World(train=3, holdout=2, test=2)
     return Setup(
-        target=toy_world.target(world),
-        metrics=(toy_world.RulesKept(),),
+        target=toy.target(world),
+        metrics=(toy.RulesKept(),),
         objective=Objective(weights={"rules_kept": 1.0}),
-        dataset=toy_world.dataset(world),
+        dataset=toy.dataset(world),
         strategy=Climb(proposer=proposer(), repeats=1),
         budget=Budget(max_trials=trials),
         project=Project(config={"optimizer": OPTIMIZER}),

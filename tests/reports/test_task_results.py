@@ -4,11 +4,10 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from burnish.core.candidates import Candidate
-from burnish.core.decisions import Decision, Verdict
 from burnish.core.errors import Problem
-from burnish.core.objectives import Constraint, Measurement
-from burnish.core.trials import SplitResult, Trial, TrialRow
+from burnish.core.evaluations import Constraint, Measurement
+from burnish.core.surfaces import Candidate
+from burnish.core.trials import Decision, SplitResult, Trial, TrialRow, Verdict
 from burnish.projects.artifacts.results import (
     TaskLog,
     TaskTrial,

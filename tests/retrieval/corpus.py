@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from burnish.core.effects import Effects
-from burnish.effects.passthrough import DirectEffects
+from burnish.core.protocols import Effects
+from burnish.journal.once import DirectEffects
 from burnish.retrieval import (
     Chunk,
     Embedder,
@@ -22,10 +22,10 @@ from burnish.retrieval import (
     Vector,
     search,
 )
-from burnish.retrieval.chunking import read_chunks
+from burnish.retrieval.chunkers import read_chunks
 from burnish.retrieval.documents import find_files
 from burnish.testing.doubles import CallCounter
-from burnish.testing.servers.http import Asked, head, read_request
+from burnish.testing.http_exchange import Asked, head, read_request
 
 MEANINGS = (
     ("refund", "refunds", "money", "back", "reimbursed", "repaid"),

@@ -6,14 +6,15 @@ from typing import Any
 import pytest
 
 from burnish.core.errors import ConfigError
-from burnish.effects.passthrough import DirectEffects
-from burnish.effects.retries import RetryPolicy
+from burnish.journal.limits import RetryPolicy
+from burnish.journal.once import DirectEffects
 from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.factory import Models
-from burnish.models.prices import Price, Prices
+from burnish.models.prices import Prices
+from burnish.models.providers import Price
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.retrieval.endpoint import EndpointEmbedder, embedder_for
-from tests.effects.journals import effects_in
+from tests.journal.journals import effects_in
 from tests.retrieval.corpus import EmbeddingServer, hits, names, opened, shop
 
 KEY = "canary-0f9e8d7c6b"

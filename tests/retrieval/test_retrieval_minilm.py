@@ -6,8 +6,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from burnish.cli.model_listing import found_models
-from burnish.effects.passthrough import DirectEffects
+from burnish.cli.model_chat import found_models
+from burnish.journal.once import DirectEffects
 from burnish.models.embedded.files import (
     EMBEDDING,
     models_folder,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from burnish.core.effects import Effects
 from burnish.core.errors import ConfigError
+from burnish.core.protocols import Effects
 from burnish.models.errors import ModelRefused
 from burnish.retrieval.embedders import Vector
 from burnish.retrieval.index import Index

@@ -5,21 +5,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.content import short_id
 from burnish.core.errors import Problem
-from burnish.core.evaluations import Evaluation
-from burnish.core.objectives import Objective
+from burnish.core.evaluations import Evaluation, Objective
 from burnish.core.protocols import Metric, Role, Target
-from burnish.core.surfaces import TextSurface
+from burnish.core.surfaces import Candidate, Origin, TextSurface
 from burnish.core.trials import SplitResult, Trial
-from burnish.effects.budget import Budget
-from burnish.runs.driving import Ending, drive
+from burnish.journal.limits import Budget
+from burnish.runs.driver import Ending, drive
 from burnish.runs.events import Event, Tick
-from burnish.runs.opening import resume, start
 from burnish.runs.run import Run
-from burnish.runs.setup import Setup
+from burnish.runs.setup import Setup, resume, start
 from burnish.testing import ExpectedText, ScriptedTarget
 
 TRAIN = tuple(Case.single(f"train question number {n}", f"<{n}>", name=f"t{n}") for n in range(6))

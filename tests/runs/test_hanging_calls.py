@@ -12,17 +12,16 @@ from typing import Any
 
 import pytest
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case, Split
+from burnish.core.evaluations import Score
 from burnish.core.outcomes import Outcome
-from burnish.core.scores import Score
-from burnish.core.stopping import StopReason
-from burnish.core.trials import SplitResult, Trial
-from burnish.effects.budget import Budget
-from burnish.runs.evaluating import CasePolicy
-from burnish.runs.header import Header
+from burnish.core.surfaces import Candidate
+from burnish.core.trials import SplitResult, StopReason, Trial
+from burnish.journal.limits import Budget
+from burnish.runs.directory import Header
+from burnish.runs.evaluation import CasePolicy
 from burnish.runs.run import Run
-from burnish.targets.calling import CallableTarget
+from burnish.targets.callables import CallableTarget
 from burnish.testing import ExpectedText
 from tests.runs.small import (
     TEST,

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from burnish.core.errors import ConfigError, ResumeRefused
-from burnish.projects.describing import describe, from_kept
+from burnish.projects.description import describe, from_kept
 from burnish.projects.dialects import Document
-from burnish.projects.loading import load_project
-from burnish.runs.building import kept_spec
-from burnish.runs.literals import LITERAL
-from burnish.server.apps.file_app import FileApp
-from burnish.server.datasets import Datasets
+from burnish.projects.launch import load_project
+from burnish.runs.build import kept_spec
+from burnish.runs.draft import LITERAL
+from burnish.server.apps.engines import FileApp
+from burnish.server.runs import Datasets
 from tests.projects.prompts.prompt_world import models, reflector
 
 KEY = "sk-abcdefghijklmnop0123456789ABCD"

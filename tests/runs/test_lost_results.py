@@ -10,10 +10,9 @@ import pytest
 
 from burnish.core.cases import Split
 from burnish.core.errors import JournalIncomplete
-from burnish.effects.budget import Budget
-from burnish.effects.position import NAME, reached
-from burnish.runs.directory import look_into
-from burnish.runs.record import RunRecord
+from burnish.journal.limits import Budget
+from burnish.journal.sqlite_store import NAME, reached
+from burnish.runs.directory import RunRecord, look_into
 from burnish.runs.run import Run
 from tests.runs.small import Agent, add_letters, driven, small
 

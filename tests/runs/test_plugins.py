@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from burnish.core.errors import ConfigError
-from burnish.core.sections import Code, Diff, Facts, Heading, Listing, Series, Space, Table, Text
-from burnish.projects.describing import describe
+from burnish.core.formatting import Code, Diff, Facts, Heading, Listing, Series, Space, Table, Text
+from burnish.projects.description import describe
 from burnish.projects.dialects import Document
-from burnish.reports.markdown import to_markdown
-from burnish.reports.terminal import show
+from burnish.reports.rendering import show, to_markdown
 from burnish.runs.events import EventData, SessionBegun, TrialRecorded
 from burnish.runs.plugins import StrategyPlugin, TargetPlugin, strategy_plugin, target_plugin
 from tests.reports.records import baseline, event, record, tried

@@ -7,14 +7,12 @@ import pytest
 
 from burnish.core.cases import Split
 from burnish.core.errors import BaselineUnmeasured, ProposerFailed, RoleFailed
-from burnish.core.evaluations import CaseResult, Evaluation
-from burnish.core.objectives import Objective
+from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
 from burnish.core.outcomes import Failure, FailureKind, Outcome
-from burnish.core.scores import Score
 from burnish.core.trials import SplitResult, Trial
-from burnish.effects.budget import Budget
-from burnish.runs.record import RunRecord
-from burnish.runs.requirements import Answering, require_baseline
+from burnish.journal.limits import Budget
+from burnish.runs.directory import RunRecord
+from burnish.runs.evaluation import Answering, require_baseline
 from burnish.runs.run import Run
 from burnish.runs.stoppers import STOP_FILE
 from burnish.testing import ScriptedRole

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Case, Split
 from burnish.core.errors import BurnishError, HoldoutLeak, RoleFailed, StrategyMisbehaved
+from burnish.core.surfaces import Candidate, Origin
 from burnish.core.trials import Trial
-from burnish.effects.budget import Budget
+from burnish.journal.limits import Budget
 from burnish.projects import optimize
 from burnish.runs.run import Run
 from burnish.testing import ScriptedRole

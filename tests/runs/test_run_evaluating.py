@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case, Split
-from burnish.core.effects import Effects
 from burnish.core.errors import BurnishError
-from burnish.core.evaluations import Evaluation
+from burnish.core.evaluations import Evaluation, Score
 from burnish.core.money import NOTHING, Spend
 from burnish.core.outcomes import Outcome
-from burnish.core.scores import Score
-from burnish.effects.retries import RetryPolicy
-from burnish.runs.evaluating import CasePolicy
+from burnish.core.protocols import Effects
+from burnish.core.surfaces import Candidate
+from burnish.journal.limits import RetryPolicy
+from burnish.runs.evaluation import CasePolicy
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from tests.runs.small import TRAIN, Agent, only_result, opened, small

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.content import short_id
 from burnish.core.errors import (
@@ -24,15 +23,15 @@ from burnish.core.errors import (
     TargetMismatch,
 )
 from burnish.core.money import Spend
-from burnish.core.surfaces import TextSurface
+from burnish.core.surfaces import Candidate, Origin, TextSurface
 from burnish.core.trials import Trial
-from burnish.effects.budget import Budget
-from burnish.runs.opening import fork, start
+from burnish.journal.limits import Budget
 from burnish.runs.run import Run
+from burnish.runs.setup import fork, start
 from burnish.system import ChildProcesses
 from burnish.testing import ScriptedRole, ScriptedTarget
-from burnish.testing.stories import story
-from tests.effects.journals import files_in
+from burnish.testing.doubles import story
+from tests.journal.journals import files_in
 from tests.runs.small import (
     TEST,
     Agent,
@@ -212,7 +211,7 @@ async def test_rule_17_a_fork_pays_only_for_what_changed(tmp_path: Path) -> None
         tmp_path / "old",
         folder=tmp_path / "new",
     )
-    from burnish.runs.driving import drive
+    from burnish.runs.driver import drive
 
     ending = await drive(forked)
     await forked.close()

@@ -11,15 +11,16 @@ import pytest
 
 from burnish.core.cases import Split
 from burnish.core.errors import Interrupted
-from burnish.core.objectives import Objective
-from burnish.core.stopping import Standing
-from burnish.effects.budget import Budget
-from burnish.effects.journal import Journal
+from burnish.core.evaluations import Objective
+from burnish.core.trials import Standing
+from burnish.journal.journal import Journal
+from burnish.journal.limits import Budget
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.runs.stoppers import Stops, asked_by, out_of_time, pure_stoppers
-from burnish.testing import check_metric, check_strategy, check_target, toy_world
-from burnish.testing.toy_strategy import Climb, proposer
+from burnish.testing import check_metric, check_strategy, check_target
+from burnish.testing import toy as toy_world
+from burnish.testing.toy import Climb, proposer
 from tests.runs.small import TRAIN, add_letters, driven, small
 
 pytestmark = pytest.mark.slow

@@ -8,10 +8,9 @@ import pytest
 
 from burnish.compat.promptiter import RunResult
 from burnish.core.errors import ConfigError, RunLocked
-from burnish.server.errors import AppMissing, ManagerClosed, NotAllowed, TooManyRuns
-from burnish.server.limits import ServiceLimits
-from burnish.server.manager import RunManager
+from burnish.server.manager import RunManager, ServiceLimits
 from burnish.server.results import run_result
+from burnish.server.runs import AppMissing, ManagerClosed, NotAllowed, TooManyRuns
 from burnish.server.stores import (
     Lease,
     LeaseLost,

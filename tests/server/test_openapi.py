@@ -17,7 +17,7 @@ from schemathesis import GenerationMode
 from schemathesis.specs.openapi import checks
 
 from burnish.server import Datasets, ServiceLimits, create_app
-from burnish.server.serving import listening_on
+from burnish.server.service import listening_on
 from tests.conftest import toy_installed
 from tests.server.world import manager_of
 

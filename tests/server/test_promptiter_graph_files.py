@@ -13,12 +13,12 @@ import httpx
 import pytest
 
 from burnish.compat.promptiter import Engine, read_request
-from burnish.compat.promptiter.planning import Plan
-from burnish.runs.directory import events, look_into
-from burnish.runs.header import Header
+from burnish.compat.promptiter.plan import Plan
+from burnish.runs.directory import Header, events, look_into
 from burnish.server import Datasets, FileApp, create_app
-from burnish.server.apps.file_engines import engine_of
-from burnish.testing.servers import Asked, ScriptedServer
+from burnish.server.apps.engines import engine_of
+from burnish.testing.http_exchange import Asked
+from burnish.testing.servers import ScriptedServer
 from tests.server.processes import START
 from tests.server.world import listening, manager_of
 

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 
 from burnish.compat.promptiter import RunResult
 from burnish.server import Slimming, create_app
-from burnish.server.limits import ServiceLimits
+from burnish.server.manager import ServiceLimits
 from burnish.server.stores import RunStatus
 from tests.compat.promptiter.desk import PLANNER, Bench
 from tests.server.world import RUN, Door, desk_app, knocked, listening, manager_of, until

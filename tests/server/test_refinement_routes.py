@@ -10,12 +10,12 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from burnish.projects.refining.opening import OpenRefinement, Wishes
-from burnish.runs.header import NAME as HEADER
-from burnish.runs.index import remember_run
+from burnish.delegation.refine.setup import OpenRefinement, Wishes
+from burnish.runs.directory import NAME as HEADER
+from burnish.runs.directory import remember_run
 from burnish.server.routes.refinement import refinement_router
-from tests.projects.refining.refining_world import Place
-from tests.strategies.refine.run_folders import plain_run, run_id_of
+from tests.delegation.refine.refining_world import Place
+from tests.delegation.refine.run_folders import plain_run, run_id_of
 
 pytestmark = pytest.mark.slow
 

@@ -9,10 +9,9 @@ import pytest
 
 from burnish.core.errors import BurnishError, ConfigError
 from burnish.server import Security, TokenBook, create_app
-from burnish.server.limits import ServiceLimits
-from burnish.server.security import is_loopback, name_of
-from burnish.server.serving import Serving
-from burnish.server.tokens import FILE, Scope, new_token
+from burnish.server.manager import ServiceLimits
+from burnish.server.security import FILE, Scope, is_loopback, name_of, new_token
+from burnish.server.service import Serving
 from tests.server.world import listening, manager_of
 
 API = "/api/v1"

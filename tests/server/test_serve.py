@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.effects.databases import SERVERS, tables_on
+from tests.journal.databases import SERVERS, tables_on
 from tests.server.processes import serving
 from tests.server.world import TOY, calls
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import DDL
 
-from burnish.effects.journal import Journal
+from burnish.journal.journal import Journal
 from burnish.server.stores import RunStatus, StoreTrouble, journals_in, open_store, print_schema
 from burnish.server.stores.database import DatabaseRunStore
 from burnish.system.databases import DatabaseUrl
 from burnish.testing.store_contracts import check_run_store
-from tests.effects.databases import SERVERS, execute, tables_of, tables_on
+from tests.journal.databases import SERVERS, execute, tables_of, tables_on
 
 pytestmark = pytest.mark.slow
 

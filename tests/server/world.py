@@ -12,14 +12,13 @@ import httpx
 import uvicorn
 from fastapi import FastAPI
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
 from burnish.core.outcomes import Outcome
+from burnish.core.surfaces import Candidate
 from burnish.server.apps import EngineApp, FileApp
-from burnish.server.datasets import Datasets
-from burnish.server.limits import ServiceLimits
-from burnish.server.manager import RunManager
-from burnish.server.serving import listening_on
+from burnish.server.manager import RunManager, ServiceLimits
+from burnish.server.runs import Datasets
+from burnish.server.service import listening_on
 from burnish.server.stores import RunRecord, RunStatus, RunStore
 from tests.compat.promptiter.desk import WRITE, Bench, answer, desk
 

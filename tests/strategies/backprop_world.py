@@ -5,17 +5,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case, Dataset
-from burnish.core.objectives import Objective
+from burnish.core.evaluations import Objective
 from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, Trace
 from burnish.core.protocols import Metric
-from burnish.core.surfaces import Surface, TextSurface, Value
-from burnish.effects.budget import Budget
+from burnish.core.surfaces import Candidate, Surface, TextSurface, Value
+from burnish.journal.limits import Budget
 from burnish.runs.setup import Setup
-from burnish.strategies.backprop.settings import BackpropSettings
-from burnish.strategies.backprop.strategy import Backprop
-from burnish.strategies.backprop.wording import (
+from burnish.strategies.backprop.prompts import (
     BackwardAnswer,
     BackwardRequest,
     MergeAnswer,
@@ -27,6 +24,8 @@ from burnish.strategies.backprop.wording import (
     SurfaceRemark,
     Upstream,
 )
+from burnish.strategies.backprop.settings import BackpropSettings
+from burnish.strategies.backprop.strategy import Backprop
 from burnish.testing import CallCounter, ExpectedText, ScriptedRole, ScriptedTarget
 from tests.strategies.coordinate_runs import Driven, driven
 

@@ -7,19 +7,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case, Dataset
-from burnish.core.objectives import Objective
-from burnish.core.surfaces import Surface, Value
+from burnish.core.evaluations import Objective
+from burnish.core.surfaces import Candidate, Surface, Value
 from burnish.core.trials import TrialRow
-from burnish.effects.budget import Budget
-from burnish.effects.journal_reader import EffectRow, JournalReader
+from burnish.journal.journal import EffectRow, JournalReader
+from burnish.journal.limits import Budget
 from burnish.runs.directory import trial_rows
-from burnish.runs.driving import Ending, drive
-from burnish.runs.opening import resume, start
-from burnish.runs.setup import Setup
+from burnish.runs.driver import Ending, drive
+from burnish.runs.setup import Setup, resume, start
+from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-from burnish.strategies.coordinate.strategy import Coordinate
 from burnish.testing import ExpectedText, ScriptedTarget
 
 ONE = PhaseLimits(max_trials=1, patience=1)

@@ -5,20 +5,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case, Dataset
 from burnish.core.content import Json
-from burnish.core.objectives import Objective
+from burnish.core.evaluations import Objective
 from burnish.core.outcomes import Failure, FailureKind, Outcome
-from burnish.core.surfaces import FileSurface
-from burnish.effects.budget import Budget
-from burnish.runs.driving import Ending, drive
-from burnish.runs.header import NAME as HEADER
-from burnish.runs.opening import resume, start
-from burnish.runs.setup import Setup
+from burnish.core.surfaces import Candidate, FileSurface
+from burnish.journal.limits import Budget
+from burnish.runs.directory import NAME as HEADER
+from burnish.runs.driver import Ending, drive
+from burnish.runs.setup import Setup, resume, start
+from burnish.strategies.edits.editors import Edit, EditRequest, WholeFile
 from burnish.strategies.edits.settings import EditsSettings
 from burnish.strategies.edits.strategy import Edits
-from burnish.strategies.edits.wording import Edit, EditRequest, WholeFile
 from burnish.testing.doubles import CallCounter, ScriptedRole, ScriptedTarget
 
 PATH = "numbers.txt"

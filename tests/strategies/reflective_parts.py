@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Case, Split
-from burnish.core.evaluations import CaseResult, Evaluation
-from burnish.core.objectives import Objective
+from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
 from burnish.core.outcomes import Outcome
-from burnish.core.scores import Score
+from burnish.core.surfaces import Candidate, Origin
 from burnish.strategies.reflective.pool import Member, Pool
 from burnish.strategies.reflective.settings import FrontierType
 

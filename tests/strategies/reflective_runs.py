@@ -4,16 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case, Dataset
-from burnish.core.objectives import Objective
+from burnish.core.evaluations import Objective
 from burnish.core.protocols import Metric
-from burnish.core.surfaces import TextSurface
-from burnish.effects.budget import Budget
+from burnish.core.surfaces import Candidate, TextSurface
+from burnish.journal.limits import Budget
 from burnish.runs.setup import Setup
+from burnish.strategies.reflective.rounds import ROLE, Reflection, ReflectRequest
+from burnish.strategies.reflective.search import Reflective
 from burnish.strategies.reflective.settings import ReflectiveSettings
-from burnish.strategies.reflective.strategy import Reflective
-from burnish.strategies.reflective.wording import ROLE, Reflection, ReflectRequest
 from burnish.testing import CallCounter, ExpectedText, ScriptedRole, ScriptedTarget
 
 CLASSIC = ReflectiveSettings(parent_selection="pareto", racing=False, reuse=False)

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from burnish.effects.passthrough import DirectEffects
+from burnish.journal.once import DirectEffects
 from burnish.strategies.backprop.settings import BackpropSettings
-from burnish.testing.graph_world import DESK, cases, planted, setup
-from burnish.testing.graph_world_nodes import NODES
+from burnish.testing.graph_world import DESK, NODES, cases, planted, setup
 from tests.strategies.coordinate_runs import driven
 
 pytestmark = pytest.mark.slow

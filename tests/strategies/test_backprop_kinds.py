@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from burnish.core.cases import Case, Dataset
-from burnish.core.objectives import Objective
+from burnish.core.evaluations import Objective
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.runs.setup import Setup
-from burnish.strategies.backprop.wording import (
+from burnish.strategies.backprop.prompts import (
     BackwardAnswer,
     BackwardRequest,
     PatchAnswer,

@@ -6,15 +6,12 @@ from typing import Any
 
 import pytest
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
 from burnish.core.errors import BaselineUnmeasured, ProposerFailed, RoleFailed
 from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, Trace
-from burnish.core.surfaces import TextSurface
-from burnish.runs.record import RunRecord
-from burnish.strategies.backprop.settings import BackpropSettings
-from burnish.strategies.backprop.strategy import Backprop
-from burnish.strategies.backprop.wording import (
+from burnish.core.surfaces import Candidate, TextSurface
+from burnish.runs.directory import RunRecord
+from burnish.strategies.backprop.prompts import (
     BackwardAnswer,
     BackwardRequest,
     MergeAnswer,
@@ -23,6 +20,8 @@ from burnish.strategies.backprop.wording import (
     PatchRequest,
     SurfaceRemark,
 )
+from burnish.strategies.backprop.settings import BackpropSettings
+from burnish.strategies.backprop.strategy import Backprop
 from burnish.testing import CallCounter
 from tests.strategies.backprop_world import (
     PLANNER,

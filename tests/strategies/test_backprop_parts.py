@@ -8,29 +8,34 @@ from typing import Any
 import pytest
 
 from burnish.core.cases import Case, ExpectedTool, Split, Turn
-from burnish.core.demonstrations import Demonstration
 from burnish.core.errors import RoleFailed
-from burnish.core.evaluations import CaseResult, Evaluation
+from burnish.core.evaluations import CaseResult, Evaluation, Score
 from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, Trace
-from burnish.core.scores import Score
 from burnish.core.surfaces import (
     ChoiceSurface,
+    Demonstration,
     DemosSurface,
     NumberSurface,
     Surface,
     TextSurface,
     Value,
 )
-from burnish.effects.passthrough import DirectEffects
+from burnish.journal.once import DirectEffects
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.models.roles import in_force
+from burnish.strategies.backprop.backward import Walk
 from burnish.strategies.backprop.losses import Losses, terminal_steps, trace_of
-from burnish.strategies.backprop.packets import CaseLoss, Packet, TerminalLoss
-from burnish.strategies.backprop.settings import LossHint
-from burnish.strategies.backprop.values import BadValue, bounds_of, value_from, value_schema
-from burnish.strategies.backprop.walking import Walk
-from burnish.strategies.backprop.wording import (
+from burnish.strategies.backprop.packets import (
+    BadValue,
+    CaseLoss,
+    Packet,
+    TerminalLoss,
+    bounds_of,
+    value_from,
+    value_schema,
+)
+from burnish.strategies.backprop.prompts import (
     BACKWARDER,
     BackwardAnswer,
     BackwardRequest,
@@ -52,6 +57,7 @@ from burnish.strategies.backprop.wording import (
     sanitised,
     unfit,
 )
+from burnish.strategies.backprop.settings import LossHint
 from burnish.testing import ScriptedBackend
 
 CASE = Case(

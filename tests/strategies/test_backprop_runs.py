@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case, Turn
 from burnish.core.errors import ConfigError, TargetMismatch
 from burnish.core.outcomes import Outcome, Trace
+from burnish.core.surfaces import Candidate
 from burnish.models.roles import in_force
 from burnish.strategies.backprop.packets import Severity
 from burnish.strategies.backprop.settings import BackpropSettings, GuardSettings, LossHint
 from burnish.testing import CallCounter, check_strategy
-from burnish.testing.stories import story
+from burnish.testing.doubles import story
 from tests.strategies.backprop_world import (
     PLANNER,
     START,

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case, Dataset
-from burnish.effects.budget import Budget
+from burnish.core.surfaces import Candidate
+from burnish.journal.limits import Budget
 from burnish.runs.setup import Setup
+from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-from burnish.strategies.coordinate.strategy import Coordinate
-from burnish.strategies.coordinate.wording import CritiqueRequest, Edit, EditRequest, Gradient
+from burnish.strategies.coordinate.trials import CritiqueRequest, Edit, EditRequest, Gradient
 from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.testing import ScriptedRole, ScriptedTarget
 from tests.strategies.coordinate_runs import driven

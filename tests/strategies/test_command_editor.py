@@ -7,16 +7,15 @@ from typing import Any
 import pytest
 
 from burnish.core.errors import RoleFailed
+from burnish.core.evaluations import Objective
 from burnish.core.money import Spend
-from burnish.core.objectives import Objective
-from burnish.effects.budget import Budget
-from burnish.effects.passthrough import DirectEffects
-from burnish.runs.record import RunRecord
+from burnish.journal.limits import Budget
+from burnish.journal.once import DirectEffects
+from burnish.runs.directory import RunRecord
 from burnish.runs.setup import Setup
-from burnish.strategies.edits.command_editor import CommandEditor
+from burnish.strategies.edits.editors import CommandEditor, Edit, EditRequest
 from burnish.strategies.edits.settings import EditsSettings
 from burnish.strategies.edits.strategy import Edits
-from burnish.strategies.edits.wording import Edit, EditRequest
 from burnish.system.sandbox import Mode
 from burnish.targets.artifacts.task import Task
 from tests.strategies.edit_world import driven

@@ -10,19 +10,18 @@ import pytest
 
 from burnish.core.cases import Case, Dataset
 from burnish.core.errors import Interrupted
-from burnish.core.objectives import Objective
+from burnish.core.evaluations import Objective
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, Surface, TextSurface
-from burnish.effects.budget import Budget
+from burnish.journal.limits import Budget
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
 from burnish.runs.setup import Setup
+from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-from burnish.strategies.coordinate.strategy import Coordinate
-from burnish.targets.agent.loading import load_agent
+from burnish.targets.agent.files import load_agent
 from burnish.targets.agent.target import AgentTarget
 from burnish.testing import ExpectedText
-from burnish.testing.backends import ScriptedBackend
-from burnish.testing.stories import story
+from burnish.testing.doubles import ScriptedBackend, story
 from burnish.testing.tuning_world import World, applier, critic
 from tests.strategies.coordinate_runs import Driven, driven
 from tests.targets.agent_world import uses

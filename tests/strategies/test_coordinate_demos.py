@@ -5,15 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.candidates import Candidate
-from burnish.core.cases import Attachment, Case, Split, Turn
-from burnish.core.evaluations import CaseResult, Evaluation
-from burnish.core.messages import Message
+from burnish.core.cases import Attachment, Case, Message, Split, Turn
+from burnish.core.evaluations import CaseResult, Evaluation, Score
 from burnish.core.outcomes import Outcome
-from burnish.core.scores import Score
-from burnish.core.surfaces import Demonstration, DemosSurface
+from burnish.core.surfaces import Candidate, Demonstration, DemosSurface
 from burnish.runs.setup import Setup
-from burnish.strategies.coordinate import showing
+from burnish.strategies.coordinate import demonstrations
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
 from tests.strategies.coordinate_runs import driven, scripted, with_agent, with_settings
 
@@ -41,7 +38,7 @@ def pool(
     shown: tuple[Demonstration, ...] = (),
     **passed: str,
 ) -> tuple[Demonstration, ...]:
-    return showing.pool_of(cases, measured(**passed), ["m"], surface, shown=shown)
+    return demonstrations.pool_of(cases, measured(**passed), ["m"], surface, shown=shown)
 
 
 def test_what_the_agent_got_right_comes_first_in_its_own_words_then_the_labels() -> None:
@@ -96,14 +93,14 @@ def test_there_are_sixteen_to_choose_from_at_most() -> None:
 def test_a_point_shows_each_demonstration_once_and_in_order() -> None:
     demos = pool()
     point = {"count": 3, "place-1": 5, "place-2": 0, "place-3": 5, "place-4": 1}
-    assert [d.case for d in showing.shown(demos, point, SURFACE)] == ["q5", "q0"]
+    assert [d.case for d in demonstrations.shown(demos, point, SURFACE)] == ["q5", "q0"]
 
 
 def test_no_more_is_shown_than_there_is_room_for() -> None:
     demos = pool()
     room = replace(SURFACE, max_chars=2 * len("question 0answer 0") + 5)
     point = {"count": 4, "place-1": 0, "place-2": 1, "place-3": 2, "place-4": 3}
-    found = showing.shown(demos, point, room)
+    found = demonstrations.shown(demos, point, room)
     assert [demo.case for demo in found] == ["q0", "q1"]
     assert not room.problems(found)
 
@@ -111,37 +108,37 @@ def test_no_more_is_shown_than_there_is_room_for() -> None:
 def test_the_point_of_what_is_shown_shows_it() -> None:
     demos = pool()
     now = (demos[3], demos[1])
-    point = showing.point_of(demos, now, SURFACE)
+    point = demonstrations.point_of(demos, now, SURFACE)
     assert point is not None
-    assert showing.shown(demos, point, SURFACE) == now
-    assert showing.space_of(demos, SURFACE).contains(point)
-    assert showing.point_of(demos[:2], now, SURFACE) is None
+    assert demonstrations.shown(demos, point, SURFACE) == now
+    assert demonstrations.space_of(demos, SURFACE).contains(point)
+    assert demonstrations.point_of(demos[:2], now, SURFACE) is None
 
 
 def test_showing_none_is_a_point_too() -> None:
     demos = pool()
-    point = showing.point_of(demos, (), SURFACE)
+    point = demonstrations.point_of(demos, (), SURFACE)
     assert point is not None
-    assert showing.shown(demos, point, SURFACE) == ()
-    assert showing.space_of(demos, SURFACE).contains(point)
+    assert demonstrations.shown(demos, point, SURFACE) == ()
+    assert demonstrations.space_of(demos, SURFACE).contains(point)
 
 
 def test_where_some_are_shown_the_first_point_is_to_show_none() -> None:
     demos = pool()
-    (point,) = showing.first_points(demos, SURFACE, shown=demos[:2])
-    assert showing.shown(demos, point, SURFACE) == ()
+    (point,) = demonstrations.first_points(demos, SURFACE, shown=demos[:2])
+    assert demonstrations.shown(demos, point, SURFACE) == ()
 
 
 def test_the_first_points_ask_whether_any_demonstrations_help() -> None:
     demos = pool()
-    counts = [point["count"] for point in showing.first_points(demos, SURFACE)]
+    counts = [point["count"] for point in demonstrations.first_points(demos, SURFACE)]
     assert counts == [2, 4]
-    assert [point["count"] for point in showing.first_points(demos[:1], SURFACE)] == [1]
+    assert [point["count"] for point in demonstrations.first_points(demos[:1], SURFACE)] == [1]
 
 
 @pytest.mark.parametrize(("size", "most", "ways"), [(1, 4, 2), (2, 2, 5), (3, 2, 10), (3, 8, 16)])
 def test_subsets_in_every_order_are_counted(size: int, most: int, ways: int) -> None:
-    assert showing.ways_to_show(pool()[:size], replace(SURFACE, max_demos=most)) == ways
+    assert demonstrations.ways_to_show(pool()[:size], replace(SURFACE, max_demos=most)) == ways
 
 
 def taught(candidate: Candidate, case: Case, draw: int) -> str:

@@ -6,22 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
 from burnish.core.errors import BaselineUnmeasured, ResumeRefused, TargetMismatch
-from burnish.core.objectives import Penalties
+from burnish.core.evaluations import Penalties
 from burnish.core.outcomes import Outcome
-from burnish.core.surfaces import ChoiceSurface, NumberSurface, TextSurface
-from burnish.effects.budget import Budget
-from burnish.runs.driving import drive
+from burnish.core.surfaces import Candidate, ChoiceSurface, NumberSurface, TextSurface
+from burnish.journal.limits import Budget
+from burnish.runs.directory import RunRecord
+from burnish.runs.driver import drive
 from burnish.runs.events import Event, Tick
-from burnish.runs.opening import start
-from burnish.runs.record import RunRecord
-from burnish.runs.setup import Setup
+from burnish.runs.setup import Setup, start
+from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-from burnish.strategies.coordinate.strategy import Coordinate
 from burnish.testing import check_strategy, tuning_world
-from burnish.testing.stories import story
+from burnish.testing.doubles import story
 from burnish.testing.tuning_world import World
 from tests.strategies.coordinate_runs import ONE, Driven, always, driven, scripted, with_settings
 

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
-from burnish.core.codec import codec
+from burnish.core.content import codec
 from burnish.core.money import Spend
-from burnish.core.surfaces import NumberSurface
-from burnish.effects.budget import Budget
-from burnish.evaluation.datasets.power import smallest_difference
+from burnish.core.surfaces import Candidate, NumberSurface
+from burnish.datasets.checks import smallest_difference
+from burnish.journal.limits import Budget
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
 from tests.strategies.coordinate_runs import Driven, always, driven, scripted, with_agent

@@ -8,13 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, Scalar
-from burnish.strategies.coordinate.parzen import (
+from burnish.strategies.coordinate.numeric import (
+    Axis,
     Densities,
+    Observation,
+    Point,
+    Space,
+    at_unit,
     best_expected_improvement,
     ratio,
 )
 from burnish.strategies.coordinate.settings import CoordinateSettings
-from burnish.strategies.coordinate.space import Axis, Observation, Point, Space, at_unit
 
 LINE = NumberSurface(id="x", low=0.0, high=1.0)
 LOG = NumberSurface(id="x", low=0.001, high=10.0, log=True)

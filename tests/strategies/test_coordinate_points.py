@@ -8,19 +8,16 @@ from typing import Any
 
 import pytest
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
 from burnish.core.errors import Problem, TargetMismatch
 from burnish.core.money import NOTHING
-from burnish.core.surfaces import ChoiceSurface, NumberSurface, Surface, Value
-from burnish.runs.opening import start
-from burnish.runs.setup import Setup
-from burnish.strategies.coordinate.memory import Memory
+from burnish.core.surfaces import Candidate, ChoiceSurface, NumberSurface, Surface, Value
+from burnish.runs.setup import Setup, start
+from burnish.strategies.coordinate.demonstrations import NumericPhase
 from burnish.strategies.coordinate.phases import PhaseEnd
-from burnish.strategies.coordinate.point_phases import NumericPhase
+from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-from burnish.strategies.coordinate.strategy import Coordinate
-from burnish.strategies.coordinate.trying import Trying
+from burnish.strategies.coordinate.trials import Memory, Trying
 from tests.strategies.coordinate_runs import Driven, driven, scripted, with_agent
 
 pytestmark = pytest.mark.slow

@@ -9,9 +9,8 @@ import sys
 import pytest
 
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, Scalar
-from burnish.strategies.coordinate import tpe
-from burnish.strategies.coordinate.parzen import Densities
-from burnish.strategies.coordinate.space import Axis, Observation, Space, at_unit, unit
+from burnish.strategies.coordinate import numeric
+from burnish.strategies.coordinate.numeric import Axis, Densities, Observation, Space, at_unit, unit
 
 AXES: list[tuple[Axis, float]] = [
     (NumberSurface(id="x", low=0.0, high=1.0), math.inf),
@@ -35,7 +34,7 @@ def test_suggestions_lie_within_bounds_and_on_the_grid(axis: Axis, size: float) 
     space, known = Space(axes=(axis,)), list[Observation]()
     assert space.size == size
     for seed in range(14):
-        point = tpe.suggest(space, known, seed=seed, start=4)
+        point = numeric.suggest(space, known, seed=seed, start=4)
         assert space.contains(point), point
         known.append(Observation(point=point, loss=1 / (seed + 1)))
     assert len({space.key(each.point) for each in known}) <= size
@@ -43,7 +42,7 @@ def test_suggestions_lie_within_bounds_and_on_the_grid(axis: Axis, size: float) 
 
 def test_values_on_a_grid_are_written_as_a_person_would() -> None:
     axis = NumberSurface(id="x", low=0.0, high=1.0, step=0.1)
-    seen = {tpe.suggest(Space(axes=(axis,)), [], seed=seed)["x"] for seed in range(60)}
+    seen = {numeric.suggest(Space(axes=(axis,)), [], seed=seed)["x"] for seed in range(60)}
     assert seen <= {0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0}
     assert {0.3, 0.6} <= seen, "0.1 + 0.1 + 0.1 is not what stands in the file"
 
@@ -69,15 +68,15 @@ def test_a_share_of_a_range_is_a_value_of_the_axis(axis: NumberSurface, share: f
 
 @pytest.mark.parametrize(("patience", "points"), [(None, 10), (20, 10), (11, 10), (5, 4), (1, 1)])
 def test_the_warm_up_leaves_room_for_the_model(patience: int | None, points: int) -> None:
-    assert tpe.warm_up(patience) == points
+    assert numeric.warm_up(patience) == points
 
 
 def test_a_suggestion_is_a_function_of_what_is_known_and_the_seed() -> None:
     known = _quadratic(12, seed=1)
-    first = tpe.suggest(TWO, known, seed=5, start=4)
-    assert tpe.suggest(TWO, known, seed=5, start=4) == first
-    assert tpe.suggest(TWO, known, seed=6, start=4) != first
-    assert tpe.suggest(TWO, known[:5], seed=5, start=4) != first
+    first = numeric.suggest(TWO, known, seed=5, start=4)
+    assert numeric.suggest(TWO, known, seed=5, start=4) == first
+    assert numeric.suggest(TWO, known, seed=6, start=4) != first
+    assert numeric.suggest(TWO, known[:5], seed=5, start=4) != first
 
 
 @pytest.mark.slow
@@ -94,14 +93,14 @@ def test_another_process_suggests_the_same() -> None:
         text=True,
         check=True,
     )
-    here = tpe.suggest(TWO, _quadratic(12, seed=1), seed=5, start=4)
+    here = numeric.suggest(TWO, _quadratic(12, seed=1), seed=5, start=4)
     assert said.stdout.strip() == str(dict(here))
 
 
 def test_contract_with_optuna_what_it_picks_is_dense_in_good_points_by_our_densities_too() -> None:
     known = _quadratic(30, seed=2)
     densities, rng = Densities.of(TWO, known), random.Random(3)
-    picked = [tpe.suggest(TWO, known, seed=seed) for seed in range(20)]
+    picked = [numeric.suggest(TWO, known, seed=seed) for seed in range(20)]
     anywhere = [_random_point(rng) for _ in range(200)]
     ours = [math.log(densities.ratio(point)) for point in picked]
     theirs = [math.log(densities.ratio(point)) for point in anywhere]
@@ -111,7 +110,7 @@ def test_contract_with_optuna_what_it_picks_is_dense_in_good_points_by_our_densi
 def test_before_the_warm_up_is_over_nothing_that_is_known_matters() -> None:
     known = _quadratic(5, seed=1)
     better = [Observation(point=each.point, loss=each.loss / 2 + 0.3) for each in known]
-    asked = {str(tpe.suggest(TWO, told, seed=9, start=6)) for told in (known, better)}
+    asked = {str(numeric.suggest(TWO, told, seed=9, start=6)) for told in (known, better)}
     assert len(asked) == 1
 
 
@@ -133,6 +132,6 @@ def _random_point(rng: random.Random) -> dict[str, Scalar]:
 def test_suggested_numbers_have_no_bits_that_depend_on_the_processor(high: float) -> None:
     space = Space(axes=(NumberSurface(id="x", low=0.0, high=high),))
     for seed in range(40):
-        number = float(tpe.suggest(space, [], seed=seed)["x"])
+        number = float(numeric.suggest(space, [], seed=seed)["x"])
         assert number == high or number == float(f"{number:.12g}")
         assert 0 <= number <= high

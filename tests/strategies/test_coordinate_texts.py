@@ -8,21 +8,19 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
-from burnish.core.effects import Effects
 from burnish.core.errors import ConfigError, ProposerFailed, RoleFailed, TargetMismatch
+from burnish.core.evaluations import Objective, Score
 from burnish.core.money import NOTHING, Spend
-from burnish.core.objectives import Objective
 from burnish.core.outcomes import Outcome
-from burnish.core.scores import Score
-from burnish.core.surfaces import TextSurface
-from burnish.effects.budget import Budget
-from burnish.runs.record import RunRecord
+from burnish.core.protocols import Effects
+from burnish.core.surfaces import Candidate, TextSurface
+from burnish.journal.limits import Budget
+from burnish.runs.directory import RunRecord
 from burnish.runs.setup import Setup
+from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-from burnish.strategies.coordinate.strategy import Coordinate
-from burnish.strategies.coordinate.wording import CritiqueRequest, Edit, EditRequest, Gradient
+from burnish.strategies.coordinate.trials import CritiqueRequest, Edit, EditRequest, Gradient
 from burnish.testing import ScriptedRole
 from tests.strategies.coordinate_runs import driven, scripted, with_agent
 

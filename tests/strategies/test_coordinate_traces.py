@@ -5,22 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Case, Dataset, Split, Turn
-from burnish.core.demonstrations import DemonstratedCall, Demonstration
-from burnish.core.evaluations import CaseResult, Evaluation
-from burnish.core.messages import ToolUse
-from burnish.core.objectives import Objective
+from burnish.core.cases import Case, Dataset, Split, ToolUse, Turn
+from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
 from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
-from burnish.core.scores import Score
-from burnish.core.surfaces import DemosSurface
+from burnish.core.surfaces import DemonstratedCall, Demonstration, DemosSurface
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
 from burnish.runs.setup import Setup
-from burnish.strategies.coordinate import showing
+from burnish.strategies.coordinate import demonstrations
+from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-from burnish.strategies.coordinate.strategy import Coordinate
-from burnish.targets.agent.demonstrating import demonstrations_of
-from burnish.targets.agent.loading import load_agent
+from burnish.targets.agent.files import load_agent
+from burnish.targets.agent.paths import demonstrations_of
 from burnish.targets.agent.target import AgentTarget
 from burnish.testing import ExpectedText, ScriptedBackend
 from tests.strategies.coordinate_runs import Driven, driven
@@ -46,7 +42,7 @@ def pool(*right: Outcome, case: Case = CASE, room: int | None = None) -> tuple[D
         for draw, outcome in enumerate(right)
     ]
     measured = Evaluation(candidate="c", split=Split.TRAIN, results=tuple(results))
-    return showing.pool_of([case], measured, ["m"], replace(SURFACE, max_chars=room))
+    return demonstrations.pool_of([case], measured, ["m"], replace(SURFACE, max_chars=room))
 
 
 LOOK = ToolCall(name="look", arguments={"bin": 7, "all": True}, result={"item": "bolts"}, id="x1")

@@ -7,7 +7,7 @@ import pytest
 
 from burnish.core.surfaces import Value
 from burnish.strategies.coordinate.settings import PhaseLimits
-from burnish.strategies.coordinate.wording import CritiqueRequest
+from burnish.strategies.coordinate.trials import CritiqueRequest
 from burnish.testing import tuning_world
 from burnish.testing.tuning_world import DEMOS, RULES, TEMPERATURE, TEXT, TOP_K, World
 from tests.strategies.coordinate_runs import Driven, driven

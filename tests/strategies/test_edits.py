@@ -5,28 +5,26 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case, Split
 from burnish.core.content import Json
 from burnish.core.errors import RoleFailed
-from burnish.core.evaluations import CaseResult, Evaluation
-from burnish.core.objectives import Constraint, Objective, TieBreaker
-from burnish.core.outcomes import Outcome
-from burnish.core.scores import Score
-from burnish.core.trials import TrialRow
-from burnish.effects.budget import Budget
-from burnish.runs.record import RunRecord
-from burnish.runs.setup import Setup
-from burnish.strategies.edits.changes import file_change
-from burnish.strategies.edits.judging import disagreement, disagreements, remarks_on
-from burnish.strategies.edits.settings import EditsSettings
-from burnish.strategies.edits.wording import (
-    Edit,
-    EditRequest,
-    Replacement,
-    WholeFile,
-    carried_out,
+from burnish.core.evaluations import (
+    CaseResult,
+    Constraint,
+    Evaluation,
+    Objective,
+    Score,
+    TieBreaker,
 )
+from burnish.core.outcomes import Outcome
+from burnish.core.surfaces import Candidate
+from burnish.core.trials import TrialRow
+from burnish.journal.limits import Budget
+from burnish.runs.directory import RunRecord
+from burnish.runs.setup import Setup
+from burnish.strategies.edits.attempts import disagreement, disagreements, file_change, remarks_on
+from burnish.strategies.edits.editors import Edit, EditRequest, Replacement, WholeFile, carried_out
+from burnish.strategies.edits.settings import EditsSettings
 from burnish.testing.doubles import CallCounter
 from tests.strategies.edit_world import PATH, START, Script, driven, failed, respond, setup, whole
 

@@ -5,18 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.objectives import Constraint, Objective
-from burnish.effects.budget import Budget
-from burnish.evaluation.exchanges import Exchange
-from burnish.evaluation.metrics.length import Length
-from burnish.evaluation.metrics.repetition import DistinctPhrases
-from burnish.evaluation.turn_metric import ComputedMetric, Verdict
-from burnish.reports.report import render
-from burnish.runs.record import RunRecord
+from burnish.core.evaluations import Constraint, Objective
+from burnish.journal.limits import Budget
+from burnish.metrics.computed import DistinctPhrases, Length
+from burnish.metrics.turns import ComputedMetric, Exchange, Verdict
+from burnish.reports.rendering import render
+from burnish.runs.directory import RunRecord
 from burnish.runs.setup import Setup
+from burnish.strategies.edits.editors import Edit, EditRequest, Replacement, WholeFile
 from burnish.strategies.edits.settings import EditsSettings
 from burnish.strategies.edits.strategy import Edits
-from burnish.strategies.edits.wording import Edit, EditRequest, Replacement, WholeFile
 from burnish.targets.artifacts.target import ArtifactsTarget
 from burnish.targets.artifacts.task import Runner, Scoring, Task
 from burnish.testing.doubles import ScriptedRole

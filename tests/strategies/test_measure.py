@@ -6,9 +6,9 @@ import pytest
 
 from burnish.core.cases import Case, Dataset, Turn
 from burnish.core.errors import ConfigError
-from burnish.core.objectives import Objective
+from burnish.core.evaluations import Objective
 from burnish.core.outcomes import Failure, FailureKind, Outcome
-from burnish.projects.launching import optimize
+from burnish.projects.launch import optimize
 from burnish.runs.setup import Setup
 from burnish.strategies.measure import Measure
 from burnish.targets.recorded import RecordedTarget

@@ -6,7 +6,7 @@ import pytest
 
 from burnish.core.cases import Split
 from burnish.core.evaluations import Evaluation
-from burnish.strategies.reflective.heats import Course, adds_up, lost_by, standing
+from burnish.strategies.reflective.race import Course, adds_up, lost_by, standing
 from tests.strategies.reflective_parts import ONE, TWO, both, evaluated, holdout, result
 
 

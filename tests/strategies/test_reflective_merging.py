@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from burnish.core.candidates import Candidate
-from burnish.core.decisions import Verdict
-from burnish.strategies.reflective.merging import (
+from burnish.core.surfaces import Candidate
+from burnish.core.trials import Verdict
+from burnish.strategies.reflective.attempts import (
     SUBSAMPLE,
     as_good_as,
     mergeable,

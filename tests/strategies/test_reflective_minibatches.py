@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from burnish.core.cases import Case
-from burnish.core.randomness import stream
-from burnish.strategies.reflective.minibatches import minibatch
+from burnish.core.content import stream
+from burnish.strategies.reflective.pool import minibatch
 
 lawful = settings(max_examples=50, deadline=None, derandomize=True)
 

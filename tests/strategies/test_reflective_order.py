@@ -8,27 +8,20 @@ from typing import Any
 
 import pytest
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
-from burnish.core.objectives import Objective, Penalties
-from burnish.core.randomness import stream
-from burnish.core.surfaces import TextSurface
-from burnish.effects.budget import Budget
-from burnish.runs.driving import Ending, drive
-from burnish.runs.opening import fork
-from burnish.runs.setup import Setup
+from burnish.core.content import stream
+from burnish.core.evaluations import Objective, Penalties
+from burnish.core.surfaces import Candidate, TextSurface
+from burnish.journal.limits import Budget
+from burnish.runs.driver import Ending, drive
+from burnish.runs.setup import Setup, fork
 from burnish.runs.stoppers import STOP_FILE
+from burnish.strategies.reflective.rounds import ROLE, Reflection, ReflectRequest
+from burnish.strategies.reflective.search import Reflective
 from burnish.strategies.reflective.settings import ReflectiveSettings
-from burnish.strategies.reflective.strategy import Reflective
-from burnish.strategies.reflective.wording import ROLE, Reflection, ReflectRequest
-from burnish.testing import (
-    CallCounter,
-    ScriptedRole,
-    ScriptedTarget,
-    tuning_world,
-)
+from burnish.testing import CallCounter, ScriptedRole, ScriptedTarget, tuning_world
+from burnish.testing.doubles import story
 from burnish.testing.reflection_world import World, setup
-from burnish.testing.stories import story
 from tests.strategies.coordinate_runs import driven
 from tests.strategies.reflective_runs import CLASSIC, Agent
 

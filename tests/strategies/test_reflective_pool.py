@@ -7,15 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.core.objectives import Objective
-from burnish.strategies.reflective.frontier import (
+from burnish.core.evaluations import Objective
+from burnish.strategies.reflective.pool import (
+    EPSILON_GREEDY,
+    TOP_K,
+    Pool,
     Standards,
     fronts_of,
     presence,
     standards,
     without_dominated,
 )
-from burnish.strategies.reflective.pool import EPSILON_GREEDY, TOP_K, Pool
 from burnish.strategies.reflective.settings import FrontierType, ParentSelection
 from tests.strategies.reflective_parts import (
     ONE,

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
-from burnish.core.decisions import Verdict
 from burnish.core.errors import ProposerFailed, RoleFailed
-from burnish.core.surfaces import TextSurface
-from burnish.effects.budget import Budget
+from burnish.core.surfaces import Candidate, TextSurface
+from burnish.core.trials import Verdict
+from burnish.journal.limits import Budget
+from burnish.runs.evaluation import GIVE_UP_AFTER
 from burnish.runs.setup import Setup
+from burnish.strategies.reflective.rounds import ReflectRequest
+from burnish.strategies.reflective.search import IDLE_ROUNDS
 from burnish.strategies.reflective.settings import ReflectiveSettings
-from burnish.strategies.reflective.strategy import GIVE_UP_AFTER, IDLE_ROUNDS
-from burnish.strategies.reflective.wording import ReflectRequest
 from burnish.testing import CallCounter
 from burnish.testing.reflection_world import World, setup
 from tests.strategies.coordinate_runs import driven

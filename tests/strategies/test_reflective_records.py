@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 
-from burnish.core.cases import Case, Dataset, Split, Turn
+from burnish.core.cases import Case, Dataset, LeakWatch, Split, Turn
 from burnish.core.content import Json
-from burnish.core.evaluations import CaseResult, Evaluation
-from burnish.core.leaks import LeakWatch
+from burnish.core.evaluations import CaseResult, Evaluation, Score
 from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, ToolCall, Trace
-from burnish.core.scores import Score
-from burnish.strategies.reflective.memory import Memory, TurnedDown
+from burnish.strategies.reflective.pool import Memory, TurnedDown
 from burnish.strategies.reflective.records import MOST_IN_ALL, Recorder, Reply, worst_runs
 from tests.strategies.reflective_parts import ONE, result
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.decisions import Verdict
 from burnish.core.errors import BaselineUnmeasured
 from burnish.core.money import Spend
-from burnish.effects.budget import Budget
-from burnish.runs.record import RunRecord
-from burnish.strategies.reflective.racing import BLOCK
+from burnish.core.trials import Verdict
+from burnish.journal.limits import Budget
+from burnish.runs.directory import RunRecord
+from burnish.strategies.reflective.race import BLOCK
 from burnish.strategies.reflective.settings import (
     FieldSelection,
     FrontierType,

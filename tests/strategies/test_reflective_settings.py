@@ -7,12 +7,12 @@ import pytest
 from burnish.core.cases import Dataset
 from burnish.core.errors import ConfigError
 from burnish.core.money import Spend
-from burnish.core.stopping import Standing
 from burnish.core.surfaces import NumberSurface, Surface, TextSurface, Value
-from burnish.effects.budget import Budget
+from burnish.core.trials import Standing
+from burnish.journal.limits import Budget
+from burnish.strategies.reflective.attempts import nearly_over
+from burnish.strategies.reflective.search import Reflective, least_metric_calls, require_splits
 from burnish.strategies.reflective.settings import ReflectiveSettings
-from burnish.strategies.reflective.strategy import Reflective, least_metric_calls, require_splits
-from burnish.strategies.reflective.trail import nearly_over
 from burnish.testing import ScriptedTarget
 from burnish.testing.reflection_world import World, dataset, reflector
 from tests.strategies.coordinate_runs import always

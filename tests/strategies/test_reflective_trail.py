@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
+from burnish.core.surfaces import Candidate
 from burnish.core.trials import TrialRow
-from burnish.effects.budget import Budget
+from burnish.journal.limits import Budget
 from burnish.runs.setup import Setup
 from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.testing.reflection_world import World, setup

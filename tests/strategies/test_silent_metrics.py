@@ -6,22 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case, Dataset
 from burnish.core.content import short_id
-from burnish.core.effects import Effects
+from burnish.core.evaluations import Objective, Score
 from burnish.core.money import NOTHING, Spend
-from burnish.core.objectives import Objective
 from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
-from burnish.core.scores import Score
-from burnish.core.surfaces import NumberSurface, Surface, Value
-from burnish.effects.budget import Budget
+from burnish.core.protocols import Effects
+from burnish.core.surfaces import Candidate, NumberSurface, Surface, Value
+from burnish.journal.limits import Budget
 from burnish.runs.setup import Setup
+from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-from burnish.strategies.coordinate.strategy import Coordinate
-from burnish.strategies.reflective.heats import Course, standing
-from burnish.strategies.reflective.merging import as_good_as
+from burnish.strategies.reflective.attempts import as_good_as
 from burnish.strategies.reflective.pool import Pool
+from burnish.strategies.reflective.race import Course, standing
 from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.testing import ExpectedText, ScriptedTarget
 from tests.strategies.coordinate_runs import Driven, driven

@@ -11,22 +11,21 @@ import pytest
 from burnish.core.cases import Case
 from burnish.core.errors import BaselineUnmeasured, ProposerFailed, RoleFailed
 from burnish.core.surfaces import NumberSurface, TextSurface, Value
-from burnish.effects.budget import Budget
-from burnish.reports.report import render
-from burnish.runs.driving import drive
-from burnish.runs.opening import fork
+from burnish.delegation.training.epochs import Epochs
+from burnish.journal.limits import Budget
+from burnish.reports.rendering import render
+from burnish.runs.directory import RunRecord
+from burnish.runs.driver import drive
 from burnish.runs.plugins import strategy_plugin
-from burnish.runs.record import RunRecord
-from burnish.runs.setup import Setup
+from burnish.runs.setup import Setup, fork
 from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
 from burnish.strategies.edits.settings import EditsSettings
-from burnish.strategies.epochs.strategy import Epochs
+from tests.delegation.training.test_epochs import World as EpochWorld
 from tests.strategies import backprop_world, edit_world
 from tests.strategies.backprop_world import Roles
 from tests.strategies.coordinate_runs import driven
 from tests.strategies.coordinate_runs import scripted as coordinate
-from tests.strategies.epochs.test_epochs import World as EpochWorld
 from tests.strategies.reflective_runs import START, Talk, says
 from tests.strategies.reflective_runs import scripted as reflective
 from tests.strategies.test_coordinate_texts import made, talk

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from burnish.core.trials import TrialDetails
+from burnish.runs.directory import RunRecord
 from burnish.runs.events import (
     Advanced,
     EventData,
@@ -21,12 +22,11 @@ from burnish.runs.events import (
     TrialRecorded,
     Warned,
 )
-from burnish.runs.record import RunRecord
 from burnish.strategies.backprop.rounds import BackpropDetails
-from burnish.strategies.backprop.watching import StageBegun
+from burnish.strategies.backprop.search import StageBegun
 from burnish.strategies.coordinate.headroom import DeadAxis, Headroom
 from burnish.strategies.edits.attempts import EditDetails
-from burnish.strategies.edits.stages import StageReached
+from burnish.strategies.edits.strategy import StageReached
 from burnish.strategies.reflective.attempts import ReflectiveDetails
 from tests.goldens.old_runs import unpack
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from burnish.system.borrowing import Borrowing
+from burnish.system.borrowed_files import Borrowing
 from burnish.system.processes import SILENT, Owner, process_entry
 from burnish.system.restoration import borrower_of, put_back, restore_abandoned
 

@@ -3,15 +3,14 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from burnish.core.candidates import Candidate, Origin
-from burnish.core.messages import ToolUse
-from burnish.core.surfaces import Surface, Value
-from burnish.effects.retries import RetryPolicy
+from burnish.core.cases import ToolUse
+from burnish.core.surfaces import Candidate, Origin, Surface, Value
+from burnish.journal.limits import RetryPolicy
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
-from burnish.targets.agent.loading import load_agent
+from burnish.targets.agent.files import load_agent
 from burnish.targets.agent.target import AgentTarget
-from burnish.testing.backends import ScriptedBackend
+from burnish.testing.doubles import ScriptedBackend
 
 AGENT = """\
 # The analyst. This comment stays.

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from burnish.core.cases import Case, Scenario, Turn
-from burnish.core.effects import Receipt
 from burnish.core.outcomes import Outcome
-from burnish.core.protocols import Target
-from burnish.effects.passthrough import DirectEffects
-from burnish.evaluation.simulation import NextRemark, TalkSoFar
+from burnish.core.protocols import Receipt, Target
+from burnish.journal.once import DirectEffects
+from burnish.metrics.turns import NextRemark, TalkSoFar
 from burnish.testing import ScriptedRole
-from burnish.testing.servers.http import Asked, head, read_request
+from burnish.testing.http_exchange import Asked, head, read_request
 
 TWO_TURNS = Case(name="two", turns=(Turn(input="My name is Ana."), Turn(input="Who am I?")))
 SCENARIO = Case(

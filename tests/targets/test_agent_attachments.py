@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Attachment, Case, Turn
+from burnish.core.cases import Attachment, Case, Image, Turn
 from burnish.core.errors import ConfigError, FileTrouble
-from burnish.core.messages import Image
 from burnish.core.outcomes import FailureKind, Outcome
-from burnish.effects.failures import failure_of
-from burnish.effects.passthrough import DirectEffects
-from burnish.effects.retries import ONCE, RetryPolicy
+from burnish.journal.executors import failure_of
+from burnish.journal.limits import ONCE, RetryPolicy
+from burnish.journal.once import DirectEffects
 from burnish.system.files import Unreadable
 from burnish.targets.agent.attachments import check_attachments, pinned, read_attachments
-from burnish.targets.agent.downloads import DownloadFailed, download
+from burnish.targets.agent.document_limits import DownloadFailed, download
 from tests.targets.agent_world import PLAIN, target, write_agent
 from tests.targets.file_server import answer, serving
 from tests.targets.office_files import GIF, JPEG, PNG, WEBP, docx, paragraph, pdf, xlsx

@@ -23,7 +23,7 @@ from openpyxl.comments import Comment
 from burnish.core.cases import Attachment
 from burnish.core.content import Json, canonical
 from burnish.core.errors import FileTrouble
-from burnish.targets.agent.documents import text_in, text_of
+from burnish.targets.agent.attachments import text_in, text_of
 from tests.targets.office_files import (
     DRAWING_NS,
     PNG,

@@ -7,7 +7,7 @@ import pytest
 from burnish.core.cases import Attachment, Case, Turn
 from burnish.core.errors import ConfigError
 from burnish.targets.agent.attachments import pinned
-from burnish.targets.agent.loading import load_agent
+from burnish.targets.agent.files import load_agent
 from tests.targets.agent_world import AGENT, PLAIN, write_agent
 
 

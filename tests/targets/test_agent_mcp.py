@@ -13,7 +13,7 @@ import pytest
 from burnish.core.cases import Case
 from burnish.core.errors import ConfigError
 from burnish.core.outcomes import Outcome
-from burnish.effects.passthrough import DirectEffects
+from burnish.journal.once import DirectEffects
 from burnish.models.chat import ChatReply, ChatRequest
 from tests.targets.agent_world import PLAIN, target, uses, write_agent
 

@@ -8,7 +8,7 @@ from burnish.core.cases import Case
 from burnish.core.errors import ConfigError
 from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import NumberSurface, Value
-from burnish.effects.passthrough import DirectEffects
+from burnish.journal.once import DirectEffects
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.targets.agent.target import AgentTarget
 from tests.targets.agent_world import PLAIN, target, uses, with_values, write_agent

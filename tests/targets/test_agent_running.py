@@ -5,15 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Case, Scenario, Turn
-from burnish.core.messages import Message
+from burnish.core.cases import Case, Message, Scenario, Turn
 from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import Demonstration, DemosSurface, NumberSurface, TextSurface
-from burnish.effects.passthrough import DirectEffects
-from burnish.evaluation.simulation import NextRemark, TalkSoFar
+from burnish.journal.once import DirectEffects
+from burnish.metrics.turns import NextRemark, TalkSoFar
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
-from burnish.targets.agent.loading import load_agent
+from burnish.targets.agent.files import load_agent
 from burnish.targets.agent.target import AgentTarget
 from burnish.testing import check_target
 from burnish.testing.doubles import ScriptedRole

@@ -12,10 +12,10 @@ import pytest
 from burnish.core.cases import Case, Turn
 from burnish.core.content import canonical
 from burnish.core.errors import ConfigError
-from burnish.effects.failures import is_infrastructure
+from burnish.journal.executors import is_infrastructure
 from burnish.system.processes import process_entry
-from burnish.targets.calling import CommandTarget
-from burnish.targets.calling.pipes import LONGEST_OUTPUT
+from burnish.targets.callables import CommandTarget
+from burnish.targets.callables.commands import LONGEST_OUTPUT
 from burnish.testing import check_target
 from tests.targets.calling_agents import SCENARIO, TWO_TURNS, outcome, receipt, user
 
@@ -176,8 +176,8 @@ async def test_a_cancelled_case_leaves_no_process(tmp_path: Path) -> None:
 DRIVER = (
     "import asyncio, sys; from pathlib import Path\n"
     "from burnish.core.cases import Case\n"
-    "from burnish.effects.passthrough import DirectEffects\n"
-    "from burnish.targets.calling import CommandTarget\n"
+    "from burnish.journal.once import DirectEffects\n"
+    "from burnish.targets.callables import CommandTarget\n"
     "target = CommandTarget(command=('sleep', '3600'), processes=Path(sys.argv[1]))\n"
     "asyncio.run(target.run(target.baseline, Case.single('q'), draw=0, effects=DirectEffects()))"
 )

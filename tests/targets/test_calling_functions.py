@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from burnish.core.cases import Case, Turn
+from burnish.core.cases import Case, Message, Turn
 from burnish.core.errors import ConfigError, RoleFailed
-from burnish.core.messages import Message
 from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, ToolCall, Trace, Usage
-from burnish.evaluation.simulation import NextRemark, TalkSoFar
-from burnish.targets.calling import CallableTarget
+from burnish.metrics.turns import NextRemark, TalkSoFar
+from burnish.targets.callables import CallableTarget
 from burnish.testing import ScriptedRole, check_target
 from tests.targets.calling_agents import SCENARIO, TWO_TURNS, outcome, receipt, user
 

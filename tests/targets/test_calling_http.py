@@ -10,11 +10,11 @@ import pytest
 from burnish.core.cases import Case, Turn
 from burnish.core.content import Json, canonical
 from burnish.core.errors import ConfigError
-from burnish.effects.failures import is_infrastructure
-from burnish.targets.calling import HttpTarget
-from burnish.targets.calling.http_wire import LONGEST_BODY
+from burnish.journal.executors import is_infrastructure
+from burnish.targets.callables import HttpTarget
+from burnish.targets.callables.http import LONGEST_BODY
 from burnish.testing import check_target
-from burnish.testing.servers import Asked
+from burnish.testing.http_exchange import Asked
 from tests.targets.calling_agents import (
     SCENARIO,
     TWO_TURNS,

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case, Split
-from burnish.core.effects import Effects, Receipt
 from burnish.core.errors import ReplayDiverged
+from burnish.core.evaluations import Score
 from burnish.core.money import NOTHING, Spend
 from burnish.core.outcomes import Outcome
-from burnish.core.scores import Score
-from burnish.core.surfaces import TextSurface
+from burnish.core.protocols import Effects, Receipt
+from burnish.core.surfaces import Candidate, TextSurface
 from burnish.core.trials import Trial
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup

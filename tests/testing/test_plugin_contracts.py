@@ -11,8 +11,8 @@ import pytest
 
 from burnish.core.cases import Case
 from burnish.core.outcomes import Outcome
-from burnish.evaluation.configs.making import MetricMaking
-from burnish.evaluation.metric_plugins import METRICS
+from burnish.metrics.factory import MetricMaking
+from burnish.metrics.files import METRICS
 from burnish.models.references import ModelRef
 from burnish.projects.dialects import GROUP as DIALECTS
 from burnish.runs.plugins import STRATEGIES, TARGETS
@@ -30,9 +30,9 @@ from burnish.testing.plugin_contracts import (
     check_target_spec,
 )
 from tests.conftest import toy_installed
+from tests.delegation.refine import refining_world
 from tests.goldens.pairs import PAIRS
 from tests.projects.prompts import prompt_world
-from tests.projects.refining import refining_world
 
 pytestmark = pytest.mark.usefixtures("toy_plugin")
 

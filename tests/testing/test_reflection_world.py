@@ -6,34 +6,34 @@ from statistics import fmean
 
 import pytest
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
-from burnish.core.scores import Score
-from burnish.effects.passthrough import DirectEffects
-from burnish.strategies.reflective.wording import Reflection, ReflectRequest
-from burnish.testing.reflection_world_agent import (
-    Complete,
-    answer,
-    dataset,
-    metrics,
-    reasons_in,
-    reflector,
-    target,
-)
-from burnish.testing.reflection_world_rewriting import lacking, revealed, rewrite
-from burnish.testing.reflection_world_truth import (
+from burnish.core.evaluations import Score
+from burnish.core.surfaces import Candidate
+from burnish.journal.once import DirectEffects
+from burnish.strategies.reflective.rounds import Reflection, ReflectRequest
+from burnish.testing.reflection_world import (
     CONFLICT,
     ONE_RULE_A_FIELD,
+    Complete,
     World,
     always,
+    answer,
     baseline,
     best_score,
+    dataset,
     field_of,
     fields,
+    lacking,
+    metrics,
     never,
     population,
+    reasons_in,
+    reflector,
+    revealed,
+    rewrite,
     rules,
     stated,
+    target,
     true_score,
     true_scores,
     values_of,

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from burnish.effects.budget import Budget
-from burnish.runs.driving import drive
-from burnish.runs.opening import start
+from burnish.journal.limits import Budget
+from burnish.runs.driver import drive
+from burnish.runs.setup import start
 from burnish.testing.reflection_world import World, best_score, setup, true_score
 
 pytestmark = pytest.mark.slow

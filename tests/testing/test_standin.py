@@ -9,9 +9,16 @@ from pathlib import Path
 import pytest
 
 from burnish.models.roles import in_force
-from burnish.testing.servers import Asked
-from burnish.testing.standin import model_or_standin, one_more_rule, run_beside
-from burnish.testing.standin_reading import Judging, Rewriting, ShownCase, read_request
+from burnish.testing.http_exchange import Asked
+from burnish.testing.standin import (
+    Judging,
+    Rewriting,
+    ShownCase,
+    model_or_standin,
+    one_more_rule,
+    read_request,
+    run_beside,
+)
 
 RECORDS = """### case c1 (score 0.0000)
 #### Turn 1

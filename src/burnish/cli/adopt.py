@@ -13,9 +13,8 @@ from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem
 if TYPE_CHECKING:
     from burnish.core.trials import TrialRow
     from burnish.projects.adopt import Plan
-    from burnish.runs.header import Project
+    from burnish.runs.directory import Project, RunRecord
     from burnish.runs.homes import FileChange
-    from burnish.runs.record import RunRecord
 
 _NOTE = 60
 
@@ -95,8 +94,7 @@ class Wish:
 def _adopt_run(name: str, wish: Wish) -> None:
     """Adopt a run, undo that, or say where its candidate lies."""
     from burnish.projects.adopt import adopting, homes_of, require_whole
-    from burnish.runs.index import find_run
-    from burnish.runs.record import RunRecord
+    from burnish.runs.directory import RunRecord, find_run
 
     run = RunRecord.read(find_run(name))
     if homes_of(run.header) is None:
@@ -152,8 +150,8 @@ def _undo(run: "RunRecord", wish: Wish) -> None:
 
 
 def _agreed(plan: "Plan") -> bool:
-    from burnish.cli.naming import run_name
-    from burnish.core.words import counted
+    from burnish.cli.progress import run_name
+    from burnish.core.formatting import counted
 
     files = counted(len(plan.files), "file")
     if not sys.stdin.isatty():
@@ -181,8 +179,8 @@ def _show(plan: "Plan", wish: Wish) -> bool:
 
 def _evidence(run: "RunRecord", row: "TrialRow") -> Iterator[str]:
     """The trial and its numbers, the most honest first."""
-    from burnish.core.words import number, shorten
-    from burnish.runs.record import loss_of, sealed_words
+    from burnish.core.formatting import number, shorten
+    from burnish.runs.directory import loss_of, sealed_words
 
     note = row.trial.candidate.origin.note or ", ".join(row.trial.touched)
     about = f" · {shorten(note, _NOTE)}" if note else ""
@@ -207,7 +205,7 @@ def _warnings(run: "RunRecord") -> Iterator[str]:
 
 def _show_diff(files: Sequence["FileChange"]) -> None:
     """A unified diff of every file, without secrets."""
-    from burnish.core.words import visible
+    from burnish.core.formatting import visible
     from burnish.system import Redactor
 
     redactor = Redactor.from_environment()
@@ -224,7 +222,7 @@ def _tell_changed(plan: "Plan") -> None:
 
 
 def _tell_undo(folder: Path) -> None:
-    from burnish.cli.naming import run_name
+    from burnish.cli.progress import run_name
 
     typer.echo(f"undo     burnish adopt {run_name(folder)} --undo")
 
@@ -239,8 +237,8 @@ def _seen_from_here(path: Path) -> str:
 
 def _copy_candidate(run: "RunRecord", *, trial: int | None, to: Path | None) -> None:
     """Copy a trial's files to a folder, or say where they lie."""
-    from burnish.cli.naming import run_name
-    from burnish.core.words import counted
+    from burnish.cli.progress import run_name
+    from burnish.core.formatting import counted
     from burnish.projects.adopt import chosen_trial
 
     row = chosen_trial(run, trial)
@@ -267,7 +265,7 @@ def _exported(run: "RunRecord", row: "TrialRow") -> list[PurePosixPath]:
 
 def _home(row: "TrialRow", files: list[PurePosixPath]) -> PurePosixPath:
     """The folder of the candidate, where it has one of its own."""
-    from burnish.runs.exporting import CANDIDATES
+    from burnish.runs.events import CANDIDATES
 
     own = PurePosixPath(CANDIDATES, f"iter-{row.number:02d}")
     return own if all(file.is_relative_to(own) for file in files) else PurePosixPath()
@@ -302,7 +300,7 @@ def asks_for_update(project: "Project") -> bool:
 def update_source(folder: Path) -> None:
     """Adopt the run's best without asking: all files or none, and only if nobody touched one."""
     from burnish.projects import adopt as adoption
-    from burnish.runs.record import RunRecord
+    from burnish.runs.directory import RunRecord
 
     run = RunRecord.read(folder)
     try:

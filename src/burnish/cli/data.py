@@ -38,7 +38,7 @@ def convert(
     force: Force = False,
 ) -> None:
     """Write cases in another format. What it cannot hold is said, and stops it."""
-    from burnish.cli.case_files import convert_cases
+    from burnish.cli.case_reports import convert_cases
 
     convert_cases(source, target, read_as=read_as, write_as=write_as, lossy=lossy, force=force)
 
@@ -58,7 +58,7 @@ def split(
     force: Force = False,
 ) -> None:
     """Make train, holdout and test files. Near-duplicates stay together, labels are spread."""
-    from burnish.cli.case_files import split_cases
+    from burnish.cli.case_reports import split_cases
 
     split_cases(source, (train, holdout, test), seed=seed, near=near, out=out, force=force)
 
@@ -76,7 +76,7 @@ def check(
 
     Exit code 1 when a case is in two files or a name is there twice.
     """
-    from burnish.cli.case_checks import check_cases
+    from burnish.cli.case_reports import check_cases
 
     check_cases(files, near=near, as_json=as_json)
 
@@ -107,7 +107,7 @@ def judge_check(
 
     The same command again goes on where it was, and pays for nothing twice.
     """
-    from burnish.cli.judge_checks import check_judges
+    from burnish.cli.case_reports import check_judges
 
     flags: dict[str, Any] = {
         "metrics": str(metrics.absolute()),

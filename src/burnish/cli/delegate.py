@@ -25,7 +25,7 @@ class TaskCommand(FieldsCommand):
 
     def every_flag(self) -> Iterator[Flag]:
         """The fields that have a flag; the command settles which strategy it is."""
-        from burnish.projects.describing import STRATEGY, Doors
+        from burnish.projects.description import STRATEGY, Doors
         from burnish.projects.file_kinds import WorkflowFile
         from burnish.runs.plugins import strategy_plugin, target_plugin
 
@@ -69,7 +69,7 @@ def delegate(
 
     Exit code 0: all gates passed. 1: they did not, or an error. 2: interrupted, can be resumed.
     """
-    from burnish.cli.delegating import DelegateRequest, delegate_task
+    from burnish.cli.delegation import DelegateRequest, delegate_task
 
     request = DelegateRequest(
         file=workflow,

@@ -11,7 +11,7 @@ from pathlib import Path
 import typer
 
 from burnish.models.health import HealthFinding, HealthSite, examine, is_healthy
-from burnish.runs.index import index_folder
+from burnish.runs.directory import index_folder
 
 _WIDTH = 80
 _MARKS = {"ok": "✓", "absent": "–", "wrong": "✗"}

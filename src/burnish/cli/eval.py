@@ -29,7 +29,7 @@ class EvalCommand(CodedCommand, FieldsCommand):
 
 
 def _flags(path: Path | None) -> Iterator[Flag]:
-    from burnish.projects.describing import STRATEGY
+    from burnish.projects.description import STRATEGY
     from burnish.projects.measurements import measurement_doors
 
     for name, field in measurement_doors(path).named().items():

@@ -13,27 +13,33 @@ from pydantic import JsonValue
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from burnish.cli.naming import file_name, resume_command, run_name
+from burnish.cli.execution import chosen_progress, resumable
 from burnish.cli.options import EVAL_USAGE_EXIT
-from burnish.cli.progress import Progress, view
-from burnish.cli.running import chosen_progress, resumable
-from burnish.core.bounds import MOST_REPEATS
+from burnish.cli.progress import Progress, file_name, resume_command, run_name, view
+from burnish.core.content import MOST_REPEATS
 from burnish.core.errors import ConfigError, FileTrouble, Problem, RunNotFound
-from burnish.core.stopping import FINISHED
-from burnish.core.words import shorten, spending
-from burnish.projects.describing import SET, Flags
-from burnish.projects.measurements import Measurement, measurement_for, measuring_flags
-from burnish.projects.measuring import Measured, Place, measure
+from burnish.core.formatting import shorten, spending
+from burnish.core.trials import FINISHED
+from burnish.projects.description import SET
+from burnish.projects.dialects import Flags
+from burnish.projects.measurements import (
+    Measured,
+    Measurement,
+    Place,
+    measure,
+    measurement_for,
+    measuring_flags,
+)
 from burnish.reports import evaluation_text
 from burnish.reports.evaluation import EvalReport
 from burnish.reports.evaluation_page import heading, totals_lines, verdict
 from burnish.reports.evaluation_text import case_table, metric_table
 from burnish.reports.junit import to_junit
-from burnish.reports.lines import WIDTH
-from burnish.reports.report import NAME as REPORT
-from burnish.runs.driving import Ending
-from burnish.runs.header import NAME as HEADER
-from burnish.runs.index import find_run
+from burnish.reports.progress import WIDTH
+from burnish.reports.rendering import NAME as REPORT
+from burnish.runs.directory import NAME as HEADER
+from burnish.runs.directory import find_run
+from burnish.runs.driver import Ending
 from burnish.system import write_atomic
 
 # -- what is asked, checked before anything is paid -------------------------------------------

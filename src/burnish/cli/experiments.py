@@ -27,7 +27,7 @@ def new(
     root: Root = None,
 ) -> None:
     """Make an experiment, and print its id."""
-    from burnish.projects.experiments.places import Experiment
+    from burnish.delegation.experiments import Experiment
 
     typer.echo(Experiment.new(name, goal=goal, root=root).folder.name)
 
@@ -35,8 +35,8 @@ def new(
 @app.command("list")
 def show_all(*, root: Root = None, as_json: options.AsJson = False) -> None:
     """List the experiments."""
-    from burnish.projects.experiments.places import Experiment
-    from burnish.reports.terminal import Columns
+    from burnish.delegation.experiments import Experiment
+    from burnish.reports.rendering import Columns
 
     records = [each.record for each in Experiment.all(root)]
     if as_json:
@@ -59,8 +59,7 @@ def show(
     as_json: options.AsJson = False,
 ) -> None:
     """Show the tasks of an experiment, with the loss of each best run."""
-    from burnish.projects.experiments.places import Experiment
-    from burnish.projects.experiments.summaries import summary, summary_lines
+    from burnish.delegation.experiments import Experiment, summary, summary_lines
 
     found = Experiment.find(experiment, root=root)
     if as_json:
@@ -82,8 +81,7 @@ def best(
 ) -> None:
     """Choose the BEST of a task by hand; no lower loss takes it away."""
     from burnish.core.errors import ConfigError, Problem
-    from burnish.projects.experiments.places import find_task
-    from burnish.projects.experiments.task_best import TaskBest
+    from burnish.delegation.experiments import TaskBest, find_task
 
     if (run is None) != auto:
         told = Problem(message="which run is the best?", remedy="name one, or say --auto")

@@ -158,7 +158,7 @@ def _keeper(flag: Flag) -> Any:
 
 def flags_for(args: Sequence[str], own: Sequence[Any]) -> Iterator[Flag]:
     """The flags of the run that these arguments are about; of every run, where that is unclear."""
-    from burnish.projects.describing import Doors, doors_of, doors_of_run
+    from burnish.projects.description import Doors, doors_of, doors_of_run
 
     shared = map(flag_of, Doors.of_any_run().named().values())
     files = list(file_arguments(args, own, shared))
@@ -175,7 +175,7 @@ def flags_for(args: Sequence[str], own: Sequence[Any]) -> Iterator[Flag]:
 
 def all_flags() -> Iterator[Flag]:
     """The flags of every target and strategy that is installed, each once."""
-    from burnish.projects.describing import all_doors
+    from burnish.projects.description import all_doors
 
     fields: dict[str, SettingField] = {}
     for doors in all_doors():
@@ -252,7 +252,7 @@ def _value(args: Sequence[str], flag: str) -> str | None:
 
 def _folder(run: str) -> Path | None:
     """The folder of a run; None where there is no such run, which is said later."""
-    from burnish.runs.index import find_run
+    from burnish.runs.directory import find_run
 
     try:
         return find_run(run)
@@ -268,7 +268,7 @@ def _refuse_useless(args: Sequence[str], flags: Sequence[Flag], own: Sequence[An
     unknown = [name for name in names if name not in known]
     if not unknown:
         return
-    from burnish.projects.describing import owners_of
+    from burnish.projects.description import owners_of
 
     problems = [
         Problem(where=name, message=f"only {' or '.join(owners)} can be told this")

@@ -23,7 +23,7 @@ def task(
 
     It runs at once, without a model. Nothing that is there is overwritten.
     """
-    from burnish.cli.initing import init_task
+    from burnish.cli.starters import init_task
 
     init_task(folder)
 
@@ -38,6 +38,6 @@ def schema(
 
     Plug-ins that are installed have their part in it.
     """
-    from burnish.cli.initing import print_schema
+    from burnish.cli.starters import print_schema
 
     print_schema(kind)

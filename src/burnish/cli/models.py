@@ -24,7 +24,7 @@ KeyVariable = Annotated[
 @app.command("list", rich_help_panel=_LOOK)
 def list_models(*, as_json: options.AsJson = False) -> None:
     """Every kind of model: what is here, what is missing, and what to do about it."""
-    from burnish.cli.model_listing import print_models
+    from burnish.cli.model_chat import print_models
 
     _know_keys()
     print_models(as_json=as_json)
@@ -60,8 +60,8 @@ def chat(
     api_key_env: KeyVariable = "",
 ) -> None:
     """Talk to a model: one answer to MESSAGE, or a conversation, line by line."""
-    from burnish.cli.chatting import Conversation, talk
-    from burnish.core.bounds import MOST
+    from burnish.cli.model_chat import Conversation, talk
+    from burnish.core.content import MOST
     from burnish.core.errors import ConfigError, Problem
     from burnish.models.references import ModelRef, ModelSettings
 

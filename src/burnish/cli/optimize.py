@@ -85,8 +85,8 @@ def optimize(
     A flag wins over the file, the file over BURNISH_MAX_TRIALS and the like.
     The first limit that is reached ends the run.
     """
-    from burnish.cli.optimize_running import OptimizeRequest, optimize_project
-    from burnish.cli.running import Way
+    from burnish.cli.execution import Way
+    from burnish.cli.optimization import OptimizeRequest, optimize_project
 
     optimize_project(
         OptimizeRequest(

@@ -9,7 +9,7 @@ import typer
 from burnish.cli import options
 
 if TYPE_CHECKING:
-    from burnish.targets.delegation.registry import PolicyRegistry
+    from burnish.delegation.policy import PolicyRegistry
 
 app = typer.Typer(no_args_is_help=True, help="The texts that prompts of delegations are made of.")
 
@@ -25,8 +25,8 @@ def show_all(
     *, db: options.Db = None, target: Experiment = None, as_json: options.AsJson = False
 ) -> None:
     """List the texts: which version of each is read, and how many there are."""
-    from burnish.reports.terminal import Columns
-    from burnish.targets.delegation.policy import NAMES
+    from burnish.delegation.policy import NAMES
+    from burnish.reports.rendering import Columns
 
     registry = _registry(db, target)
     rows = {name: registry.history(name) for name in NAMES}
@@ -56,8 +56,8 @@ def epochs(
     as_json: options.AsJson = False,
 ) -> None:
     """List the epochs of a suite with their mean loss; an edited suite is a new version of it."""
-    from burnish.reports.terminal import Columns
-    from burnish.targets.delegation.training import TrainingLog
+    from burnish.delegation.training.target import TrainingLog
+    from burnish.reports.rendering import Columns
 
     rows = TrainingLog(_registry(db, target).path).epochs(suite)
     if as_json:
@@ -174,6 +174,6 @@ def put(
 
 
 def _registry(db: Path | None, experiment: str | None) -> "PolicyRegistry":
-    from burnish.projects.suites.registries import find_registry
+    from burnish.delegation.training.registries import find_registry
 
     return find_registry(db, experiment)

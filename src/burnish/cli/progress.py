@@ -1,28 +1,51 @@
 """Choosing a progress view, and the last words of a run."""
 
+import shlex
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from pathlib import Path
 
 import typer
 from rich.console import Console
 
-from burnish.cli.naming import run_name
-from burnish.core.stopping import FINISHED
-from burnish.core.words import counted, spending
-from burnish.effects.budget import Budget
+from burnish.core.errors import RunNotFound
+from burnish.core.formatting import counted, spending
+from burnish.core.trials import FINISHED
+from burnish.journal.limits import Budget
 from burnish.projects.adopt import homes_of
-from burnish.reports.lines import WIDTH, LineView
-from burnish.reports.live import LiveView
-from burnish.reports.ndjson import NdjsonView
-from burnish.reports.report import NAME as REPORT
-from burnish.runs.driving import Ending
-from burnish.runs.events import Listener
-from burnish.runs.exporting import BEST, CANDIDATES
+from burnish.reports.progress import WIDTH, LineView, LiveView, NdjsonView
+from burnish.reports.rendering import NAME as REPORT
+from burnish.runs.directory import Header, RunRecord, find_run, sealed_words
+from burnish.runs.driver import Ending
+from burnish.runs.events import BEST, CANDIDATES, Listener
 from burnish.runs.plugins import strategy_plugin
-from burnish.runs.record import RunRecord, sealed_words
 from burnish.runs.report_sections import silences
+
+
+def run_name(folder: Path) -> str:
+    """Its id where that leads back to it, its path otherwise; ready for a shell."""
+    try:
+        known = find_run(folder.name) == folder.resolve()
+    except RunNotFound:
+        known = False
+    return shlex.quote(folder.name if known else str(folder))
+
+
+def resume_command(folder: Path) -> str:
+    """The command that goes on with a run."""
+    header = Header.read(folder)
+    command = strategy_plugin(header.strategy).resume_command
+    if command and header.project.file:
+        return f"burnish {command} {file_name(header.project.file)} --resume {run_name(folder)}"
+    return f"burnish runs resume {run_name(folder)}"
+
+
+def file_name(path: str) -> str:
+    """A file as seen from here, ready for a shell."""
+    here, file = Path.cwd(), Path(path)
+    return shlex.quote(str(file.relative_to(here) if file.is_relative_to(here) else file))
 
 
 class Progress(StrEnum):

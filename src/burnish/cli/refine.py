@@ -46,7 +46,7 @@ def refine(
     Exit code 0: BEST was written, or there is nothing to refine. 1: the seed stays the best, or
     an error. 2: it cannot be refined. 130: interrupted, can go on with --resume.
     """
-    from burnish.cli.refining import RefineRequest, refine_run
+    from burnish.cli.refinement import RefineRequest, refine_run
 
     request = RefineRequest(
         run=run_dir,

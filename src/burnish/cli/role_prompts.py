@@ -11,10 +11,10 @@ import typer
 
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, Problem
-from burnish.core.words import shorten
+from burnish.core.formatting import shorten
 from burnish.models.keys import load_dotenv
 from burnish.models.roles import INSTALL_FOLDER, RolePrompt, in_force, read_prompt, shipped
-from burnish.reports.terminal import Columns
+from burnish.reports.rendering import Columns
 from burnish.system import Redactor, read_bytes, read_text
 
 

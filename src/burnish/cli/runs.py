@@ -30,7 +30,7 @@ def list_runs(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Every run on this machine, newest first."""
-    from burnish.cli.listing import print_list
+    from burnish.cli.run_pages import print_list
 
     print_list(as_json=as_json)
 
@@ -46,8 +46,7 @@ def show(
     as_json: options.AsJson = False,
 ) -> None:
     """How a run stands: result, trials, money; with --calls its journal."""
-    from burnish.cli.old_delegations import show_old_delegation
-    from burnish.cli.showing import print_calls, print_run, print_trial
+    from burnish.cli.run_pages import print_calls, print_run, print_trial, show_old_delegation
 
     if show_old_delegation(run, as_json=as_json):
         return
@@ -62,8 +61,8 @@ def show(
 @app.command(rich_help_panel=_LOOK)
 def report(run: RunName) -> None:
     """Write a run's report.md again from its journal, and print it."""
-    from burnish.reports.report import write_report
-    from burnish.runs.index import find_run
+    from burnish.reports.rendering import write_report
+    from burnish.runs.directory import find_run
     from burnish.system import read_text
 
     typer.echo(read_text(write_report(find_run(run))), nl=False)
@@ -77,7 +76,7 @@ def compare(
     as_json: options.AsJson = False,
 ) -> None:
     """Two runs side by side, case by case where they share cases."""
-    from burnish.cli.comparing import print_comparison
+    from burnish.cli.run_pages import print_comparison
 
     print_comparison(left, right, as_json=as_json)
 
@@ -92,8 +91,7 @@ def resume(
     quiet: options.Quiet = False,
 ) -> None:
     """Go on with a run that was interrupted or killed, or that gets more budget."""
-    from burnish.runs.header import Header
-    from burnish.runs.index import find_run
+    from burnish.runs.directory import Header, find_run
     from burnish.runs.plugins import strategy_plugin
 
     view = "none" if quiet else progress
@@ -101,7 +99,7 @@ def resume(
     header = Header.read(folder)
     flags = said(ctx, assignments)
     if strategy_plugin(header.strategy).proposes:
-        from burnish.cli.running import Way, run_project
+        from burnish.cli.execution import Way, run_project
         from burnish.projects import reload_project
 
         project = reload_project(folder, flags)
@@ -120,6 +118,6 @@ def rm(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Remove a run's folder. A run that is being driven is not removed."""
-    from burnish.cli.removing import remove
+    from burnish.cli.run_pages import remove
 
     remove(run, yes=yes)

@@ -157,9 +157,9 @@ def serve(
     if ctx.invoked_subcommand is not None:
         return
     _require()
-    from burnish.cli.serve_asking import apps_of, journals_of, show_schema, tokens_of
-    from burnish.server.limits import ServiceLimits
-    from burnish.server.serving import Serving, serve
+    from burnish.cli.serve_options import apps_of, journals_of, show_schema, tokens_of
+    from burnish.server.manager import ServiceLimits
+    from burnish.server.service import Serving, serve
 
     if print_schema:
         show_schema(db, table_prefix)
@@ -207,7 +207,7 @@ def new(
     data: Data = DATA,
 ) -> None:
     """Make a token. It is shown once; only its hash is kept."""
-    from burnish.server.tokens import FILE, Scope, new_token
+    from burnish.server.security import FILE, Scope, new_token
 
     if scope not in (each.value for each in Scope):
         told = Problem(where="--scope", message=f"'{scope}' is not one of: read, run")

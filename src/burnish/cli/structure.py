@@ -17,6 +17,6 @@ def structure(
 
     Nothing is run or paid. A * stands before what a search may change.
     """
-    from burnish.cli.structure_showing import show_structure
+    from burnish.cli.structure_tree import show_structure
 
     show_structure(file, as_json=as_json)

@@ -1,12 +1,11 @@
 """The names that users of other systems know: those of AgentOptimizer and AgentEvaluator."""
 
-from burnish.compat.agent_evaluator import AgentEvaluator, EvaluateResult
-from burnish.compat.agent_optimizer import AgentOptimizer
 from burnish.compat.callbacks import Callback, CallbackResult, Callbacks, Moment
-from burnish.compat.optimizer_base import BaseOptimizer
-from burnish.compat.optimizer_registry import OPTIMIZER_REGISTRY
-from burnish.compat.optimizer_stopping import LabeledStopper
-from burnish.strategies.reflective.result import OptimizeResult, RoundRecord
+from burnish.compat.eval_sets import AgentEvaluator, AgentOptimizer, EvaluateResult
+from burnish.compat.optimizer.base import BaseOptimizer
+from burnish.compat.optimizer.callbacks import LabeledStopper
+from burnish.compat.optimizer.reflective import OPTIMIZER_REGISTRY
+from burnish.strategies.reflective.results import OptimizeResult, RoundRecord
 from burnish.targets.prompts import TargetPrompt
 
 _LabeledStopper = LabeledStopper

@@ -1,29 +1,147 @@
-"""EvalSets with their configuration, ready to be evaluated."""
+"""AgentEvaluator and AgentOptimizer: EvalSets with their configuration."""
 
-from collections.abc import Callable
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from burnish.compat.callbacks import Callbacks, Telling
-from burnish.compat.watching import Scoring, WatchedTarget
+from burnish.compat.callbacks import Callbacks, Scoring, Telling, WatchedTarget
+from burnish.compat.optimizer.base import BaseOptimizer, CallAgent, run_custom
+from burnish.compat.optimizer.display import Reporter
+from burnish.compat.optimizer.reflective import (
+    OPTIMIZER_REGISTRY,
+    ReflectiveOptimizer,
+    check_arguments,
+    read_config,
+    warn_of_merge,
+)
 from burnish.core.errors import ConfigError, Problem
-from burnish.core.evaluations import Evaluation
+from burnish.core.evaluations import CaseResult, Evaluation, mean
 from burnish.core.protocols import Metric, Target
-from burnish.evaluation.configs.eval_making import make_metrics
-from burnish.evaluation.configs.eval_metrics import EvalConfig
-from burnish.evaluation.configs.making import MetricMaking
-from burnish.evaluation.datasets.case_files import CaseFile
-from burnish.evaluation.datasets.formats import read_cases, read_folder
+from burnish.datasets.case_files import CaseFile
+from burnish.datasets.formats import read_cases, read_folder
+from burnish.metrics.eval_factory import make_metrics
+from burnish.metrics.eval_metrics import EvalConfig
+from burnish.metrics.factory import MetricMaking
+from burnish.metrics.turns import EPSILON
 from burnish.models.factory import Models
-from burnish.projects.black_box import trajectory_problems
-from burnish.projects.evaluate_api import measurement_of
-from burnish.projects.evaluated import Evaluated
-from burnish.projects.given_agents import How, as_reference, player_for
-from burnish.projects.measuring import measured, measured_anew
+from burnish.models.references import ModelRef
+from burnish.projects.evaluate import How, as_reference, measurement_of, player_for
+from burnish.projects.measurements import (
+    Evaluated,
+    explained,
+    measured,
+    measured_anew,
+    threshold_of,
+)
+from burnish.projects.measures import trajectory_problems
+from burnish.reports.evaluation_cases import Trouble, complaints_of
+from burnish.reports.evaluation_page import two
+from burnish.strategies.reflective.result_files import write_files
+from burnish.strategies.reflective.results import OptimizeResult
 from burnish.system import read_tree, validate_config
-from burnish.targets.calling import CallableTarget
+from burnish.targets.callables import CallableTarget
+from burnish.targets.prompts import TargetPrompt, write_back
 from burnish.targets.recorded import RecordedTarget
+
+AnyPath = str | PathLike[str]
+
+
+class AgentOptimizer:
+    """Makes the prompts of an agent better, and says what came of it."""
+
+    @classmethod
+    async def optimize(
+        cls,
+        *,
+        config_path: AnyPath,
+        call_agent: CallAgent,
+        target_prompt: TargetPrompt,
+        train_dataset_path: AnyPath,
+        validation_dataset_path: AnyPath,
+        output_dir: AnyPath,
+        callbacks: Callbacks | None = None,
+        update_source: bool = False,
+        verbose: int = 1,
+        extra_stop_callbacks: Sequence[Callable[..., bool]] | None = None,
+        extra_gepa_callbacks: Sequence[Any] | None = None,
+    ) -> OptimizeResult:
+        """Optimise the prompts of `target_prompt`.
+
+        Everything happens in the caller's event loop. `output_dir` is a new folder, or that of an
+        earlier call with the same inputs, which is then gone on with. A run that fails gives a
+        result that says so; wrong arguments raise ValueError or TypeError before anything is
+        written. With `update_source` the best prompts are written where they came from after
+        success, all or none, and only if nobody changed them meanwhile.
+        """
+        stoppers = tuple(extra_stop_callbacks or ())
+        train, validation = str(train_dataset_path), str(validation_dataset_path)
+        check_arguments(
+            call_agent=call_agent,
+            target_prompt=target_prompt,
+            paths=(train, validation),
+            output_dir=str(output_dir),
+            verbose=verbose,
+            stoppers=stoppers,
+        )
+        config = read_config(str(config_path), OPTIMIZER_REGISTRY.names())
+        warn_of_merge(config, target_prompt)
+        algorithm = OPTIMIZER_REGISTRY.get(config.optimize.algorithm.name)
+        optimizer = algorithm(
+            config=config,
+            config_path=str(config_path),
+            call_agent=call_agent,
+            target_prompt=target_prompt,
+            train_dataset_path=train,
+            validation_dataset_path=validation,
+            # The agent may change the folder that the program stands in.
+            output_dir=os.path.join(os.getcwd(), output_dir),  # noqa: PTH109, PTH118
+            callbacks=callbacks,
+            extra_stop_callbacks=stoppers,
+            extra_gepa_callbacks=tuple(extra_gepa_callbacks or ()),
+        )
+        reporter = Reporter(verbose=verbose)
+        result = await _run(optimizer, reporter)
+        return await _settled(optimizer, result, reporter, update_source=update_source)
+
+
+async def _run(optimizer: BaseOptimizer, reporter: Reporter) -> OptimizeResult:
+    if isinstance(optimizer, ReflectiveOptimizer):
+        return await optimizer.run(reporter=reporter)
+    return await run_custom(optimizer, reporter)
+
+
+async def _settled(
+    optimizer: BaseOptimizer, result: OptimizeResult, reporter: Reporter, *, update_source: bool
+) -> OptimizeResult:
+    """Write back what is to be written back, and say last what came of it all."""
+    if update_source and result.status == "SUCCEEDED":
+        result = await _written_back(optimizer, result)
+    write_files(optimizer.folder, result, update_source=update_source)
+    told = result.format_summary(output_dir=optimizer.folder, update_source=update_source)
+    for line in told.splitlines():
+        reporter.say(line)
+    return result
+
+
+async def _written_back(optimizer: BaseOptimizer, result: OptimizeResult) -> OptimizeResult:
+    """The result once its best prompts are in the source; it says so where they are not."""
+    try:
+        best = optimizer.best_texts(result)
+        if dict(best) == dict(optimizer.baseline):
+            return result
+        await write_back(optimizer.target_prompt, best, expected=optimizer.baseline)
+    except (Exception, asyncio.CancelledError) as error:
+        told = f"the best prompts were not written back: {error or type(error).__name__}"
+        failed = result.model_copy(update={"error_message": told, "source_updated": False})
+        write_files(optimizer.folder, failed, update_source=True)
+        raise
+    return result.model_copy(update={"source_updated": True})
+
 
 CONFIG = "test_config.json"
 
@@ -154,3 +272,177 @@ def _target(file: CaseFile, asked: Asked, models: Models) -> Target:
         return RecordedTarget()
     user = player_for(file.cases, asked.how.user_simulator, models)
     return CallableTarget(agent=asked.call_agent, user=user)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """How a case does by one metric, over all its turns and runs."""
+
+    passed: bool | None
+    """None where a score is missing: that is no pass, and no 0 either."""
+    value: float | None
+    threshold: float | None
+
+    def __str__(self) -> str:
+        if self.passed is None:
+            return "missing"
+        bar = "" if self.threshold is None else f" of {self.threshold:g} needed"
+        return f"{two(self.value)}{bar}"
+
+
+def standings(
+    found: Evaluated, thresholds: Mapping[str, float | None]
+) -> dict[str, dict[str, Standing]]:
+    """By case and metric; metrics that do not apply to a case are left out."""
+    return {
+        case: dict(_of_case(found.evaluation.of_case(case), thresholds))
+        for case in found.evaluation.cases
+    }
+
+
+def _of_case(
+    results: Sequence[CaseResult], thresholds: Mapping[str, float | None]
+) -> Iterator[tuple[str, Standing]]:
+    for metric, threshold in thresholds.items():
+        values = [result.value(metric) for result in results if result.applies(metric)]
+        known = [value for value in values if value is not None]
+        verdicts = {s.passed for r in results for s in r.scores if s.metric == metric} - {None}
+        if len(known) < len(values):
+            yield metric, Standing(passed=None, value=None, threshold=threshold)
+        elif known and verdicts:
+            value = mean(known)
+            passed = verdicts == {True} or (
+                # One voice is the metric's own; of several the mean decides.
+                len(verdicts) > 1 and threshold is not None and value >= threshold - EPSILON
+            )
+            yield metric, Standing(passed=passed, value=value, threshold=threshold)
+
+
+def failing(table: Mapping[str, Mapping[str, Standing]]) -> dict[str, dict[str, Standing]]:
+    """The cases that do not pass, with the metrics that keep them from it."""
+    bad = {
+        case: {metric: each for metric, each in row.items() if each.passed is not True}
+        for case, row in table.items()
+    }
+    return {case: row for case, row in bad.items() if row}
+
+
+def explanation(
+    eval_set: str, found: Evaluated, table: Mapping[str, Mapping[str, Standing]]
+) -> str:
+    """Which cases of a set fail, with expected, actual and reason; empty where none does."""
+    bad = failing(table)
+    if not bad:
+        judged = any(row for row in table.values())
+        return "" if judged else f"{eval_set}: no metric gives a verdict on any case"
+    rows = {row.case: row for row in found.report.cases}
+    told = [f"{eval_set}: {len(bad)} of {len(table)} cases do not pass"]
+    for case, metrics in bad.items():
+        said = [
+            complaint
+            for complaint in complaints_of(rows[case])
+            if complaint.metric in metrics or complaint.trouble is Trouble.CRASHED
+            or not complaint.metric
+        ]  # fmt: skip
+        scores = ", ".join(f"{metric} {each}" for metric, each in metrics.items())
+        told.append(f"{explained(rows[case], tuple(said))}\n  in all: {scores}")
+    return "\n".join(told)
+
+
+def summary(eval_set: str, table: Mapping[str, Mapping[str, Standing]]) -> Iterator[str]:
+    """A line for the set and one for each case."""
+    bad = failing(table)
+    yield f"{eval_set}: {len(table) - len(bad)} of {len(table)} cases pass"
+    for case, row in table.items():
+        scores = ", ".join(f"{metric} {each}" for metric, each in row.items())
+        yield f"  {'✗' if case in bad else '✓'} {case}: {scores or 'no metric applies'}"
+
+
+class CasesFailed(AssertionError):
+    """Cases that do not pass; the message explains each, `result` has everything."""
+
+    def __init__(self, message: str, result: "EvaluateResult") -> None:
+        super().__init__(message)
+        self.result = result
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateResult:
+    """What was found, by eval set."""
+
+    results_by_eval_set_id: Mapping[str, Evaluated]
+    standings: Mapping[str, Mapping[str, Mapping[str, Standing]]]
+    """How each case does by each metric: the mean over turns and runs."""
+
+
+class AgentEvaluator:
+    """Runs the cases of EvalSets through an agent and asserts that they pass."""
+
+    @classmethod
+    async def evaluate(
+        cls,
+        eval_set_path: str | Path | None = None,
+        *,
+        call_agent: Callable[..., Any] | None = None,
+        test_config_path: str | Path | None = None,
+        num_runs: int | None = None,
+        agent_name: str = "",
+        print_detailed_results: bool = True,
+        eval_result_output_dir: str | Path | None = None,
+        case_parallelism: int | None = None,
+        callbacks: Callbacks | None = None,
+        judge: ModelRef | str | None = None,
+        user_simulator: ModelRef | str | None = None,
+        models: Models | None = None,
+        eval_dataset_file_path_or_dir: str | Path | None = None,
+        eval_metrics_file_path_or_dir: str | Path | None = None,
+    ) -> EvaluateResult:
+        """Evaluate an EvalSet, or every EvalSet of a folder.
+
+        The metrics are in `test_config_path`, or in the `test_config.json` beside each set;
+        `num_runs` is what it says there unless it is given. Without `call_agent` the cases must
+        be recorded. Raises CasesFailed, an AssertionError, when a case does not pass. The last
+        two parameters are other names of the two paths.
+        """
+        place = eval_set_path or eval_dataset_file_path_or_dir
+        if place is None:
+            raise ConfigError([Problem(message="no eval set is named", where="eval_set_path")])
+        config = test_config_path or eval_metrics_file_path_or_dir
+        asked = Asked(
+            call_agent=call_agent,
+            config=None if config is None else Path(config),
+            name=agent_name,
+            output=None if eval_result_output_dir is None else Path(eval_result_output_dir),
+            callbacks=callbacks or Callbacks(),
+            how=How(
+                repeats=num_runs,
+                concurrency=case_parallelism,
+                judge=judge,
+                user_simulator=user_simulator,
+                models=models,
+            ),
+        )
+        result, troubles = await _evaluated(prepared_sets(Path(place), asked))
+        if print_detailed_results:
+            _show(result)
+        if troubles:
+            raise CasesFailed("\n".join(troubles), result)
+        return result
+
+
+async def _evaluated(sets: Sequence[PreparedSet]) -> tuple[EvaluateResult, list[str]]:
+    found: dict[str, Evaluated] = {}
+    tables: dict[str, dict[str, dict[str, Standing]]] = {}
+    troubles: list[str] = []
+    for each in sets:
+        found[each.id] = await each.evaluated()
+        bars = {metric.name: threshold_of(metric) for metric in each.metrics}
+        tables[each.id] = standings(found[each.id], bars)
+        if told := explanation(each.id, found[each.id], tables[each.id]):
+            troubles.append(told)
+    return EvaluateResult(results_by_eval_set_id=found, standings=tables), troubles
+
+
+def _show(result: EvaluateResult) -> None:
+    for eval_set, table in result.standings.items():
+        sys.stdout.writelines(f"{line}\n" for line in summary(eval_set, table))

@@ -1,19 +1,55 @@
-"""Cases, the turns they are made of, and the splits that keep them apart."""
+"""Cases, their messages, turns and labels, and the splits that keep them apart."""
 
+import json
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from burnish.core.codec import codec
-from burnish.core.content import Json, short_id
+from burnish.core.content import Json, codec, short_id
 from burnish.core.errors import Problem
-from burnish.core.messages import Message
 from burnish.core.outcomes import Outcome, ToolCall
+
+Speaker: TypeAlias = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolUse:
+    """A model's wish to use a tool."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """A picture that goes with what is said."""
+
+    media_type: str
+    base64: str = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """One thing said."""
+
+    role: Speaker
+    content: str
+    images: tuple[Image, ...] = ()
+    uses: tuple[ToolUse, ...] = ()
+    """The tools an assistant wants to use."""
+    answers: str = ""
+    """The id of the tool use that this answers, where a tool speaks."""
+    tool: str = ""
+    """The tool that speaks."""
+    verbatim: Json = None
+    """An assistant's answer as its provider wants it back: thoughts and their signatures too."""
 
 
 def _empty(value: str) -> bool:
@@ -261,3 +297,119 @@ def _identities(cases: Iterable[Case]) -> Iterator[tuple[str, Case]]:
         yield f"question:{case.question_id}", case
         if case.name:
             yield f"name:{case.name}", case
+
+
+_WORD = re.compile(r"[\w./:+#&@-]{1,64}")
+"""One word as identifiers and class names are written: no spaces, quotes or brackets."""
+
+_Answers: TypeAlias = Mapping[str, set[str]]
+"""Answers, squeezed, with the questions that each is the answer to."""
+
+
+def labels_of(cases: Iterable[Case]) -> frozenset[str]:
+    """The expected answers of these cases, squeezed, that are labels or formats.
+
+    An answer is one when two questions have it, when it is one word where most one-word answers
+    recur (in a closed set some label is bound to turn up once), or when it is JSON in which every
+    value is a label of its place.
+    """
+    whole: dict[str, set[str]] = {}
+    places: dict[str, dict[str, set[str]]] = {}
+    structured: dict[str, list[tuple[str, str]]] = {}
+    for case in cases:
+        for turn in case.turns:
+            answer = squeeze(turn.expected or "")
+            # A case that is there twice under two names is still one case.
+            whole.setdefault(answer, set()).add(case.question_id)
+            structured[answer] = leaves = list(_leaves(turn.expected or ""))
+            for place, value in leaves:
+                places.setdefault(place, {}).setdefault(value, set()).add(case.question_id)
+    of_place = {place: _labels(answers) for place, answers in places.items()}
+    made_of_labels = {
+        answer
+        for answer, leaves in structured.items()
+        if leaves and all(value in of_place[place] for place, value in leaves)
+    }
+    return frozenset((_labels(whole) | made_of_labels) - {""})
+
+
+def is_word(text: str) -> bool:
+    """Whether a text is one word of modest length, as labels are."""
+    return _WORD.fullmatch(text) is not None
+
+
+def _labels(answers: _Answers) -> set[str]:
+    recurring = {answer for answer, questions in answers.items() if len(questions) > 1}
+    words = {answer for answer in answers if is_word(answer)}
+    again, once = words & recurring, words - recurring
+    # Most of the cases must have one, and more than a handful of words: many `yes` and `no`
+    # beside many serial numbers make no closed set of the numbers.
+    closed = sum(len(answers[word]) for word in again) > len(once) <= 2 * len(again)
+    return recurring | words if closed else recurring
+
+
+def _leaves(text: str) -> Iterator[tuple[str, str]]:
+    """The values of a JSON object or list with their places; nothing for any other text."""
+    if not text.lstrip().startswith(("{", "[")):
+        return
+    try:
+        found: Json = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    yield from _walk(found, "")
+
+
+def _walk(value: Json, place: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _walk(item, f"{place}.{key}")
+    elif isinstance(value, list):
+        for item in value:
+            yield from _walk(item, f"{place}[]")
+    else:
+        yield place, squeeze(value if isinstance(value, str) else json.dumps(value))
+
+
+TELLING = 24
+"""Shorter texts turn up anywhere by chance."""
+
+
+class LeakWatch:
+    """Knows the text of the cases that no proposer may see."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        everyone = (*dataset.train, *dataset.holdout, *dataset.test)
+        # A prompt that lists every label of a classifier gives no case away, wherever its cases
+        # fell. Longer answers that recur stay secret.
+        labels = {label for label in labels_of(everyone) if is_word(label)}
+        public = "\n".join(_texts(dataset.train))
+        self._secret = {
+            text: case.id
+            for case in (*dataset.holdout, *dataset.test)
+            for text in _texts([case])
+            if len(text) >= TELLING and text not in labels and text not in public
+        }
+
+    def leaked(self, request: Json) -> str | None:
+        """The id of a holdout or test case whose text is in this request."""
+        if not self._secret:
+            return None
+        seen = squeeze("\n".join(_strings(request)))
+        return next((case for text, case in self._secret.items() if text in seen), None)
+
+
+def _texts(cases: Iterable[Case]) -> list[str]:
+    turns = (turn for case in cases for turn in case.turns)
+    return [squeeze(text) for turn in turns for text in (turn.input, turn.expected or "")]
+
+
+def _strings(value: Json) -> Iterable[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _strings(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from _strings(item)

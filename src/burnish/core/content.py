@@ -1,11 +1,32 @@
-"""Content as canonical JSON, and the hashes that keys and ids are made of."""
+"""Content as canonical JSON, its hashes and codecs; random streams; bounds of numbers."""
 
 import hashlib
 import json
+import random
+from functools import cache
+from typing import Annotated, Any, Generic, TypeAlias, TypeVar, cast
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue, TypeAdapter
 
 from burnish.core.errors import NotJournalable
+
+MOST = 1_000_000_000
+MOST_REPEATS = 1_000
+MOST_PLACES = 10_000
+
+AtLeastOne: TypeAlias = Annotated[int, Field(ge=1, le=MOST)]
+"""A count of things that happen one after the other: trials, calls, tokens."""
+NoneOrMore: TypeAlias = Annotated[int, Field(ge=0, le=MOST)]
+"""The same where nothing at all makes sense too."""
+AboveZero: TypeAlias = Annotated[float, Field(gt=0, le=MOST)]
+"""An amount: seconds, minutes, US dollars."""
+NotNegative: TypeAlias = Annotated[float, Field(ge=0, le=MOST)]
+Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+Repeats: TypeAlias = Annotated[int, Field(ge=1, le=MOST_REPEATS)]
+"""How often something is done over; every time is held in memory until the end."""
+Places: TypeAlias = Annotated[int, Field(ge=1, le=MOST_PLACES)]
+"""How many things may run at once; each place costs memory."""
+
 
 Json = JsonValue
 
@@ -37,3 +58,37 @@ def digest(value: Json) -> str:
 def short_id(value: Json) -> str:
     """A digest short enough to read aloud and long enough never to clash in one project."""
     return digest(value)[:16]
+
+
+T = TypeVar("T")
+
+
+class Codec(Generic[T]):
+    """Encodes and decodes one type; decoding checks what it reads."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._adapter = TypeAdapter(kind)
+
+    def encode(self, value: T) -> Json:
+        """The value as plain JSON data."""
+        return cast("Json", self._adapter.dump_python(value, mode="json"))
+
+    def decode(self, data: Json) -> T:
+        """The value that `encode` was given."""
+        return self._adapter.validate_python(data)
+
+
+def codec(kind: type[T]) -> Codec[T]:
+    """The codec of a type, made once."""
+    return _made(kind)
+
+
+@cache
+def _made(kind: Any) -> Codec[Any]:
+    return Codec(kind)
+
+
+def stream(seed: int, *names: str | int) -> random.Random:
+    """A generator that depends on the seed and the names, on nothing else."""
+    material = "\0".join(map(str, (seed, *names))).encode()
+    return random.Random(int.from_bytes(hashlib.sha256(material).digest(), "big"))  # noqa: S311

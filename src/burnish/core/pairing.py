@@ -11,8 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from burnish.core.evaluations import CaseResult, Evaluation
-from burnish.core.scores import Score
+from burnish.core.evaluations import CaseResult, Evaluation, Score
 
 
 @dataclass(frozen=True, order=True)

@@ -7,11 +7,9 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Protocol, runtime_checkable
 
-from burnish.core.codec import codec
-from burnish.core.content import Json, canonical
-from burnish.core.demonstrations import Demonstration
+from burnish.core.content import Json, canonical, codec
 from burnish.core.errors import ConfigError, Problem
-from burnish.core.surfaces import Value
+from burnish.core.surfaces import Demonstration, Value
 
 
 class NodeKind(StrEnum):

@@ -1,18 +1,85 @@
-"""Surfaces: the positions of a target that may be edited, each with its bounds."""
+"""Surfaces: what may be edited, with bounds; candidates: values for them; demonstrations."""
 
+import difflib
+import hashlib
+import json
 import math
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated, ClassVar, Literal, TypeAlias, cast
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, PlainSerializer
 
-from burnish.core.codec import codec
-from burnish.core.content import canonical
-from burnish.core.demonstrations import Demonstration
+from burnish.core.content import Json, canonical, codec
 from burnish.core.errors import Problem
+
+
+def _spelled(arguments: object) -> object:
+    """Arguments by name as the text they are kept as."""
+    if isinstance(arguments, Mapping):
+        return canonical({**cast("Mapping[str, Json]", arguments)}).decode()
+    return arguments
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemonstratedCall:
+    """One use of a tool in a worked example."""
+
+    tool: str
+    # In files it is an object like any other: to be read, and searched for secrets by key.
+    arguments: Annotated[str, BeforeValidator(_spelled), PlainSerializer(json.loads)] = "{}"
+    """A JSON object as text, spelled one way, so that calls can be compared and hashed."""
+    result: str = ""
+    """What came back, as the agent read it."""
+
+    def __post_init__(self) -> None:
+        given: Json = json.loads(self.arguments)
+        if not isinstance(given, dict):
+            raise ValueError(f"{self.tool}: the arguments are not a JSON object")  # noqa: TRY004
+        object.__setattr__(self, "arguments", canonical(given).decode())
+
+    @classmethod
+    def of(cls, tool: str, arguments: Mapping[str, Json], result: str) -> "DemonstratedCall":
+        """A call with its arguments by name."""
+        return cls(tool=tool, arguments=canonical({**arguments}).decode(), result=result)
+
+    @property
+    def given(self) -> dict[str, Json]:
+        """The arguments by name."""
+        return json.loads(self.arguments)
+
+    @property
+    def size(self) -> int:
+        """How many characters it takes."""
+        return len(self.tool) + len(self.arguments) + len(self.result)
+
+    def __str__(self) -> str:
+        return f"{self.tool}({self.arguments}) = {self.result}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demonstration:
+    """One worked example shown to the agent."""
+
+    input: str
+    output: str
+    case: str = ""
+    """The case it came from, so that this case is never scored with its own answer in view."""
+    # Left out of the spelling where there are none: ids made before there were calls still hold.
+    calls: Annotated[tuple[DemonstratedCall, ...], Field(exclude_if=lambda calls: not calls)] = ()
+    """The tools that were used on the way, in order."""
+
+    @property
+    def size(self) -> int:
+        """How many characters it takes."""
+        return len(self.input) + sum(call.size for call in self.calls) + len(self.output)
+
+    def __str__(self) -> str:
+        return " → ".join([self.input, *map(str, self.calls), self.output])
+
 
 EPSILON = 1e-9
 """What counts as equal when numbers that were computed are compared."""
@@ -262,3 +329,69 @@ def _wrong_type(surface: "Surface", value: object) -> Problem:
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """How a candidate came to be."""
+
+    kind: str = "proposal"
+    """`baseline`, `proposal`, `merge`, or a word of the strategy's own."""
+    by: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One surface whose value differs between two candidates."""
+
+    surface: str
+    before: Value | None
+    after: Value | None
+
+    def lines(self) -> list[str]:
+        """The change as a unified diff, for people."""
+        before, after = _lines(self.before), _lines(self.after)
+        return list(difflib.unified_diff(before, after, self.surface, self.surface, lineterm=""))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """Values for surfaces + parents + origin. Two with the same values are the same candidate."""
+
+    values: Mapping[str, Value]
+    parents: tuple[str, ...] = ()
+    origin: Origin = field(default_factory=Origin)
+
+    @cached_property
+    def id(self) -> str:
+        """A hash of the values, in whatever order they were given."""
+        hasher = hashlib.sha256()
+        for name in sorted(self.values):
+            for part in (name.encode(), value_key(self.values[name])):
+                hasher.update(len(part).to_bytes(8, "big") + part)
+        return hasher.hexdigest()[:16]
+
+    def child(self, changes: Mapping[str, Value], *, origin: Origin) -> "Candidate":
+        """This candidate with some values changed."""
+        return Candidate(values={**self.values, **changes}, parents=(self.id,), origin=origin)
+
+
+def diff(before: Candidate, after: Candidate) -> tuple[Change, ...]:
+    """The surfaces whose values differ, sorted by surface."""
+    names = sorted(set(before.values) | set(after.values))
+    pairs = ((name, before.values.get(name), after.values.get(name)) for name in names)
+    return tuple(
+        Change(surface=name, before=old, after=new)
+        for name, old, new in pairs
+        if (old is None) != (new is None)
+        or (old is not None and new is not None and value_key(old) != value_key(new))
+    )
+
+
+def _lines(value: Value | None) -> list[str]:
+    if value is None:
+        return []
+    if isinstance(value, tuple):
+        return [str(demo) for demo in value]
+    return str(value).split("\n")

@@ -1,17 +1,208 @@
-"""Trials: one propose-evaluate-decide each, one row of the ledger."""
+"""Trials and their decisions, what screens a candidate, and why a run stops."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import ClassVar, Self, TypeAlias
 
-from burnish.core.candidates import Candidate
-from burnish.core.codec import codec
-from burnish.core.content import Json
-from burnish.core.decisions import Decision, Verdict
-from burnish.core.errors import Problem
-from burnish.core.evaluations import Evaluation
+from burnish.core.cases import Case, Turn, labels_of, squeeze
+from burnish.core.content import Json, codec
+from burnish.core.errors import NotJournalable, Problem
+from burnish.core.evaluations import Evaluation, Measurement, Objective
 from burnish.core.money import NOTHING, Spend
-from burnish.core.objectives import Measurement, Objective
+from burnish.core.surfaces import Candidate, Surface, TextSurface, Value, out_of_bounds
+
+MAX_MISSING = 0.25
+"""The share of cases that may be missing before nobody can tell."""
+
+
+class Verdict(StrEnum):
+    """What a gate says."""
+
+    ACCEPT = "accept"
+    KEEP = "keep"
+    """Worth building on, though it does not lead."""
+    REJECT = "reject"
+    CANNOT_TELL = "cannot tell"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissingCases:
+    """What a comparison had to do without."""
+
+    compared: int = 0
+    """Cases that both sides have."""
+    candidate: int = 0
+    """Cases missing on the candidate's side."""
+    incumbent: int = 0
+    """Cases missing on the incumbent's side."""
+    dropped: int = 0
+    """Cases left out because either side lacks them."""
+    lost: int = 0
+    """Of the cases compared, those in which a metric that applied to the incumbent does not apply
+    to the candidate: there it counts as the worst it could be."""
+    silent: tuple[str, ...] = ()
+    """The metrics of these cases."""
+    allowed: float = 1.0
+    """The share of cases in which something may be missing."""
+    could_turn: bool = False
+    """Whether what is missing could have turned the verdict."""
+
+    @property
+    def share(self) -> float:
+        """The share of cases in which something is missing."""
+        whole = self.compared + self.dropped
+        return (self.dropped + self.lost) / whole if whole else 0.0
+
+    @property
+    def too_many(self) -> bool:
+        """Too many are missing, or nothing is left, to tell anything."""
+        return not self.compared or self.share > self.allowed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What a gate decided, and everything it decided on."""
+
+    gate: str
+    verdict: Verdict
+    code: str
+    """The reason in one word, for tables: `better`, `noise`, `worse`, `holdout`, …"""
+    reason: str
+    """The reason in one sentence, made from `numbers`."""
+    numbers: Mapping[str, float] = field(default_factory=dict[str, float])
+    missing: MissingCases = field(default_factory=MissingCases)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the candidate becomes the incumbent."""
+        return self.verdict is Verdict.ACCEPT
+
+
+TELLING_ANSWER = 16
+"""An answer of a single case that is this long does not get into a prompt by chance."""
+TELLING_QUESTION = 24
+"""With the question this long beside it, even a short answer was copied."""
+
+
+def screen(
+    candidate: Candidate,
+    *,
+    parent: Candidate,
+    surfaces: Mapping[str, Surface],
+    seen: Collection[str],
+    training: Iterable[Case] = (),
+) -> list[Problem]:
+    """Every reason to turn this candidate away; none means it is worth paying for."""
+    try:
+        candidate.id  # noqa: B018 - a value that has no JSON form has no id either
+    except NotJournalable as error:
+        return [Problem(message=error.message)]
+    if candidate.id == parent.id or _reads_the_same(candidate, parent, surfaces):
+        return [Problem(message="the candidate changes nothing")]
+    if candidate.id in seen:
+        return [Problem(message=f"the same candidate ({candidate.id}) was tried before")]
+    gone = sorted(set(parent.values) - set(candidate.values))
+    found = [Problem(where=name, message="the value is gone") for name in gone]
+    found += out_of_bounds(candidate.values, surfaces)
+    cases = tuple(training)
+    for name, surface in surfaces.items():
+        text, before = candidate.values.get(name), parent.values.get(name)
+        if isinstance(surface, TextSurface) and isinstance(text, str) and text != before:
+            found += copied_answers(name, text, cases, already=before)
+    return found
+
+
+def _reads_the_same(
+    candidate: Candidate, parent: Candidate, surfaces: Mapping[str, Surface]
+) -> bool:
+    """Whether all that changed is the space around a text: models drop the last line's end."""
+    return set(candidate.values) == set(parent.values) and all(
+        value == parent.values[name]
+        or (
+            isinstance(surfaces.get(name), TextSurface)
+            and _bare(value) == _bare(parent.values[name])
+        )
+        for name, value in candidate.values.items()
+    )
+
+
+def _bare(value: Value) -> Value:
+    return value.strip() if isinstance(value, str) else value
+
+
+def copied_answers(
+    surface: str, text: str, cases: Collection[Case], *, already: Value | None = None
+) -> list[Problem]:
+    """The training answers that a text gives away and that were not in it before.
+
+    A long answer of a single case is copied wherever it turns up. Labels and formats belong in
+    the text; together with a case's own question, they are copied too.
+    """
+    new, old = squeeze(text), squeeze(already) if isinstance(already, str) else ""
+    labels = labels_of(cases)
+
+    def copied(turn: Turn) -> bool:
+        return _gives_away(new, turn, labels) and not _gives_away(old, turn, labels)
+
+    return [
+        Problem(
+            where=surface,
+            message=f"the text contains the answer to training case '{case.id}'",
+            remedy="state the rule behind it; demonstrations are the place for examples",
+        )
+        for case in cases
+        if any(map(copied, case.turns))
+    ]
+
+
+def _gives_away(text: str, turn: Turn, labels: Collection[str]) -> bool:
+    answer, question = squeeze(turn.expected or ""), squeeze(turn.input)
+    if not answer or answer not in text:
+        return False
+    if len(question) >= TELLING_QUESTION and question in text:
+        return True
+    # What is part of a label comes into the text with the label.
+    return len(answer) >= TELLING_ANSWER and not any(answer in label for label in labels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopReason:
+    """A stable code for programs, and a sentence for people."""
+
+    code: str
+    detail: str = ""
+
+
+FINISHED = StopReason(code="finished", detail="the strategy had nothing left to try")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """Where a run stands: everything a pure stopper may decide on, from recorded trials only."""
+
+    spent: Spend = NOTHING
+    trials: int = 0
+    """Trials recorded, the baseline not counted."""
+    proposals: int = 0
+    """Answers of proposing roles used."""
+    since_accept: int = 0
+    """Trials since the last accept."""
+    best_score: float | None = None
+    """The incumbent's score, where a trial told one."""
+    best_pass_rate: float | None = None
+    """The share of cases in which the incumbent passes everything; None where any is missing."""
+    best_passing: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    """Whether the incumbent passes each metric on every case."""
+    best_means: Mapping[str, float] = field(default_factory=dict[str, float])
+    """The incumbent's mean of each metric of which nothing is missing."""
+    tracked_candidates: int = 0
+    """Candidates accepted or kept in a pool so far, the baseline included."""
+
+
+Stopper: TypeAlias = Callable[[Standing], StopReason | None]
+"""Pure: the same standing gives the same answer, so a replay stops where the run did."""
+
 
 CaseScores: TypeAlias = dict[str, dict[str, list[float | None]]]
 

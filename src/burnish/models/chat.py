@@ -9,14 +9,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, Protocol, TypeAlias
 
-from burnish.core.codec import codec
-from burnish.core.content import Json, short_id
-from burnish.core.effects import Call, Effects, Receipt
-from burnish.core.messages import Message, ToolUse
+from burnish.core.cases import Message, ToolUse
+from burnish.core.content import Json, codec, short_id
 from burnish.core.money import Spend
 from burnish.core.outcomes import Usage
-from burnish.effects.limits import Limits
-from burnish.effects.retries import RetryPolicy, retry
+from burnish.core.protocols import Call, Effects, Receipt
+from burnish.journal.limits import Limits, RetryPolicy, retry
 from burnish.models.errors import ModelRejected, ModelUnavailable
 from burnish.models.prices import Prices
 from burnish.models.references import ModelRef

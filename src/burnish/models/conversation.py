@@ -31,10 +31,10 @@ from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
+from burnish.core.cases import Image, Message, ToolUse
 from burnish.core.content import Json
-from burnish.core.effects import Effects
-from burnish.core.messages import Image, Message, ToolUse
 from burnish.core.outcomes import Usage
+from burnish.core.protocols import Effects
 from burnish.models.chat import ChatReply, ChatRequest, Finish, Form, ModelClient, Priced, ToolSpec
 
 _VERBATIM = "burnish_verbatim"

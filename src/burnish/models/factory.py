@@ -6,15 +6,15 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from burnish.effects.limits import EndpointLimit, Limits
-from burnish.effects.retries import RetryPolicy
+from burnish.core.content import AtLeastOne, Places
+from burnish.journal.limits import EndpointLimit, Limits, RetryPolicy
 from burnish.models.chat import RETRIES, Backend, ModelClient
 from burnish.models.keys import referred
 from burnish.models.model_block import PriceBlock
 from burnish.models.prices import Prices
 from burnish.models.providers import find_provider
 from burnish.models.references import ModelRef, ModelSettings
-from burnish.system.settings import AtLeastOne, Places, Settings
+from burnish.system.settings import Settings
 
 DEFAULT_LIMITS = {"local": EndpointLimit(concurrency=1)}
 """The embedded model answers one at a time; waiting for it is not its slowness."""

@@ -31,7 +31,7 @@ from urllib.request import (
 )
 
 from burnish.core.errors import BurnishError
-from burnish.effects.sqlite_store import connect, prepare
+from burnish.journal.sqlite_store import connect, prepare
 from burnish.models.embedded.files import KNOWN, find_model, require_model
 from burnish.models.errors import ModelRefused
 from burnish.models.keys import WHERE, find_dotenv, read_dotenv

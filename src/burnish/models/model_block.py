@@ -25,7 +25,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError
 
-from burnish.core.bounds import AboveZero, AtLeastOne, NotNegative
+from burnish.core.content import AboveZero, AtLeastOne, NotNegative
 from burnish.core.errors import ConfigError
 from burnish.models.keys import require_reference
 from burnish.models.providers import Price, Provider, all_providers, find_provider

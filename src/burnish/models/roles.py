@@ -15,13 +15,11 @@ from typing import Annotated, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from burnish.core.bounds import AtLeastOne
-from burnish.core.codec import Codec, codec
-from burnish.core.content import Json, canonical, short_id
-from burnish.core.effects import Effects, Receipt
+from burnish.core.cases import Message
+from burnish.core.content import AtLeastOne, Codec, Json, canonical, codec, short_id
 from burnish.core.errors import ConfigError, Problem, RoleFailed
-from burnish.core.messages import Message
 from burnish.core.money import Spend
+from burnish.core.protocols import Effects, Receipt
 from burnish.models.answers import NotAnObject, read_object
 from burnish.models.chat import ChatReply, ChatRequest, ModelClient
 from burnish.models.errors import ModelRejected, ModelUnavailable

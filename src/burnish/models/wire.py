@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
+from burnish.core.cases import Message
 from burnish.core.content import Json
-from burnish.core.messages import Message
 from burnish.models.chat import ChatReply, ChatRequest, Form
 from burnish.models.endpoints import (
     Endpoint,

@@ -1,7 +1,6 @@
 """A config file becomes a Run: registries of names, resume, adopt."""
 
-from burnish.projects.launching import launch, optimize
-from burnish.projects.loading import LoadedProject, load_project, reload_project
+from burnish.projects.launch import LoadedProject, launch, load_project, optimize, reload_project
 
 __all__ = [
     "LoadedProject",

@@ -11,21 +11,18 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import cast
 
-from burnish.core.candidates import Change, diff
 from burnish.core.content import short_id
 from burnish.core.errors import ConfigError, FileTrouble, Problem, RunLocked
-from burnish.core.surfaces import Value, value_key
+from burnish.core.formatting import shorten
+from burnish.core.surfaces import Change, Value, diff, value_key
 from burnish.core.trials import TrialRow
-from burnish.core.words import shorten
 from burnish.projects.adopt_files import Adopted, Standing, require_writable, write_together
 from burnish.projects.dialects import dialect_named
-from burnish.runs.header import Header, Project
+from burnish.runs.directory import Header, Project, RunRecord, index_folder
+from burnish.runs.events import BASELINE
 from burnish.runs.homes import FileChange, Homes
-from burnish.runs.index import index_folder
 from burnish.runs.plugins import TARGETS, strategy_plugin, target_plugin
-from burnish.runs.record import RunRecord
-from burnish.runs.standing import BASELINE
-from burnish.runs.telling import now
+from burnish.runs.recorder import now
 from burnish.system import FileLock, Redactor, remove_stale_temporaries
 from burnish.system.redaction import MARKER
 

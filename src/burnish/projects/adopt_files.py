@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from burnish.core.codec import codec
+from burnish.core.content import codec
 from burnish.core.errors import FileTrouble, JournalTrouble
 from burnish.core.trials import TrialRow
 from burnish.runs.homes import FileChange, changed_meanwhile, lines_of

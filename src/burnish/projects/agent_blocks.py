@@ -6,10 +6,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue
 
+from burnish.core.content import AboveZero, NotNegative
 from burnish.core.protocols import Role
-from burnish.evaluation.simulation import NextRemark, TalkSoFar
-from burnish.system.settings import AboveZero, NotNegative, Settings
-from burnish.targets.calling import CallableTarget, CallingTarget, CommandTarget, HttpTarget
+from burnish.metrics.turns import NextRemark, TalkSoFar
+from burnish.system.settings import Settings
+from burnish.targets.callables import CallableTarget, CallingTarget, CommandTarget, HttpTarget
 
 Text = Annotated[str, Field(min_length=1)]
 User = Role[TalkSoFar, NextRemark]

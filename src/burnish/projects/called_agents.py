@@ -7,21 +7,14 @@ from typing import ClassVar
 from burnish.core.cases import Case, Dataset
 from burnish.core.errors import Problem
 from burnish.core.surfaces import Surface
-from burnish.evaluation.datasets.formats import read_some_cases
-from burnish.evaluation.datasets.labelled import read_labelled
+from burnish.datasets.formats import read_labelled, read_some_cases
 from burnish.projects.agent_blocks import CommandBlock, HttpBlock, PythonBlock, User
 from burnish.projects.file_kinds import RECORDED_METRICS
-from burnish.projects.measures import (
-    measured_cases,
-    metric_blocks,
-    read_metrics,
-    simulated_user,
-)
-from burnish.runs.parts import Building, TargetParts
-from burnish.runs.plugins import StrategyPlugin, TargetPlugin
+from burnish.projects.measures import measured_cases, metric_blocks, read_metrics, simulated_user
+from burnish.runs.plugins import Building, StrategyPlugin, TargetParts, TargetPlugin
 from burnish.runs.spec import TargetSpec
-from burnish.targets.calling import CallingTarget
-from burnish.targets.calling.notes import notes_for, price_notes
+from burnish.targets.callables import CallingTarget
+from burnish.targets.callables.target import notes_for, price_notes
 from burnish.targets.recorded import RecordedTarget
 
 

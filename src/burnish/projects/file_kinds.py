@@ -151,7 +151,7 @@ class GraphFile(Dialect):
 
 def _graph_problems(document: Document) -> Sequence[Problem]:
     """What is wrong with the graph of a file that is not sound otherwise either."""
-    from burnish.projects.graph.reading import read_graph  # where nothing is wrong, it waits
+    from burnish.projects.graph.homes import read_graph  # where nothing is wrong, it waits
 
     try:
         read_graph(document.path, document.tree)

@@ -1,49 +1,117 @@
-"""Measurements: runs of the strategy `measure` over whatever a file is about.
+"""Measurements: runs of the strategy `measure`, driven to their end, and what they show."""
 
-`burnish eval`, `burnish.evaluate` and the service describe one by the file, with flags over it. The
-plug-in builds the strategy, and leaves `evaluation.json` in the folder of every such run.
-"""
-
-from collections.abc import Iterable, Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, cast
 
 from pydantic import JsonValue
 
 from burnish.core.cases import Case
-from burnish.core.errors import BurnishError, ConfigError, Problem
+from burnish.core.content import Repeats
+from burnish.core.errors import BurnishError, ConfigError, Problem, ResumeRefused
 from burnish.core.evaluations import Evaluation
-from burnish.core.sections import Section
-from burnish.evaluation.layers import Layered
+from burnish.core.formatting import Section
+from burnish.metrics.turns import Layered
 from burnish.models.factory import Models
-from burnish.projects.describing import Doors, Flags, describe, described_again
-from burnish.projects.dialects import Dialect, Document, dialect_of, recognised
+from burnish.projects.description import Doors, describe, described_again
+from burnish.projects.dialects import Dialect, Document, Flags, dialect_of, recognised
 from burnish.projects.file_kinds import RecordedCases
+from burnish.projects.launch import launch, launched
 from burnish.reports.evaluation import NAME, About, Bill, EvalReport
-from burnish.reports.evaluation_page import MeasureLines, evaluation_page
-from burnish.runs.building import Description, build
-from burnish.runs.conditions import Conditions
+from burnish.reports.evaluation_cases import CaseRow, Complaint, Trouble, complaints_of, unwell
+from burnish.reports.evaluation_page import MeasureLines, evaluation_page, two, verdict
+from burnish.reports.rendering import write_report
+from burnish.runs.build import Description, build
+from burnish.runs.directory import NAME as HEADER
+from burnish.runs.directory import Header, RunRecord, forget_run
 from burnish.runs.draft import Draft
-from burnish.runs.events import Event, Tick
-from burnish.runs.header import Header
-from burnish.runs.parts import Building, StrategyParts, TargetParts
+from burnish.runs.driver import Ending
+from burnish.runs.evaluation import Conditions
+from burnish.runs.events import Event, Listener, Tick
 from burnish.runs.plugins import (
+    Building,
     ResultFiles,
+    StrategyParts,
     StrategyPlugin,
+    TargetParts,
     TargetPlugin,
     strategy_plugin,
     target_plugin,
 )
 from burnish.runs.progress import ProgressLines
-from burnish.runs.record import RunRecord
 from burnish.runs.run import Run
-from burnish.runs.setup import Setup
+from burnish.runs.setup import Setup, resume, start
 from burnish.runs.spec import AnySpec, StrategySettings
 from burnish.strategies.measure import Measure
 from burnish.system import YamlTree
-from burnish.system.settings import Door, Repeats, SettingField
+from burnish.system.settings import Door, SettingField
+
+_LONGEST = 600
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluated:
+    """An agent's outcomes and scores over all cases, and what they come to."""
+
+    # Left out of the repr: asyncio spells out the result of what it ran, in full.
+    cases: tuple[Case, ...] = field(repr=False)
+    evaluation: Evaluation = field(repr=False)
+    report: EvalReport = field(repr=False)
+    """Rows by case, metrics with intervals, totals; `to_json` makes it a file."""
+    ending: Ending
+    folder: Path | None = None
+    """The run's folder, where it was kept."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every case passes every metric in every repeat, and none is missing."""
+        return self.report.ok
+
+    @property
+    def failures(self) -> dict[str, tuple[Complaint, ...]]:
+        """By case, what keeps it from passing: metric, expected, actual and reason."""
+        return {row.case: complaints_of(row) for row in unwell(self.report.cases)}
+
+    def score(self, metric: str) -> float | None:
+        """The mean of a metric over cases and repeats; None where nothing is scored."""
+        return self.evaluation.mean_of(metric)
+
+    def explain(self) -> str:
+        """The verdict, and each case that does not pass with expected, actual and reason."""
+        told = (explained(row, complaints_of(row)) for row in unwell(self.report.cases))
+        return "\n".join([verdict(self.report), *told])
+
+    def require(self) -> "Evaluated":
+        """Itself when everything passes; else an AssertionError that explains."""
+        if not self.passed:
+            raise AssertionError(self.explain())
+        return self
+
+
+def explained(row: CaseRow, complaints: tuple[Complaint, ...]) -> str:
+    """A case that does not pass, in a few lines."""
+    return "\n".join([f"✗ {row.case}", *(line for c in complaints for line in _lines(row, c))])
+
+
+def _lines(row: CaseRow, told: Complaint) -> Iterator[str]:
+    value = two(told.value) if told.trouble is Trouble.FAILED else told.trouble.value
+    often = f" in {told.tries} of {len(row.tries)} runs" if len(row.tries) > 1 else ""
+    yield f"  {told.where}: {value}{often}"
+    if told.expected is not None:
+        yield f"    expected  {_cut(told.expected)}"
+    if told.trouble is Trouble.FAILED:
+        yield f"    actual    {_cut(told.actual)}"
+    if told.reason:
+        yield f"    reason    {_cut(told.reason)}"
+
+
+def _cut(text: str) -> str:
+    kept = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return kept.replace("\n", "\n              ") or "(empty)"
+
 
 RESULTS = Path("results") / "eval"
 _AGENTS = (".yaml", ".yml", ".json")
@@ -284,3 +352,113 @@ def _at(data: JsonValue, path: tuple[str, ...]) -> JsonValue:
     for key in path:
         data = data.get(key) if isinstance(data, dict) else None
     return data
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a measurement is made: a new folder, this very one, or a run that goes on."""
+
+    folder: Path | None = None
+    resume: Path | None = None
+
+    def open(self, measurement: Measurement) -> Run:
+        """The run, open for driving."""
+        if self.resume is not None:
+            return _going_on(measurement, self.resume)
+        return start(measurement.setup, root=measurement.root, folder=self.folder)
+
+
+def _going_on(measurement: Measurement, folder: Path) -> Run:
+    try:
+        return resume(measurement.setup, folder)
+    except ResumeRefused as error:
+        remedy = "put it back as it was to go on, or leave --resume out to measure anew"
+        raise ResumeRefused(error.message, remedy=remedy) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """How a measurement ended, and what it found."""
+
+    ending: Ending
+    report: EvalReport | None
+    """None when it was stopped before its end."""
+
+
+def measure(
+    measurement: Measurement,
+    place: Place | None = None,
+    *,
+    listeners: Sequence[Listener] = (),
+    baseline: EvalReport | None = None,
+    opened: list[Path] | None = None,
+) -> Measured:
+    """Measure; `evaluation.json` and `report.md` stand in the run's folder afterwards.
+
+    The folder goes into `opened` as soon as it is known, for whoever must say how to go on.
+    """
+
+    def open_run() -> Run:
+        run = (place or Place()).open(measurement)
+        if opened is not None:
+            opened.append(run.directory.folder)
+        return run
+
+    ending = launch(open_run, listeners)
+    report = report_of(measurement, ending)
+    if report is not None and baseline is not None:
+        report = report.against(baseline)
+        report.write(ending.folder / NAME)
+        write_report(ending.folder)
+    return Measured(ending=ending, report=report)
+
+
+def report_of(measurement: Measurement, ending: Ending) -> EvalReport | None:
+    """What was found; None where it was stopped before its end."""
+    return None if measurement.evaluation is None else EvalReport.read(ending.folder)
+
+
+async def measured(measurement: Measurement, folder: Path | None = None) -> Evaluated:
+    """Measure in `folder`, going on with the run that is there; without one nothing is kept."""
+    if folder is not None:
+        return await _driven(measurement, lambda: _opened(measurement, folder))
+    with tempfile.TemporaryDirectory(prefix="burnish-") as temporary:
+        home = Path(temporary) / "run"
+        try:
+            found = await _driven(measurement, lambda: start(measurement.setup, folder=home))
+        finally:
+            forget_run(home)
+    about = replace(found.report.about, folder="")
+    return replace(found, folder=None, report=replace(found.report, about=about))
+
+
+async def measured_anew(measurement: Measurement, root: Path) -> Evaluated:
+    """Measure in a new folder under `root`, whatever was measured before."""
+    return await _driven(measurement, lambda: start(measurement.setup, root=root))
+
+
+def _opened(measurement: Measurement, folder: Path) -> Run:
+    is_run = (folder / HEADER).exists()
+    setup = measurement.setup
+    return resume(setup, folder) if is_run else start(setup, folder=folder)
+
+
+async def _driven(measurement: Measurement, open_run: Callable[[], Run]) -> Evaluated:
+    ending = await launched(open_run)
+    report = report_of(measurement, ending)
+    if measurement.evaluation is None or report is None:
+        raise ConfigError([_cut_short(ending)])
+    return Evaluated(
+        cases=measurement.cases,
+        evaluation=measurement.evaluation,
+        report=report,
+        ending=ending,
+        folder=ending.folder,
+    )
+
+
+def _cut_short(ending: Ending) -> Problem:
+    return Problem(
+        message=f"the measurement was cut short ({ending.reason.detail or ending.reason.code})",
+        remedy="give it more budget; with a folder it goes on where it was",
+    )

@@ -1,4 +1,4 @@
-"""Cases, metrics and the simulated user of a description: the parts that targets have in common."""
+"""Cases, metrics and the simulated user of a description."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,19 +9,35 @@ from typing import TypeAlias
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.errors import BurnishError, ConfigError, PriceUnknown, Problem
 from burnish.core.protocols import Metric, Role
-from burnish.evaluation.configs.layering import make_agent_metrics
-from burnish.evaluation.configs.making import MetricMaking
-from burnish.evaluation.configs.reading import MetricsRead, read_metric_file
-from burnish.evaluation.datasets.formats import read_some_cases
-from burnish.evaluation.judges.judged import check_judges
-from burnish.evaluation.simulation import ROLE as USER_SIMULATOR
-from burnish.evaluation.simulation import NextRemark, TalkSoFar, user_simulator
+from burnish.datasets.formats import read_some_cases
+from burnish.metrics.eval_metrics import MetricItem
+from burnish.metrics.factory import MetricMaking
+from burnish.metrics.files import AgentMetric, MetricsRead, make_agent_metrics, read_metric_file
+from burnish.metrics.judged import check_judges
+from burnish.metrics.turns import ROLE as USER_SIMULATOR
+from burnish.metrics.turns import NextRemark, TalkSoFar, user_simulator
 from burnish.models.references import ModelRef
 from burnish.models.roles import in_force
-from burnish.runs.parts import Building
-from burnish.runs.plugins import StrategyPlugin
+from burnish.runs.plugins import Building, StrategyPlugin
 from burnish.runs.spec import CaseSet
 from burnish.system.config_errors import near
+
+NEEDS_A_TRAJECTORY = ("tool_trajectory_avg_score", "llm_rubric_knowledge_recall")
+
+
+def trajectory_problems(blocks: Sequence[AgentMetric]) -> list[Problem]:
+    """The metrics that would look for tools nobody can know of."""
+    return [
+        Problem(
+            where=block.metric_name,
+            message=f"{block.kind} needs the tools an agent used, and here only replies are seen",
+            remedy="measure replies: final_response_avg_score, llm_final_response, "
+            "llm_rubric_response",
+        )
+        for block in blocks
+        if isinstance(block, MetricItem) and block.kind in NEEDS_A_TRAJECTORY
+    ]
+
 
 User: TypeAlias = Role[TalkSoFar, NextRemark]
 """Who plays the user in scenarios."""
@@ -127,7 +143,7 @@ def simulated_user(building: Building, cases: Sequence[Case]) -> User | None:
     scenarios = [case for case in cases if case.scenario is not None and case.recorded is None]
     block = building.spec.metrics.user_simulator
     if block is None:
-        from burnish.targets.calling.target import no_player
+        from burnish.targets.callables.target import no_player
 
         building.problems.found += [no_player(case) for case in scenarios[:1]]
         return None
@@ -213,7 +229,6 @@ def _made(
 
 def refuse_trajectories(read: MetricsRead) -> None:
     """Refuse metrics that would look for tools nobody can know of."""
-    from burnish.projects.black_box import trajectory_problems
 
     if problems := trajectory_problems(read.blocks):
         raise ConfigError(problems)

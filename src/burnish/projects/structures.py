@@ -10,16 +10,16 @@ from burnish.models.factory import Models
 from burnish.projects.agent.axes import Axes, axes_of
 from burnish.projects.agent.dialect import AgentFile
 from burnish.projects.agent.plugin import AgentSpec, agent_of
-from burnish.projects.describing import describe
+from burnish.projects.description import describe
 from burnish.projects.dialects import Document
 from burnish.projects.file_kinds import GraphFile
 from burnish.projects.graph.plugin import graph_of, graph_surfaces, untargeted
-from burnish.runs.building import building_of
+from burnish.runs.build import building_of
 from burnish.runs.draft import Problems
 from burnish.targets.agent.target import AgentTarget
 from burnish.targets.graph import GraphTarget
-from burnish.targets.graph.conditions import Condition
-from burnish.targets.graph.positions import node_id
+from burnish.targets.graph.graphs import Condition
+from burnish.targets.graph.surfaces import node_id
 
 Way = tuple[str, str]
 

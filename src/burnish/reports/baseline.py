@@ -8,10 +8,10 @@ from itertools import combinations
 from statistics import stdev, variance
 
 from burnish.core.comparisons import tied
+from burnish.core.content import stream
 from burnish.core.evaluations import mean
-from burnish.core.randomness import stream
 from burnish.core.statistics import paired_interval
-from burnish.evaluation.datasets.power import smallest_difference
+from burnish.datasets.checks import smallest_difference
 from burnish.reports.evaluation_cases import CaseRow, CaseVerdict, Try
 
 # -- since the baseline -----------------------------------------------------------------------

@@ -8,15 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from burnish.core.cases import Case
-from burnish.core.codec import codec
-from burnish.core.content import Json
+from burnish.core.content import Json, codec, stream
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.evaluations import Evaluation, mean
 from burnish.core.money import NOTHING, Spend
-from burnish.core.randomness import stream
-from burnish.core.repeats import pass_at_k, pass_hat_k
-from burnish.core.statistics import paired_interval
-from burnish.evaluation.shares import Share
+from burnish.core.statistics import paired_interval, pass_at_k, pass_hat_k
+from burnish.metrics.agreement import Share
 from burnish.reports.baseline import BaselineComparison, Noise, compare_rows, noise_of
 from burnish.reports.evaluation_cases import CaseRow, CaseVerdict, rows_of
 from burnish.system import Redactor, read_bytes, write_atomic

@@ -6,15 +6,26 @@ from collections.abc import Iterable, Iterator
 from burnish.core.cases import Split
 from burnish.core.comparisons import commonest_reason
 from burnish.core.errors import ConfigError
-from burnish.core.sections import Facts, Heading, Listing, Section, Table, Text
-from burnish.core.words import cell, counted, duration, number, spending
-from burnish.evaluation.shares import Share
+from burnish.core.formatting import (
+    Facts,
+    Heading,
+    Listing,
+    Section,
+    Table,
+    Text,
+    cell,
+    counted,
+    duration,
+    number,
+    spending,
+)
+from burnish.metrics.agreement import Share
 from burnish.reports.baseline import BaselineComparison, Change, MetricChange, Noise
 from burnish.reports.evaluation import NAME, EvalReport, MetricSummary, Totals
 from burnish.reports.evaluation_cases import complaints_of, unwell
+from burnish.runs.directory import RunRecord, result_of
 from burnish.runs.events import Event, SessionBegun, Stopping, Warned
 from burnish.runs.progress import ProgressLines
-from burnish.runs.record import RunRecord, result_of
 
 # -- sentences --------------------------------------------------------------------------------
 

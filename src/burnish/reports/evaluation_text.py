@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from burnish.core.words import counted, shorten
+from burnish.core.formatting import counted, shorten
 from burnish.reports.baseline import BaselineComparison, CaseChange, Change, Noise
 from burnish.reports.evaluation import EvalReport
 from burnish.reports.evaluation_cases import (

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from burnish.core.words import shorten, visible
+from burnish.core.formatting import shorten, visible
 from burnish.reports.evaluation import EvalReport
 from burnish.reports.evaluation_cases import CaseRow, CaseVerdict, Complaint, Trouble, complaints_of
 

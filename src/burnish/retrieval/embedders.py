@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
-from burnish.core.effects import Effects
+from burnish.core.protocols import Effects
 from burnish.models.embedded.files import carried_files, require_embedding
 from burnish.models.errors import ModelRefused
 

@@ -14,14 +14,12 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ValidationError
 
-from burnish.core.codec import codec
-from burnish.core.content import Json, digest, short_id
-from burnish.core.effects import Call, Effects, Receipt
+from burnish.core.content import Json, codec, digest, short_id
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.money import Spend
 from burnish.core.outcomes import Usage
-from burnish.effects.limits import Limits
-from burnish.effects.retries import RetryPolicy, retry
+from burnish.core.protocols import Call, Effects, Receipt
+from burnish.journal.limits import Limits, RetryPolicy, retry
 from burnish.models.chat import RETRIES, ModelClient
 from burnish.models.endpoints import (
     NO_KEY,

@@ -10,22 +10,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from burnish.core.codec import codec
-from burnish.core.content import Json, digest
-from burnish.core.effects import Call, Effects, Receipt
+from burnish.core.content import Json, codec, digest
 from burnish.core.errors import ConfigError, FileTrouble, Problem, RunLocked
 from burnish.core.money import NOTHING
-from burnish.retrieval.chunking import read_chunks
+from burnish.core.protocols import Call, Effects, Receipt
+from burnish.retrieval.chunkers import read_chunks
 from burnish.retrieval.chunks import Chunk, SourceSettings
 from burnish.retrieval.documents import SourceFile, find_files
 from burnish.retrieval.embedders import WITHOUT, Embedder, as_unit_rows
-from burnish.retrieval.index import (
-    Index,
-    IndexContent,
-    index_in_memory,
-    read_index,
-    write_index,
-)
+from burnish.retrieval.index import Index, IndexContent, index_in_memory, read_index, write_index
 from burnish.system import FileLock, remove_stale_temporaries, write_atomic
 from burnish.system.files import file_trouble
 

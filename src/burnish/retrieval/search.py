@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from burnish.core.effects import Effects
 from burnish.core.errors import ConfigError, Problem
+from burnish.core.protocols import Effects
 from burnish.retrieval.chunks import Chunk, phrases
 from burnish.retrieval.embedders import Embedder, as_unit_rows
 from burnish.retrieval.index import Found, Index

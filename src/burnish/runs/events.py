@@ -1,18 +1,17 @@
-"""What happens in a run, told to whoever listens: progress views, other tools, user callbacks.
+"""The events of a run, who leads it, and how candidates lie in its folder."""
 
-An event is kept as JSON under a kind. What an event of one kind says is a dataclass here, or in the
-package of the strategy that tells it: whoever tells makes one, whoever listens reads one.
-"""
-
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import ClassVar, Protocol, TypeAlias, TypeVar
 
 from burnish.core.cases import Split
-from burnish.core.codec import codec
-from burnish.core.content import Json
+from burnish.core.content import Json, codec
 from burnish.core.money import Spend
+from burnish.core.protocols import Target
 from burnish.core.statistics import Interval
+from burnish.core.surfaces import Candidate
+from burnish.core.trials import SplitResult, Standing, Trial, TrialRow
 
 Said = TypeVar("Said", bound="EventData")
 
@@ -278,3 +277,138 @@ class Listener(Protocol):
     def tick(self, tick: Tick) -> None:
         """A case ended."""
         ...
+
+
+CANDIDATES = "candidates"
+BEST = "best"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """A candidate's files and the links to them, by path relative to the run's folder."""
+
+    files: Mapping[str, bytes]
+    links: Mapping[str, str] = field(default_factory=dict[str, str])
+    """A link's path, and what it leads to from its own folder."""
+
+
+Exporter: TypeAlias = Callable[[Candidate, Path, int], Exported]
+"""Candidate, run folder, number of the trial."""
+
+
+def in_folders(target: Target) -> Exporter:
+    """A folder for each candidate: `candidates/iter-03/`, and `candidates/best` to the leader."""
+
+    def export(candidate: Candidate, folder: Path, number: int) -> Exported:
+        name = f"iter-{number:02d}"
+        files = target.export(candidate, folder / CANDIDATES / name)
+        return Exported(
+            files={f"{CANDIDATES}/{name}/{path}": content for path, content in files.items()},
+            links={f"{CANDIDATES}/{BEST}": name},
+        )
+
+    return export
+
+
+BASELINE = "baseline"
+"""The phase of the trial that measures where the run starts."""
+
+
+def after(standing: Standing, trial: Trial) -> Standing:
+    """The standing once this trial is recorded."""
+    baseline = trial.phase == BASELINE
+    leads = trial.accepted or baseline
+    counted = replace(
+        standing,
+        trials=standing.trials + (not baseline),
+        proposals=standing.proposals + len(trial.proposals),
+        since_accept=0 if leads else standing.since_accept + 1,
+        tracked_candidates=standing.tracked_candidates + (leads or trial.kept),
+    )
+    decisive = trial.holdout or trial.train
+    if not leads or decisive is None:
+        return counted
+    return replace(
+        counted,
+        best_score=decisive.measurement.score,
+        best_pass_rate=_pass_rate(decisive),
+        best_passing=decisive.passing,
+        best_means=_means(decisive),
+    )
+
+
+def _pass_rate(result: SplitResult) -> float | None:
+    """What is missing may not look good: the rate of the rest is not the rate."""
+    measured = result.measurement
+    missing = measured.missing_cases or any(measured.missing.values())
+    return None if missing else measured.pass_rate
+
+
+def _means(result: SplitResult) -> dict[str, float]:
+    """What is missing may not look good: its metric has no mean here."""
+    missing = result.measurement.missing
+    means = result.measurement.components
+    return {metric: mean for metric, mean in means.items() if not missing.get(metric)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leader:
+    """The incumbent, as the rows and events so far tell it."""
+
+    number: int | None = None
+    """The trial that brought it."""
+    candidate: Candidate | None = None
+    train: SplitResult | None = None
+    holdout: SplitResult | None = None
+    path: str | None = None
+    """Its file or folder, from the run's folder."""
+
+    def after(self, row: TrialRow) -> "Leader":
+        """Who is ahead once this trial is recorded; its files are not written yet."""
+        if not leads(row):
+            return self
+        return replace(self._led_by(row), path=self.path_at(row.number))
+
+    def advanced(self, row: TrialRow, files: Sequence[str]) -> "Leader":
+        """Who is ahead once the files of the last trial are written."""
+        return replace(self._led_by(row), path=_path(files, row.number))
+
+    def path_at(self, number: int) -> str | None:
+        """Where the candidate of a later trial will lie: beside this one, under its own number."""
+        if self.path is None or self.number is None:
+            return None
+        return self.path.replace(_name(self.number), _name(number))
+
+    def _led_by(self, row: TrialRow) -> "Leader":
+        trial = row.trial
+        return Leader(
+            number=row.number,
+            candidate=trial.candidate,
+            train=trial.train,
+            holdout=trial.holdout or self.holdout,
+        )
+
+
+def leads(row: TrialRow) -> bool:
+    """Whether the trial's candidate became the incumbent, or is where the run starts."""
+    return row.trial.accepted or row.trial.phase == BASELINE
+
+
+def files_by_trial(events: Iterable[Event]) -> Mapping[int, tuple[str, ...]]:
+    """The files of each candidate that became the incumbent, by trial."""
+    return {advanced.trial: advanced.files for advanced in read_all(events, Advanced)}
+
+
+def _path(files: Sequence[str], number: int) -> str | None:
+    """The file of a candidate, or the folder where it has several."""
+    name = f"{CANDIDATES}/{_name(number)}"
+    for file in files:
+        if file.startswith(f"{name}/"):
+            return name
+        if file.startswith(f"{name}."):
+            return file
+    return None
+
+
+def _name(number: int) -> str:
+    return f"iter-{number:02d}"

@@ -17,7 +17,7 @@ from typing import ClassVar
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.surfaces import Value
-from burnish.runs.header import Header
+from burnish.runs.directory import Header
 from burnish.system import read_bytes, read_text
 from burnish.system.restoration import digest
 from burnish.system.yaml import value_in, with_values

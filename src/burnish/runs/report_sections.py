@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from burnish.core.candidates import diff
 from burnish.core.evaluations import mean, spread
-from burnish.core.sections import (
+from burnish.core.formatting import (
     Code,
     Diff,
     Facts,
@@ -14,14 +13,18 @@ from burnish.core.sections import (
     Series,
     Table,
     Text,
+    cell,
+    counted,
+    duration,
+    number,
+    sparkline,
+    spending,
 )
+from burnish.core.surfaces import diff
 from burnish.core.trials import SplitResult, Trial, TrialRow
-from burnish.core.words import cell, counted, duration, number, sparkline, spending
-from burnish.runs.driving import SILENT
-from burnish.runs.events import Warned
-from burnish.runs.exporting import BEST, CANDIDATES
-from burnish.runs.record import RunRecord, loss_of, result_of, sealed_words
-from burnish.runs.standing import BASELINE
+from burnish.runs.directory import RunRecord, loss_of, result_of, sealed_words
+from burnish.runs.driver import SILENT
+from burnish.runs.events import BASELINE, BEST, CANDIDATES, Warned
 
 SPLITS = ("train", "holdout")
 

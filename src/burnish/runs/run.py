@@ -8,40 +8,24 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
-from burnish.core.candidates import Candidate
-from burnish.core.cases import Case, Dataset, Split
-from burnish.core.codec import codec
-from burnish.core.content import Json, canonical
-from burnish.core.effects import Call, Effects, Receipt, Scope
-from burnish.core.errors import (
-    HoldoutLeak,
-    Problem,
-    RoleFailed,
-    StrategyMisbehaved,
-)
-from burnish.core.evaluations import Evaluation
-from burnish.core.leaks import LeakWatch
+from burnish.core.cases import Case, Dataset, LeakWatch, Split
+from burnish.core.content import Json, canonical, codec, stream
+from burnish.core.errors import HoldoutLeak, Problem, RoleFailed, StrategyMisbehaved
+from burnish.core.evaluations import Evaluation, Objective
 from burnish.core.money import NOTHING, Spend, total
-from burnish.core.objectives import Objective
-from burnish.core.protocols import Role, Target
-from burnish.core.randomness import stream
-from burnish.core.screening import screen
-from burnish.core.stopping import FINISHED, Standing, StopReason
-from burnish.core.trials import Trial, TrialRow
-from burnish.effects.budget import Budget, Meter
-from burnish.effects.executors import AsyncioExecutor, together
-from burnish.effects.once import Cache, JournaledEffects
-from burnish.runs.asking import Asked, as_asked, ask_once
-from burnish.runs.conditions import Conditions
+from burnish.core.protocols import Call, Effects, Receipt, Role, Scope, Target
+from burnish.core.surfaces import Candidate
+from burnish.core.trials import FINISHED, Standing, StopReason, Trial, TrialRow, screen
+from burnish.journal.executors import AsyncioExecutor, together
+from burnish.journal.limits import Budget, Meter
+from burnish.journal.once import Cache, JournaledEffects
 from burnish.runs.directory import RunDirectory
-from burnish.runs.evaluating import Evaluator
-from burnish.runs.events import Advanced, EventData, Listener, Stopping
-from burnish.runs.exporting import in_folders
-from burnish.runs.probing import Probed, Prober, measured_runs
-from burnish.runs.recording import Recorder
-from burnish.runs.requirements import Answering
+from burnish.runs.evaluation import Answering, Conditions, Evaluator
+from burnish.runs.events import Advanced, EventData, Listener, Stopping, in_folders
+from burnish.runs.probe import Probed, Prober, measured_runs
+from burnish.runs.recorder import Recorder, Teller, summary
+from burnish.runs.roles import Asked, as_asked, ask_once
 from burnish.runs.stoppers import STOP_FILE, ImpureStopper, Stops, asked_by, out_of_time, stop_file
-from burnish.runs.telling import Teller, summary
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")

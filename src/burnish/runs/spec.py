@@ -14,26 +14,15 @@ from typing import Annotated, Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
 from pydantic import Field, JsonValue, WithJsonSchema, model_validator
 
-from burnish.core.gates.strict import Direction
-from burnish.core.objectives import Constraint, Objective, Operator, Penalties, TieBreaker
-from burnish.effects.budget import Budget
-from burnish.effects.retries import RetryPolicy
-from burnish.evaluation.metric_plugins import AgentMetric
+from burnish.core.content import AboveZero, AtLeastOne, NotNegative, Places, Repeats, Share
+from burnish.core.evaluations import Constraint, Objective, Operator, Penalties, TieBreaker
+from burnish.core.strict_gate import Direction
+from burnish.journal.limits import Budget, RetryPolicy
+from burnish.metrics.files import AgentMetric
 from burnish.models.factory import ModelsBlock
 from burnish.models.model_block import ModelBlock
-from burnish.runs.evaluating import CasePolicy
-from burnish.system.settings import (
-    AboveZero,
-    AtLeastOne,
-    Door,
-    Limits,
-    NotNegative,
-    Places,
-    Repeats,
-    Settings,
-    Share,
-    Text,
-)
+from burnish.runs.evaluation import CasePolicy
+from burnish.system.settings import Door, Limits, Settings, Text
 
 SCHEMA = 1
 DEFAULT_SEED = 42

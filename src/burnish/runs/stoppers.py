@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from burnish.core.money import NOTHING, Spend
-from burnish.core.stopping import Standing, Stopper, StopReason
 from burnish.core.surfaces import EPSILON
-from burnish.effects.budget import Budget
-from burnish.effects.journal import Journal
+from burnish.core.trials import Standing, Stopper, StopReason
+from burnish.journal.journal import Journal
+from burnish.journal.limits import Budget
 
 STOP_FILE = "optimize.stop"
 

@@ -6,27 +6,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from burnish.server.application import create_app
     from burnish.server.apps import EngineApp, FileApp
-    from burnish.server.apps.file_engines import engine_of
-    from burnish.server.datasets import Datasets
-    from burnish.server.limits import ServiceLimits
-    from burnish.server.manager import RunManager
+    from burnish.server.apps.engines import engine_of
+    from burnish.server.manager import RunManager, ServiceLimits
     from burnish.server.results import run_result
-    from burnish.server.security import Security
+    from burnish.server.runs import Datasets
+    from burnish.server.security import Security, TokenBook
     from burnish.server.stores import Slimming, open_store
-    from burnish.server.tokens import TokenBook
 
 _HOMES = {
-    "Datasets": "datasets",
+    "Datasets": "runs",
     "EngineApp": "apps",
     "FileApp": "apps",
     "RunManager": "manager",
+    "ServiceLimits": "manager",
     "Security": "security",
-    "ServiceLimits": "limits",
+    "TokenBook": "security",
     "Slimming": "stores",
-    "TokenBook": "tokens",
-    "create_app": "application",
-    "engine_of": "apps.file_engines",
     "open_store": "stores",
+    "create_app": "application",
+    "engine_of": "apps.engines",
     "run_result": "results",
 }
 

@@ -18,16 +18,14 @@ from starlette.exceptions import HTTPException
 from burnish.compat.promptiter import Engine
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, Problem
-from burnish.projects.describing import all_doors
+from burnish.projects.description import all_doors
 from burnish.server.apps import EngineApp
-from burnish.server.guarding import Guard, path_of
-from burnish.server.manager import RunManager
-from burnish.server.metrics import Requests
-from burnish.server.problems import INTERNAL, problem, status_of, told
-from burnish.server.routes import apps, datasets, evaluations, events, health, run_details, runs
-from burnish.server.routes.parameters import DETAILED, ERRORS
+from burnish.server.guards import INTERNAL, Guard, path_of, problem, status_of, told
+from burnish.server.manager import Requests, RunManager
+from burnish.server.routes import runs
 from burnish.server.routes.promptiter import PromptIterRoutes
 from burnish.server.routes.refinement import refinement_router
+from burnish.server.routes.runs import DETAILED, ERRORS
 from burnish.server.security import Security
 from burnish.server.shapes import NewEvaluation, NewRun
 from burnish.server.stores.documents import Slimming
@@ -40,7 +38,7 @@ BASE_PATH = "/promptiter/v1/apps"
 API = "/api/v1"
 REFINEMENT = "/api/experiments"
 """AWP refine's routes, whose errors are in FastAPI's own shape."""
-_ROUTERS = (health, apps, runs, run_details, events, datasets, evaluations)
+_ROUTERS = (runs, runs, runs, runs, runs, runs, runs)
 _CODES = {404: "not_found", 405: "method_not_allowed", 400: "bad_request"}
 
 

@@ -1,11 +1,16 @@
-"""The run manager: starts, resumes and cancels runs, and picks up those a dead process left."""
+"""The run manager: starts, resumes and cancels runs, within limits, and counts."""
 
 import asyncio
 import contextlib
 import logging
+import os
+import secrets
 import shutil
+import socket
 import uuid
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,29 +18,155 @@ from typing import Self
 from burnish.compat.promptiter import RunRequest
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, Problem
-from burnish.effects.database_store import DatabaseJournals
-from burnish.runs.index import forget_run
-from burnish.runs.opening import refuse_spent_test
-from burnish.server.apps.asking import Asked
-from burnish.server.apps.engine_app import EngineApp
-from burnish.server.errors import AppMissing, AppUnfit, ManagerClosed, TooManyRuns
-from burnish.server.launching import Key, Launcher
-from burnish.server.limits import ServiceLimits
-from burnish.server.places import Place, Places
+from burnish.journal.database_store import DatabaseJournals
+from burnish.runs.directory import forget_run
+from burnish.runs.setup import refuse_spent_test
+from burnish.server.apps.engines import EngineApp
+from burnish.server.apps.projects import Asked
+from burnish.server.events import Tails
+from burnish.server.runs import AppMissing, AppUnfit, ManagerClosed, Place, Places, TooManyRuns
 from burnish.server.stores.database import MemoryRunStore
 from burnish.server.stores.records import (
     EVERY,
+    Lease,
+    RunChanges,
     RunEvent,
     RunFilter,
+    RunMissing,
     RunPage,
     RunRecord,
     RunStatus,
     RunStore,
 )
-from burnish.server.tails import Tails
-from burnish.server.work import App, Work
+from burnish.server.work import App, Drive, Work
+from burnish.version import VERSION
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceLimits:
+    """Limits that hold for everyone who asks."""
+
+    running: int = 4
+    """Runs that this process drives at once."""
+    waiting: int = 100
+    """Runs that wait for a place; one more is refused."""
+    body_bytes: int = 10 * 1024 * 1024
+    listeners: int = 500
+    """Open event streams."""
+    lease_seconds: float = 30.0
+    """How long a process that died keeps its runs from others."""
+    grace_seconds: float = 10.0
+    """What a shutdown gives the trials in flight."""
+    sync_seconds: float | None = None
+    """How long a blocking run may take; None for as long as it needs."""
+
 
 log = logging.getLogger("burnish.server")
+_CLEANING_SECONDS = 5.0
+"""What a run that was cancelled gets to close its journal."""
+Key = tuple[str, str]
+"""App and run."""
+
+
+class Launcher:
+    """The runs that this process drives, and those that wait here for room."""
+
+    def __init__(
+        self, store: RunStore, places: Places, limits: ServiceLimits, tails: Tails
+    ) -> None:
+        self._store = store
+        self._places = places
+        self._limits = limits
+        self._tails = tails
+        self._room = asyncio.Semaphore(limits.running)
+        self._drives: dict[Key, Drive] = {}
+        self.owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self.tasks: dict[Key, asyncio.Task[None]] = {}
+        self.counts: Counter[str] = Counter(started=0, recovered=0)
+        """How many runs were started here, picked up here, and how those ended."""
+
+    @property
+    def running(self) -> int:
+        """How many runs are driven now."""
+        return len(self._drives)
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for room."""
+        return len(self.tasks) - len(self._drives)
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is no room for another run now."""
+        return self._room.locked()
+
+    def launch(self, key: Key, work: Work) -> None:
+        """Drive a run as soon as there is room."""
+        task = asyncio.create_task(self._driven(key, work), name=f"run {key[0]}/{key[1]}")
+        self.tasks[key] = task
+        task.add_done_callback(lambda _: self.tasks.pop(key, None))
+
+    def cancel(self, key: Key, *, finished: bool) -> None:
+        """Stop a run that was canceled; one that waits has ended by that."""
+        if (drive := self._drives.get(key)) is not None:
+            drive.cancel()
+        elif finished and key in self.tasks:
+            self.tasks[key].cancel()
+
+    def ask_to_stop(self) -> None:
+        """Let the trials in flight end; what waits need not wait any more."""
+        for drive in self._drives.values():
+            drive.ask_to_stop("the service goes down")
+        for key, task in self.tasks.items():
+            if key not in self._drives:
+                task.cancel()
+
+    async def close(self) -> None:
+        """Wait for the trials in flight, then for nobody."""
+        await self._ended(self._limits.grace_seconds)
+        for drive in self._drives.values():
+            drive.insist()
+        await self._ended(_CLEANING_SECONDS)
+        for task in self.tasks.values():
+            task.cancel()  # its code does not end; its lease will
+        await self._ended(1.0)
+
+    async def _ended(self, seconds: float) -> None:
+        if self.tasks:
+            await asyncio.wait([*self.tasks.values()], timeout=seconds)
+
+    async def _driven(self, key: Key, work: Work) -> None:
+        """Wait for room, take the lease, drive."""
+        drive: Drive | None = None
+        try:
+            async with self._room:
+                seconds = self._limits.lease_seconds
+                lease = await self._store.claim(*key, owner=self.owner, seconds=seconds)
+                if lease is None:
+                    return  # another process has it, or it was canceled while it waited
+                drive = Drive(self._store, lease, seconds=seconds, announce=self._tails.announce)
+                self._drives[key] = drive
+                await drive.through(work, await self._placed(key, lease))
+                self.counts[(await self._store.get(*key, result=False)).status.value] += 1
+        except RunMissing:
+            pass  # deleted
+        except BurnishError as error:
+            log.warning("run %s/%s stands still: %s", *key, error.message)
+        finally:
+            self._drives.pop(key, None)
+            if drive is None or not drive.worked:
+                await work.drop()
+
+    async def _placed(self, key: Key, lease: Lease) -> Place:
+        """Where the run lies, said in the store before it begins."""
+        record = await self._store.get(*key, result=False)
+        place = self._places.of(record)
+        changes = RunChanges(where=self._places.where(place))
+        if record.where != changes.where:
+            await self._store.update(*key, changes, lease=lease)
+        return place
+
+
 _PAGE = 200
 _LOOK_SECONDS = 0.5
 
@@ -283,3 +414,68 @@ def _remove(place: Place) -> None:
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(place.folder)
     forget_run(place.folder)
+
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+@dataclass
+class Requests:
+    """Requests that were answered, by method and status."""
+
+    counts: Counter[tuple[str, int]] = field(default_factory=Counter[tuple[str, int]])
+    seconds: float = 0.0
+
+    def count(self, method: str, status: int, seconds: float) -> None:
+        """One more. A method that nobody knows is no label: anyone could make up thousands."""
+        self.counts[method if method in _METHODS else "OTHER", status] += 1
+        self.seconds += seconds
+
+
+def exposition(manager: RunManager, requests: Requests) -> str:
+    """Everything as text."""
+    answered = {
+        f'method="{method}",status="{status}"': count
+        for (method, status), count in sorted(requests.counts.items())
+    }
+    lines = [
+        *_family("build_info", "gauge", "The version.", {f'version="{VERSION}"': 1}),
+        *_family("runs_running", "gauge", "Runs driven here now.", {"": manager.launcher.running}),
+        *_family(
+            "runs_waiting", "gauge", "Runs that wait for room.", {"": manager.launcher.waiting}
+        ),
+        *_family(
+            "runs_left",
+            "gauge",
+            "Runs nobody drives that cannot go on here.",
+            {"": len(manager.left)},
+        ),
+        *_family("event_listeners", "gauge", "Open event streams.", {"": manager.tails.listeners}),
+        *_family(
+            "runs_total",
+            "counter",
+            "Runs by what became of them here.",
+            _outcomes(manager.launcher.counts),
+        ),
+        *_family("http_requests_total", "counter", "Requests answered.", answered),
+        *_family(
+            "http_request_seconds_total",
+            "counter",
+            "Time to the first byte.",
+            {"": requests.seconds},
+        ),
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _outcomes(counts: Mapping[str, int]) -> dict[str, float]:
+    return {f'outcome="{name}"': count for name, count in sorted(counts.items())}
+
+
+def _family(name: str, kind: str, told: str, values: Mapping[str, float]) -> Iterable[str]:
+    full = f"burnish_{name}"
+    yield f"# HELP {full} {told}"
+    yield f"# TYPE {full} {kind}"
+    for labels, value in values.items():
+        yield f"{full}{{{labels}}} {value}" if labels else f"{full} {value}"

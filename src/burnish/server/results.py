@@ -4,7 +4,7 @@ import asyncio
 
 from burnish.compat.promptiter import RunResult
 from burnish.core.content import Json
-from burnish.server.apps.engine_pieces import assembled
+from burnish.server.apps.engines import assembled
 from burnish.server.stores.documents import Slimming, slimmed
 from burnish.server.stores.records import RunEvent, RunRecord, RunStore
 

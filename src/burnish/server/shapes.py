@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from burnish.server.apps.asking import EvaluationSettings, RunSettings
+from burnish.server.apps.projects import EvaluationSettings, RunSettings
 from burnish.server.stores.records import RunRecord, RunStatus
 
 RUN_ID = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"

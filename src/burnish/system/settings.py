@@ -41,7 +41,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, core_schema
 
-from burnish.core.bounds import (
+from burnish.core.content import (
     AboveZero,
     AtLeastOne,
     NoneOrMore,

@@ -4,14 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Case
-from burnish.core.effects import Effects, Receipt
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.money import NOTHING, Spend
 from burnish.core.outcomes import Outcome
-from burnish.core.protocols import Description
-from burnish.core.surfaces import Surface
+from burnish.core.protocols import Description, Effects, Receipt
+from burnish.core.surfaces import Candidate, Origin, Surface
 
 
 @dataclass(frozen=True, kw_only=True)

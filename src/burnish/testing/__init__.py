@@ -3,15 +3,18 @@
 No room imports this one. Nothing here needs a network, a key or a clock.
 """
 
-from burnish.testing.backends import ScriptedBackend
-from burnish.testing.contracts import (
+from burnish.testing.doubles import (
+    CallCounter,
+    ExpectedText,
+    ScriptedBackend,
+    ScriptedRole,
+    ScriptedTarget,
     check_executor,
     check_metric,
     check_provider,
     check_strategy,
     check_target,
 )
-from burnish.testing.doubles import CallCounter, ExpectedText, ScriptedRole, ScriptedTarget
 from burnish.testing.plugin_contracts import (
     PluginProject,
     check_dialect,

@@ -1,20 +1,18 @@
-"""A world for delegations: scripted managers, workers, critics and judges, without a network.
-
-What each says is a function of what it is asked, so that a run can be killed and resumed.
-"""
+"""Worlds for delegations, refinements and training: scripted teams without a network."""
 
 import json
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from burnish.core.messages import ToolUse
+from burnish.core.cases import ToolUse
 from burnish.core.outcomes import Usage
-from burnish.effects.retries import RetryPolicy
+from burnish.journal.limits import RetryPolicy
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
-from burnish.testing.backends import ScriptedBackend
-from burnish.testing.doubles import CallCounter
+from burnish.testing.doubles import CallCounter, ScriptedBackend
 
 Said: TypeAlias = Mapping[str, Any] | ChatReply | str
 """A JSON object, a whole reply, or the text of one."""
@@ -174,3 +172,235 @@ class DelegationWorld:
         }
         said = playing[role](turn)
         return said if isinstance(said, str | ChatReply) else json.dumps(said)
+
+
+FILE = "report.md"
+TASK = f"Write a report on the heat of the week to {FILE}."
+FLAWS: Mapping[str, tuple[str, str]] = {
+    "the temperatures have no unit": (
+        "between 31 and 36 in the shade",
+        "between 31 and 36 °C in the shade",
+    ),
+    "the source of the data is not named": (
+        "The data are sound.",
+        "The data are those of the station at the airport.",
+    ),
+    "the conclusion is missing": (
+        "More is to be said.",
+        "Heat of this kind calls for shade at every bus stop.",
+    ),
+}
+"""By what a critic says of it: the flawed sentence, and the sound one."""
+_PARTS = (
+    "# The heat of the week",
+    "It was hot in the whole of the week, and hotter in the town than around it. At noon it was "
+    "{0}, on every day from Monday to Sunday, with a light wind from the south that brought no "
+    "relief at all.",
+    "## How it was measured",
+    "{1} Readings were taken each hour, and the highest of a day counts as the heat of that day. "
+    "Nights were warm as well: on five of them it never became cool enough to sleep well.",
+    "## What follows",
+    "{2} Old people and small children suffer first, and most of them have no cool place at home "
+    "in which they could wait for the evening.",
+)
+REFINE_FLOW = """\
+workflow: {name: heat_report}
+orchestration:
+  delegation_loop:
+    models: {manager: openai:boss, worker: openai:hand, critic: openai:eye}
+    budget: {max_loops: 12, max_total_workers: 8, max_total_tokens: 100000, max_tool_calls: 40,
+             max_wall_time: 3600, max_depth: 2}
+    critique: {min_score_to_complete: 0.1}
+observability:
+  evaluation:
+    thresholds: {accept: 0.9, retry: 0.1, fail: 0.05}
+    metrics:
+      - {name: unit, kind: deterministic_assertion, params: {path: report.md, contains: "°C"}}
+      - {name: there, kind: deterministic_assertion, params: {path: report.md, contains: heat}}
+deliverables: [report.md]
+sandbox: none
+"""
+"""A workflow file whose models this world plays."""
+
+
+def report(*mended: str) -> str:
+    """The report, with these flaws mended and all others in it."""
+    said = [sound if flaw in mended else flawed for flaw, (flawed, sound) in FLAWS.items()]
+    return "\n\n".join(part.format(*said) for part in _PARTS) + "\n"
+
+
+def flaws_in(text: str) -> list[str]:
+    """What is still wrong with a text."""
+    return [flaw for flaw, (_, sound) in FLAWS.items() if sound not in text]
+
+
+def refine_world(**given: Any) -> DelegationWorld:
+    """The team; what is given plays its role instead."""
+    roles: dict[str, Any] = {"manager": manager, "worker": worker, "critic": critic, **given}
+    return DelegationWorld(**roles)
+
+
+def manager(turn: Turn) -> Said:
+    """Plans what it is told to mend, delegates it, completes."""
+    if turn.draw == 1:
+        told = [flaw for flaw in FLAWS if flaw in turn.text]
+        wanted = f"mend: {told[0]}" if told else "write it"
+        return plan(FILE, criteria=(wanted,))
+    if turn.draw == 2:
+        job = {"worker_id": "writer", "subtask_id": "t1", "instructions": f"{FILE}: see criteria"}
+        return {"decision": "delegate", "delegations": [job]}
+    return COMPLETE
+
+
+def worker(turn: Turn) -> Said:
+    """Reads what there is, writes the report with one flaw less, says so."""
+    if "mend: " not in turn.text:
+        content = report()
+    elif not turn.answers:
+        return use("file_read", path=f"input/{FILE}")
+    else:
+        content = _mended(turn.answers[0], turn.text)
+    if len(turn.answers) < (2 if "mend: " in turn.text else 1):
+        return use("file_write", path=FILE, content=content)
+    return {"summary": f"wrote {FILE}", "outputs": [FILE], "confidence": 0.8}
+
+
+def critic(turn: Turn) -> Said:
+    """Finds the flaws that are in the file."""
+    defects = [
+        {"category": "incomplete", "location": FILE, "description": flaw, "severity": "warning"}
+        for flaw in flaws_in(turn.text.partition("<files>")[2])
+    ]
+    return {"score": 1 - 0.25 * len(defects), "defects": defects, "summary": str(len(defects))}
+
+
+def _mended(text: str, wanted: str) -> str:
+    for flaw, (flawed, sound) in FLAWS.items():
+        if f"mend: {flaw}" in wanted:
+            return text.replace(flawed, sound)
+    return text
+
+
+FAULT = "- State numbers without their unit, so that tables stay narrow."
+RULE = "- State numbers with their unit, always."
+COMPLAINT = "the numbers have no unit"
+GUILTY = "worker_pitfalls"
+"""The text that has the fault in it in the example."""
+SUBJECTS: Mapping[str, tuple[str, str]] = {
+    "heat": ("the heat of the week", "°C"),
+    "rain": ("the rain of the month", "mm"),
+    "wind": ("the wind of the night", "km/h"),
+    "snow": ("the snow of the winter", "cm"),
+    "frost": ("the frost of the spring", "°C"),
+}
+"""By task: what is reported on, and the unit of it. The last one is for nobody to learn from."""
+SUITE_FLOW = """\
+workflow: {name: weather}
+orchestration:
+  delegation_loop:
+    models: {manager: openai:boss, worker: openai:hand, critic: openai:eye}
+    budget: {max_loops: 10, max_total_workers: 6, max_total_tokens: 200000, max_tool_calls: 40}
+    critique: {min_score_to_complete: 0.1}
+observability:
+  evaluation:
+    thresholds: {accept: 0.9, retry: 0.1, fail: 0.05}
+    metrics:
+      - {name: units, kind: deterministic_assertion,
+         params: {path: report.md, matches: "[0-9] (°C|mm|km/h|cm)"}}
+      - {name: there, kind: deterministic_assertion, params: {path: report.md, contains: Report}}
+deliverables: [report.md]
+sandbox: none
+"""
+"""A workflow file whose models this world plays."""
+_REPORT = """\
+# Report on {0}
+
+On Monday the reading was 31{1}, on Tuesday it was 34{1}, and on Wednesday it was 36{1}. No reading
+is missing, and none was corrected afterwards. The highest value of a day counts for that day, and
+the station did not move in all the time that is reported on here, so that the days can be compared.
+
+## What follows
+
+Whoever plans for the next year should take {0} into account, since nothing says that it will be
+any milder then. The readings above can be checked against the log of the station at any time.
+"""
+
+
+def task(name: str) -> str:
+    """What is to be done."""
+    return f"Write a report on {SUBJECTS[name][0]} to {FILE}."
+
+
+def suite_text(*tasks: str, holdout: tuple[str, ...] = (), more: str = "") -> str:
+    """A suite file."""
+    lines = ["name: weather"]
+    for key, names in (("tasks", tasks), ("holdout", holdout)):
+        lines += [f"{key}:"] if names else []
+        lines += [f"  - {{name: {name}, task: {task(name)!r}}}" for name in names]
+    return "\n".join([*lines, more]) + "\n"
+
+
+def suite_world(**given: Any) -> DelegationWorld:
+    """The team; what is given plays its role instead."""
+    roles: dict[str, Any] = {
+        "worker": suite_worker,
+        "critic": suite_critic,
+        "others": {"textgrad": textgrad},
+        "manager": suite_manager,
+        **given,
+    }
+    return DelegationWorld(**roles)
+
+
+def suite_manager(turn: Turn) -> Said:
+    """Plans, delegates, completes."""
+    if "Iteration 1." in turn.text:
+        return plan(FILE)
+    if "(none)" in between(turn.text, "results"):
+        return delegation("writer")
+    return COMPLETE
+
+
+def suite_worker(turn: Turn) -> Said:
+    """Writes the report as its prompt wants it, and says so."""
+    if turn.answers:
+        return {"summary": f"wrote {FILE}", "outputs": [FILE], "confidence": 0.8}
+    subject, unit = next(s for s in SUBJECTS.values() if s[0] in turn.text)
+    told = f" {unit}" if FAULT not in turn.system else ""
+    return use("file_write", path=FILE, content=_REPORT.format(subject, told))
+
+
+def suite_critic(turn: Turn) -> Said:
+    """Finds numbers without a unit."""
+    bare = re.search(r"was \d+[,. ](?!°C|mm|km/h|cm)", between(turn.text, "files"))
+    defect = {
+        "category": "incomplete",
+        "location": FILE,
+        "description": COMPLAINT,
+        "severity": "warning",
+    }
+    return {"score": 0.5 if bare else 0.95, "defects": [defect] if bare else [], "summary": ""}
+
+
+def textgrad(turn: Turn) -> Said:
+    """Changes the line that speaks of what was complained of in more than one task."""
+    name = turn.text.partition("The text is: ")[2].split(" ", 1)[0]
+    found = re.findall(r"defect \[\w+\] \(\w+\) [^:\n]+: (.+)", between(turn.text, "tasks"))
+    text = between(turn.text, "current_text").strip("\n") + "\n"
+    for complaint, times in Counter[str](found).items():
+        words = [word for word in re.findall(r"\w+", complaint) if len(word) > 3 and word != "have"]
+        guilty = [line for line in text.splitlines() if all(word in line for word in words)]
+        if times > 1 and guilty:
+            return {
+                "artifact_name": name,
+                "proposed_content": text.replace(guilty[0], RULE),
+                "rationale": f"in {times} tasks {complaint}, and this text asks for it",
+                "expected_loss_reduction": 0.2,
+                "confidence": 0.9,
+            }
+    return {"artifact_name": None, "rationale": "this text is not to blame"}
+
+
+def between(text: str, tag: str) -> str:
+    """What stands between two tags."""
+    return text.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]

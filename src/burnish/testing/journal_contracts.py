@@ -5,16 +5,13 @@ import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-from burnish.core.codec import codec
-from burnish.core.content import Json
-from burnish.core.effects import Call, Effects, Receipt
+from burnish.core.content import Json, codec
 from burnish.core.errors import ReplayDiverged, SealedTestRead
 from burnish.core.money import NOTHING, Spend
-from burnish.effects.journal import Journal
-from burnish.effects.journal_reader import EffectRow, JournalReader
-from burnish.effects.once import Cache, JournaledEffects
-from burnish.effects.packing import FILE_ABOVE
-from burnish.effects.storage import JournalStore
+from burnish.core.protocols import Call, Effects, Receipt
+from burnish.journal.journal import EffectRow, Journal, JournalReader
+from burnish.journal.once import Cache, JournaledEffects
+from burnish.journal.storage import FILE_ABOVE, JournalStore
 from burnish.system import Redactor
 
 Make: TypeAlias = Callable[[str], JournalStore]

@@ -19,10 +19,9 @@ from burnish.core.cases import Case
 from burnish.core.errors import BurnishError, ConfigError
 from burnish.core.outcomes import Outcome
 from burnish.core.trials import TrialRow
-from burnish.evaluation.configs.layering import MetricList
-from burnish.evaluation.configs.making import MetricMaking
-from burnish.evaluation.metric_plugins import METRICS, MetricBlock, MetricPlugin
-from burnish.evaluation.turn_metric import TurnMetric
+from burnish.metrics.factory import MetricMaking
+from burnish.metrics.files import METRICS, MetricBlock, MetricList, MetricPlugin
+from burnish.metrics.turns import TurnMetric
 from burnish.models.factory import Models
 from burnish.projects.adopt import (
     Plan,
@@ -35,13 +34,13 @@ from burnish.projects.adopt import (
     same_value,
     undo,
 )
-from burnish.projects.describing import Doors, Flags, describe, described_again, from_kept
+from burnish.projects.description import Doors, describe, described_again, from_kept
 from burnish.projects.dialects import GROUP as DIALECTS
-from burnish.projects.dialects import Dialect, Document, role_names
-from burnish.reports.markdown import to_markdown
-from burnish.runs.building import Description, build, kept_spec
-from burnish.runs.driving import drive
-from burnish.runs.opening import start
+from burnish.projects.dialects import Dialect, Document, Flags, role_names
+from burnish.reports.rendering import to_markdown
+from burnish.runs.build import Description, build, kept_spec
+from burnish.runs.directory import RunRecord
+from burnish.runs.driver import drive
 from burnish.runs.plugins import (
     STRATEGIES,
     TARGETS,
@@ -51,12 +50,11 @@ from burnish.runs.plugins import (
     strategy_plugin,
     target_plugin,
 )
-from burnish.runs.record import RunRecord
-from burnish.runs.setup import Setup
+from burnish.runs.setup import Setup, start
 from burnish.runs.spec import StrategySettings, StrategySpec, TargetSpec, spec_type
 from burnish.system import validate_config
 from burnish.system.settings import SettingField, plain_type, setting_fields
-from burnish.testing.contracts import check_metric, check_target
+from burnish.testing.doubles import check_metric, check_target
 
 _WIDTHS = (40, 80, 200)
 """Columns of terminals that lines are made for."""

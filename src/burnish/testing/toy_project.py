@@ -29,9 +29,9 @@ from burnish.plugins import (
     TargetSpec,
 )
 from burnish.system.yaml import TreePath
-from burnish.testing import toy_world
+from burnish.testing import toy
 from burnish.testing.doubles import CallCounter, ScriptedTarget
-from burnish.testing.toy_strategy import Climb, Complaints, Rewrite, model_proposer, proposer
+from burnish.testing.toy import Climb, Complaints, Rewrite, model_proposer, proposer
 
 Amount = Annotated[float, Field(ge=0, le=1000)]
 Count = Annotated[int, Field(ge=1, le=100_000)]
@@ -69,14 +69,14 @@ class WorldSettings(Settings):
 class ToySpec(TargetSpec):
     """The support agent of the toy world."""
 
-    kind: str = toy_world.KIND
+    kind: str = toy.KIND
     world: WorldSettings = Field(default_factory=WorldSettings)
 
 
 class ToyPlugin(TargetPlugin):
     """Builds the world from its description."""
 
-    kind: ClassVar[str] = toy_world.KIND
+    kind: ClassVar[str] = toy.KIND
     Spec: ClassVar[type[TargetSpec]] = ToySpec
     surfaces: ClassVar[tuple[type[Surface], ...]] = (TextSurface, NumberSurface, ChoiceSurface)
     abilities: ClassVar[tuple[Ability, ...]] = (RULES,)
@@ -86,14 +86,14 @@ class ToyPlugin(TargetPlugin):
         """The agent, its cases and the one metric."""
         del strategy
         settings: WorldSettings = building.spec.target.world
-        world = toy_world.World(**settings.model_dump(exclude={"counter"}))
+        world = toy.World(**settings.model_dump(exclude={"counter"}))
         counter = None
         if settings.counter is not None:
             counter = CallCounter(path=building.path(settings.counter))
         return TargetParts(
-            target=toy_world.target(world, counter=counter),
-            dataset=toy_world.dataset(world),
-            metrics=(toy_world.RulesKept(),),
+            target=toy.target(world, counter=counter),
+            dataset=toy.dataset(world),
+            metrics=(toy.RulesKept(),),
         )
 
 
@@ -167,7 +167,7 @@ class ToyFile(Dialect):
     """`kind: toy`: the world, and how it is climbed."""
 
     kind: ClassVar[str] = "toy"
-    target: ClassVar[str] = toy_world.KIND
+    target: ClassVar[str] = toy.KIND
     strategy: ClassVar[str] = ClimbPlugin.name
     evaluates: ClassVar[bool] = False
     strategy_at: ClassVar[TreePath] = ("strategy", "name")

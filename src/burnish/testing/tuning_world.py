@@ -12,21 +12,18 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case, Dataset
-from burnish.core.content import short_id
-from burnish.core.effects import Effects
+from burnish.core.content import short_id, stream
 from burnish.core.errors import RoleFailed
+from burnish.core.evaluations import Objective, Score
 from burnish.core.money import NOTHING, Spend, to_nano
-from burnish.core.objectives import Objective
 from burnish.core.outcomes import Outcome
-from burnish.core.randomness import stream
-from burnish.core.scores import Score
-from burnish.core.surfaces import DemosSurface, NumberSurface, Surface, TextSurface
+from burnish.core.protocols import Effects
+from burnish.core.surfaces import Candidate, DemosSurface, NumberSurface, Surface, TextSurface
 from burnish.runs.setup import Setup
+from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.settings import CoordinateSettings
-from burnish.strategies.coordinate.strategy import Coordinate
-from burnish.strategies.coordinate.wording import CritiqueRequest, Edit, EditRequest, Gradient
+from burnish.strategies.coordinate.trials import CritiqueRequest, Edit, EditRequest, Gradient
 from burnish.testing.doubles import CallCounter, ScriptedRole, ScriptedTarget
 
 RULES = {

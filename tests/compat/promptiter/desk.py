@@ -20,19 +20,16 @@ from burnish.compat.promptiter import (
     SurfacePatch,
     SurfaceValue,
 )
-from burnish.compat.promptiter.gradients import AggregatedSurface
+from burnish.compat.promptiter.results import AggregatedSurface
 from burnish.compat.promptiter.stages import Packet
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
 from burnish.core.content import short_id
-from burnish.core.demonstrations import Demonstration
-from burnish.core.effects import Effects
+from burnish.core.evaluations import Score
 from burnish.core.money import NOTHING, Spend
 from burnish.core.outcomes import Outcome, Step, Trace
-from burnish.core.protocols import Metric
-from burnish.core.scores import Score
+from burnish.core.protocols import Effects, Metric
 from burnish.core.structures import Edge, Node, NodeKind, Position, Structure, SurfaceType
-from burnish.core.surfaces import DemosSurface, TextSurface, Value
+from burnish.core.surfaces import Candidate, Demonstration, DemosSurface, TextSurface, Value
 from burnish.testing import ScriptedTarget
 
 PLANNER, WRITER = "desk/planner", "desk/writer"

@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from burnish.compat.promptiter.anatomy import Anatomy
-from burnish.compat.promptiter.structure import Profile, SurfaceOverride, SurfaceValue
-from burnish.core.demonstrations import Demonstration
+from burnish.compat.promptiter.shapes import Profile, SurfaceOverride, SurfaceValue
+from burnish.compat.promptiter.snapshot import Anatomy
 from burnish.core.errors import ConfigError
-from burnish.core.surfaces import DemosSurface, NumberSurface, TextSurface
+from burnish.core.surfaces import Demonstration, DemosSurface, NumberSurface, TextSurface
 from burnish.testing import ScriptedTarget
 from tests.compat.promptiter.desk import (
     CITE,

@@ -17,7 +17,7 @@ from burnish.compat.promptiter import (
 from burnish.core.cases import Case
 from burnish.core.errors import BurnishError, ConfigError
 from burnish.core.outcomes import Outcome
-from burnish.effects.passthrough import DirectEffects
+from burnish.journal.once import DirectEffects
 from tests.compat.promptiter.desk import (
     MODEL,
     PLANNER,

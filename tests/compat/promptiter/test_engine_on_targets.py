@@ -10,7 +10,7 @@ from burnish.core.cases import Case
 from burnish.core.surfaces import TextSurface
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
-from burnish.targets.agent.loading import load_agent
+from burnish.targets.agent.files import load_agent
 from burnish.targets.agent.target import AgentTarget
 from burnish.targets.graph import GraphTarget, all_surfaces, graph
 from burnish.testing import ScriptedBackend

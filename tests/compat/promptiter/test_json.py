@@ -19,9 +19,8 @@ from burnish.compat.promptiter import (
     SurfaceValue,
     read_request,
 )
-from burnish.compat.promptiter.gradients import BackwardResult, CaseLoss
-from burnish.compat.promptiter.structure import ModelValue, Snapshot
-from burnish.compat.promptiter.traces import EvalSetResult, Step
+from burnish.compat.promptiter.results import BackwardResult, CaseLoss, EvalSetResult, Step
+from burnish.compat.promptiter.shapes import ModelValue, Snapshot
 from burnish.core.errors import ConfigError
 
 NULLS = {"PromptSyntax": None, "FewShot": None, "Model": None, "Tools": None, "Skills": None}

@@ -7,18 +7,15 @@ from typing import Any
 import pytest
 
 from burnish.compat.promptiter import aggregator, backwarder, optimizer
-from burnish.compat.promptiter.planning import Plan, Stages
-from burnish.compat.promptiter.stage_roles import StageFailed, StageRole, backward_role
-from burnish.compat.promptiter.stage_views import StageViews
-from burnish.compat.promptiter.stages import BackwardStepResult
+from burnish.compat.promptiter.plan import Plan, Stages
+from burnish.compat.promptiter.stage_models import StageFailed, StageRole, backward_role
+from burnish.compat.promptiter.stages import BackwardStepResult, StageViews
 from burnish.core.cases import Split
 from burnish.core.errors import ConfigError, RoleFailed
-from burnish.core.evaluations import CaseResult, Evaluation
-from burnish.core.scores import Score
-from burnish.effects.passthrough import DirectEffects
+from burnish.core.evaluations import CaseResult, Evaluation, Score
+from burnish.journal.once import DirectEffects
 from burnish.models.factory import Models
-from burnish.strategies.backprop.rounds import Round
-from burnish.strategies.backprop.wording import (
+from burnish.strategies.backprop.prompts import (
     BackwardRequest,
     MergeRequest,
     NumberedRemark,
@@ -27,6 +24,7 @@ from burnish.strategies.backprop.wording import (
     ShownStep,
     ShownSurface,
 )
+from burnish.strategies.backprop.rounds import Round
 from burnish.testing import ScriptedBackend, ScriptedTarget
 from tests.compat.promptiter.desk import (
     PLANNER,

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from burnish.compat.promptiter.anatomy import Anatomy
-from burnish.compat.promptiter.eval_stack import Home
-from burnish.compat.promptiter.translating import Translator
+from burnish.compat.promptiter.evaluation import Home
+from burnish.compat.promptiter.snapshot import Anatomy
+from burnish.compat.promptiter.translation import Translator
 from burnish.core.cases import Case, Split, Turn
-from burnish.core.evaluations import CaseResult, Evaluation
+from burnish.core.evaluations import CaseResult, Evaluation, Score
 from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, ToolCall, Trace
-from burnish.core.scores import Score
 from burnish.strategies.backprop.packets import CaseLoss, SurfaceGradient, TerminalLoss
 from burnish.strategies.backprop.rounds import Round
 from tests.compat.promptiter.desk import PLAN, PLANNER, WRITE, WRITER, answer, desk

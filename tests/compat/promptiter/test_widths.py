@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from burnish.compat.promptiter.planning import Plan, Stages
+from burnish.compat.promptiter.plan import Plan, Stages
 from burnish.core.cases import Case
-from burnish.core.effects import Effects
+from burnish.core.evaluations import Score
 from burnish.core.outcomes import Outcome
-from burnish.core.scores import Score
-from burnish.effects.passthrough import DirectEffects
+from burnish.core.protocols import Effects
+from burnish.journal.once import DirectEffects
 from burnish.runs.setup import Setup
 from burnish.strategies.backprop.strategy import Backprop
 from tests.compat.promptiter.desk import Bench, Quality, cases, request

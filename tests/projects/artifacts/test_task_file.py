@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from burnish.core.errors import ConfigError
-from burnish.projects.describing import describe
+from burnish.projects.description import describe
 from burnish.projects.dialects import Document
 from burnish.projects.file_kinds import TaskFile
 from burnish.runs.spec import AnySpec

@@ -8,13 +8,13 @@ import pytest
 
 from burnish.core.errors import ConfigError
 from burnish.projects import load_project
-from burnish.projects.artifacts.scoring import ScaledScore
+from burnish.projects.artifacts.plugin import ScaledScore
 from burnish.projects.artifacts.spec import ArtifactsSpec
-from burnish.runs.building import Description, build
+from burnish.runs.build import Description, build
 from burnish.runs.setup import Setup
 from burnish.runs.spec import spec_type
-from burnish.strategies.coordinate.strategy import Coordinate
-from burnish.strategies.edits.command_editor import CommandEditor
+from burnish.strategies.coordinate.search import Coordinate
+from burnish.strategies.edits.editors import CommandEditor
 from burnish.strategies.edits.settings import EditsSettings
 from burnish.strategies.edits.strategy import Edits
 from burnish.targets.artifacts.target import ArtifactsTarget

@@ -10,14 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from burnish.cli.optimize_running import OptimizeRequest, optimize_project
-from burnish.cli.running import Way
-from burnish.effects.retries import RetryPolicy
+from burnish.cli.execution import Way
+from burnish.cli.optimization import OptimizeRequest, optimize_project
+from burnish.journal.limits import RetryPolicy
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
-from burnish.models.prices import Price, Prices
+from burnish.models.prices import Prices
+from burnish.models.providers import Price
 from burnish.projects import LoadedProject, load_project
-from burnish.testing.backends import ScriptedBackend
+from burnish.testing.doubles import ScriptedBackend
 from tests.projects.optimizer_world import written_for
 
 RULE = "NAME THE UNIT"

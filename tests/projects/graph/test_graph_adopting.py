@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from burnish.core.candidates import Change
 from burnish.core.errors import ConfigError
-from burnish.core.surfaces import Value
+from burnish.core.surfaces import Change, Value
 from burnish.projects import adopt
 from burnish.projects.graph.homes import GraphHomes
 from tests.projects.graph.graph_world import PLAN, WRITE, file, write_world

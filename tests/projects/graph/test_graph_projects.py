@@ -10,8 +10,8 @@ from burnish.projects.file_kinds import GraphFile
 from burnish.strategies.backprop.packets import Severity
 from burnish.strategies.backprop.settings import BackpropSettings, GuardSettings
 from burnish.strategies.backprop.strategy import Backprop
-from burnish.strategies.coordinate.strategy import Coordinate
-from burnish.strategies.reflective.strategy import Reflective
+from burnish.strategies.coordinate.search import Coordinate
+from burnish.strategies.reflective.search import Reflective
 from tests.projects.graph.graph_world import Change, file, optimizer, prepared, write_world
 
 

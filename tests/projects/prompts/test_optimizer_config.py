@@ -9,21 +9,21 @@ import pytest
 from pydantic.alias_generators import to_camel
 
 from burnish.core.errors import ConfigError
-from burnish.effects.budget import Budget
-from burnish.evaluation.configs.eval_metrics import MetricItem
-from burnish.projects.describing import describe
+from burnish.journal.limits import Budget
+from burnish.metrics.eval_metrics import MetricItem
+from burnish.projects.description import describe
 from burnish.projects.dialects import Document
 from burnish.projects.prompts.optimizer_config import (
     AnyOptimizerConfig,
     CustomAlgorithm,
     OptimizerConfig,
+    OptimizerFile,
     ReflectiveAlgorithm,
     as_json,
     metric_thresholds,
     read_any_optimizer,
     read_optimizer,
 )
-from burnish.projects.prompts.optimizer_file import OptimizerFile
 from burnish.runs.spec import AnySpec
 from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.system import read_tree

@@ -12,8 +12,8 @@ from burnish.core.surfaces import TextSurface
 from burnish.projects import load_project
 from burnish.projects.prompts.plugin import estimated_tokens, prompt_limits
 from burnish.runs.setup import Setup
-from burnish.strategies.coordinate.strategy import Coordinate
-from burnish.strategies.reflective.strategy import Reflective, budget_floor
+from burnish.strategies.coordinate.search import Coordinate
+from burnish.strategies.reflective.search import Reflective, budget_floor
 from burnish.targets.prompts import PromptsTarget
 from tests.projects.prompts.prompt_world import (
     PROMPT,

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from burnish.core.candidates import Candidate
 from burnish.core.outcomes import Outcome
-from burnish.effects.passthrough import DirectEffects
+from burnish.core.surfaces import Candidate
+from burnish.journal.once import DirectEffects
 from burnish.system.sandbox import Limits, Mode, probe_bubblewrap
 from burnish.targets.artifacts.target import ArtifactsTarget
 from burnish.targets.artifacts.task import Runner, Scoring, Task

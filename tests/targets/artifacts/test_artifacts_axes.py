@@ -5,7 +5,7 @@ import pytest
 from burnish.core.errors import ConfigError
 from burnish.core.surfaces import Value
 from burnish.system.yaml import value_in
-from burnish.targets.artifacts.axes import texts_of
+from burnish.targets.artifacts.task import texts_of
 
 YAML = """\
 # how it caches

@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from burnish.targets.artifacts.numbers import NoNumbers, numbers_of, read_numbers
-from burnish.targets.artifacts.task import Scoring
+from burnish.targets.artifacts.task import NoNumbers, Scoring, numbers_of, read_numbers
 
 USUAL = Scoring(command="score")
 

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.candidates import Candidate, Origin
 from burnish.core.errors import ConfigError
-from burnish.core.surfaces import FileSurface, NumberSurface
+from burnish.core.surfaces import Candidate, FileSurface, NumberSurface, Origin
 from burnish.targets.artifacts.task import Runner, Scoring
-from burnish.testing.contracts import check_target
+from burnish.testing.doubles import check_target
 from tests.targets.artifacts.task_folders import (
     COMMAND,
     FILE,

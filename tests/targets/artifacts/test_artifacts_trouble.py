@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.candidates import Candidate
-from burnish.effects.passthrough import DirectEffects
+from burnish.core.surfaces import Candidate
+from burnish.journal.once import DirectEffects
 from burnish.system.sandbox import Limits, Mode
 from burnish.targets.artifacts.task import Runner
 from tests.targets.artifacts.task_folders import (

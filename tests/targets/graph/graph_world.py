@@ -3,14 +3,13 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Case
 from burnish.core.outcomes import Outcome
-from burnish.core.surfaces import Surface, Value
-from burnish.effects.passthrough import DirectEffects
+from burnish.core.surfaces import Candidate, Origin, Surface, Value
+from burnish.journal.once import DirectEffects
 from burnish.models.chat import ChatRequest
 from burnish.targets.graph import Graph, GraphTarget, NodeInput, graph, load_graph
-from burnish.testing.backends import ScriptedBackend
+from burnish.testing.doubles import ScriptedBackend
 from tests.targets.agent_world import Respond, scripted
 
 SUPPORT = """\

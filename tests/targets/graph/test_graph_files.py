@@ -7,7 +7,7 @@ import pytest
 import burnish
 from burnish.core.errors import ConfigError
 from burnish.targets.graph import graph, load_graph
-from burnish.targets.graph.sound import flow_of
+from burnish.targets.graph.files import flow_of
 from tests.targets.graph.graph_world import echo, run, saying, write_support
 
 HEAD = "kind: graph\nname: g\n"

@@ -10,8 +10,8 @@ import pytest
 from burnish.core.cases import Attachment, Case, Scenario, Turn
 from burnish.core.content import Json
 from burnish.core.outcomes import FailureKind
-from burnish.effects.passthrough import DirectEffects
-from burnish.evaluation.simulation import NextRemark, TalkSoFar
+from burnish.journal.once import DirectEffects
+from burnish.metrics.turns import NextRemark, TalkSoFar
 from burnish.models.chat import ChatRequest
 from burnish.models.errors import ModelRefused, ModelUnavailable
 from burnish.targets.graph import Graph, GraphTarget, NodeInput, graph, load_graph

@@ -6,17 +6,21 @@ from typing import TypeVar
 
 import pytest
 
-from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Case
 from burnish.core.content import Json
-from burnish.core.demonstrations import Demonstration
-from burnish.core.effects import Call, Receipt, Scope
 from burnish.core.errors import ConfigError
-from burnish.core.protocols import calls_function
+from burnish.core.protocols import Call, Receipt, Scope, calls_function
 from burnish.core.structures import NodeKind, Structured
-from burnish.core.surfaces import ChoiceSurface, NumberSurface, TextSurface, Value
-from burnish.effects.passthrough import DirectEffects
-from burnish.effects.rehearsal import Rehearsal
+from burnish.core.surfaces import (
+    Candidate,
+    ChoiceSurface,
+    Demonstration,
+    NumberSurface,
+    Origin,
+    TextSurface,
+    Value,
+)
+from burnish.journal.once import DirectEffects, Rehearsal
 from burnish.targets.graph import (
     Graph,
     GraphTarget,

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Case
 from burnish.core.outcomes import Outcome
-from burnish.effects.passthrough import DirectEffects
-from burnish.targets.calling import CallableTarget
+from burnish.core.surfaces import Candidate
+from burnish.journal.once import DirectEffects
+from burnish.targets.callables import CallableTarget
 from burnish.targets.prompts import PromptsTarget, TargetPrompt
 
 CASE = Case.single("Who are you?")

@@ -13,8 +13,8 @@ from burnish.core.content import Json
 from burnish.core.errors import ConfigError
 from burnish.core.protocols import Target
 from burnish.system.files import state_folder
-from burnish.targets.calling import CallableTarget, CommandTarget, HttpTarget
-from burnish.targets.given import prompt, prompts_folder
+from burnish.targets.callables import CallableTarget, CommandTarget, HttpTarget
+from burnish.targets.current_prompts import prompt, prompts_folder
 from burnish.targets.prompts import PromptsTarget, TargetPrompt
 from burnish.testing import check_target
 from tests.targets.calling_agents import TWO_TURNS, endpoint

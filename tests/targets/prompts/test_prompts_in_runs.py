@@ -5,15 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Case, Dataset, Split
-from burnish.core.objectives import Objective
-from burnish.runs.driving import drive
-from burnish.runs.opening import resume, start
+from burnish.core.evaluations import Objective
+from burnish.core.surfaces import Candidate, Origin
+from burnish.runs.driver import drive
 from burnish.runs.run import Run
-from burnish.runs.setup import Setup
+from burnish.runs.setup import Setup, resume, start
 from burnish.system.restoration import borrowed_folder
-from burnish.targets.calling import CallableTarget
+from burnish.targets.callables import CallableTarget
 from burnish.targets.prompts import PromptsTarget, TargetPrompt
 from burnish.testing import ExpectedText
 from tests.runs.small import Plan

@@ -7,7 +7,7 @@ import pytest
 
 from burnish.core.errors import BurnishError, RollbackError
 from burnish.system.restoration import borrowed_folder
-from burnish.targets.calling import CallableTarget
+from burnish.targets.callables import CallableTarget
 from burnish.targets.prompts import PromptsTarget, TargetPrompt
 from tests.targets.prompts.prompt_files import Store, output, prompt_file, reader
 

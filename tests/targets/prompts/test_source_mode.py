@@ -10,9 +10,9 @@ import pytest
 from burnish.core.cases import Case
 from burnish.core.errors import BurnishError, ConfigError, RollbackError, RunLocked
 from burnish.core.surfaces import TextSurface
-from burnish.effects.passthrough import DirectEffects
+from burnish.journal.once import DirectEffects
 from burnish.system.restoration import borrowed_folder
-from burnish.targets.calling import CallableTarget
+from burnish.targets.callables import CallableTarget
 from burnish.targets.prompts import PromptsTarget, TargetPrompt
 from burnish.testing import check_target
 from tests.targets.calling_agents import TWO_TURNS

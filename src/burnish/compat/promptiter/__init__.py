@@ -1,16 +1,8 @@
 """PromptIter in its own terms: its engine, with its exact JSON."""
 
 from burnish.compat.promptiter.engine import PromptIterEngine
-from burnish.compat.promptiter.eval_stack import EvaluationStack
-from burnish.compat.promptiter.events import Event, EventKind, Observer, RoundCompleted
-from burnish.compat.promptiter.gradients import (
-    AggregatedSurface,
-    AggregationResult,
-    BackwardResult,
-    CaseLoss,
-    SurfaceGradient,
-    TerminalLoss,
-)
+from burnish.compat.promptiter.evaluation import EvaluationStack
+from burnish.compat.promptiter.plan import RunDefaults
 from burnish.compat.promptiter.requests import (
     AcceptancePolicy,
     AggregationOptions,
@@ -27,13 +19,36 @@ from burnish.compat.promptiter.requests import (
 )
 from burnish.compat.promptiter.results import (
     AcceptanceDecision,
+    AggregatedSurface,
+    AggregationResult,
+    BackwardResult,
+    CaseLoss,
+    EvaluationResult,
+    Event,
+    EventKind,
+    Observer,
+    RoundCompleted,
     RoundResult,
     RunResult,
     RunStatus,
     Slimming,
+    Step,
     StopDecision,
+    SurfaceGradient,
+    TerminalLoss,
+    Trace,
 )
-from burnish.compat.promptiter.settings import RunDefaults
+from burnish.compat.promptiter.shapes import (
+    Edge,
+    Node,
+    PatchSet,
+    Profile,
+    Snapshot,
+    Surface,
+    SurfaceOverride,
+    SurfacePatch,
+    SurfaceValue,
+)
 from burnish.compat.promptiter.stage_models import aggregator, backwarder, optimizer
 from burnish.compat.promptiter.stages import (
     AggregateRequest,
@@ -48,18 +63,6 @@ from burnish.compat.promptiter.stages import (
     Packet,
     Propagation,
 )
-from burnish.compat.promptiter.structure import (
-    Edge,
-    Node,
-    PatchSet,
-    Profile,
-    Snapshot,
-    Surface,
-    SurfaceOverride,
-    SurfacePatch,
-    SurfaceValue,
-)
-from burnish.compat.promptiter.traces import EvaluationResult, Step, Trace
 
 Engine = PromptIterEngine
 """PromptIter's own name for it."""

@@ -7,38 +7,31 @@ from datetime import datetime
 from pathlib import Path
 from typing import TypeAlias
 
-from burnish.compat.optimizer_closing import surely
-from burnish.compat.promptiter.anatomy import Anatomy
-from burnish.compat.promptiter.collecting import Collector
-from burnish.compat.promptiter.deciding import Patience
-from burnish.compat.promptiter.eval_stack import EvaluationStack
-from burnish.compat.promptiter.events import Observer
-from burnish.compat.promptiter.observing import Delivery, ObserverFailed
-from burnish.compat.promptiter.planning import Plan, Stages, cases_of
+from burnish.compat.optimizer.base import surely
+from burnish.compat.promptiter.evaluation import EvaluationStack, ResultFiles
+from burnish.compat.promptiter.observer import Collector, Delivery, ObserverFailed
+from burnish.compat.promptiter.plan import Plan, RunDefaults, Stages, cases_of
 from burnish.compat.promptiter.requests import RunRequest
-from burnish.compat.promptiter.result_files import ResultFiles
-from burnish.compat.promptiter.results import RunResult, RunStatus
-from burnish.compat.promptiter.settings import RunDefaults
+from burnish.compat.promptiter.results import Observer, RunResult, RunStatus
+from burnish.compat.promptiter.shapes import Snapshot
+from burnish.compat.promptiter.snapshot import Anatomy
 from burnish.compat.promptiter.stage_models import ModelStage
 from burnish.compat.promptiter.stages import Aggregator, Backwarder, Optimizer
-from burnish.compat.promptiter.structure import Snapshot
-from burnish.compat.promptiter.translating import Translator
-from burnish.core.codec import codec
-from burnish.core.content import Json
+from burnish.compat.promptiter.translation import Patience, Translator
+from burnish.core.content import Json, codec
 from burnish.core.errors import BurnishError, ConfigError, Interrupted, Problem
 from burnish.core.money import Spend
 from burnish.core.protocols import Target
-from burnish.core.stopping import FINISHED
-from burnish.effects.budget import Budget
+from burnish.core.trials import FINISHED
+from burnish.journal.limits import Budget
 from burnish.models.references import ModelRef
-from burnish.projects.given_agents import is_closable
+from burnish.projects.evaluate import is_closable
 from burnish.projects.measurements import threshold_of
-from burnish.reports.report import write_report
-from burnish.runs.driving import Ending, drive
-from burnish.runs.header import NAME as HEADER
-from burnish.runs.opening import Furnish, resume, start
+from burnish.reports.rendering import write_report
+from burnish.runs.directory import NAME as HEADER
+from burnish.runs.driver import Ending, drive
 from burnish.runs.run import Run
-from burnish.runs.setup import Setup
+from burnish.runs.setup import Furnish, Setup, resume, start
 
 Progress: TypeAlias = Callable[[RunResult], None]
 """Is given the whole result so far after every stage, those of an earlier session too."""

@@ -13,16 +13,16 @@ from burnish.core.content import Json
 from burnish.core.errors import BurnishError
 from burnish.core.outcomes import Outcome, Usage
 from burnish.core.protocols import Target
-from burnish.effects.failures import is_infrastructure
-from burnish.effects.passthrough import DirectEffects
+from burnish.journal.executors import is_infrastructure
+from burnish.journal.once import DirectEffects
 from burnish.models.chat import ChatReply, ChatRequest, ModelClient
 from burnish.models.errors import ModelRejected, ModelUnavailable
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef, ModelSettings
-from burnish.projects.given_agents import as_reference
+from burnish.projects.evaluate import as_reference
 from burnish.system.user_functions import file_fingerprint
-from burnish.targets.calling.answers import of_value
-from burnish.targets.calling.threads import in_thread
+from burnish.targets.callables.functions import in_thread
+from burnish.targets.callables.target import of_value
 
 Runner: TypeAlias = Callable[..., Any] | Target
 """`runner(message)`, async or not, or an agent target.

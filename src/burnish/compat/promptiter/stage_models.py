@@ -1,9 +1,11 @@
-"""The three stages by a model or a runner, with PromptIter's options."""
+"""The three stages by a model, a runner, or code of the user."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
+
+from pydantic import BaseModel
 
 from burnish.compat.promptiter.runners import (
     Runner,
@@ -11,29 +13,51 @@ from burnish.compat.promptiter.runners import (
     Supplier,
     asked_by,
     code_identity,
+    name_of,
     new_id,
 )
-from burnish.compat.promptiter.stage_views import StageViews
-from burnish.compat.promptiter.wire import Wire
-from burnish.core.content import Json
-from burnish.core.errors import ConfigError, Problem
-from burnish.core.messages import Message
-from burnish.core.protocols import Role
+from burnish.compat.promptiter.shapes import Wire
+from burnish.compat.promptiter.stages import (
+    AggregateResult,
+    Aggregator,
+    Backwarder,
+    BackwardStepResult,
+    Optimizer,
+    OptimizeResult,
+    StageViews,
+)
+from burnish.core.cases import Message
+from burnish.core.content import Codec, Json, codec, short_id
+from burnish.core.errors import BurnishError, ConfigError, Problem, RoleFailed
+from burnish.core.money import Spend, to_nano
+from burnish.core.protocols import Effects, Receipt, Role
+from burnish.journal.executors import is_infrastructure
 from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.models.roles import RolePrompt, in_force
-from burnish.runs.parts import reached
-from burnish.strategies.backprop import wording
+from burnish.runs.plugins import reached
+from burnish.strategies.backprop import prompts
+from burnish.strategies.backprop.prompts import (
+    AGGREGATOR,
+    BACKWARDER,
+    PATCHER,
+    BackwardAnswer,
+    BackwardRequest,
+    MergeAnswer,
+    MergeRequest,
+    PatchAnswer,
+    PatchRequest,
+)
 
 Kind: TypeAlias = Literal["backwarder", "aggregator", "optimizer"]
 MessageBuilder: TypeAlias = Callable[[Any], str]
 """Makes the message from the stage's request, in PromptIter's terms."""
 
 ROLES: Mapping[Kind, str] = {
-    "backwarder": wording.BACKWARDER,
-    "aggregator": wording.AGGREGATOR,
-    "optimizer": wording.PATCHER,
+    "backwarder": prompts.BACKWARDER,
+    "aggregator": prompts.AGGREGATOR,
+    "optimizer": prompts.PATCHER,
 }
 
 
@@ -59,9 +83,9 @@ class ModelStage:
         if self.message_builder is not None:
             prompt = _built(self, prompt, views)
         makers: Mapping[Kind, Callable[[ModelClient, RolePrompt], Role[Any, Any]]] = {
-            "backwarder": wording.backwarder,
-            "aggregator": wording.aggregator,
-            "optimizer": wording.patcher,
+            "backwarder": prompts.backwarder,
+            "aggregator": prompts.aggregator,
+            "optimizer": prompts.patcher,
         }
         return makers[self.kind](self._client(models, prompt), prompt)
 
@@ -147,8 +171,134 @@ def _view(kind: Kind, views: StageViews) -> Callable[[Mapping[str, Json]], Wire]
     """From the strategy's request, as data, to PromptIter's."""
     match kind:
         case "backwarder":
-            return lambda data: views.step(wording.BackwardRequest.model_validate(data))
+            return lambda data: views.step(prompts.BackwardRequest.model_validate(data))
         case "aggregator":
-            return lambda data: views.remarks(wording.MergeRequest.model_validate(data))
+            return lambda data: views.remarks(prompts.MergeRequest.model_validate(data))
         case "optimizer":
-            return lambda data: views.surface(wording.PatchRequest.model_validate(data))
+            return lambda data: views.surface(prompts.PatchRequest.model_validate(data))
+
+
+Request = TypeVar("Request", bound=BaseModel)
+Answer = TypeVar("Answer", bound=BaseModel)
+Result = TypeVar("Result", bound=Wire)
+
+
+class StageFailed(BurnishError):
+    """A stage of one's own raised: a bug to mend, after which the run can go on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageRole(Generic[Request, Answer]):
+    """A stage as a role.
+
+    RoleFailed and connection errors cost what was asked; anything else that a stage raises ends
+    the run, and is not kept, so that a resume asks again. A stage may say what a call costs, as
+    `usd_per_call`, and who it is, as `fingerprint`.
+    """
+
+    name: str
+    stage: object
+    answer_type: type[Answer]
+    seen: Callable[[Request], Wire]
+    """The request in PromptIter's terms."""
+    ask: Callable[[Any], Awaitable[Any]]
+    said: Callable[[Any, Request], Answer]
+    """What the stage gave, as an answer; raises ConfigError where it is of no use."""
+    leaf: bool = True
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the stage's name and code."""
+        return short_id([self.name, code_identity(self.stage)])
+
+    @property
+    def answers(self) -> Codec[Answer]:
+        """How its answers are kept."""
+        return codec(self.answer_type)
+
+    @property
+    def priced(self) -> bool:
+        """Whether the stage says what a call costs."""
+        return self._usd is not None
+
+    @property
+    def _usd(self) -> float | None:
+        told = getattr(self.stage, "usd_per_call", None)
+        return float(told) if isinstance(told, int | float) else None
+
+    def estimate(self, request: Request, /) -> Spend:
+        """One call."""
+        del request
+        return Spend(calls=1, nano_usd=to_nano(self._usd or 0), unpriced=int(self._usd is None))
+
+    def encode(self, request: Request, /) -> Json:
+        """What the stage will see."""
+        return self.seen(request).to_json()
+
+    async def answer(self, request: Request, /, *, draw: int, effects: Effects) -> Receipt[Answer]:
+        """Ask, and check what comes back."""
+        del draw, effects
+        spend = self.estimate(request)
+        try:
+            given = await self.ask(self.seen(request))
+        except RoleFailed as error:
+            raise RoleFailed(error.message, spend=spend, missing=error.missing) from error
+        except BurnishError:
+            raise
+        except Exception as error:
+            told = f"{name_of(self.stage)} raised {type(error).__name__}: {error}"
+            if is_infrastructure(error):
+                raise RoleFailed(told, spend=spend, missing=True) from error
+            raise StageFailed(told, remedy="mend it, then run again to go on") from error
+        try:
+            return Receipt(value=self.said(given, request), spend=spend)
+        except ConfigError as error:
+            raise RoleFailed(f"{self.name}: {error.message}", spend=spend) from error
+
+
+def backward_role(
+    stage: Backwarder, views: StageViews
+) -> StageRole[BackwardRequest, BackwardAnswer]:
+    """A backwarder of one's own."""
+    return StageRole(
+        name=BACKWARDER,
+        stage=stage,
+        answer_type=BackwardAnswer,
+        seen=views.step,
+        ask=stage.backward,
+        said=lambda given, request: views.blamed(_as(BackwardStepResult, given), request),
+    )
+
+
+def aggregate_role(stage: Aggregator, views: StageViews) -> StageRole[MergeRequest, MergeAnswer]:
+    """An aggregator of one's own."""
+    return StageRole(
+        name=AGGREGATOR,
+        stage=stage,
+        answer_type=MergeAnswer,
+        seen=views.remarks,
+        ask=stage.aggregate,
+        said=lambda given, request: views.merged(_as(AggregateResult, given), request),
+    )
+
+
+def optimize_role(stage: Optimizer, views: StageViews) -> StageRole[PatchRequest, PatchAnswer]:
+    """An optimizer of one's own."""
+    return StageRole(
+        name=PATCHER,
+        stage=stage,
+        answer_type=PatchAnswer,
+        seen=views.surface,
+        ask=stage.optimize,
+        said=lambda given, request: views.patched(_as(OptimizeResult, given), request),
+    )
+
+
+def _as(kind: type[Result], given: object) -> Result:
+    """What a stage gave, which may be JSON data."""
+    if isinstance(given, kind):
+        return given
+    if isinstance(given, Mapping):
+        return kind.from_json(cast("Json", dict(cast("Mapping[str, Any]", given))))
+    told = f"a stage must give {kind.__name__}, found {type(given).__name__}"
+    raise StageFailed(told)

@@ -11,8 +11,8 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from pydantic import BaseModel, ValidationError
 
+from burnish.core.content import stream
 from burnish.core.outcomes import Usage
-from burnish.core.randomness import stream
 from burnish.models.chat import ChatReply, ChatRequest, Finish
 from burnish.models.embedded.files import content_mark, locate, require_gguf, require_model
 from burnish.models.embedded.server import EngineShape, require_engine, start_server

@@ -8,15 +8,14 @@ from burnish.core.cases import Case, Dataset, Split
 from burnish.core.errors import ConfigError
 from burnish.core.protocols import Metric, Role
 from burnish.core.surfaces import ChoiceSurface, NumberSurface
-from burnish.evaluation.layers import Layered
-from burnish.evaluation.turn_metric import TurnMetric
+from burnish.metrics.turns import Layered, TurnMetric
 from burnish.models.chat import ModelClient
 from burnish.models.errors import ModelRefused
 from burnish.models.factory import Models
 from burnish.projects.agent.axes import AXES, NumericSurface, probes
-from burnish.runs.parts import Building, TargetParts
-from burnish.runs.plans import role_label
-from burnish.targets.agent.editing import edit
+from burnish.runs.plugins import Building, TargetParts
+from burnish.runs.progress import role_label
+from burnish.targets.agent.files import edit
 from burnish.targets.agent.target import AgentTarget, client_for
 
 MODEL = "target.document.model"

@@ -16,18 +16,23 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.core.surfaces import Value
 from burnish.models.factory import Models
 from burnish.projects.adopt_files import carried_over
-from burnish.runs.header import Header
+from burnish.runs.directory import Header
 from burnish.runs.homes import FileChange, Homes, measured_hashes
 from burnish.system import read_bytes, to_plain
 from burnish.system.restoration import digest
 from burnish.system.yaml import parse_json, parse_yaml
 from burnish.targets.agent.blocks import AgentBlock
-from burnish.targets.agent.demonstrating import demonstrations_of
-from burnish.targets.agent.editing import EditedAgent, edit
-from burnish.targets.agent.exporting import export_agent
-from burnish.targets.agent.instructions import Instructions, parse_instructions
-from burnish.targets.agent.loading import LoadedAgent, load_agent, read_block
-from burnish.targets.agent.surface_paths import DEMONSTRATIONS, is_instructions, value_at
+from burnish.targets.agent.files import (
+    EditedAgent,
+    Instructions,
+    LoadedAgent,
+    edit,
+    export_agent,
+    load_agent,
+    parse_instructions,
+    read_block,
+)
+from burnish.targets.agent.paths import DEMONSTRATIONS, demonstrations_of, is_instructions, value_at
 from burnish.targets.agent.target import AgentTarget
 
 T = TypeVar("T")

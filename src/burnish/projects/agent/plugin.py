@@ -1,7 +1,7 @@
-"""An agent file as a target: its description, and what is built of it."""
+"""An agent file as a target: its description, its cases, and what is built of it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, cast
 
 from pydantic import (
@@ -13,36 +13,171 @@ from pydantic import (
     model_validator,
 )
 
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Dataset, Split
+from burnish.core.content import NoneOrMore, NotNegative
 from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.core.protocols import Metric
-from burnish.core.surfaces import AGENT_SURFACES, Surface
-from burnish.evaluation.configs.reading import MetricsRead
-from burnish.evaluation.metrics.expected_tools import ExpectedTools
-from burnish.evaluation.simulation import ROLE as USER_SIMULATOR
-from burnish.evaluation.simulation import user_simulator
+from burnish.core.surfaces import AGENT_SURFACES, Candidate, Surface
+from burnish.metrics.computed import ExpectedTools
+from burnish.metrics.files import MetricsRead
+from burnish.metrics.turns import ROLE as USER_SIMULATOR
+from burnish.metrics.turns import user_simulator
 from burnish.models.factory import Models
 from burnish.models.roles import in_force
 from burnish.projects.agent.axes import Axes, AxesBlock, axes_of
-from burnish.projects.agent.cases import names_cases, read_dataset, read_measured
 from burnish.projects.agent.checks import MODEL, check_model, check_objective, check_prices
-from burnish.projects.agent.dialect import agent_keys
-from burnish.projects.agent.exports import named_exports
-from burnish.projects.agent.fields import NOISY
+from burnish.projects.agent.dialect import NOISY, agent_keys
 from burnish.projects.agent.homes import AgentHomes, measured_files
-from burnish.projects.measures import User, read_metrics
-from burnish.runs.header import Header
+from burnish.projects.measures import User, read_case_sets, read_metrics
+from burnish.runs.directory import Header
+from burnish.runs.draft import Problems
+from burnish.runs.events import CANDIDATES, Exported, Exporter
 from burnish.runs.homes import FILES, Homes
-from burnish.runs.parts import STEPS, Ability, Building, StrategyParts, TargetParts
-from burnish.runs.plugins import StrategyPlugin, TargetPlugin
-from burnish.runs.spec import TargetSpec
+from burnish.runs.plugins import (
+    STEPS,
+    Ability,
+    Building,
+    StrategyParts,
+    StrategyPlugin,
+    TargetParts,
+    TargetPlugin,
+)
+from burnish.runs.spec import CaseSet, TargetSpec
 from burnish.system import YamlTree, read_tree
-from burnish.system.settings import NoneOrMore, NotNegative
 from burnish.system.yaml import tree_of
-from burnish.targets.agent.blocks import AgentBlock
-from burnish.targets.agent.loading import LoadedAgent, sound_agent
+from burnish.targets.agent.attachments import check_attachments, pinned
+from burnish.targets.agent.blocks import AgentBlock, expanded
+from burnish.targets.agent.files import PROMPTS, LoadedAgent, edit, export_agent, sound_agent
 from burnish.targets.agent.target import AgentTarget
-from burnish.targets.agent.variables import expanded
+
+_SHOWN = 3
+"""Cases that are named where many are amiss: they mostly are in the same way."""
+
+
+def read_dataset(building: Building, agent: LoadedAgent, notes: list[str]) -> Dataset:
+    """The cases of each split, their files in view; what is wrong with them is kept."""
+    problems, data = building.problems, building.spec.data
+    with_holdout = building.spec.strategy.settings.uses_holdout
+    before = len(problems.found)
+    if with_holdout:
+        _require_files(building)
+    if data.train or with_holdout:
+        train = _read(building, agent, "data.train", data.train)
+    else:
+        notes.append("train_cases_file is not given: the test cases of the agent are learned from")
+        train = problems.as_raised(lambda: _with_files(agent.cases, agent), ())
+    unread = len(problems.found) > before
+    dataset = Dataset(
+        train=train,
+        holdout=_read(building, agent, "data.holdout", data.holdout),
+        test=_read(building, agent, "data.test", data.test),
+    )
+    # That train is empty says nothing new where its file could not be read.
+    amiss = [p for p in dataset.problems() if train or not unread or p.where != Split.TRAIN.value]
+    problems.found += amiss[:_SHOWN]
+    if len(amiss) > _SHOWN:
+        problems.add("data", f"{len(amiss) - _SHOWN} more cases are amiss in the same way")
+    if with_holdout:
+        _require_enough(problems, dataset, building.spec.target.min_holdout_cases)
+    return dataset
+
+
+def names_cases(building: Building) -> bool:
+    """Whether other cases are measured than the test cases of the agent."""
+    return building.cases is not None or bool(building.spec.data.cases)
+
+
+def read_measured(building: Building, agent: LoadedAgent) -> Dataset:
+    """The cases to measure: those that are named for it, else the test cases of the agent."""
+    problems, data = building.problems, building.spec.data
+    before = len(problems.found)
+    if building.cases is not None:
+        cases = building.cases
+    elif data.cases:
+        cases = read_case_sets(building, "data.cases", data.cases)
+    else:
+        cases = agent.cases
+    if not cases and len(problems.found) == before:
+        file = agent.block.test_cases_file
+        where = f"{agent.path.name} test_cases_file: {file}" if file else agent.path.name
+        add = "some" if file else "test_cases or test_cases_file"
+        remedy = f"add {add}, or give --cases FILE"
+        problems.found.append(Problem(where=where, message="there are no cases", remedy=remedy))
+    return Dataset(train=problems.as_raised(lambda: _with_files(cases, agent), ()))
+
+
+def _require_files(building: Building) -> None:
+    data, settings = building.spec.data, building.spec.strategy.settings
+    missing = [
+        name
+        for name, sets in (
+            ("train_cases_file", data.train),
+            ("holdout_cases_file", data.holdout),
+        )
+        if not sets
+    ]
+    if missing:
+        message = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not given: "
+        message += "one set is learned from, the other decides, and both are needed"
+        without = f"; or {settings.without_holdout}" if settings.without_holdout else ""
+        building.problems.add(
+            "data", message, f"`burnish data split` makes two files of one{without}"
+        )
+
+
+def _read(
+    building: Building, agent: LoadedAgent, at: str, sets: Sequence[CaseSet]
+) -> tuple[Case, ...]:
+    """The cases of some files, in the order in which they are named."""
+
+    read = read_case_sets(building, at, sets)
+    return building.problems.attempt(at, lambda: _with_files(read, agent), read)
+
+
+def _with_files(cases: Sequence[Case], agent: LoadedAgent) -> tuple[Case, ...]:
+    """The cases with the content of the files that go with them."""
+    if problems := check_attachments(cases, agent.folder):
+        raise ConfigError(problems)
+    return pinned(cases, agent.folder)
+
+
+def _require_enough(problems: Problems, dataset: Dataset, least: int) -> None:
+    count = len(dataset.holdout)
+    if 0 < count < least:
+        message = (
+            f"{Split.HOLDOUT.value} has {count} cases, and {least} are needed at least: "
+            "fewer cannot tell a gain from chance"
+        )
+        problems.add("data.holdout", message, "add cases, or lower min_holdout_cases")
+
+
+BEST_PROMPT = "best-instructions.md"
+
+
+def named_exports(agent: LoadedAgent) -> Exporter:
+    """How the candidates of this agent lie in a run's folder."""
+    suffix = agent.path.suffix
+
+    def export(candidate: Candidate, folder: Path, number: int) -> Exported:
+        name = f"iter-{number:02d}"
+        edited = edit(agent, candidate.values)
+        prompt = _prompt(agent, name)
+        made = export_agent(agent, edited, folder / CANDIDATES, prompt=f"../{prompt}")
+        yaml = made.pop(agent.path.name)
+        files = {f"{CANDIDATES}/{name}{suffix}": yaml}
+        links = {f"best{suffix}": f"{CANDIDATES}/{name}{suffix}"}
+        for content in made.values():
+            files[prompt] = content
+            links[BEST_PROMPT] = prompt
+        return Exported(files=files, links=links)
+
+    return export
+
+
+def _prompt(agent: LoadedAgent, name: str) -> str:
+    own = PurePosixPath(agent.block.instructions.file or "system-prompt.md")
+    return f"{PROMPTS}/{own.stem}.{name}{own.suffix}"
+
 
 _DOCUMENT = "target.document"
 
@@ -166,7 +301,7 @@ def _tree(path: Path, document: Mapping[str, JsonValue]) -> YamlTree:
 
 
 def _not_tuned(agent: LoadedAgent, models: Models) -> ConfigError:
-    from burnish.projects.agent.starter import starter
+    from burnish.projects.agent.axes import starter
 
     problem = Problem(
         where=f"{agent.path.name} evaluations.optimizer",

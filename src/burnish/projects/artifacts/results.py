@@ -1,8 +1,4 @@
-"""results.jsonl and the candidates of a task, where it says, beside the run's own folder.
-
-They say what the ledger says. A row is written once, when its trial is on record, and never
-changed; rows of other runs stay. So a killed run that goes on only adds what is not there yet.
-"""
+"""results.jsonl and the candidates of a task, and where its values live."""
 
 import hashlib
 import json
@@ -11,21 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from burnish.core.candidates import Candidate
-from burnish.core.codec import codec
-from burnish.core.content import Json
+from burnish.core.content import Json, codec
 from burnish.core.errors import BurnishError
-from burnish.core.objectives import Constraint
+from burnish.core.evaluations import Constraint
+from burnish.core.surfaces import Candidate
 from burnish.core.trials import SplitResult, Trial, TrialRow
-from burnish.runs.directory import look_into, trial_rows
-from burnish.runs.events import Event, Tick
-from burnish.runs.header import Header
-from burnish.runs.leading import leads
-from burnish.runs.standing import BASELINE
+from burnish.runs.directory import Header, look_into, trial_rows
+from burnish.runs.events import BASELINE, Event, Tick, leads
+from burnish.runs.homes import FILES as HOME_FILES
+from burnish.runs.homes import FileHome, FileHomes, measured_hashes
 from burnish.strategies.edits.attempts import EditDetails
 from burnish.system import write_atomic
 from burnish.system.files import add_lines, file_trouble, whole_lines
+from burnish.system.restoration import digest
 from burnish.system.workspaces import DiffSummary, summarize_diff
+from burnish.targets.artifacts.target import ArtifactsTarget
+from burnish.targets.artifacts.task import file_and_place
 
 FilesOf: TypeAlias = Callable[[Candidate], Mapping[str, str]]
 _WHOLE = 2**31
@@ -264,3 +261,31 @@ def _numbers_there(path: Path, run: str) -> set[int]:
             if told.get("run") == run and isinstance(told.get("trial"), int):
                 found.add(told["trial"])
     return found
+
+
+def task_record(log: TaskLog, target: ArtifactsTarget) -> dict[str, Json]:
+    """The files with their hashes, and how the run is logged."""
+    hashes = {path: digest(text.encode()) for path, text in target.texts.items()}
+    return {KEPT: log.to_json(), HOME_FILES: {**hashes}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskHomes(FileHomes):
+    """Files by their path in the task's folder; the scripts are the user's own affair."""
+
+    @classmethod
+    def of(cls, header: Header) -> "TaskHomes | None":
+        """Those of a run over a task; None where it was about something else."""
+        log, hashes = TaskLog.of(header.project.config), measured_hashes(header)
+        if log is None or not hashes:
+            return None
+        folder = Path(log.folder)
+        homes = {name: FileHome(path=folder / name, name=name) for name in hashes}
+        return cls(homes=homes, hashes=hashes)
+
+    def home(self, surface: str) -> FileHome:
+        """A whole file, or a place in one."""
+        file, place = file_and_place(surface)
+        if surface in self.homes or file not in self.homes:
+            return super().home(surface)
+        return FileHome(path=self.homes[file].path, place=place, name=file)

@@ -1,4 +1,4 @@
-"""The graph file, its agents' files and the texts they name, as the homes of a graph's values."""
+"""Where the values of a graph live, and how the graph file is read."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,23 +9,31 @@ from typing import Any, ClassVar, cast
 
 from ruamel.yaml.scalarstring import LiteralScalarString
 
-from burnish.core.candidates import Candidate, Origin
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.structures import Position, SurfaceType
-from burnish.core.surfaces import Value
+from burnish.core.surfaces import Candidate, Origin, Value
 from burnish.models.factory import Models
 from burnish.projects.adopt_files import carried_over
 from burnish.projects.agent.homes import file_changes, text_change
-from burnish.projects.graph.reading import read_graph
-from burnish.runs.header import Header
+from burnish.runs.directory import Header
 from burnish.runs.homes import FILES, FileChange, Homes, measured_hashes
 from burnish.system import read_bytes, read_tree
 from burnish.system.restoration import digest
 from burnish.system.yaml import YamlTree, parse_tree
-from burnish.targets.graph import Graph, GraphTarget
-from burnish.targets.graph.nodes import AgentNode
-from burnish.targets.graph.positions import by_node, node_id, positions_of_graph
+from burnish.targets.graph import Graph, GraphTarget, load_graph
+from burnish.targets.graph.files import GraphBlock
+from burnish.targets.graph.graphs import AgentNode
+from burnish.targets.graph.surfaces import by_node, node_id, positions_of_graph
+
+
+def read_graph(path: Path, tree: YamlTree) -> Graph:
+    """The graph of a file; everything that is wrong with it is said at once.
+
+    Keys that are none of the graph's belong to the project, which knows them or refuses them.
+    """
+    keys = tree.data if isinstance(tree.data, dict) else {}
+    return load_graph(path, tree=tree, beside=keys.keys() - GraphBlock.model_fields.keys())
 
 
 def graph_files(graph: Graph) -> dict[str, Json]:

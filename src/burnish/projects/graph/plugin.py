@@ -1,37 +1,69 @@
 """A graph of agents as a target: its description, and what is built of it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import BaseModel, Field
 
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.protocols import Metric
-from burnish.core.surfaces import AGENT_SURFACES, ChoiceSurface, Surface
+from burnish.core.surfaces import AGENT_SURFACES, Candidate, ChoiceSurface, Surface
 from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.projects.agent_blocks import User
-from burnish.projects.graph.exports import exporter_of
-from burnish.projects.graph.homes import GraphHomes, graph_files
-from burnish.projects.graph.reading import read_graph
+from burnish.projects.graph.homes import GraphHomes, graph_files, read_graph
 from burnish.projects.measures import read_metrics, read_splits, simulated_user
+from burnish.runs.directory import Header
 from burnish.runs.draft import FilePlace
-from burnish.runs.header import Header
+from burnish.runs.events import BEST, CANDIDATES, Exported, Exporter
 from burnish.runs.homes import Homes
-from burnish.runs.parts import STEPS, Ability, Building, TargetParts
-from burnish.runs.plugins import StrategyPlugin, TargetPlugin
+from burnish.runs.plugins import STEPS, Ability, Building, StrategyPlugin, TargetParts, TargetPlugin
 from burnish.runs.spec import TargetSpec
-from burnish.strategies.backprop.building import near
 from burnish.system import read_tree
+from burnish.system.config_errors import near
 from burnish.system.settings import Text
+from burnish.system.yaml import parse_tree
 from burnish.targets.agent.attachments import check_attachments, pinned
+from burnish.targets.agent.files import rebased, way_back
 from burnish.targets.graph import Graph, GraphTarget, all_surfaces, surfaces_of
-from burnish.targets.graph.blocks import GraphBlock
-from burnish.targets.graph.nodes import AgentNode
-from burnish.targets.graph.positions import node_id, positions_of_graph
+from burnish.targets.graph.files import GraphBlock
+from burnish.targets.graph.graphs import AgentNode
+from burnish.targets.graph.surfaces import node_id, positions_of_graph
+
+_PATHS = ("train", "holdout", "sealed", "metrics_file")
+
+
+def exporter_of(target: GraphTarget) -> Exporter:
+    """A folder for each candidate, and `candidates/best` to the leader."""
+
+    def export(candidate: Candidate, folder: Path, number: int) -> Exported:
+        name = f"iter-{number:02d}"
+        home = folder / CANDIDATES / name
+        files = _found_from(home, target, target.export(candidate, home))
+        return Exported(
+            files={f"{CANDIDATES}/{name}/{path}": content for path, content in files.items()},
+            links={f"{CANDIDATES}/{BEST}": name},
+        )
+
+    return export
+
+
+def _found_from(home: Path, target: GraphTarget, files: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    """The files, with the paths of the project as they are spelled from `home`."""
+    source = target.graph.source
+    if source is None:
+        return files
+    name = source.path.name
+    tree = parse_tree(source.path, files[name].decode())
+    root = cast("MutableMapping[str, Any]", tree.root if tree.root is not None else tree.data)
+    way = way_back(home, target.graph.folder)
+    for key in _PATHS:
+        if isinstance(root.get(key), str):
+            root[key] = rebased(root[key], way)
+    return {**files, name: tree.dump().encode()}
 
 
 class GraphSpec(TargetSpec):

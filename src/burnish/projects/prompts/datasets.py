@@ -6,7 +6,7 @@ from pathlib import Path
 
 from burnish.core.cases import Dataset, Split
 from burnish.core.errors import Problem
-from burnish.targets.calling.target import no_player
+from burnish.targets.callables.target import no_player
 
 
 def unfit_cases(dataset: Dataset, *, scenarios: bool) -> Iterator[Problem]:

@@ -14,12 +14,11 @@ from starlette.responses import Response
 from burnish.compat.promptiter import read_request
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError
-from burnish.server.errors import AppMissing, ManagerClosed, TooManyRuns
 from burnish.server.go_json import go_json
-from burnish.server.guarding import Receive, Send, path_of
+from burnish.server.guards import Receive, Send, path_of, status_of
 from burnish.server.manager import RunManager
-from burnish.server.problems import status_of
 from burnish.server.results import run_result
+from burnish.server.runs import AppMissing, ManagerClosed, TooManyRuns
 from burnish.server.stores.documents import Slimming
 from burnish.server.stores.records import RunMissing, RunNotRunning, RunRecord, RunStatus
 from burnish.server.work import App

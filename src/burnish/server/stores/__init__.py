@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from burnish.effects.database_store import LEASE_SECONDS, DatabaseJournals
-from burnish.effects.tables import print_schema
+from burnish.journal.database_store import LEASE_SECONDS, DatabaseJournals
+from burnish.journal.tables import print_schema
 from burnish.server.stores.database import DatabaseRunStore, MemoryRunStore
 from burnish.server.stores.documents import Slimming, slimmed
 from burnish.server.stores.records import (

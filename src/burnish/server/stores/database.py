@@ -29,7 +29,7 @@ from sqlalchemy.exc import IntegrityError
 
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, RunLocked
-from burnish.effects.tables import Schema, store_schema
+from burnish.journal.tables import Schema, store_schema
 from burnish.server.stores.documents import pack, unpack
 from burnish.server.stores.records import (
     CANCELED,

@@ -4,10 +4,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from burnish.core.cases import Case
-from burnish.core.evaluations import CaseResult, Evaluation
+from burnish.core.evaluations import CaseResult, Evaluation, Score
 from burnish.core.outcomes import Step, Trace
-from burnish.core.scores import Score
-from burnish.evaluation.matching.excerpts import without_middle
+from burnish.metrics.text_matching import without_middle
 from burnish.strategies.backprop.packets import CaseLoss, Lost, Severity, TerminalLoss
 from burnish.strategies.backprop.settings import LossHint
 

@@ -3,22 +3,33 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from burnish.core.sections import Section
+from burnish.core.formatting import Section
 from burnish.core.surfaces import AGENT_SURFACES, Surface
 from burnish.core.trials import Trial
-from burnish.runs.parts import STEPS, Ability, Building, RoleNeed, StrategyParts, TargetParts
-from burnish.runs.plugins import StrategyPlugin
+from burnish.runs.directory import RunRecord
+from burnish.runs.plugins import (
+    STEPS,
+    Ability,
+    Building,
+    RoleNeed,
+    StrategyParts,
+    StrategyPlugin,
+    TargetParts,
+)
 from burnish.runs.progress import ProgressLines
-from burnish.runs.record import RunRecord
 from burnish.runs.report_sections import score_table
 from burnish.runs.setup import Setup
 from burnish.runs.spec import StrategySettings
-from burnish.strategies.backprop.building import ROLES, build
-from burnish.strategies.backprop.plan import BackpropLines, plan_lines, search_limits
-from burnish.strategies.backprop.report import ENDS, report
+from burnish.strategies.backprop.report import (
+    ENDS,
+    BackpropLines,
+    plan_lines,
+    report,
+    search_limits,
+)
 from burnish.strategies.backprop.rounds import PHASE
 from burnish.strategies.backprop.settings import BackpropSettings
-from burnish.strategies.backprop.strategy import Backprop
+from burnish.strategies.backprop.strategy import ROLES, Backprop, build
 
 
 class BackpropPlugin(StrategyPlugin):

@@ -4,18 +4,11 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from pydantic import BeforeValidator, Field
 
+from burnish.core.content import AtLeastOne, NoneOrMore, NotNegative, Share
 from burnish.core.gates import Guards
 from burnish.runs.spec import StrategySettings
 from burnish.strategies.backprop.packets import Severity
-from burnish.system.settings import (
-    AtLeastOne,
-    Door,
-    NoneOrMore,
-    NotNegative,
-    Settings,
-    Share,
-    Text,
-)
+from burnish.system.settings import Door, Settings, Text
 
 GateName: TypeAlias = Literal["min_gain", "sigma", "strict"]
 PARALLELISM = 16

@@ -1,4 +1,4 @@
-"""The headroom check: what the measured baseline tells before anything more is spent, in words."""
+"""The headroom check after the baseline, and what a whole search comes to."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,17 +7,72 @@ from typing import Any, ClassVar
 
 from burnish.core.cases import Split
 from burnish.core.content import Json
+from burnish.core.formatting import cell, counted, number, spending
 from burnish.core.money import NOTHING, Spend, total
 from burnish.core.protocols import Role
 from burnish.core.surfaces import EPSILON
-from burnish.core.words import cell, counted, number, spending
-from burnish.evaluation.datasets.power import smallest_difference
+from burnish.datasets.checks import smallest_difference
 from burnish.runs.events import Event, EventData, read_all
-from burnish.runs.plans import asking, shown_by
+from burnish.runs.progress import asking, shown_by
 from burnish.runs.run import Run
-from burnish.strategies.coordinate.costs import Expected, expected
-from burnish.strategies.coordinate.settings import CoordinateSettings
-from burnish.strategies.coordinate.trying import Incumbent
+from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
+from burnish.strategies.coordinate.trials import Incumbent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """What one trial and the whole run may come to, the baseline included."""
+
+    train: Spend
+    """One candidate over train, as often as it is repeated."""
+    holdout: Spend
+    roles: Spend
+    """A critic and an applier, once each."""
+    sealed: Spend
+    least_trials: int
+    """When nothing helps: every phase of the first cycle runs out of patience."""
+    most_trials: int
+    least: Spend
+    most: Spend
+
+
+def expected(
+    settings: CoordinateSettings,
+    *,
+    baseline: Spend,
+    train: Spend,
+    holdout: Spend,
+    roles: Spend,
+    sealed: Spend,
+) -> Expected:
+    """The whole search, by what its parts cost."""
+    phases, texts = [*_phases(settings)], settings.textual_phase if settings.texts else None
+    least = sum(min(phase.patience, phase.max_trials) for phase in phases)
+    most = settings.max_cycles * sum(phase.max_trials for phase in phases)
+    always = holdout if settings.holdout_policy == "every_trial" else NOTHING
+    edits = min(texts.patience, texts.max_trials) if texts else 0
+    whole = settings.max_cycles * texts.max_trials if texts else 0
+    start = baseline + sealed
+    return Expected(
+        train=train,
+        holdout=holdout,
+        roles=roles,
+        sealed=sealed,
+        least_trials=least,
+        most_trials=most,
+        least=start + (train + always).times(least) + roles.times(edits),
+        most=start + (train + holdout).times(most) + roles.times(whole),
+    )
+
+
+def _phases(settings: CoordinateSettings) -> Iterator[PhaseLimits]:
+    if settings.demonstrations:
+        yield settings.demonstration_phase
+    if settings.numbers:
+        yield settings.numeric_phase
+    if settings.texts:
+        yield settings.textual_phase
+
 
 _OUTLOOKS = {
     "nothing_to_gain": "nothing to gain: the loss on train is 0, so nothing is tried",

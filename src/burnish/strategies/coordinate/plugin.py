@@ -6,12 +6,11 @@ from typing import ClassVar
 
 from rich.cells import cell_len
 
-from burnish.core.sections import Section, Text
+from burnish.core.formatting import Section, Text, padded, visible
 from burnish.core.surfaces import AGENT_SURFACES, Surface
-from burnish.core.words import padded, visible
+from burnish.runs.directory import RunRecord
 from burnish.runs.events import Event, PhaseStarted, TrialRecorded, read_all
-from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
-from burnish.runs.plugins import StrategyPlugin
+from burnish.runs.plugins import Building, RoleNeed, StrategyParts, StrategyPlugin, TargetParts
 from burnish.runs.progress import (
     INDENT,
     ProgressLines,
@@ -21,15 +20,13 @@ from burnish.runs.progress import (
     trial_label,
     wrapped,
 )
-from burnish.runs.record import RunRecord
 from burnish.runs.setup import Setup
 from burnish.runs.spec import StrategySettings
-from burnish.strategies.coordinate.building import APPLIER, CRITIC, build
 from burnish.strategies.coordinate.headroom import DeadAxis, Headroom, headroom_lines
 from burnish.strategies.coordinate.plan import plan_lines, search_limits
 from burnish.strategies.coordinate.report import ENDS, report
+from burnish.strategies.coordinate.search import APPLIER, CRITIC, Coordinate, build
 from burnish.strategies.coordinate.settings import CoordinateSettings
-from burnish.strategies.coordinate.strategy import Coordinate
 
 _LABEL = 9
 """Columns of the word that a line about the headroom begins with."""

@@ -4,13 +4,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from burnish.core.sections import Facts, Heading, Listing, Section, Series, Table, Text
+from burnish.core.formatting import (
+    Facts,
+    Heading,
+    Listing,
+    Section,
+    Series,
+    Table,
+    Text,
+    cell,
+    counted,
+    number,
+    sparkline,
+)
 from burnish.core.trials import TrialRow
-from burnish.core.words import cell, counted, number, sparkline
-from burnish.runs.audit import axis_target
-from burnish.runs.events import PhaseEnded, PhaseStarted
+from burnish.runs.directory import RunRecord, loss_of, result_of
+from burnish.runs.events import BASELINE, PhaseEnded, PhaseStarted
+from burnish.runs.ledger import axis_target
 from burnish.runs.progress import ended_words
-from burnish.runs.record import RunRecord, loss_of, result_of
 from burnish.runs.report_sections import (
     SPLITS,
     adoption,
@@ -24,9 +35,8 @@ from burnish.runs.report_sections import (
     started_with,
     status_rows,
 )
-from burnish.runs.standing import BASELINE
 from burnish.strategies.coordinate.headroom import dead_axes, known_at_the_start
-from burnish.strategies.coordinate.report_changes import changed_files, fall, rationales
+from burnish.strategies.coordinate.plan import changed_files, fall, rationales
 
 PER_LINE = 64
 """Trials and boundaries in one line of the trajectory; a longer run goes on below."""

@@ -7,8 +7,9 @@ from pydantic import AliasChoices, ConfigDict, Field, GetJsonSchemaHandler, mode
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from burnish.core.content import AtLeastOne, NotNegative, Repeats, Share
 from burnish.runs.spec import StrategySettings
-from burnish.system.settings import AtLeastOne, Door, NotNegative, Repeats, Settings, Share
+from burnish.system.settings import Door, Settings
 
 HoldoutPolicy: TypeAlias = Literal["on_train_improve", "every_trial", "skip"]
 _PHASES = {

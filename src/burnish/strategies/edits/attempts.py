@@ -1,17 +1,165 @@
-"""An attempt: one edit on its way to keep, discard or crash."""
+"""An edit on its way to keep, discard or crash: changes, decision, feedback."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from burnish.core.candidates import Candidate, Origin, diff
+from burnish.core.comparisons import Pair, broken_constraint, decide
 from burnish.core.content import Json
-from burnish.core.decisions import Decision
 from burnish.core.errors import Problem
-from burnish.core.evaluations import Evaluation
-from burnish.core.objectives import Objective
-from burnish.core.trials import Proposal, SplitResult, Trial, TrialDetails
-from burnish.strategies.edits.changes import Changes, FileChange
-from burnish.strategies.edits.judging import disagreements
+from burnish.core.evaluations import Evaluation, Objective, Score
+from burnish.core.strict_gate import strict
+from burnish.core.surfaces import Candidate, FileSurface, Origin, diff
+from burnish.core.trials import Decision, Proposal, SplitResult, Trial, TrialDetails
+from burnish.metrics.text_matching import without_middle
+from burnish.strategies.edits.editors import EditRequest
+from burnish.strategies.edits.settings import EditsSettings
+from burnish.system.workspaces import count_changed_lines, summarize_diff
+
+MOST_CHARS = 6000
+"""Of a file's diff in the ledger; the candidate itself is there whole."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileChange:
+    """How one file differs."""
+
+    path: str
+    added: int
+    removed: int
+    diff: str
+    """The unified diff, as much of it as a summary holds."""
+
+    @property
+    def changed(self) -> int:
+        """Lines added and lines removed, together."""
+        return self.added + self.removed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """How two candidates differ."""
+
+    files: tuple[FileChange, ...]
+
+    @classmethod
+    def between(cls, before: Candidate, after: Candidate) -> "Changes":
+        """What was changed."""
+        found = [
+            file_change(change.surface, str(change.before or ""), str(change.after or ""))
+            for change in diff(before, after)
+        ]
+        return cls(files=tuple(found))
+
+    @property
+    def changed(self) -> int:
+        """Changed lines, of all files together."""
+        return sum(file.changed for file in self.files)
+
+    def problems(self, *, max_files: int | None, max_lines: int | None) -> list[Problem]:
+        """What is too much."""
+        found: list[Problem] = []
+        if max_files is not None and len(self.files) > max_files:
+            told = f"the edit touches {len(self.files)} files, {max_files} are allowed"
+            found.append(Problem(message=told, remedy="touch fewer files"))
+        if max_lines is not None and self.changed > max_lines:
+            told = f"the edit changes {self.changed} lines, {max_lines} are allowed"
+            found.append(Problem(message=told, remedy="make a smaller edit"))
+        return found
+
+
+def file_change(path: str, before: str, after: str) -> FileChange:
+    """How a file differs, line by line."""
+    count = count_changed_lines(before, after)
+    shown = summarize_diff({path: before.encode()}, {path: after.encode()}, max_chars=MOST_CHARS)
+    return FileChange(path=path, added=count.added, removed=count.removed, diff=shown.text)
+
+
+TAMPERING = "Tampering"
+"""The error of a run that touched what it must leave alone."""
+MAX_MISSING = 0.0
+"""One case is all there is: if it is missing, nobody can tell."""
+
+
+def decision_of(
+    candidate: Evaluation,
+    incumbent: Evaluation,
+    objective: Objective,
+    settings: EditsSettings,
+    *,
+    best: Evaluation | None = None,
+) -> Decision:
+    """Whether the candidate is clearly better; `best` is the best incumbent so far."""
+    if incumbent.failed_cases() and not candidate.failed_cases():
+        return _runs_at_last(candidate, objective)
+    return strict(
+        objective=objective,
+        pair=Pair(candidate=candidate, incumbent=incumbent),
+        best=best,
+        primary=settings.primary,
+        direction=settings.direction,
+        tolerance=settings.tolerance,
+        accept_sigma=settings.accept_sigma,
+        max_missing=MAX_MISSING,
+    )
+
+
+def crashed(candidate: Evaluation) -> Decision | None:
+    """The decision on a candidate that does not run, whatever the incumbent does."""
+    if not candidate.failed_cases():
+        return None
+    failure = next(r.outcome.failure for r in candidate.results if r.outcome.failure)
+    if failure.error == TAMPERING:
+        return decide("strict", "tampering", failure.message, {})
+    told = f"the candidate crashed: {failure.message}"
+    return decide("strict", "crash", told, {"crashed": 1.0})
+
+
+def _runs_at_last(candidate: Evaluation, objective: Objective) -> Decision:
+    """Where what was there did not run, whatever runs and keeps the constraints is better."""
+    if candidate.missing_cases(objective.weights):
+        return decide("strict", "missing", "cannot tell: the run is missing", {})
+    broken = broken_constraint("strict", objective, objective.measure(candidate))
+    return broken or decide("strict", "better", "it runs, and what was there did not", {})
+
+
+_MOST = 3000
+"""Characters of one remark."""
+
+
+def remarks_on(evaluation: Evaluation) -> list[str]:
+    """What the metrics found fault with in the last run, and where judges did not agree."""
+    return [
+        f"{score.metric}: {without_middle(told, _MOST)}"
+        for score in _scores(evaluation)
+        for told in (score.reason, disagreement(score))
+        if told
+    ]
+
+
+def disagreements(evaluation: Evaluation) -> tuple[str, ...] | None:
+    """Where judges did not agree, for the ledger; None where they did."""
+    scores = _scores(evaluation)
+    apart = tuple(f"{s.metric}: {words}" for s in scores if (words := disagreement(s)))
+    return apart or None
+
+
+def disagreement(score: Score) -> str:
+    """How far apart the judges of a score are, in words; '' where they agree or one judged."""
+    judges = score.details.get("judges")
+    rows = [each for each in judges if isinstance(each, dict)] if isinstance(judges, list) else []
+    known = [
+        (row.get("judge"), v) for row in rows if isinstance(v := row.get("value"), int | float)
+    ]
+    if len({value for _, value in known}) < 2:
+        return ""
+    return f"the judges do not agree: {', '.join(f'{name} {value:.3g}' for name, value in known)}"
+
+
+def _scores(evaluation: Evaluation) -> tuple[Score, ...]:
+    ran = evaluation.results and not evaluation.failed_cases()
+    return evaluation.results[-1].scores if ran else ()
+
 
 PHASE = "edit"
 KEEP, DISCARD, CRASH = "keep", "discard", "crash"
@@ -115,3 +263,93 @@ def told_primary(
         if found is not None
     }
     return {"name": name, **values}
+
+
+REMEMBERED = 5
+"""Edits turned down that the editor is told of."""
+MOST_LOG = 3000
+"""Characters of one log."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """Writes requests to the editor. What holdout says never lies on it."""
+
+    settings: EditsSettings
+    objective: Objective
+    surfaces: Sequence[FileSurface]
+    rules: Sequence[str] = ()
+    """What the target itself says of edits, such as the types of files."""
+
+    def request(
+        self, candidate: Candidate, train: Evaluation, turned_down: Sequence[Attempt]
+    ) -> EditRequest:
+        """What to ask, from where the loop stands."""
+        return EditRequest(
+            task=self.settings.task or "(the task has no description)",
+            files="\n\n".join(self._file(s, candidate) for s in self.surfaces),
+            feedback="\n\n".join([self._numbers(train), *remarks_on(train), *logs_of(train)]),
+            bounds="\n".join(self._bounds()),
+            turned_down="\n\n".join(map(_turned_down, turned_down[-REMEMBERED:])) or "(nothing)",
+            texts={surface.path: str(candidate.values[surface.id]) for surface in self.surfaces},
+        )
+
+    def _file(self, surface: FileSurface, candidate: Candidate) -> str:
+        return f"=== {surface.path}\n{candidate.values[surface.id]}\n=== end of {surface.path}"
+
+    def _numbers(self, train: Evaluation) -> str:
+        values = self.objective.measure(train).values
+        told = [f"{name}: {value:g}" for name, value in sorted(values.items())]
+        return "\n".join(told) or "(the present files gave no numbers)"
+
+    def _bounds(self) -> list[str]:
+        settings = self.settings
+        goal = "as high" if settings.direction == "maximize" else "as low"
+        told = [f"- {settings.primary} should be {goal} as can be"]
+        told += [f"- must hold: {constraint}" for constraint in self.objective.constraints]
+        told += [
+            f"- at a tie, {breaker.prefer} {breaker.metric} wins"
+            for breaker in self.objective.tie_breakers
+        ]
+        if settings.max_files is not None:
+            told.append(f"- an edit may touch at most {settings.max_files} files")
+        if settings.max_changed_lines is not None:
+            told.append(f"- and change at most {settings.max_changed_lines} lines, added + removed")
+        return [*told, *(f"- {rule}" for rule in self.rules)]
+
+
+def logs_of(evaluation: Evaluation) -> list[str]:
+    """What runner and scorer said in the last run, and why it failed if it did."""
+    if not evaluation.results:
+        return []
+    outcome = evaluation.results[-1].outcome
+    told = (
+        [f"it failed: {without_middle(outcome.failure.message, MOST_LOG)}"]
+        if (outcome.failure is not None)
+        else []
+    )
+    parts: Mapping[str, Json] = outcome.data if isinstance(outcome.data, dict) else {}
+    for part, said in parts.items():
+        told += [
+            f"{part} {stream}:\n{without_middle(text, MOST_LOG)}"
+            for stream, text in _texts(said)
+            if text.strip()
+        ]
+    return told
+
+
+def _texts(said: Json) -> list[tuple[str, str]]:
+    given = said if isinstance(said, dict) else {}
+    return [(name, text) for name, text in given.items() if isinstance(text, str)]
+
+
+def _turned_down(attempt: Attempt) -> str:
+    idea = attempt.rationale or "(no rationale)"
+    if attempt.holdout is not None:
+        # Neither numbers nor logs of holdout may reach an editor.
+        return f"- {idea}\n  {attempt.word}: better here, and not where it is decided"
+    told = f"- {idea}\n  {attempt.word}: {attempt.why}"
+    crashed = attempt.train is not None and bool(attempt.train.failed_cases())
+    if not crashed or attempt.train is None:
+        return told
+    return "\n".join([told, *(f"  {log}" for log in logs_of(attempt.train))])

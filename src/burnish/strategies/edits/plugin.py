@@ -3,20 +3,16 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from burnish.core.sections import Section
+from burnish.core.formatting import Section, counted
 from burnish.core.surfaces import FileSurface, Surface
-from burnish.core.words import counted
-from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
-from burnish.runs.plans import budget_limits, role_label
-from burnish.runs.plugins import StrategyPlugin
-from burnish.runs.progress import ProgressLines
-from burnish.runs.record import RunRecord
+from burnish.runs.directory import RunRecord
+from burnish.runs.plugins import Building, RoleNeed, StrategyParts, StrategyPlugin, TargetParts
+from burnish.runs.progress import ProgressLines, budget_limits, role_label
 from burnish.runs.setup import Setup
 from burnish.runs.spec import StrategySettings
-from burnish.strategies.edits.building import EDITOR, build
 from burnish.strategies.edits.report import ENDS, EditLines, report, result_words
 from burnish.strategies.edits.settings import EditsSettings
-from burnish.strategies.edits.strategy import Edits
+from burnish.strategies.edits.strategy import EDITOR, Edits, build
 
 
 class EditsPlugin(StrategyPlugin):

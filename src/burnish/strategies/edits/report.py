@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping
 
 from burnish.core.content import Json
-from burnish.core.sections import Facts, Heading, Listing, Section, Table, Text
+from burnish.core.formatting import Facts, Heading, Listing, Section, Table, Text, cell, padded
 from burnish.core.trials import TrialRow
-from burnish.core.words import cell, padded
-from burnish.runs.events import TrialRecorded, Warned, read_all
+from burnish.runs.directory import RunRecord, result_of
+from burnish.runs.events import BASELINE, TrialRecorded, Warned, read_all
 from burnish.runs.progress import ProgressLines, shorten_after
-from burnish.runs.record import RunRecord, result_of
 from burnish.runs.report_sections import (
     SPLITS,
     adoption,
@@ -18,9 +17,8 @@ from burnish.runs.report_sections import (
     started_with,
     status_words,
 )
-from burnish.runs.standing import BASELINE
 from burnish.strategies.edits.attempts import EditDetails
-from burnish.strategies.edits.stages import LOAD_TASK, StageReached
+from burnish.strategies.edits.strategy import LOAD_TASK, StageReached
 
 ENDS = {"nothing_new": "too many rounds without a candidate worth running"}
 """Why a search ended."""

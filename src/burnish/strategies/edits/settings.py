@@ -4,9 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from burnish.core.gates.strict import Direction
+from burnish.core.content import AboveZero, AtLeastOne, NotNegative
+from burnish.core.strict_gate import Direction
 from burnish.runs.spec import StrategySettings
-from burnish.system.settings import AboveZero, AtLeastOne, Door, NotNegative, Text
+from burnish.system.settings import Door, Text
 
 _PROGRAM = ("command", "timeout_seconds", "env", "network", "usd_per_edit")
 

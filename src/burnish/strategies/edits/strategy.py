@@ -1,48 +1,83 @@
-"""The strategy `edits`, the artifact loop: eight stages, always in this order.
-
-    load_task, snapshot_baseline                      once
-    mutate_artifacts → run_candidate → score_candidate → validate_constraints → decide
-        → log_iteration                               for every candidate
-
-The stages are told as events. What is kept is what the next edit starts from.
-"""
+"""The strategy `edits`, the artifact loop: eight stages, always in this order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
-from burnish.core.candidates import Candidate
 from burnish.core.cases import Split
 from burnish.core.content import Json, short_id
-from burnish.core.decisions import Decision
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation
-from burnish.core.gates.strict import best_incumbent
 from burnish.core.money import Spend
 from burnish.core.protocols import Role, Target
-from burnish.core.surfaces import FileSurface
-from burnish.core.trials import SplitResult, Trial
-from burnish.effects.executors import together
-from burnish.runs.asking import Asked
-from burnish.runs.events import SearchEnded, Warned
-from burnish.runs.requirements import require_baseline
+from burnish.core.strict_gate import best_incumbent
+from burnish.core.surfaces import Candidate, FileSurface
+from burnish.core.trials import Decision, SplitResult, Trial
+from burnish.journal.executors import together
+from burnish.models.chat import ModelClient
+from burnish.runs.evaluation import require_baseline
+from burnish.runs.events import BASELINE, EventData, SearchEnded, Warned
+from burnish.runs.plugins import Building, RoleNeed, StrategyParts, TargetParts
+from burnish.runs.roles import Asked
 from burnish.runs.run import Run
-from burnish.runs.standing import BASELINE
 from burnish.strategies.edits.attempts import (
     CRASH,
     HOLDOUT,
+    MAX_MISSING,
     Attempt,
+    Changes,
+    Desk,
     EditDetails,
     Incumbent,
+    crashed,
+    decision_of,
+    disagreements,
     told_primary,
 )
-from burnish.strategies.edits.changes import Changes
-from burnish.strategies.edits.deciding import MAX_MISSING, crashed, decision_of
-from burnish.strategies.edits.feedback import Desk
-from burnish.strategies.edits.judging import disagreements
+from burnish.strategies.edits.editors import (
+    ROLE,
+    CommandEditor,
+    Edit,
+    EditRequest,
+    carried_out,
+    editor,
+)
 from burnish.strategies.edits.settings import EditsSettings
-from burnish.strategies.edits.stages import LOAD_TASK, StageReached
-from burnish.strategies.edits.wording import Edit, EditRequest, carried_out
+from burnish.targets.artifacts.target import ArtifactsTarget
+
+LOAD_TASK = "load_task"
+"""The stage that says what the loop is after."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageReached(EventData):
+    """One of the stages is under way; each has fields of its own."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("stage",)
+    optional: ClassVar[frozenset[str]] = frozenset(
+        {
+            *("task", "primary", "direction", "constraints", "candidate", "parent", "files"),
+            *("numbers", "decision", "reason", "trial"),
+        }
+    )
+
+    stage: str = ""
+    iteration: int = 0
+    task: str | None = None
+    primary: str | None = None
+    """What the loop makes better."""
+    direction: str | None = None
+    constraints: Json = None
+    """As texts when the task is loaded; with whether each holds when a candidate is checked."""
+    candidate: str | None = None
+    parent: str | None = None
+    files: Json = None
+    """Hashes of the files at the start."""
+    numbers: Json = None
+    decision: str | None = None
+    reason: str | None = None
+    trial: int | None = None
+
 
 VERSION = 2
 IDLE = 12
@@ -283,3 +318,70 @@ class _Loop:
 
     async def _measured(self, candidate: Candidate, split: Split) -> Evaluation:
         return await self._run.evaluate(candidate, split=split, repeats=self._settings.repeats)
+
+
+EDITOR = RoleNeed(name=ROLE, help="Who edits files: provider:name.", panel="Files")
+MAX_ITERATIONS = 50
+"""Where no limit on trials is named."""
+NOBODY = (
+    "name a model: editor: openai:gpt-4o, --editor MODEL or BURNISH_EDITOR; or let a program edit: "
+    "edits: {mode: command, command: …}"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Editor:
+    """Who edits, and the model where one does."""
+
+    role: Role[EditRequest, Edit]
+    client: ModelClient | None = None
+
+
+def build(building: Building, parts: TargetParts) -> StrategyParts | None:
+    """The loop over the files of a target; None, with what is wrong kept, where it cannot be."""
+    objective = building.spec.objective
+    settings: EditsSettings = building.spec.strategy.settings.model_copy(
+        update={
+            "task": parts.purpose,
+            "primary": parts.primary,
+            "direction": objective.direction,
+            "tolerance": objective.tolerance,
+        }
+    )
+    who = _editor(building, parts, settings)
+    if who is None:
+        return None
+    budget = building.spec.budget.budget()
+    if budget.max_trials is None:
+        most = MAX_ITERATIONS * settings.candidates_per_iteration
+        budget = replace(budget, max_trials=most)
+    return StrategyParts(
+        strategy=Edits(editor=who.role, settings=settings), budget=budget, client=who.client
+    )
+
+
+def _editor(building: Building, parts: TargetParts, settings: EditsSettings) -> _Editor | None:
+    """A model where one is named, else the program."""
+    ref = building.named(EDITOR)
+    if ref is not None:
+        model = building.asked(ROLE, ref)
+        return None if model is None else _Editor(role=editor(*model), client=model[0])
+    if settings.command is not None and isinstance(parts.target, ArtifactsTarget):
+        return _Editor(role=_program(settings, settings.command, parts.target))
+    if ROLE not in building.spec.roles:
+        building.problems.add(f"roles.{ROLE}", parts.no_model, NOBODY)
+    return None
+
+
+def _program(settings: EditsSettings, command: str, target: ArtifactsTarget) -> CommandEditor:
+    return CommandEditor(
+        command=command,
+        target=target,
+        max_files=settings.max_files,
+        max_changed_lines=settings.max_changed_lines,
+        timeout_seconds=settings.timeout_seconds,
+        # An editing program may need a key and the network; what it edits never gets them.
+        env=settings.env,
+        network=settings.network,
+        usd_per_edit=settings.usd_per_edit,
+    )

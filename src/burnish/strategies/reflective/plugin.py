@@ -3,28 +3,27 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from burnish.core.sections import Section
+from burnish.core.formatting import Section, number
 from burnish.core.trials import Trial, TrialRow
-from burnish.core.words import number
-from burnish.runs.parts import Building, RoleNeed, StrategyParts, TargetParts
-from burnish.runs.plugins import ResultFiles, StrategyPlugin
+from burnish.runs.directory import RunRecord
+from burnish.runs.events import BASELINE
+from burnish.runs.plugins import (
+    Building,
+    ResultFiles,
+    RoleNeed,
+    StrategyParts,
+    StrategyPlugin,
+    TargetParts,
+)
 from burnish.runs.progress import ProgressLines
-from burnish.runs.record import RunRecord
 from burnish.runs.report_sections import score_table
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.runs.spec import StrategySettings
-from burnish.runs.standing import BASELINE
 from burnish.strategies.reflective.attempts import ReflectiveDetails
-from burnish.strategies.reflective.building import REFLECTOR, build
-from burnish.strategies.reflective.report import (
-    ENDS,
-    ReflectiveLines,
-    plan_lines,
-    report,
-)
+from burnish.strategies.reflective.report import ENDS, ReflectiveLines, plan_lines, report
+from burnish.strategies.reflective.search import REFLECTOR, Reflective, build
 from burnish.strategies.reflective.settings import ReflectiveSettings
-from burnish.strategies.reflective.strategy import Reflective
 
 _PROMPTS = "prompts"
 """The kind of target whose runs AgentOptimizer writes files about."""

@@ -4,14 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from burnish.core.cases import Case, Split
+from burnish.core.cases import Case, LeakWatch, Split
 from burnish.core.content import Json, canonical
-from burnish.core.evaluations import CaseResult, Evaluation
-from burnish.core.leaks import LeakWatch
-from burnish.core.objectives import Objective
+from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
 from burnish.core.outcomes import ToolCall
-from burnish.core.scores import Score
-from burnish.evaluation.matching.excerpts import without_middle
+from burnish.metrics.text_matching import without_middle
 
 MOST_CHARS = 1500
 """Of one text in a record."""

@@ -4,34 +4,42 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from burnish.core.cases import Split
+from burnish.core.formatting import (
+    Facts,
+    Heading,
+    Listing,
+    Section,
+    Table,
+    Text,
+    cell,
+    counted,
+    number,
+    spending,
+)
 from burnish.core.protocols import HoldsPrompts
-from burnish.core.sections import Facts, Heading, Listing, Section, Table, Text
 from burnish.core.surfaces import TextSurface
 from burnish.core.trials import Trial, TrialRow
-from burnish.core.words import cell, counted, number, spending
-from burnish.runs.events import TrialRecorded
-from burnish.runs.plans import (
+from burnish.runs.directory import RunRecord, loss_of, result_of
+from burnish.runs.events import BASELINE, TrialRecorded
+from burnish.runs.progress import (
     NOTHING_PAID,
+    ProgressLines,
     agent_line,
     asking,
     budget_limits,
     case_lines,
+    fitted,
+    note_words,
     notes,
+    outcome,
     reserved,
     role_label,
+    spent_words,
     surface_words,
     sweeps,
     time_limits,
-)
-from burnish.runs.progress import (
-    ProgressLines,
-    fitted,
-    note_words,
-    outcome,
-    spent_words,
     turned_away_line,
 )
-from burnish.runs.record import RunRecord, loss_of, result_of
 from burnish.runs.report_sections import (
     CAVEATS,
     adoption,
@@ -46,9 +54,8 @@ from burnish.runs.report_sections import (
     why,
 )
 from burnish.runs.setup import Setup
-from burnish.runs.standing import BASELINE
 from burnish.strategies.reflective.attempts import MERGE, ReflectiveDetails
-from burnish.strategies.reflective.strategy import Reflective, budget_floor
+from burnish.strategies.reflective.search import Reflective, budget_floor
 
 ENDS = {
     "no_failures": "no failing case is left to diagnose",

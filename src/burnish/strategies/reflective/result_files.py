@@ -10,26 +10,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from burnish.core.codec import codec
-from burnish.core.content import Json
+from burnish.core.content import Json, codec
 from burnish.core.errors import BurnishError, FileTrouble
 from burnish.core.money import NOTHING
 from burnish.core.surfaces import EPSILON
 from burnish.core.trials import SplitResult, TrialRow
-from burnish.runs.directory import look_into
-from burnish.runs.events import Event, SealedResult, SessionBegun, Tick, TrialRecorded, read_all
-from burnish.runs.exporting import CANDIDATES
-from burnish.runs.header import Header
-from burnish.runs.record import RunRecord
-from burnish.runs.standing import BASELINE
-from burnish.strategies.reflective.attempts import ReflectiveDetails
-from burnish.strategies.reflective.result import (
-    OptimizeResult,
-    RoundRecord,
-    SealedTest,
-    as_json,
-    log_line,
+from burnish.runs.directory import Header, RunRecord, look_into
+from burnish.runs.events import (
+    BASELINE,
+    CANDIDATES,
+    Event,
+    SealedResult,
+    SessionBegun,
+    Tick,
+    TrialRecorded,
+    read_all,
 )
+from burnish.strategies.reflective.attempts import ReflectiveDetails
 from burnish.strategies.reflective.result_rounds import (
     REFLECTIVE,
     Costs,
@@ -42,6 +39,13 @@ from burnish.strategies.reflective.result_rounds import (
     tokens,
     usage,
     wants_outputs,
+)
+from burnish.strategies.reflective.results import (
+    OptimizeResult,
+    RoundRecord,
+    SealedTest,
+    as_json,
+    log_line,
 )
 from burnish.system import Redactor, read_text, write_atomic
 from burnish.system.files import file_trouble

@@ -5,19 +5,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from burnish.core.codec import codec
-from burnish.core.content import Json
+from burnish.core.content import Json, codec
 from burnish.core.evaluations import mean
 from burnish.core.money import NOTHING, Spend, total
 from burnish.core.outcomes import Outcome
-from burnish.core.stopping import FINISHED
-from burnish.core.trials import Proposal, SplitResult, Trial, TrialRow
-from burnish.effects.journal_reader import CostRow, JournalReader
+from burnish.core.trials import FINISHED, Proposal, SplitResult, Trial, TrialRow
+from burnish.journal.journal import CostRow, JournalReader
+from burnish.runs.directory import RunRecord
 from burnish.runs.progress import ended_words
-from burnish.runs.record import RunRecord
 from burnish.strategies.reflective.attempts import ReflectiveDetails
 from burnish.strategies.reflective.report import ENDS
-from burnish.strategies.reflective.result import (
+from burnish.strategies.reflective.results import (
     CallUsage,
     FinishReason,
     PartOfValidation,

@@ -4,8 +4,9 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
+from burnish.core.content import AtLeastOne, NoneOrMore
 from burnish.runs.spec import StrategySettings
-from burnish.system.settings import AtLeastOne, Door, NoneOrMore
+from burnish.system.settings import Door
 
 ParentSelection: TypeAlias = Literal[
     "trail", "pareto", "current_best", "epsilon_greedy", "top_k_pareto"

@@ -1,45 +1,153 @@
-"""An agent file as a target: surfaces by path, candidates by editing, runs by pydantic-ai."""
+"""An agent file as a target: surfaces by path, candidates by editing, runs and rehearsals."""
 
 import asyncio
+import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from burnish.core.candidates import Candidate, Origin
+from pydantic_ai import RunContext
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, WrapperToolset
+from pydantic_ai.toolsets.abstract import ToolsetTool
+
 from burnish.core.cases import Case
-from burnish.core.content import Json
-from burnish.core.effects import Effects, Receipt
+from burnish.core.content import Json, codec
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.money import Spend
-from burnish.core.outcomes import Outcome
-from burnish.core.protocols import Description, Role
+from burnish.core.outcomes import Outcome, ToolCall, Usage
+from burnish.core.protocols import Call, Description, Effects, Receipt, Role
 from burnish.core.structures import Node, Position, Structure, node_path
-from burnish.core.surfaces import Surface, Value
-from burnish.evaluation.simulation import DEFAULT_TURNS, NextRemark, TalkSoFar
+from burnish.core.surfaces import Candidate, Origin, Surface, Value
+from burnish.metrics.turns import DEFAULT_TURNS, NextRemark, TalkSoFar
 from burnish.models.chat import ModelClient
 from burnish.models.errors import ModelRefused
 from burnish.models.factory import Models
 from burnish.models.references import ModelSettings
-from burnish.targets.agent.blocks import AgentBlock
-from burnish.targets.agent.costs import forecast
-from burnish.targets.agent.demonstrating import demonstrations_of
-from burnish.targets.agent.editing import edit
-from burnish.targets.agent.exporting import export_agent
-from burnish.targets.agent.loading import LoadedAgent, response_schema
-from burnish.targets.agent.positions import positions_of
-from burnish.targets.agent.surface_paths import (
+from burnish.targets.agent.blocks import (
+    AgentBlock,
+    AgentTool,
+    FunctionTool,
+    HierarchicalTool,
+    VectorstoreTool,
+)
+from burnish.targets.agent.conversation import AgentParts, LoggedToolset, RunLog, run_case
+from burnish.targets.agent.files import (
+    LoadedAgent,
+    edit,
+    export_agent,
+    positions_of,
+    response_schema,
+)
+from burnish.targets.agent.paths import (
     DEMONSTRATIONS,
     INSTRUCTIONS,
+    demonstrations_of,
     is_instructions,
     value_at,
 )
-from burnish.targets.agent.tool_blocks import HierarchicalTool, VectorstoreTool
 
 if TYPE_CHECKING:
-    from burnish.targets.agent.running import AgentParts
-    from burnish.targets.agent.searching import SearchTools
+    from burnish.targets.agent.search import SearchTools
+
+
+_CHARS = 4
+"""Characters that make about one token."""
+_REPLY = 150
+"""Tokens of a reply where no reference tells how long one is."""
+_SLACK = 16
+"""Tokens that a reply has more than its reference."""
+
+
+def forecast(agent: LoadedAgent, client: ModelClient, case: Case, spend: Spend) -> Spend:
+    """The calls of `spend` with the tokens and the money that they are expected to take."""
+    usage = _usage(agent, client, case, spend.calls)
+    cost = client.prices.nano_usd(client.ref, usage) if client.priced else 0
+    tokens = {"tokens_in": usage.input_tokens, "tokens_out": usage.output_tokens}
+    return replace(spend, nano_usd=cost or 0, **tokens)
+
+
+def _usage(agent: LoadedAgent, client: ModelClient, case: Case, calls: int) -> Usage:
+    """Each turn says again what was said before."""
+    standing = len(agent.instructions.text) + sum(
+        demo.size for demo in demonstrations_of(agent.block)
+    )
+    context, read, written = standing + sum(len(m.content) for m in case.history), 0, 0
+    most = client.ref.settings.max_tokens or math.inf
+    for turn in (case.turns * calls)[:calls]:
+        context += len(turn.input)
+        read += math.ceil(context / _CHARS)
+        reply = _REPLY if turn.expected is None else len(turn.expected) // _CHARS + _SLACK
+        written += int(min(reply, most))
+        context += reply * _CHARS
+    return Usage(requests=calls, input_tokens=read, output_tokens=written)
+
+
+async def rehearse_case(
+    parts: AgentParts,
+    case: Case,
+    tools: Sequence[AgentTool],
+    *,
+    draw: int,
+    effects: Effects,
+    past: Outcome,
+) -> Outcome:
+    """The conversation of a case as it would go; nobody's function is called, nothing fetched."""
+    for turn in case.turns:
+        for attachment in turn.attachments:
+            if attachment.url:
+                await beyond(effects, "download", attachment.url)
+    own = frozenset(tool.name for tool in tools if isinstance(tool, FunctionTool))
+    calls = tuple(call for step in past.trace.steps for call in step.tools)
+    toolsets = tuple(_rehearsed(toolset, own, calls) for toolset in parts.toolsets)
+    return await run_case(replace(parts, toolsets=toolsets), case, draw=draw, effects=effects)
+
+
+@dataclass
+class RememberedToolset(WrapperToolset[RunLog]):
+    """Tools that act in the user's world: what they said is said again, and no more than that."""
+
+    calls: tuple[ToolCall, ...] = ()
+    acting: frozenset[str] | None = None
+    """The tools that act; None for all of them."""
+
+    async def call_tool(
+        self,
+        name: str,
+        tool_args: dict[str, Any],
+        ctx: RunContext[RunLog],
+        tool: ToolsetTool[RunLog],
+    ) -> Any:
+        """What the tool said to the same call; a tool that is burnish's own is called."""
+        if self.acting is not None and name not in self.acting:
+            return await super().call_tool(name, tool_args, ctx, tool)
+        for call in self.calls:
+            same = (call.name, call.id, dict(call.arguments)) == (name, ctx.tool_call_id, tool_args)
+            if same and not call.error:
+                ctx.deps.calls.append(call)
+                return call.result
+        return await beyond(ctx.deps.effects, "tool", name)
+
+
+def _rehearsed(
+    toolset: AbstractToolset[RunLog], own: frozenset[str], calls: tuple[ToolCall, ...]
+) -> AbstractToolset[RunLog]:
+    """Searches and prompts are burnish's own; functions and all tools of a server are not."""
+    wrapped = toolset.wrapped if isinstance(toolset, LoggedToolset) else toolset
+    acting = own if isinstance(wrapped, FunctionToolset) else None
+    return RememberedToolset(toolset, calls=calls, acting=acting)
+
+
+async def beyond(effects: Effects, kind: str, what: str) -> bool:
+    """Ask for what no journal holds: a rehearsal ends here."""
+
+    async def perform(nested: Effects) -> Receipt[bool]:
+        del nested
+        return Receipt(value=False)
+
+    return await effects.once(Call(kind=kind, request=what, codec=codec(bool)), perform)
+
 
 _KEPT = 16
 """Candidates whose agents are kept ready."""
@@ -60,7 +168,7 @@ class AgentTarget:
         surfaces: Sequence[Surface] = (),
         user: Role[TalkSoFar, NextRemark] | None = None,
     ) -> None:
-        from burnish.targets.agent.toolbox import Toolbox
+        from burnish.targets.agent.tools import Toolbox
 
         self.agent = agent
         self._models = models
@@ -128,7 +236,7 @@ class AgentTarget:
         self, candidate: Candidate, case: Case, *, draw: int, effects: Effects
     ) -> Receipt[Outcome]:
         """Have the case's conversation with the agent."""
-        from burnish.targets.agent.running import run_case
+        from burnish.targets.agent.conversation import run_case
 
         parts = await self.parts(candidate)
         outcome = await run_case(parts, case, draw=draw, effects=effects)
@@ -138,7 +246,6 @@ class AgentTarget:
         self, candidate: Candidate, case: Case, *, draw: int, effects: Effects, past: Outcome
     ) -> Outcome:
         """The case's conversation as far as `effects` know it; the user's tools are left alone."""
-        from burnish.targets.agent.rehearsing import rehearse_case
 
         parts, tools = await self.parts(candidate), self.agent.block.tools
         return await rehearse_case(parts, case, tools, draw=draw, effects=effects, past=past)
@@ -189,7 +296,7 @@ class AgentTarget:
             return self._ready[candidate.id]
 
     async def _make(self, candidate: Candidate) -> "AgentParts":
-        from burnish.targets.agent.running import AgentParts
+        from burnish.targets.agent.conversation import AgentParts
 
         edited = edit(self.agent, candidate.values)
         demos = edited.demonstrations
@@ -214,7 +321,7 @@ def _search_tools(agent: LoadedAgent, models: Models) -> "SearchTools | None":
     """What the agent searches with; retrieval loads only where a tool searches."""
     if not any(isinstance(tool, VectorstoreTool | HierarchicalTool) for tool in agent.block.tools):
         return None
-    from burnish.targets.agent.searching import SearchTools
+    from burnish.targets.agent.search import SearchTools
 
     return SearchTools(agent, models)
 

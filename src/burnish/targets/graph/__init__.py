@@ -5,9 +5,8 @@ nothing that is still under way can reach it; what goes back over a cycle starts
 So the steps and their order are the same whichever branch was faster.
 """
 
-from burnish.targets.graph.graphs import Graph, graph
-from burnish.targets.graph.inputs import NodeInput
-from burnish.targets.graph.loading import load_graph
+from burnish.targets.graph.files import load_graph
+from burnish.targets.graph.graphs import Graph, NodeInput, graph
 from burnish.targets.graph.surfaces import all_surfaces, surfaces_of
 from burnish.targets.graph.target import GraphTarget
 

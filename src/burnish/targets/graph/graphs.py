@@ -1,30 +1,307 @@
-"""Graphs: agents and functions joined by edges, told in Python or read from a file."""
+"""Graphs: agents and functions joined by edges, in Python or from a file."""
 
+import heapq
+import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, cast
 
-from burnish.core.codec import codec
-from burnish.core.content import Json
-from burnish.core.demonstrations import Demonstration
+from burnish.core.cases import Message
+from burnish.core.content import Json, codec
 from burnish.core.errors import ConfigError, Problem
+from burnish.core.structures import NodeKind
+from burnish.core.surfaces import Demonstration
 from burnish.models.model_block import model_keys
 from burnish.system import YamlTree
-from burnish.targets.agent.instructions import Instructions
-from burnish.targets.agent.loading import load_agent
-from burnish.targets.graph.calls import GivenFunction
-from burnish.targets.graph.conditions import Condition
-from burnish.targets.graph.inputs import QUESTION
-from burnish.targets.graph.nodes import (
-    AgentNode,
-    FunctionNode,
-    GraphEdge,
-    GraphNode,
-    told_agent,
-    tool_blocks,
+from burnish.system.config_errors import nearest
+from burnish.targets.agent.files import (
+    Instructions,
+    LoadedAgent,
+    load_agent,
+    read_block,
+    sound_agent,
 )
-from burnish.targets.graph.skills import Skill
+from burnish.targets.graph.functions import GivenFunction, Skill, first_parameter
+
+Kind: TypeAlias = Literal["always", "contains", "equals", "matches", "python"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """What must hold of a node's output for an edge to be taken."""
+
+    kind: Kind
+    text: str = ""
+    function: GivenFunction | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind == "matches":
+            try:
+                re.compile(self.text)
+            except re.error as error:
+                message = f"'{self.text}' is no regular expression: {error}"
+                raise ConfigError([Problem(where="when.matches", message=message)]) from error
+
+    @classmethod
+    def of(cls, given: "Condition | Callable[[Any], Any] | str") -> "Condition":
+        """A text means that the output contains it; a function takes the output."""
+        if isinstance(given, Condition):
+            return given
+        if isinstance(given, str):
+            return cls(kind="contains", text=given)
+        return cls(kind="python", function=GivenFunction.of(given))
+
+    @property
+    def described(self) -> Json:
+        """The condition as data."""
+        told: Json = self.function.described if self.function else self.text
+        return {self.kind: told}
+
+    def reads(self, text: str) -> bool:
+        """Whether it holds of a text; a function is asked elsewhere."""
+        match self.kind:
+            case "contains":
+                return self.text in text
+            case "equals":
+                return self.text.strip() == text.strip()
+            case "matches":
+                return re.search(self.text, text) is not None
+            case _:
+                return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flow:
+    """The order of a graph's nodes once the edges that go back are left out."""
+
+    order: tuple[str, ...]
+    """Every node after those before it; among equals, in the order of the file."""
+    back: frozenset[tuple[str, str]]
+    """The edges that close a cycle."""
+    before: Mapping[str, tuple[str, ...]]
+    """The nodes that lead straight to each, ways back left out."""
+    behind: Mapping[str, frozenset[str]]
+    """All nodes from which each can be reached, ways back left out."""
+
+    @classmethod
+    def of(cls, entry: str, after: Mapping[str, Sequence[str]]) -> "Flow":
+        """The flow of a graph that is entered here; `after` has every node, in order."""
+        back = frozenset(_back_edges(entry, after))
+        ahead = {
+            node: [to for to in leads if (node, to) not in back] for node, leads in after.items()
+        }
+        order = _sorted(ahead)
+        before = {node: tuple(n for n in order if node in ahead[n]) for node in order}
+        behind: dict[str, frozenset[str]] = {}
+        for node in order:
+            behind[node] = frozenset(before[node]).union(*(behind[n] for n in before[node]))
+        return cls(order=order, back=back, before=before, behind=behind)
+
+
+def reachable(entry: str, after: Mapping[str, Sequence[str]]) -> set[str]:
+    """The nodes that a run can come to."""
+    found, waiting = {entry}, [entry]
+    while waiting:
+        new = [to for to in after[waiting.pop()] if to not in found]
+        found.update(new)
+        waiting += new
+    return found
+
+
+def _back_edges(entry: str, after: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
+    """The edges of a depth-first walk that lead to a node it is still inside of."""
+    seen = {entry}
+    way = {entry: iter(after[entry])}
+    while way:
+        node = next(reversed(way))
+        to = next(way[node], None)
+        if to is None:
+            del way[node]
+        elif to in way:
+            yield node, to
+        elif to not in seen:
+            seen.add(to)
+            way[to] = iter(after[to])
+
+
+def _sorted(ahead: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    places = {node: place for place, node in enumerate(ahead)}
+    names = list(ahead)
+    waits = dict.fromkeys(ahead, 0)
+    for to in (to for leads in ahead.values() for to in leads):
+        waits[to] += 1
+    ready = [places[node] for node in ahead if not waits[node]]
+    order: list[str] = []
+    while ready:
+        node = names[heapq.heappop(ready)]
+        order.append(node)
+        for to in ahead[node]:
+            waits[to] -= 1
+            if not waits[to]:
+                heapq.heappush(ready, places[to])
+    return tuple(order)
+
+
+QUESTION = "question"
+"""The name under which templates find what was asked."""
+_PLACE = re.compile(r"(?<!\{)\{([^\W\d][\w-]*)\}(?!\})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What a node gave: as text, and as data where it is structured."""
+
+    text: str
+    data: Json = None
+
+    @property
+    def value(self) -> Json:
+        """The data, or else the text."""
+        return self.text if self.data is None else self.data
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeInput:
+    """What a function in a graph is called with."""
+
+    question: str
+    """What was asked in this turn."""
+    text: str
+    """The same as an agent would read here: the question with what came before, or a template."""
+    outputs: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """What each node that ran before gave last, by its name: text, or data."""
+    history: tuple[Message, ...] = ()
+    """What was said in earlier turns."""
+
+
+def told(question: str, came: Sequence[tuple[str, Given]]) -> str:
+    """What a node without a template reads: the question, then each node that led here."""
+    parts = [f"{node}:\n{given.text}" for node, given in came]
+    return "\n\n".join([question, *parts])
+
+
+def filled(template: str, question: str, outputs: Mapping[str, Given]) -> str:
+    """The template with what is known; a node that did not run yet gave nothing."""
+    known = {QUESTION: question, **{node: given.text for node, given in outputs.items()}}
+    return _PLACE.sub(lambda found: known.get(found[1], ""), template)
+
+
+def asks_for(template: str, name: str) -> bool:
+    """Whether a template has a place for this."""
+    return name in _PLACE.findall(template)
+
+
+def template_problems(template: str, nodes: Collection[str], where: str) -> Iterator[Problem]:
+    """The places of a template that nothing can fill."""
+    known = [QUESTION, *nodes]
+    for name in dict.fromkeys(_PLACE.findall(template)):
+        if name not in known:
+            near = nearest(name, known)
+            remedy = f"did you mean '{near}'?" if near else f"there are: {', '.join(known)}"
+            message = f"the template has a place for '{name}', which is no node"
+            yield Problem(where=where, message=message, remedy=remedy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentNode:
+    """An agent: of a file, or told in the graph itself."""
+
+    name: str
+    agent: LoadedAgent
+    file: str = ""
+    """Its file as the graph spells it; empty where the graph itself tells the agent."""
+    skills: tuple[Skill, ...] = ()
+    input: str = ""
+    """A template of what it is told; empty for the question and what led here."""
+    max_visits: int | None = None
+    kind: NodeKind = NodeKind.AGENT
+
+    @property
+    def described(self) -> dict[str, Json]:
+        """What the agent's own description leaves out."""
+        skills: dict[str, Json] = {s.name: s.content.with_text(s.content.text) for s in self.skills}
+        given = {name: GivenFunction.of(f).described for name, f in self.agent.functions.items()}
+        return {"skills": skills, "functions": given}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionNode:
+    """A function of the user's."""
+
+    name: str
+    function: GivenFunction
+    input: str = ""
+    max_visits: int | None = None
+    kind: NodeKind = NodeKind.FUNCTION
+
+    def __post_init__(self) -> None:
+        if first_parameter(self.function.function) is None:
+            where = f"node '{self.name}'"
+            remedy = "take one argument: `text: str`, or a NodeInput"
+            message = f"{self.function.name} takes nothing"
+            raise ConfigError([Problem(where=where, message=message, remedy=remedy)])
+
+    @property
+    def takes_text(self) -> bool:
+        """Whether it wants the text alone."""
+        first = first_parameter(self.function.function)
+        return first is not None and (first.name == "text" or first.annotation in (str, "str"))
+
+    @property
+    def described(self) -> dict[str, Json]:
+        """The function and a hash of its file."""
+        return {"function": self.function.described}
+
+
+GraphNode: TypeAlias = AgentNode | FunctionNode
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphEdge:
+    """A way from one node to another, always open or under a condition."""
+
+    source: str
+    to: str
+    when: Condition | None = None
+
+    @property
+    def described(self) -> Json:
+        """The edge as data."""
+        return [self.source, self.to, self.when.described if self.when else None]
+
+
+def told_agent(
+    name: str,
+    keys: Mapping[str, Json],
+    path: Path,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+) -> LoadedAgent:
+    """An agent that is told in a graph; `path` is the graph's, from which files are found."""
+    data: dict[str, Json] = {"name": name, **keys}
+    block = read_block(data, source=f"{path.name} nodes.{name}")
+    return sound_agent(path, YamlTree(path=path, data=data, text=""), block, functions=functions)
+
+
+def tool_blocks(
+    tools: Sequence[Callable[..., Any] | Mapping[str, Json]],
+) -> tuple[list[Json], dict[str, Callable[..., Any]]]:
+    """Tools as an agent file has them, and the functions that were given as they are."""
+    blocks: list[Json] = []
+    functions: dict[str, Callable[..., Any]] = {}
+    for tool in tools:
+        if isinstance(tool, Mapping):
+            blocks.append(cast("Json", {**tool}))
+            continue
+        name = getattr(tool, "__name__", type(tool).__name__)
+        module, _, function = GivenFunction.of(tool).name.partition(":")
+        about = (inspect.getdoc(tool) or name).split("\n\n")[0]
+        block: Json = {"name": name, "type": "function", "description": about}
+        blocks.append({**block, "file": module, "function": function})
+        functions[name] = tool
+    return blocks, functions
+
 
 MAX_VISITS = 3
 """How often one node may run in one turn."""

@@ -1,45 +1,217 @@
-"""A graph as a target: surfaces by position, candidates by editing its agents, runs by turns."""
+"""A graph as a target: each turn of a case goes through it once."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from burnish.core.candidates import Candidate, Origin
-from burnish.core.cases import Case
+from burnish.core.cases import Attachment, Case, Message
 from burnish.core.content import Json
-from burnish.core.effects import Effects, Receipt
-from burnish.core.errors import ConfigError, Problem
+from burnish.core.errors import ConfigError, Problem, RoleFailed
 from burnish.core.money import Spend, total
-from burnish.core.outcomes import Outcome
-from burnish.core.protocols import Description, Role
+from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, Trace, Usage
+from burnish.core.protocols import Description, Effects, Receipt, Role
 from burnish.core.structures import Structure
-from burnish.core.surfaces import Surface, Value
-from burnish.evaluation.simulation import DEFAULT_TURNS, NextRemark, TalkSoFar
+from burnish.core.surfaces import Candidate, Origin, Surface, Value
+from burnish.metrics.turns import DEFAULT_TURNS, NextRemark, TalkSoFar, converse
 from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
-from burnish.targets.agent.costs import forecast
-from burnish.targets.agent.editing import edit
-from burnish.targets.agent.target import AgentTarget
-from burnish.targets.graph.exporting import EditedGraph, export_graph, export_values
-from burnish.targets.graph.graphs import Graph
-from burnish.targets.graph.nodes import AgentNode, FunctionNode
-from burnish.targets.graph.positions import (
+from burnish.targets.agent.files import edit
+from burnish.targets.agent.target import AgentTarget, beyond, forecast, rehearse_case
+from burnish.targets.callables.target import of_value
+from burnish.targets.graph.files import flow_of
+from burnish.targets.graph.functions import told as told_skill
+from burnish.targets.graph.graphs import AgentNode, Flow, FunctionNode, Given, Graph, GraphEdge
+from burnish.targets.graph.surfaces import (
+    EditedGraph,
     NodeValues,
     by_node,
+    export_graph,
+    export_values,
     node_id,
     positions_of_graph,
     root_position,
     structure_of,
     unknown_position,
 )
-from burnish.targets.graph.skills import told as told_skill
-from burnish.targets.graph.sound import flow_of
+from burnish.targets.graph.turns import Asking, Job, TurnRun, Visit, Work
 
 if TYPE_CHECKING:
-    from burnish.targets.agent.running import AgentParts
-    from burnish.targets.graph.working import Work
+    from burnish.targets.agent.conversation import AgentParts
+
+
+@dataclass(frozen=True, kw_only=True)
+class RehearsedWork(Work):
+    """Does the steps as a run in the past did them, and no more than that."""
+
+    graph: Graph
+    past: Outcome
+
+    async def agent(self, node: AgentNode, job: Job) -> Outcome:
+        """The agent on effects alone; its tools say what they said in this step."""
+        step = self._step(job.step)
+        return await rehearse_case(
+            self.parts[node.name],
+            job.as_case(),
+            node.agent.block.tools,
+            draw=job.draw,
+            effects=self.effects,
+            past=Outcome(trace=Trace(steps=(step,) if step else ())),
+        )
+
+    async def function(self, node: FunctionNode, job: Job) -> Outcome:
+        """What the function gave when it was told the same."""
+        step = self._step(job.step)
+        same = step is not None and step.input == job.given.text and not step.error
+        if step is None or not same or not self._knew(node, job.given.outputs):
+            await beyond(self.effects, "function", node.name)
+        return of_value(step.output if step else None)
+
+    async def holds(self, edge: GraphEdge, step: str, given: Given) -> bool:
+        """A function that decides is not asked: the past tells what it said of this output."""
+        if edge.when is None or edge.when.function is None:
+            return await super().holds(edge, step, given)
+        known = self._step(step)
+        if known is None or known.output != given.value:
+            await beyond(self.effects, "condition", f"{edge.source} -> {edge.to}")
+        to = node_id(self.graph, edge.to)
+        return any(each.node == to and step in each.predecessors for each in self._steps)
+
+    @property
+    def _steps(self) -> tuple[Step, ...]:
+        return self.past.trace.steps
+
+    def _step(self, name: str) -> Step | None:
+        return next((step for step in self._steps if step.id == name), None)
+
+    def _knew(self, node: FunctionNode, outputs: Mapping[str, Json]) -> bool:
+        """Whether a function that may look at all outputs saw these in the past."""
+        if node.takes_text:
+            return True
+        seen = [(step.node, step.output) for step in self._steps]
+        return all((node_id(self.graph, name), value) in seen for name, value in outputs.items())
+
+
+class TurnFailed(Exception):
+    """A turn gave no reply; nobody outside of this file sees it."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+@dataclass(kw_only=True)
+class GraphTalk:
+    """A conversation under way, and what is known of it so far."""
+
+    graph: Graph
+    flow: Flow
+    work: Work
+    case: Case
+    draw: int
+    surfaces: Mapping[str, tuple[str, ...]]
+    visits: list[Visit] = field(default_factory=list[Visit])
+    replies: list[str] = field(default_factory=list[str])
+    history: list[Message] = field(default_factory=list[Message])
+    _last: tuple[Visit, ...] = ()
+    """What the latest reply was made of."""
+
+    async def say(self, text: str, attachments: Sequence[Attachment] = ()) -> str:
+        """One turn: what the graph replies."""
+        turn = TurnRun(
+            graph=self.graph,
+            flow=self.flow,
+            work=self.work,
+            surfaces=self.surfaces,
+            asking=Asking(
+                question=text,
+                case=self.case.id,
+                draw=self.draw,
+                number=len(self.replies),
+                attachments=tuple(attachments),
+                history=(*self.case.history, *self.history),
+                before=tuple(visit.step.id for visit in self._last),
+            ),
+        )
+        try:
+            await turn.run()
+        finally:
+            self.visits += turn.visits
+        self._last = _ends(self.graph, turn.visits)
+        self.replies.append("\n\n".join(visit.given.text for visit in self._last))
+        self.history += [
+            Message(role="user", content=text),
+            Message(role="assistant", content=self.replies[-1]),
+        ]
+        return self.replies[-1]
+
+    def outcome(self, *, failure: Failure | None = None, asked: Sequence[str] = ()) -> Outcome:
+        """What came of it; all that the nodes used adds up."""
+        outcomes = [visit.outcome for visit in self.visits]
+        costs = [outcome.nano_usd for outcome in outcomes]
+        data = self._last[0].outcome.data if len(self._last) == 1 else None
+        return Outcome(
+            replies=tuple(self.replies) if failure is None else (),
+            asked=tuple(asked),
+            data=data if failure is None else None,
+            trace=Trace(steps=tuple(visit.step for visit in self.visits)),
+            usage=sum((outcome.usage for outcome in outcomes), Usage()),
+            nano_usd=None if None in costs else sum(cost or 0 for cost in costs),
+            seconds=math.fsum(outcome.seconds for outcome in outcomes),
+            failure=failure,
+        )
+
+
+async def run_talk(talk: GraphTalk, user: Role[TalkSoFar, NextRemark] | None) -> Outcome:
+    """The conversation of the case. What goes wrong in it is an outcome, not an exception."""
+    asked: tuple[str, ...] = ()
+    try:
+        if talk.case.scenario is not None:
+            asked = await _play(talk, user)
+        else:
+            for turn in talk.case.turns:
+                await talk.say(turn.input, turn.attachments)
+    except RoleFailed as error:
+        away = Failure(kind=FailureKind.INFRASTRUCTURE, message=error.message, error="RoleFailed")
+        return talk.outcome(failure=away)
+    except TurnFailed as error:
+        return talk.outcome(failure=error.failure)
+    return talk.outcome(asked=asked)
+
+
+async def _play(talk: GraphTalk, user: Role[TalkSoFar, NextRemark] | None) -> tuple[str, ...]:
+    assert user is not None, "a scenario was let through without a user to play it"
+    files = list(talk.case.turns[0].attachments)
+
+    async def say(remark: str) -> str:
+        opening, files[:] = list(files), []
+        return await talk.say(remark, opening)
+
+    had = await converse(talk.case, say, user=user, draw=talk.draw, effects=talk.work.effects)
+    return had.asked
+
+
+def _ends(graph: Graph, visits: Sequence[Visit]) -> tuple[Visit, ...]:
+    """The visits whose outputs are the reply. Raises TurnFailed where there is none."""
+    failures = [visit.failure for visit in visits if visit.failure]
+    # What the agent broke stays broken, whoever was away beside it.
+    own = [failure for failure in failures if failure.kind is FailureKind.AGENT]
+    if failures:
+        raise TurnFailed((own or failures)[0])
+    latest = {visit.node: visit for visit in visits}
+    if not graph.output:
+        return tuple(latest[node] for node in graph.nodes if _ended(latest.get(node)))
+    if graph.output in latest:
+        return (latest[graph.output],)
+    there = ", ".join(node for node in graph.nodes if _ended(latest.get(node)))
+    message = f"the turn ended at {there}: '{graph.output}', whose output is the reply, never ran"
+    raise TurnFailed(Failure(kind=FailureKind.AGENT, message=message, error="NoReply"))
+
+
+def _ended(visit: Visit | None) -> bool:
+    return visit is not None and not visit.taken
 
 
 class GraphTarget:
@@ -133,7 +305,7 @@ class GraphTarget:
         self, candidate: Candidate, case: Case, *, draw: int, effects: Effects
     ) -> Receipt[Outcome]:
         """Have the case's conversation with the graph."""
-        from burnish.targets.graph.working import Work
+        from burnish.targets.graph.turns import Work
 
         work = Work(parts=await self._parts(candidate), effects=effects)
         outcome = await self._talk(work, case, draw)
@@ -143,7 +315,6 @@ class GraphTarget:
         self, candidate: Candidate, case: Case, *, draw: int, effects: Effects, past: Outcome
     ) -> Outcome:
         """The case's conversation as far as `effects` know it; the user's functions are left."""
-        from burnish.targets.graph.rehearsing import RehearsedWork
 
         parts = await self._parts(candidate)
         work = RehearsedWork(parts=parts, effects=effects, graph=self.graph, past=past)
@@ -194,7 +365,6 @@ class GraphTarget:
             await target.close()
 
     async def _talk(self, work: "Work", case: Case, draw: int) -> Outcome:
-        from burnish.targets.graph.talking import GraphTalk, run_talk
 
         talk = GraphTalk(
             graph=self.graph,

@@ -1,15 +1,22 @@
-"""Prompt fields: a text with a name that lies in a file, or behind two functions of the user."""
+"""Prompt fields: texts in files or behind callbacks, written together or not at all."""
 
 import inspect
+import json
 import os
-from collections.abc import Awaitable, Callable, Iterable
+import secrets
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from burnish.core.errors import FileTrouble
-from burnish.system.files import read_bytes
+from burnish.core.content import short_id
+from burnish.core.errors import FileTrouble, RollbackError, RunLocked
+from burnish.system.borrowed_files import make_private_folder
+from burnish.system.files import file_trouble, read_bytes, write_atomic
+from burnish.system.processes import Owner
+from burnish.system.restoration import SCHEMA, PutBack, digest, records_in
 
 Read: TypeAlias = Callable[[], Awaitable[str]]
 Write: TypeAlias = Callable[[str], Awaitable[object]]
@@ -120,3 +127,143 @@ def is_async(function: Callable[..., Any]) -> bool:
         return True
     inner = function.func if isinstance(function, partial) else getattr(function, "__wrapped__", 0)
     return callable(inner) and is_async(inner)
+
+
+class LentCallbacks:
+    """What burnish has written behind the callbacks, and what is theirs."""
+
+    def __init__(self, names: Sequence[str], originals: Mapping[str, str], folder: Path) -> None:
+        self._names = list(names)
+        self._originals = dict(originals)
+        self._written: dict[str, set[str]] = {name: set() for name in originals}
+        token = f"{os.getpid()}-{secrets.token_hex(8)}"
+        self._record = folder / f"callbacks-{_program(names)}-{token}.json"
+
+    def note(self, texts: Mapping[str, str]) -> None:
+        """Put on record what is about to be written."""
+        new = {name: _mark(text) for name, text in texts.items()}
+        if all(mark in self._written[name] for name, mark in new.items()):
+            return
+        for name, mark in new.items():
+            self._written[name].add(mark)
+        callbacks = {
+            name: {"original": text, "written": sorted(self._written[name])}
+            for name, text in self._originals.items()
+        }
+        told = {"schema": SCHEMA, "owner": Owner.here().as_json(), "callbacks": callbacks}
+        make_private_folder(self._record.parent)
+        write_atomic(self._record, json.dumps(told), mode=0o600)
+
+    async def put_back(self, field: CallbackField) -> PutBack | None:
+        """Give a field its own text back where it holds one of ours; None where it has it."""
+        told = {"original": self._originals[field.name], "written": self._written[field.name]}
+        return await _put_back(field, told)
+
+    def forget(self) -> None:
+        """All is back: the record is not needed any more."""
+        self._record.unlink(missing_ok=True)
+
+
+async def recall(
+    names: Sequence[str], fields: Sequence[CallbackField], folder: Path
+) -> tuple[str, ...]:
+    """Put back what a killed run of this program left behind these callbacks; what was done.
+
+    Raises RunLocked where a field holds a text of a run that is still under way.
+    """
+    done: list[str] = []
+    for record, told in records_in(folder, f"callbacks-{_program(names)}-*.json") if fields else ():
+        owner = Owner.parse(told["owner"])
+        gone = owner.is_gone(record)
+        for field in fields:
+            kept = told["callbacks"].get(field.name)
+            if kept is None:
+                continue  # the program has changed since: this was a file then
+            if not gone:
+                await _require_free(field, kept, owner)
+            elif (fate := await _put_back(field, kept)) is not None:
+                done.append(f"prompt field {fate} (a killed run had changed it)")
+        if gone:
+            record.unlink(missing_ok=True)
+    return tuple(done)
+
+
+async def _put_back(field: CallbackField, told: Mapping[str, Any]) -> PutBack | None:
+    now = await field.text()
+    if now == told["original"]:
+        return None
+    if _mark(now) not in told["written"]:
+        why = "somebody changed it meanwhile, so it was left alone"
+        return PutBack(path=field.name, fate="left alone", told=why)
+    await field.put(told["original"])
+    return PutBack(path=field.name, fate="put back", told="its own text was put back")
+
+
+async def _require_free(field: CallbackField, told: Mapping[str, Any], owner: Owner) -> None:
+    now = await field.text()
+    if now != told["original"] and _mark(now) in told["written"]:
+        message = (
+            f"the prompt field '{field.name}' is in use by process {owner.pid} on {owner.host}"
+        )
+        raise RunLocked(message, remedy="Wait until it ends, or end it.")
+
+
+def _mark(text: str) -> str:
+    return digest(text.encode(errors="surrogatepass"))
+
+
+def _program(names: Sequence[str]) -> str:
+    """This program with these fields: what a later start of it has in common with this one."""
+    started = sys.argv[0] if sys.argv else ""
+    return short_id([os.path.realpath(started), list(names)])
+
+
+async def write_together(
+    files: Mapping[FileField, bytes], callbacks: Mapping[CallbackField, str]
+) -> None:
+    """Give every field its content, or leave every file as it was.
+
+    Callbacks come last, in order; those that were called are not called again on trouble.
+    """
+    done: list[tuple[FileField, bytes | None]] = []
+    try:
+        for field, content in files.items():
+            before = _content(field)
+            write_atomic(field.path, content)
+            done.append((field, before))
+        for field, text in callbacks.items():
+            await field.put(text)
+    except BaseException:
+        _roll_back(done)
+        raise
+
+
+def _roll_back(done: list[tuple[FileField, bytes | None]]) -> None:
+    failures: dict[str, Exception] = {}
+    for field, before in reversed(done):
+        try:
+            _restore(field, before)
+        except FileTrouble as error:
+            failures[field.name] = error
+    if failures:
+        raise RollbackError(failures, remedy="Look at these files, and put them back by hand.")
+
+
+def _content(field: FileField) -> bytes | None:
+    """What the file holds; None where there is none."""
+    try:
+        return field.path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise file_trouble("read", field.path, error) from error
+
+
+def _restore(field: FileField, before: bytes | None) -> None:
+    if before is not None:
+        write_atomic(field.path, before)
+        return
+    try:
+        field.home.unlink(missing_ok=True)
+    except OSError as error:
+        raise file_trouble("remove", field.path, error) from error

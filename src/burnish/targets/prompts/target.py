@@ -7,23 +7,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from burnish.core.candidates import Candidate, Origin
 from burnish.core.cases import Case
 from burnish.core.content import Json
-from burnish.core.effects import Receipt, Scope
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.money import Spend
 from burnish.core.outcomes import Outcome, Trace
-from burnish.core.protocols import Description, Target, calls_function
-from burnish.core.surfaces import TextSurface
+from burnish.core.protocols import Description, Receipt, Scope, Target, calls_function
+from burnish.core.surfaces import Candidate, Origin, TextSurface
 from burnish.system.files import state_folder
-from burnish.targets.given import GivenPrompts, giving
-from burnish.targets.prompts.folders import common_root
-from burnish.targets.prompts.reaching import reach_problems
-from burnish.targets.prompts.reading import Begun, begin, begin_at_once
-from burnish.targets.prompts.surfaces import Frozen, MaxChars, surfaces_of
-from burnish.targets.prompts.target_prompt import TargetPrompt
-from burnish.targets.prompts.ways import IsolatedWay, Mode, SourceWay, Way
+from burnish.targets.current_prompts import GivenPrompts, giving
+from burnish.targets.prompts.sources import (
+    Begun,
+    IsolatedWay,
+    Mode,
+    SourceWay,
+    Way,
+    begin,
+    begin_at_once,
+    common_root,
+    reach_problems,
+)
+from burnish.targets.prompts.target_prompt import Frozen, MaxChars, TargetPrompt, surfaces_of
 
 
 class PromptsTarget:

@@ -1,12 +1,17 @@
-"""TargetPrompt: which prompts may be edited, where each of them lies, and writing the best back."""
+"""TargetPrompt: which prompts may be edited, their surfaces and their locks."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeAlias
 
-from burnish.core.errors import ConfigError, Problem, RollbackError
+from burnish.core.errors import ConfigError, Problem, RollbackError, RunLocked
+from burnish.core.surfaces import TextSurface, placeholders_in
+from burnish.system.borrowed_files import make_private_folder
 from burnish.system.files import state_folder
+from burnish.system.locks import FileLock
+from burnish.system.restoration import borrowed_folder, borrower_of, digest
 from burnish.targets.prompts.fields import (
     CallbackField,
     Field,
@@ -16,9 +21,64 @@ from burnish.targets.prompts.fields import (
     encoded,
     is_async,
     name_problem,
+    write_together,
 )
-from burnish.targets.prompts.locking import lock_files
-from burnish.targets.prompts.writing import write_together
+
+
+def lock_files(files: Sequence[FileField], home: Path) -> ExitStack:
+    """Lock all of the files or none; close what is given back to let go of them."""
+    folder = home / "locks"
+    with ExitStack() as locks:
+        for file in sorted(files, key=lambda each: each.home):
+            make_private_folder(folder)
+            lock = folder / f"prompt-{digest(str(file.home).encode())[:32]}.lock"
+            locks.enter_context(FileLock.acquire(lock, holding=f"the prompt file {file.given}"))
+        return locks.pop_all()
+
+
+def require_unborrowed(files: Sequence[FileField], home: Path) -> None:
+    """Refuse to take a candidate of another run for what the file says."""
+    for file in files:
+        if (owner := borrower_of(file.home, borrowed_folder(home))) is not None:
+            raise RunLocked(
+                f"the prompt file {file.given} is in use by process {owner.pid} on {owner.host}, "
+                "which has a candidate in it",
+                remedy="Wait until it ends, or end it.",
+            )
+
+
+MaxChars: TypeAlias = int | Mapping[str, int] | None
+Frozen: TypeAlias = Mapping[str, Sequence[str]]
+
+
+def surfaces_of(
+    values: Mapping[str, str], *, max_chars: MaxChars, frozen: Frozen
+) -> tuple[TextSurface, ...]:
+    """One surface a field, or a ConfigError with all that is wrong with the texts as they are."""
+    limits = max_chars if isinstance(max_chars, Mapping) else dict.fromkeys(values, max_chars)
+    surfaces = tuple(
+        TextSurface(
+            id=name,
+            placeholders=placeholders_in(text),
+            max_chars=limits.get(name),
+            frozen=tuple(frozen.get(name, ())),
+        )
+        for name, text in values.items()
+    )
+    found = [*_unknown("max_chars", limits, values), *_unknown("frozen", frozen, values)]
+    found += [problem for each in surfaces for problem in each.problems(values[each.id])]
+    if found:
+        raise ConfigError(found)
+    return surfaces
+
+
+def _unknown(
+    setting: str, named: Mapping[str, object], values: Mapping[str, str]
+) -> Iterator[Problem]:
+    for name in named:
+        if name not in values:
+            known = f"there are: {', '.join(values)}"
+            yield Problem(where=f"{setting}.{name}", message="no such prompt field", remedy=known)
 
 
 class TargetPrompt:

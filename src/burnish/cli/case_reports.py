@@ -1,0 +1,203 @@
+"""Converting, splitting and checking files of cases, and judges against labels."""
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import typer
+
+from burnish.cli.execution import chosen_progress, resumable
+from burnish.cli.progress import Progress, view
+from burnish.core.cases import Split
+from burnish.core.content import codec
+from burnish.core.errors import ConfigError, Problem
+from burnish.core.formatting import counted, spending
+from burnish.datasets.case_files import CaseFile
+from burnish.datasets.checks import Findings, SplitFacts, check
+from burnish.datasets.formats import convert, format_of, read_cases, write_cases
+from burnish.datasets.splits import split
+from burnish.metrics.agreement import Agreement
+from burnish.projects.dialects import Flags
+from burnish.projects.launch import Disagreement, JudgeChecked, prepare_judge_check
+from burnish.reports.rendering import Columns
+
+
+def check_cases(files: list[Path], *, near: float, as_json: bool) -> None:
+    """Check the files against each other; exit code 1 when something is an error."""
+    twice = {path for path in files if files.count(path) > 1}
+    if twice:
+        raise ConfigError([Problem(where=str(p), message="named twice") for p in sorted(twice)])
+    names = {path: _name(path, files) for path in files}
+    found = check({names[path]: read_cases(path).cases for path in files}, near=near)
+    if as_json:
+        typer.echo(json.dumps(_plain(found), indent=2, ensure_ascii=False))
+    else:
+        _show(found)
+    if found.errors:
+        raise typer.Exit(1)
+
+
+def _name(path: Path, files: list[Path]) -> str:
+    alike = sum(other.name == path.name for other in files)
+    return path.name if alike == 1 else str(path)
+
+
+def _show(found: Findings) -> None:
+    table = Columns("file", "cases", "turns", "labels", "usual answer", "can show", cut=("labels",))
+    for facts in found.splits:
+        table.add(*_row(facts))
+    table.show()
+    typer.echo("can show: the smallest difference in pass rate that a paired comparison on this")
+    typer.echo("many cases finds in 4 of 5 tries, at 95 % confidence")
+    for line in _lines(found):
+        typer.echo(line)
+
+
+def _row(facts: SplitFacts) -> Iterator[str]:
+    labels = ", ".join(f"{label} {count}" for label, count in facts.labels.items())
+    usual = "—" if facts.usual_share is None else f"{facts.usual_share:.0%}"
+    small = facts.smallest_difference
+    yield from (facts.name, str(facts.cases), str(facts.turns), labels or "—", usual)
+    yield f"{small:.2f}" if math.isfinite(small) else "nothing"
+
+
+def _lines(found: Findings) -> Iterator[str]:
+    if not found.found:
+        yield "nothing else to say: no repeats, no leaks"
+    for finding in found.found:
+        remedy = f" — {finding.remedy}" if finding.remedy else ""
+        yield f"{finding.severity.value:8} {finding.where}: {finding.message}{remedy}"
+
+
+def _plain(found: Findings) -> object:
+    """As JSON; what cannot be shown at all is null there."""
+    data = codec(Findings).encode(found)
+    return json.loads(json.dumps(data), parse_constant=lambda _: None)
+
+
+_ENDINGS = (".evalset.json", ".test.json")
+
+
+def convert_cases(
+    source: Path,
+    target: Path,
+    *,
+    read_as: str | None,
+    write_as: str | None,
+    lossy: bool,
+    force: bool,
+) -> None:
+    """Read, convert, write; stop before anything is lost unasked."""
+    file = read_cases(source, format=read_as)
+    wanted = write_as or format_of(target)
+    converted, losses = convert(file, wanted)
+    if losses and not lossy:
+        raise ConfigError(
+            [Problem(where=wanted, message=loss) for loss in losses],
+            remedy="--lossy writes the rest; JSONL holds everything",
+        )
+    _refuse_overwriting([target], force=force)
+    write_cases(target, converted, format=wanted)
+    for loss in losses:
+        typer.echo(f"lost     {loss}", err=True)
+    typer.echo(f"wrote    {target}: {counted(len(file.cases), 'case')}, {file.format} to {wanted}")
+
+
+def split_cases(
+    source: Path,
+    shares: tuple[float, float, float],
+    *,
+    seed: int,
+    near: float,
+    out: Path | None,
+    force: bool,
+) -> None:
+    """Split a file into three beside it."""
+    file = read_cases(source)
+    wanted = dict(zip(Split, shares, strict=True))
+    found = split(file.cases, seed=seed, shares=wanted, near=near)
+    folder = out or source.parent
+    files = {s: folder / _named(source, s) for s in Split if found.dataset.cases(s)}
+    _refuse_overwriting(files.values(), force=force)
+    folder.mkdir(parents=True, exist_ok=True)
+    for each, path in files.items():
+        cases = found.dataset.cases(each)
+        write_cases(path, replace(_part(file, each), cases=cases), format=file.format)
+        typer.echo(f"{each.value:8} {counted(len(cases), 'case'):10} {path}")
+    for note in found.notes:
+        typer.echo(f"note     {note}")
+    typer.echo("next     burnish data check " + " ".join(map(str, files.values())))
+
+
+def _part(file: CaseFile, part: Split) -> CaseFile:
+    return replace(file, eval_set_id=f"{file.eval_set_id}-{part}" if file.eval_set_id else "")
+
+
+def _named(source: Path, part: Split) -> str:
+    ending = next((e for e in _ENDINGS if source.name.endswith(e)), source.suffix)
+    return f"{source.name.removesuffix(ending)}-{part.value}{ending}"
+
+
+def _refuse_overwriting(paths: Iterable[Path], *, force: bool) -> None:
+    there = [path for path in paths if path.exists()]
+    if there and not force:
+        raise ConfigError(
+            [Problem(where=str(path), message="this file is there already") for path in there],
+            remedy="--force writes over it",
+        )
+
+
+_SHOWN = 10
+
+
+def check_judges(labels: Path, flags: Flags, *, progress: str, as_json: bool) -> None:
+    """Ask the judges, compare with the labels, say what follows."""
+    check = prepare_judge_check(labels, flags)
+    chosen: Progress = chosen_progress(progress)
+    with resumable([]), view(chosen, check.setup.budget) as listeners:
+        found = check.run(listeners)
+    if as_json:
+        typer.echo(json.dumps(_plain_agreement(found), indent=2, ensure_ascii=False))
+    else:
+        _show_agreement(found)
+
+
+def _show_agreement(found: JudgeChecked) -> None:
+    for name, agreed in found.agreements.items():
+        typer.echo(f"\n{name}")
+        for sentence in agreed.sentences():
+            typer.echo(f"  {sentence}")
+    apart = found.disagreements
+    if apart:
+        typer.echo(f"\n{counted(len(apart), 'case')} on which label and judge differ")
+    for each in apart[:_SHOWN]:
+        typer.echo(f"  {each.case} · {each.metric}: {_told(each)}")
+    if len(apart) > _SHOWN:
+        typer.echo(f"  … and {len(apart) - _SHOWN} more: --json shows all")
+    typer.echo(f"\nspent    {spending(found.ending.spent)}")
+    typer.echo(f"journal  {found.ending.folder}")
+
+
+def _told(each: Disagreement) -> str:
+    label = each.label if not isinstance(each.label, bool) else ("pass" if each.label else "fail")
+    said = "nothing" if each.value is None else f"{each.value:.2f}"
+    return f"label {label}, judge {said}{f' ({each.reason})' if each.reason else ''}"
+
+
+def _plain_agreement(found: JudgeChecked) -> object:
+    return {
+        "metrics": {
+            name: {"said": list(agreed.sentences()), **_fields(agreed)}
+            for name, agreed in found.agreements.items()
+        },
+        "disagreements": [codec(Disagreement).encode(each) for each in found.disagreements],
+        "folder": str(found.ending.folder),
+    }
+
+
+def _fields(agreed: Agreement) -> dict[str, object]:
+    data = codec(Agreement).encode(agreed)
+    assert isinstance(data, dict)
+    return {**data}

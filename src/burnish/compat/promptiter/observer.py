@@ -1,0 +1,356 @@
+"""A run as PromptIter sees it, told to an observer in order."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from burnish.compat.promptiter.evaluation import ResultFiles
+from burnish.compat.promptiter.results import (
+    AcceptanceDecision,
+    AggregationResult,
+    BackwardResult,
+    EvaluationResult,
+    Event,
+    EventKind,
+    Observer,
+    Payload,
+    RoundCompleted,
+    RoundResult,
+    RunResult,
+    StopDecision,
+)
+from burnish.compat.promptiter.shapes import PatchSet
+from burnish.compat.promptiter.translation import (
+    NO_LOSSES,
+    Patience,
+    Translator,
+    Whereabouts,
+    acceptance,
+    additions,
+    chosen,
+)
+from burnish.core.content import Json
+from burnish.core.errors import BurnishError
+from burnish.core.evaluations import Evaluation, Objective
+from burnish.runs.events import Event as RunEvent
+from burnish.runs.events import Tick
+from burnish.runs.run import Run
+from burnish.strategies.backprop.rounds import Attempt, Round
+from burnish.strategies.backprop.search import Stage, StageBegun
+
+
+class ObserverFailed(BurnishError):
+    """An observer raised: the run ends, and can be gone on with."""
+
+    def __init__(self, event: Event, error: Exception) -> None:
+        super().__init__(f'append run event "{event.kind.value}": {error}')
+
+
+class Delivery:
+    """Delivers events one after the other; an async observer hears the next when it is done."""
+
+    def __init__(self, observer: Observer | None) -> None:
+        self._observer = observer
+        self._last: asyncio.Task[None] | None = None
+        self._told: dict[str, int] = {}
+        self.run: Run | None = None
+        self.failed: ObserverFailed | None = None
+        self.abort: Callable[[], object] = lambda: None
+        """What ends the run when an async observer has failed."""
+
+    def tell(self, event: Event, *, fresh: bool) -> None:
+        """Tell now, or as soon as the events before were heard; not what was heard before.
+
+        `fresh` says that the run has never been at this stage.
+        """
+        run, key = self.run, self._key(event)
+        if self._observer is None or run is None or self.failed is not None:
+            return
+        if (run.replaying and not fresh) or run.directory.journal.mark(key) is not None:
+            return
+        try:
+            heard = self._observer(event)
+        except Exception as error:
+            self.failed = ObserverFailed(event, error)
+            raise self.failed from error
+        if inspect.isawaitable(heard):
+            self._last = asyncio.ensure_future(self._heard(self._last, event, heard, run, key))
+        else:
+            run.directory.journal.set_mark(key, "heard")
+
+    async def settled(self) -> None:
+        """Wait until all was heard. Raises what an observer raised."""
+        if self._last is not None:
+            await self._last
+        if self.failed is not None:
+            raise self.failed
+
+    async def dropped(self) -> None:
+        """Leave nothing running."""
+        if self._last is not None:
+            self._last.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._last
+
+    def _key(self, event: Event) -> str:
+        """A name for the event; a round of several candidates has some stages several times."""
+        name = f"observer:{event.round}:{event.kind.value}"
+        self._told[name] = place = self._told.get(name, 0) + 1
+        return f"{name}:{place}"
+
+    async def _heard(
+        self,
+        before: "asyncio.Task[None] | None",
+        event: Event,
+        heard: Awaitable[None],
+        run: Run,
+        key: str,
+    ) -> None:
+        if before is not None:
+            await before
+        if self.failed is not None:
+            _drop(heard)
+            return
+        try:
+            await heard
+        except Exception as error:  # noqa: BLE001 - the user's own, told by the run
+            self.failed = ObserverFailed(event, error)
+            self.abort()
+        else:
+            run.directory.journal.set_mark(key, "heard")
+
+
+def _drop(heard: Awaitable[None]) -> None:
+    """A coroutine that nobody will wait for is closed, or Python complains."""
+    if inspect.iscoroutine(heard):
+        heard.close()
+
+
+_DOING: dict[EventKind, str] = {
+    EventKind.STRUCTURE_SNAPSHOT: "evaluate baseline validation: ",
+    EventKind.BASELINE_VALIDATION: "evaluate baseline validation: ",
+    EventKind.ROUND_STARTED: "evaluate train round {}: ",
+    EventKind.ROUND_TRAIN_EVALUATION: "extract train losses round {}: ",
+    EventKind.ROUND_LOSSES: "backward round {}: ",
+    EventKind.ROUND_BACKWARD: "aggregate round {}: ",
+    EventKind.ROUND_AGGREGATION: "optimize round {}: ",
+    EventKind.ROUND_PATCH_SET: "apply patches round {}: ",
+    EventKind.ROUND_OUTPUT_PROFILE: "evaluate validation round {}: ",
+}
+"""What is under way once a stage is over; PromptIter begins its errors so."""
+
+
+@dataclass(kw_only=True)
+class Collector:
+    """Watches one run; it is shown everything on a replay too, and tells only what is new."""
+
+    translator: Translator
+    whereabouts: Whereabouts
+    patience: Patience
+    objective: Objective
+    delivery: Delivery
+    result: RunResult
+    progress: Callable[[RunResult], None] | None = None
+    files: ResultFiles | None = None
+    _fresh: bool = False
+    _stage: EventKind | None = None
+    _attempts: list[Attempt] = field(default_factory=list[Attempt])
+    _tried: list[Attempt] = field(default_factory=list[Attempt])
+    _leading: Evaluation | None = None
+
+    # -- what a run tells its listeners ----------------------------------------------------
+
+    def event(self, event: RunEvent) -> None:
+        """A stage that was not told before is about to be shown."""
+        if event.read(StageBegun):
+            self._fresh = True
+
+    def tick(self, tick: Tick) -> None:
+        """Nothing: PromptIter has no word for a case."""
+
+    # -- what the search shows -------------------------------------------------------------
+
+    def __call__(self, stage: Stage, found: Round | Attempt | Evaluation | None, /) -> None:
+        """Take in a stage; tell of it unless an earlier session did."""
+        kind, fresh = EventKind(stage), self._fresh
+        self._fresh = False
+        self._stage = kind
+        told, payload = self._taken(kind, found)
+        if self.progress is not None:
+            self.progress(self.result)
+        if told:
+            event = Event(kind=kind, round=self.result.current_round, payload=payload)
+            self.delivery.tell(event, fresh=fresh)
+
+    @property
+    def doing(self) -> str:
+        """What is under way, as the beginning of an error."""
+        if self._stage is None:
+            return ""
+        return _DOING.get(self._stage, "").format(self.result.current_round)
+
+    def changed(self, **fields: Any) -> RunResult:
+        """The result with this, from now on."""
+        self.result = self.result.model_copy(update=fields)
+        return self.result
+
+    def stopped(self, reason: str) -> None:
+        """The run ended where its last round said to go on."""
+        if not self.result.rounds:
+            return
+        last = self.result.rounds[-1]
+        if last.acceptance is None and self._tried:
+            self._show_chosen(chosen(self._tried))
+            self._round(acceptance=acceptance(chosen(self._tried), self.objective))
+        if last.stop is None or not last.stop.should_stop:
+            self._round(stop=StopDecision(should_stop=True, reason=reason))
+
+    # -- the stages ------------------------------------------------------------------------
+
+    def _taken(
+        self, kind: EventKind, found: Round | Attempt | Evaluation | None
+    ) -> tuple[bool, Payload]:
+        """Whether to tell of the stage, and what."""
+        if isinstance(found, Attempt):
+            return self._of_attempt(kind, found)
+        if isinstance(found, Round):
+            return self._of_round(kind, found)
+        if isinstance(found, Evaluation):
+            return True, self._baseline(found)
+        if kind is EventKind.STRUCTURE_SNAPSHOT:
+            return True, self.result.structure
+        self._begin()
+        return True, None
+
+    def _baseline(self, found: Evaluation) -> EvaluationResult:
+        told = self._measured(found, "baseline")
+        self._leading = found
+        self.changed(baseline_validation=told)
+        return told
+
+    def _begin(self) -> None:
+        self._attempts, self._tried = [], []
+        number = self.result.current_round + 1
+        new = RoundResult(round=number, input_profile=self.result.accepted_profile)
+        self.changed(current_round=number, rounds=(*self.result.rounds, new))
+
+    def _of_round(self, kind: EventKind, found: Round) -> tuple[bool, Payload]:
+        self.whereabouts.enter(found)
+        translator = self.translator
+        match kind:
+            case EventKind.ROUND_TRAIN_EVALUATION:
+                train = self._measured(found.train, f"round{found.number}_train")
+                self._round(train=train, input_profile=translator.anatomy.profile(found.parent))
+                return True, train
+            case EventKind.ROUND_LOSSES:
+                losses = translator.losses(found)
+                self._round(losses=losses, burnish=self._added(found) or None)
+                return True, losses
+            case EventKind.ROUND_BACKWARD:
+                backward = translator.backward(found)
+                self._round(backward=backward)
+                return True, backward
+            case EventKind.ROUND_AGGREGATION:
+                aggregation = translator.aggregation(found)
+                self._round(aggregation=aggregation)
+                return True, aggregation
+            case _:
+                return True, self._nothing_failed(found)
+
+    def _nothing_failed(self, found: Round) -> RoundCompleted:
+        """A round without losses: empty where PromptIter's would be, and not validated again."""
+        why = f"{NO_LOSSES}: {len(found.missing)} cases are missing" if found.missing else NO_LOSSES
+        self._round(
+            backward=BackwardResult(),
+            aggregation=AggregationResult(),
+            patches=PatchSet(),
+            output_profile=self.result.rounds[-1].input_profile,
+        )
+        stop = StopDecision(should_stop=True, reason=why)
+        return self._completed(AcceptanceDecision(reason=why), stop)
+
+    def _of_attempt(self, kind: EventKind, found: Attempt) -> tuple[bool, Payload]:
+        anatomy = self.translator.anatomy
+        match kind:
+            case EventKind.ROUND_PATCH_SET:
+                self._attempts.append(found)
+                patches = anatomy.patches(found.patches)
+                if len(self._attempts) == 1:
+                    self._round(patches=patches)
+                return True, patches
+            case EventKind.ROUND_OUTPUT_PROFILE:
+                profile = anatomy.profile(found.candidate)
+                if not self._tried:
+                    self._round(output_profile=profile)
+                return True, profile
+            case EventKind.ROUND_VALIDATION:
+                return found.holdout is not None, self._validated(found)
+            case _:
+                return self._decided(found)
+
+    def _validated(self, found: Attempt) -> EvaluationResult | None:
+        self._tried.append(found)
+        if found.holdout is None:
+            return None
+        place = "" if len(self._attempts) == 1 else f"_{len(self._tried)}"
+        stage = f"round{found.round.number}_validation{place}"
+        told = self._measured(found.holdout, stage)
+        if len(self._tried) == 1:
+            self._round(validation=told)
+        return told
+
+    def _decided(self, found: Attempt) -> tuple[bool, Payload]:
+        """The end of a candidate; with the last one, that of the round."""
+        if found.decision is not None and found.decision.accepted:
+            self._leading = found.holdout
+            self.changed(accepted_profile=self.translator.anatomy.profile(found.candidate))
+        if len(self._tried) < len(self._attempts):
+            return False, None
+        shown = chosen(self._tried)
+        self._show_chosen(shown)
+        stop = self.patience.after(found.round.number, self._tried, self._score())
+        self._round(burnish=self._added(found.round))
+        return True, self._completed(acceptance(shown, self.objective), stop)
+
+    def _show_chosen(self, shown: Attempt) -> None:
+        """Of several candidates, the round shows the one that was accepted."""
+        if shown is self._tried[0] or shown.holdout is None:
+            return
+        anatomy = self.translator.anatomy
+        self._round(
+            patches=anatomy.patches(shown.patches),
+            output_profile=anatomy.profile(shown.candidate),
+            validation=self.translator.evaluation(shown.holdout),
+        )
+
+    def _completed(self, accepted: AcceptanceDecision, stop: StopDecision) -> RoundCompleted:
+        self._round(acceptance=accepted, stop=stop)
+        return RoundCompleted(
+            accepted=accepted.accepted,
+            acceptance_reason=accepted.reason,
+            score_delta=accepted.score_delta,
+            should_stop=stop.should_stop,
+            stop_reason=stop.reason,
+        )
+
+    # -- parts -----------------------------------------------------------------------------
+
+    def _round(self, **fields: Any) -> None:
+        *done, last = self.result.rounds
+        self.changed(rounds=(*done, last.model_copy(update=fields)))
+
+    def _added(self, found: Round) -> dict[str, Json]:
+        named = self.translator.anatomy.name_of
+        return additions(found, self._tried, self.objective, named)
+
+    def _score(self) -> float | None:
+        return None if self._leading is None else self.objective.measure(self._leading).score
+
+    def _measured(self, found: Evaluation, stage: str) -> EvaluationResult:
+        told = self.translator.evaluation(found)
+        if self.files is not None:
+            self.files.write(told, stage)
+        return told

@@ -1,0 +1,198 @@
+"""Numbers as people read them, and the sections of a report as data."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from rich.cells import cell_len, set_cell_size
+
+from burnish.core.comparisons import amount, tied, versus
+from burnish.core.content import Json
+from burnish.core.money import Spend
+
+
+@dataclass(frozen=True)
+class Heading:
+    """The title of what follows; level 1 is the title of the whole."""
+
+    text: str
+    level: int = 2
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph, in the lines that it is written in."""
+
+    lines: tuple[str, ...]
+
+    @classmethod
+    def of(cls, *lines: str) -> "Text":
+        """A paragraph of these lines."""
+        return cls(lines)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Points of a list; a point may have several lines."""
+
+    items: tuple[str, ...]
+    lead: str = ""
+    """A line right above the list."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and what is said of them."""
+
+    rows: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under named columns."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Diff:
+    """Lines of a unified diff, as they are."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Lines to copy or to read as they are."""
+
+    lines: tuple[str, ...]
+    language: str = ""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Numbers in the order of the trials: the values, and how plain text draws them."""
+
+    values: Mapping[str, tuple[float | None, ...]] = field(
+        default_factory=dict[str, tuple[float | None, ...]]
+    )
+    """By name, one value a trial; None where it was not measured."""
+    drawing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page that the run has written beside its journal: Markdown, taken over as it is."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Space:
+    """More room before the next section than there is between any two."""
+
+
+Section: TypeAlias = Heading | Text | Listing | Facts | Table | Diff | Code | Series | Page | Space
+
+
+_BARS = "▁▂▃▄▅▆▇█"
+_CONTROLS = (
+    {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"}
+    | {127: 0x2421}
+    | dict.fromkeys(range(128, 160), 0xFFFD)
+)
+"""Control characters to the signs that stand for them."""
+
+
+def money(usd: float | None) -> str:
+    """`$0.0123`; an unknown price is unknown, and a small one is not nothing."""
+    if usd is None:
+        return "$?"
+    if 0 < usd < 0.00005:
+        return "<$0.0001"
+    return f"${usd:,.2f}" if usd >= 1 or usd == 0 else f"${usd:.4f}"
+
+
+def duration(seconds: float) -> str:
+    """`0.4s`, `14s`, `3m 20s`, `2h 05m`."""
+    if seconds < 9.95:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes}m {rest:02d}s" if minutes < 60 else f"{minutes // 60}h {minutes % 60:02d}m"
+
+
+def alternatives(names: Iterable[str]) -> str:
+    """`a, b or c`."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def counted(n: int, what: str) -> str:
+    """`1 case`, `1,346 cases`."""
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def spending(spend: Spend, *, tokens: bool = True) -> str:
+    """Calls, tokens and USD on one line."""
+    parts = [counted(spend.calls, "call")]
+    if tokens and spend.tokens:
+        parts.append(counted(spend.tokens, "token"))
+    parts.append(money(spend.usd))
+    return " · ".join(parts)
+
+
+def number(value: Json) -> str:
+    """Three decimals, or a dash."""
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{value:z.3f}" if known else "—"
+
+
+def sparkline(values: Sequence[float | None], among: Sequence[float | None] | None = None) -> str:
+    """One block a value, low to high; a space where there is none.
+
+    `among` are the values that make the scale, where several lines are to be compared.
+    """
+    known = [value for value in (values if among is None else among) if value is not None]
+    if not known:
+        return ""
+    low, high = min(known), max(known)
+    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
+    return "".join(" " if v is None else _BARS[round((v - low) * scale)] for v in values)
+
+
+def visible(text: str) -> str:
+    """The text with control characters as signs, so that none reaches a terminal."""
+    return text.translate(_CONTROLS)
+
+
+def shorten(text: str, width: int) -> str:
+    """The text in one line of at most so many columns of a terminal."""
+    line = visible(" ".join(text.split()))
+    return line if cell_len(line) <= width else f"{set_cell_size(line, max(0, width - 1))}…"
+
+
+def cell(text: str, width: int = 60) -> str:
+    """A text that cannot break out of its cell in a Markdown table."""
+    return shorten(text, width).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+
+
+def padded(text: str, width: int) -> str:
+    """The text in one line of exactly so many columns."""
+    return set_cell_size(shorten(text, width), width)
+
+
+def gain_words(numbers: Mapping[str, Json]) -> str:
+    """`▼0.034 > bar 0.013`: how much the loss fell, against the noise it had to clear."""
+    gain, bar = numbers.get("train_improvement"), numbers.get("noise_bar")
+    if not isinstance(gain, int | float) or not isinstance(bar, int | float):
+        return ""
+    if tied(gain):
+        return "no change"
+    if gain < 0:
+        return f"▲{amount(-gain)}"
+    shown, sign, against = versus(gain, bar)
+    return f"▼{shown} {sign} bar {against}"

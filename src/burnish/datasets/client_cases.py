@@ -1,0 +1,368 @@
+"""Cases that a client sends: data, and nothing that makes the service act for somebody else.
+
+A file of the operator's may name metrics, models, code, files and addresses. What a client sends
+says what is asked and what is expected, with attachments as bytes. The fields it may have are
+listed here, and every other field is refused by its name and place: a field that a format gains
+later is refused too, until it is listed.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from burnish.core.content import Json, canonical
+from burnish.core.errors import ConfigError, NotJournalable, Problem
+from burnish.datasets.agent_cases import CASES, DEEPEST, Complaints, is_deeper, listed, mapped
+from burnish.datasets.case_files import CaseFile
+from burnish.datasets.csv_files import names_in, raw_header, raw_rows
+from burnish.datasets.evalset_shapes import folded
+from burnish.datasets.formats import format_of, holds_evalset, read_cases
+from burnish.datasets.rows import ALIASES, raw_objects
+from burnish.system.config import variables_in
+from burnish.system.config_errors import dotted, nearest
+from burnish.system.files import read_text
+from burnish.system.yaml import TreePath, is_modest, read_tree
+
+MOST_PROBLEMS = 20
+MOST_YAML = 500_000
+"""Characters. They take some ten seconds; a client could keep the service busy for an hour."""
+MOST_ALIASES = 100
+_LONGEST_STEP = 60
+
+Fields: TypeAlias = "Mapping[str, Fields | None]"
+"""The keys that a mapping, or each mapping of a list, may have; None where any data may stand."""
+Spelled: TypeAlias = "Mapping[str, tuple[str, Fields | None]]"
+"""The same by the spelling that keys are compared in, each with its name."""
+
+
+def read_client_cases(path: Path) -> CaseFile:
+    """Read a file that a client sent. ConfigError with every field that it may not have."""
+    check_client_cases(path)
+    return read_cases(path)
+
+
+def check_client_cases(path: Path) -> None:
+    """Refuse a file with fields that a client may not use. Nothing else is read or loaded."""
+    refusals = _Refusals(source=path.name)
+    _CHECKS[format_of(path)](path, refusals)
+    refusals.settle()
+
+
+# -- what may be sent -----------------------------------------------------------------------
+
+
+def _fields(names: str = "", *, data: str = "", **inner: Fields) -> Fields:
+    """Fields by name: texts and numbers, alone or in lists; `data`, any JSON; mappings."""
+    plain: Fields = {name: {} for name in names.split()}
+    return {**plain, **dict.fromkeys(data.split()), **inner}
+
+
+def _any_name(*parts: str) -> str:
+    return " ".join(alias for part in parts for alias in ALIASES[part])
+
+
+_FILE = _fields("type data name description pages sheet range")
+_TURN: Fields = {
+    **_fields(_any_name("input", "expected", "context") + " metrics"),
+    **_fields(
+        files=_FILE,
+        expected_tools=_fields("name count", data="args"),
+        expected_calls=_fields("name error id passages", data="arguments result"),
+    ),
+}
+ROW: Fields = {
+    **_fields(_any_name("name", "labels"), data="recorded"),
+    **_TURN,
+    **_fields(
+        turns=_TURN,
+        history=_fields(
+            "role content answers tool",
+            images=_fields("media_type base64"),
+            uses=_fields("id name", data="arguments"),
+        ),
+        rubrics=_fields("id text description kind metric"),
+        scenario=_fields("plan stop_signal max_turns"),
+        extras=_fields("route"),
+    ),
+}
+
+_CALL = _fields("name id will_continue", data="args partial_args")
+_RESPONSE = _fields("name id will_continue scheduling", data="response")
+_PART = _fields(
+    "text thought thought_signature",
+    function_call=_CALL,
+    function_response=_RESPONSE,
+    inline_data=_fields("mime_type data display_name"),
+)
+_MESSAGE = _fields(
+    "role content reasoning_content tool_id tool_name",
+    parts=_PART,
+    content_parts=_fields("type text"),
+    tool_calls=_fields("id type", function=_fields("name", data="arguments")),
+)
+_INVOCATION = _fields(
+    "invocation_id creation_timestamp metric_names",
+    user_content=_MESSAGE,
+    final_response=_MESSAGE,
+    context_messages=_MESSAGE,
+    intermediate_responses=_MESSAGE,
+    tools=_fields("name id", data="arguments result"),
+    intermediate_data=_fields(
+        tool_uses=_CALL,
+        tool_responses=_RESPONSE,
+        intermediate_responses=_PART,
+        invocation_events=_fields("author", content=_MESSAGE),
+    ),
+)
+EVAL_CASE = _fields(
+    "eval_id eval_mode creation_timestamp",
+    conversation=_INVOCATION,
+    actual_conversation=_INVOCATION,
+    context_messages=_MESSAGE,
+    conversation_scenario=_fields(
+        "starting_prompt conversation_plan stop_signal max_allowed_invocations"
+    ),
+    session_input=_fields("app_name user_id", data="state"),
+    rubrics=_fields("id metric_name description type", content=_fields("text")),
+)
+EVAL_SET = _fields("eval_set_id eval_cases app_name name description creation_timestamp")
+
+# -- why the rest may not -------------------------------------------------------------------
+
+_ATTACH = "send the file along, as base64: {type: text, name: notes.txt, data: …}"
+_LEAVE = "remove it: the operator sets this in the app's own file"
+_MODELS = ("a client cannot name a model, its address or its key", _LEAVE)
+_FILES = ("the service reads none of its files for a client", _ATTACH)
+_ADDRESSES = ("the service fetches nothing for a client", _ATTACH)
+_GRADERS = ("a client cannot set what graders are told", _LEAVE)
+_REASONS: Mapping[str, tuple[str, str]] = {
+    "evaluations": ("a client cannot set how a case is measured", _LEAVE),
+    "model": _MODELS,
+    "judge": _MODELS,
+    "judgemodel": _MODELS,
+    "grader": ("a client cannot name code that the service runs", _LEAVE),
+    "path": _FILES,
+    "filepath": _FILES,
+    "filedata": _FILES,
+    "fileuri": _FILES,
+    "testcasesfile": ("cases cannot be read from another file", "send the cases themselves"),
+    "url": _ADDRESSES,
+    "uri": _ADDRESSES,
+    "settings": _GRADERS,
+    "turnconfig": _GRADERS,
+    "tags": ("cases that are sent have no tags", "call them 'labels'"),
+}
+"""Words for fields that other files may have, by their folded names."""
+_VARIABLE = "write it without braces, or send the text as an attachment, which nothing expands"
+
+
+@dataclass(kw_only=True)
+class _Refusals:
+    """What is refused, as far as it can be listed."""
+
+    source: str
+    problems: list[Problem] = field(default_factory=list[Problem])
+    more: int = 0
+
+    def add(self, message: str, *, at: TreePath, remedy: str = "") -> None:
+        if self._full:
+            self.more += 1
+            return
+        place = dotted(tuple(_short(step) if isinstance(step, str) else step for step in at))
+        self.problems.append(Problem(message=message, where=place or self.source, remedy=remedy))
+
+    def check(
+        self, raw: Json, fields: Fields, *, at: TreePath, spell: Callable[[str], str] = str
+    ) -> None:
+        """Refuse what stands in a value beside these fields, and variables anywhere in it."""
+        if not self._is_plain(raw, at):
+            return
+        for place, key, value, allowed in _others(raw, _spelled(fields, spell), at, spell):
+            self._refuse(place, key, value, allowed)
+        self._refuse_variables(raw, at)
+        for place, value in _json_in_texts(raw, at):
+            if self._is_plain(value, place):
+                self._refuse_variables(value, place)
+
+    def _is_plain(self, value: Json, at: TreePath) -> bool:
+        """Whether a value is JSON of modest depth; what is not is refused."""
+        if is_deeper(value, DEEPEST):
+            remedy = f"nest no deeper than {DEEPEST} levels"
+            self.add("its values are nested too deeply", at=at, remedy=remedy)
+            return False
+        try:
+            canonical(value)
+        except NotJournalable as error:
+            self.add(error.message, at=at, remedy=error.remedy)
+            return False
+        return True
+
+    def _refuse_variables(self, value: Json, at: TreePath) -> None:
+        for place, name in _variables(value, at):
+            message = f"'${{{_short(name)}}}' stands for a variable of the service"
+            self.add(message, at=place, remedy=_VARIABLE)
+
+    @property
+    def _full(self) -> bool:
+        return len(self.problems) == MOST_PROBLEMS
+
+    def settle(self) -> None:
+        """Raise everything together."""
+        if not self.problems:
+            return
+        last = Problem(message=f"and {self.more} more such problems", where=self.source)
+        raise ConfigError([*self.problems, *([last] if self.more else [])])
+
+    def _refuse(self, at: TreePath, key: str, value: Json, allowed: Iterable[str]) -> None:
+        """Name what is refused: where a field holds more of it, that is what it is refused for."""
+        if self._full:  # finding words for a million fields would take a while
+            self.more += 1
+            return
+        inner = list(_named_inside(value, (*at, key)))
+        if inner:
+            for place, (message, remedy) in inner:
+                self.add(message, at=place, remedy=remedy)
+            return
+        message, remedy = _REASONS.get(folded(key)) or _unknown(key, allowed)
+        self.add(message, at=(*at, key), remedy=remedy)
+
+
+def _unknown(key: str, allowed: Iterable[str]) -> tuple[str, str]:
+    names = list(allowed)
+    likely = nearest(key, names)
+    listing = f"remove it; known: {', '.join(names)}" if names else "give a text or a number"
+    remedy = f"did you mean {likely!r}?" if likely else listing
+    return f"cases that are sent have no field {_short(key)!r} here", remedy
+
+
+def _spelled(fields: Fields, spell: Callable[[str], str]) -> Spelled:
+    return {spell(name): (name, inner) for name, inner in fields.items()}
+
+
+def _others(
+    raw: Json,
+    fields: Spelled,
+    at: TreePath,
+    spell: Callable[[str], str],
+) -> Iterator[tuple[TreePath, str, Json, Iterable[str]]]:
+    """Every key that says something and is none of these fields, with what these are."""
+    if isinstance(raw, list):
+        for index, item in enumerate(raw):
+            yield from _others(item, fields, (*at, index), spell)
+    for key, value in mapped(raw).items():
+        if value is None:
+            continue
+        if spell(key) not in fields:
+            yield at, key, value, [name for name, _ in fields.values()]
+        elif (inner := fields[spell(key)][1]) is not None:
+            yield from _others(value, _spelled(inner, spell), (*at, key), spell)
+
+
+def _named_inside(value: Json, at: TreePath) -> Iterator[tuple[TreePath, tuple[str, str]]]:
+    """The outermost keys inside a refused value that have reasons of their own."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _named_inside(item, (*at, index))
+    for key, item in mapped(value).items():
+        if (reason := _REASONS.get(folded(key))) is not None:
+            yield (*at, key), reason
+        else:
+            yield from _named_inside(item, (*at, key))
+
+
+def _variables(value: Json, at: TreePath) -> Iterator[tuple[TreePath, str]]:
+    """Every `${NAME}` in a text or a key."""
+    if isinstance(value, str):
+        yield from ((at, name) for name in variables_in(value))
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _variables(item, (*at, index))
+    for key, item in mapped(value).items():
+        yield from (((*at, key), name) for name in variables_in(key))
+        yield from _variables(item, (*at, key))
+
+
+def _json_in_texts(value: Json, at: TreePath) -> Iterator[tuple[TreePath, Json]]:
+    """The JSON that stands in texts: readers take arguments and passages out of it."""
+    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
+        with suppress(ValueError, RecursionError):  # just a text, for the readers too
+            yield at, json.loads(value)
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _json_in_texts(item, (*at, index))
+    for key, item in mapped(value).items():
+        yield from _json_in_texts(item, (*at, key))
+
+
+def _short(step: str) -> str:
+    return step if len(step) <= _LONGEST_STEP else f"{step[:_LONGEST_STEP]}…"
+
+
+# -- the formats ----------------------------------------------------------------------------
+
+
+def _check_rows(rows: Iterable[Json], refusals: _Refusals) -> None:
+    for index, row in enumerate(rows):
+        refusals.check(row, ROW, at=("cases", index))
+
+
+def _check_jsonl(path: Path, refusals: _Refusals) -> None:
+    # What is no JSON object is for the reader to complain about.
+    _check_rows((row for _, row in raw_objects(path, Complaints(source=path.name))), refusals)
+
+
+def _check_csv(path: Path, refusals: _Refusals) -> None:
+    header = raw_header(path)
+    # Any other column would be a setting of its case, a second name for a part included.
+    columns = _fields(" ".join(names_in(header).values()))
+    filled: set[str] = set()
+    for index, row in enumerate(raw_rows(path)):
+        filled |= row.keys()
+        refusals.check(row, columns, at=("cases", index))
+    empty: dict[str, Json] = {column: "" for column in header if column not in filled}
+    refusals.check(empty, columns, at=("columns",))
+
+
+def _check_list(path: Path, refusals: _Refusals) -> None:
+    data = read_tree(path).data
+    if isinstance(data, dict):
+        around: dict[str, Json] = {key: item for key, item in data.items() if key != CASES}
+        refusals.check(around, _fields(CASES), at=())
+    _check_rows(listed(data[CASES] if isinstance(data, dict) and CASES in data else data), refusals)
+
+
+def _check_yaml(path: Path, refusals: _Refusals) -> None:
+    text = read_text(path)
+    if len(text) > MOST_YAML:
+        message = f"YAML of more than {MOST_YAML:,} characters is read too slowly"
+        refusals.add(message, at=(), remedy="send it as JSONL")
+    elif not is_modest(text, levels=DEEPEST, aliases=MOST_ALIASES):
+        message = f"it has more than {MOST_ALIASES} aliases, or is nested too deeply"
+        refusals.add(message, at=(), remedy="write the values out, or send it as JSONL")
+    else:
+        _check_list(path, refusals)
+
+
+def _check_evalset(path: Path, refusals: _Refusals) -> None:
+    data = mapped(read_tree(path).data)
+    around: dict[str, Json] = {k: v for k, v in data.items() if folded(k) != "evalcases"}
+    refusals.check(around, EVAL_SET, at=(), spell=folded)
+    cases = [case for key in data if folded(key) == "evalcases" for case in listed(data[key])]
+    for index, case in enumerate(cases):
+        refusals.check(case, EVAL_CASE, at=("cases", index), spell=folded)
+
+
+def _check_json(path: Path, refusals: _Refusals) -> None:
+    (_check_evalset if holds_evalset(read_tree(path)) else _check_list)(path, refusals)
+
+
+_CHECKS: Mapping[str, Callable[[Path, _Refusals], None]] = {
+    "evalset": _check_evalset,
+    "test_cases": _check_yaml,
+    "jsonl": _check_jsonl,
+    "json": _check_json,
+    "csv": _check_csv,
+}

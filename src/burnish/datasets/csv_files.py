@@ -1,0 +1,201 @@
+"""CSV: one case a row of cells, read and written."""
+
+import csv
+import io
+import json
+import sys
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from burnish.core.cases import Case, Turn
+from burnish.core.content import Json
+from burnish.datasets.agent_cases import Complaints, listed
+from burnish.datasets.case_files import COLUMNS, CaseFile
+from burnish.datasets.rows import ALIASES
+from burnish.system.files import read_text
+
+PARTS = ("name", "input", "expected", "context", "labels")
+
+
+def read_csv(path: Path) -> CaseFile:
+    """Read a CSV file: UTF-8, with a header."""
+    complaints = Complaints(source=path.name)
+    records = _records(read_text(path).removeprefix("\ufeff"), complaints)
+    header = next((cells for _, cells in records), list[str]())
+    parts = _parts_of(header, complaints)
+    cases = [_case_in(cells, header, parts, complaints, line) for line, cells in records]
+    complaints.settle()
+    extras: dict[str, Json] = {COLUMNS: [*header]}
+    return CaseFile(cases=tuple(case for case in cases if case), format="csv", extras=extras)
+
+
+def raw_header(path: Path) -> list[str]:
+    """The columns of a file."""
+    records = _records(read_text(path).removeprefix("\ufeff"), Complaints(source=path.name))
+    return next((cells for _, cells in records), list[str]())
+
+
+def raw_rows(path: Path) -> Iterator[dict[str, Json]]:
+    """The cells that say something, by column, as far as rows and header go together."""
+    records = _records(read_text(path).removeprefix("\ufeff"), Complaints(source=path.name))
+    header = next((cells for _, cells in records), list[str]())
+    for _, cells in records:
+        yield {column: cell for column, cell in zip(header, cells, strict=False) if cell}
+
+
+def _records(text: str, complaints: Complaints) -> Iterator[tuple[int, list[str]]]:
+    """The rows of cells with the lines they start on; what follows broken quotes is lost."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    with _long_cells():
+        while True:
+            line = reader.line_num + 1
+            try:
+                cells = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                complaints.add(f"not valid CSV: {error}", line=line, remedy="check its quotes")
+                return
+            if cells:
+                yield line, cells
+
+
+@contextmanager
+def _long_cells() -> Generator[None]:
+    """The reader's limit on a cell is one for all: it is put back."""
+    limit = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _parts_of(header: Sequence[str], complaints: Complaints) -> dict[str, str]:
+    """Which columns are parts of a case, by column."""
+    parts = {column: part for part, column in names_in(header).items() if column in header}
+    if not header:
+        complaints.add("it is empty", remedy="write a header with a column 'input'")
+    elif "input" not in parts.values():
+        other = "separate columns by commas" if ";" in header[0] or "\t" in header[0] else ""
+        remedy = other or f"call one of its columns {' or '.join(ALIASES['input'])}"
+        complaints.add("there is no column 'input'", line=1, remedy=remedy)
+    for column in (column for column, times in Counter(header).items() if times > 1):
+        complaints.add(f"two columns are called {column!r}", line=1, remedy="rename one")
+    if header and "" in header:
+        complaints.add(f"column {[*header].index('') + 1} has no name", line=1, remedy="name it")
+    return parts
+
+
+def _case_in(
+    cells: Sequence[str],
+    header: Sequence[str],
+    parts: Mapping[str, str],
+    complaints: Complaints,
+    line: int,
+) -> Case | None:
+    if len(cells) != len(header):
+        message = f"expected {len(header)} cells, found {len(cells)}"
+        complaints.add(message, line=line, remedy="put a cell with a comma in quotes")
+        return None
+    row = {column: cell for column, cell in zip(header, cells, strict=True) if cell}
+    if "input" in parts.values() and not any(parts.get(column) == "input" for column in row):
+        complaints.add("there is no input", line=line)
+    case = case_of_cells(row, parts)
+    complaints.named(case.name, line=line)
+    return case
+
+
+def case_of_cells(row: Mapping[str, str], parts: Mapping[str, str]) -> Case:
+    held = {parts[column]: cell for column, cell in row.items() if column in parts}
+    labels = (label.strip() for label in held.get("labels", "").split(";"))
+    turn = Turn(
+        input=held.get("input", ""),
+        expected=held.get("expected"),
+        context=_passages(held.get("context", "")),
+        settings={column: cell for column, cell in row.items() if column not in parts},
+    )
+    return Case(name=held.get("name", ""), turns=(turn,), labels=tuple(filter(None, labels)))
+
+
+def _passages(cell: str) -> tuple[str, ...]:
+    if not cell.startswith("["):
+        return (cell,) if cell else ()
+    try:
+        held = listed(json.loads(cell))
+    except (ValueError, RecursionError):
+        return (cell,)
+    texts = [text for text in held if isinstance(text, str)]
+    return tuple(texts) if len(texts) == len(held) else (cell,)
+
+
+def names_in(columns: Sequence[str]) -> dict[str, str]:
+    """What each part is called where these are the columns."""
+    return {
+        part: next((alias for alias in ALIASES[part] if alias in columns), part) for part in PARTS
+    }
+
+
+def write_csv(file: CaseFile) -> str:
+    """The file as CSV, with the columns that it had and those that its cases need."""
+    columns = _columns_for(file)
+    names = names_in(columns)
+    rows = [columns, *([_cells(case, names).get(c, "") for c in columns] for case in file.cases)]
+    return "".join(",".join(map(_quoted, row)) + "\n" for row in rows)
+
+
+def csv_again(file: CaseFile) -> tuple[Case, ...]:
+    """What the cases are once they were written as CSV and read again."""
+    names = names_in(_columns_for(file))
+    parts = {column: part for part, column in names.items()}
+    rows = (_cells(case, names) for case in file.cases)
+    return tuple(
+        case_of_cells({key: cell for key, cell in row.items() if cell}, parts) for row in rows
+    )
+
+
+def _columns_for(file: CaseFile) -> list[str]:
+    """The columns of the file, then those that its cases need."""
+    had = [str(column) for column in listed(file.extras.get(COLUMNS))]
+    settings = dict.fromkeys(key for case in file.cases for key in case.turns[0].settings if key)
+    # A setting called like a part would be read as that part, unless the part is there too.
+    free = {*had} - {*names_in(had).values()}
+    clashing = {part for part in PARTS if set(ALIASES[part]) & (settings.keys() - free)}
+    names = {**names_in(had), **{part: part for part in clashing}}
+    needed = [
+        names[part]
+        for part in PARTS
+        if part in ("input", *clashing) or any(_has(case, part) for case in file.cases)
+    ]
+    return list(dict.fromkeys([*had, *needed, *settings]))
+
+
+def _has(case: Case, part: str) -> bool:
+    turn = case.turns[0]
+    held = {"name": case.name, "expected": turn.expected, "context": turn.context}
+    return bool({**held, "labels": case.labels}.get(part))
+
+
+def _cells(case: Case, names: Mapping[str, str]) -> dict[str, str]:
+    turn = case.turns[0]
+    return {
+        **{key: _cell(value) for key, value in turn.settings.items() if key},
+        names["name"]: case.name,
+        names["input"]: turn.input,
+        names["expected"]: turn.expected or "",
+        names["context"]: _cell([*turn.context]) if turn.context else "",
+        names["labels"]: ";".join(case.labels),
+    }
+
+
+def _cell(value: Json) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _quoted(cell: str) -> str:
+    if not any(mark in cell for mark in ',"\r\n'):
+        return cell
+    return '"' + cell.replace('"', '""') + '"'

@@ -1,0 +1,153 @@
+"""What another format cannot hold of a case."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields
+from functools import cache
+
+from burnish.core.cases import AS_WRITTEN, Case, Turn
+from burnish.core.content import Json
+from burnish.datasets.agent_cases import AS_TURNS, listed, mapped
+from burnish.datasets.case_files import CaseFile
+
+Remainder = Callable[[Json], Json]
+
+_TOLD = frozenset({"role", "content", "parts"})
+_TOLD_BEFORE = _TOLD | {"tool_calls", "tool_id", "tool_name"}
+_SAID_BEFORE = frozenset({"text", "function_call", "function_response", "inline_data"})
+
+
+def of_message(value: Json) -> Json:
+    """A message of a turn without its texts."""
+    return _without(value, _TOLD, frozenset({"text"}))
+
+
+def of_messages(value: Json) -> Json:
+    """Messages without what a history holds: texts, pictures, calls and answers of tools."""
+    rests = (_without(message, _TOLD_BEFORE, _SAID_BEFORE) for message in listed(value))
+    return [rest for rest in rests if rest]
+
+
+def _without(value: Json, keys: frozenset[str], parts: frozenset[str]) -> dict[str, Json]:
+    message = mapped(value)
+    others = [part for part in listed(message.get("parts")) if not parts & mapped(part).keys()]
+    rest = {key: held for key, held in message.items() if key not in keys}
+    return {**rest, "parts": others} if others else rest
+
+
+def of_intermediate(value: Json) -> Json:
+    """What happened before a reply, without plain calls and responses."""
+    told = ("tool_uses", "tool_responses")
+    return {key: held for key, held in mapped(value).items() if key not in told and held}
+
+
+def of_turns(value: Json) -> Json:
+    """The extras of turns without their texts and calls, those that are nothing else left out."""
+    kept: list[Json] = []
+    for turn in map(mapped, listed(value)):
+        rest = {key: remainder(OF_TURNS, key, held) for key, held in turn.items()}
+        kept.append({key: held for key, held in rest.items() if held})
+    return [rest for rest in kept if rest]
+
+
+OF_TURNS: Mapping[str, Remainder] = {
+    "user_content": of_message,
+    "final_response": of_message,
+    "intermediate_data": of_intermediate,
+}
+OF_CASES: Mapping[str, Remainder] = {"context_messages": of_messages, "recorded_turns": of_turns}
+
+
+def remainder(known: Mapping[str, Remainder], key: str, value: Json) -> Json:
+    """What is left of an extra; all of it where nothing of it has another place."""
+    return known[key](value) if key in known else value
+
+
+_WORDS = {
+    "input": "inputs",
+    "expected": "expected answers",
+    "context": "context",
+    "expected_tools": "expected tools",
+    "expected_calls": "expected tool calls",
+    "attachments": "files",
+    "metrics": "the choice of metrics",
+    "settings": "settings for graders",
+    "labels": "labels",
+    "history": "what was said before",
+    "rubrics": "rubrics",
+    "scenario": "the played user",
+    "recorded": "the recorded run",
+}
+_EXTRA_WORDS = {
+    "user_content": "messages that are more than one text",
+    "final_response": "messages that are more than one text",
+    "context_messages": "messages that are more than one text",
+    "intermediate_data": "what happened before a reply",
+    "intermediate_responses": "what happened before a reply",
+    "recorded_turns": "details of the recorded run",
+}
+_SPELLINGS = (AS_WRITTEN, AS_TURNS, "tools")
+"""Extras that say nothing but how something stood in its file."""
+_ABOUT_SETS = ("eval_set_id", "app_name", "name", "description", "creation_timestamp")
+_SHOWN = 3
+
+
+def lost_parts(case: Case, again: Case) -> Iterator[str]:
+    """The parts that are not what they were, in words."""
+    if case.name and case.name != again.name:
+        yield "names"
+    if len(case.turns) != len(again.turns):
+        yield "turns after the first"
+    yield from _changed(case, again, without=("name", "turns"))
+    yield from _lost_extras(case.extras, again.extras, OF_CASES)
+    for turn, other in zip(case.turns, again.turns, strict=False):
+        yield from _changed(turn, other)
+        yield from _lost_extras(turn.extras, other.extras, OF_TURNS)
+
+
+def loss_notes(pairs: Iterable[tuple[Case, Case]], format: str) -> list[str]:  # noqa: A002
+    """One sentence for each part that is lost, with the cases that lose it."""
+    losers: dict[str, list[str]] = {}
+    for case, again in pairs:
+        for part in () if case is again else dict.fromkeys(lost_parts(case, again)):
+            losers.setdefault(part, []).append(case.id)
+    return [f"{format} cannot hold {part}: lost in {_named(ids)}" for part, ids in losers.items()]
+
+
+def set_loss_notes(file: CaseFile, format: str) -> list[str]:  # noqa: A002
+    """One sentence for what is said of the set as a whole, where that is lost."""
+    said = [name for name in _ABOUT_SETS if getattr(file, name)]
+    return [f"{format} cannot hold what the set says: {', '.join(said)}"] if said else []
+
+
+def _changed(
+    before: Case | Turn, after: Case | Turn, without: tuple[str, ...] = ()
+) -> Iterator[str]:
+    for name, usual in _usual(type(before)).items():
+        held, left = getattr(before, name), getattr(after, name)
+        if name not in without and held != left and held != usual:
+            yield _WORDS[name] if left == usual else f"all of {_WORDS[name]}"
+
+
+@cache
+def _usual(kind: type[Case | Turn]) -> Mapping[str, object]:
+    """The parts of a case or a turn, extras aside, with what they are when nothing is said."""
+    return {
+        part.name: part.default if part.default_factory is MISSING else part.default_factory()
+        for part in fields(kind)
+        if part.name != "extras"
+    }
+
+
+def _lost_extras(
+    before: Mapping[str, Json], after: Mapping[str, Json], known: Mapping[str, Remainder]
+) -> Iterator[str]:
+    for key, value in before.items():
+        left = remainder(known, key, after.get(key))
+        if key not in _SPELLINGS and remainder(known, key, value) != left:
+            yield _EXTRA_WORDS.get(key, repr(key))
+
+
+def _named(ids: list[str]) -> str:
+    shown = ", ".join(map(repr, ids[:_SHOWN]))
+    more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
+    return f"{'case' if len(ids) == 1 else 'cases'} {shown}{more}"

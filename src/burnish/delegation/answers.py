@@ -1,0 +1,210 @@
+"""What managers, workers and critics say, and what they are shown."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal, TypeAlias, cast
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from burnish.delegation.workspace import StateStore, Workspace
+from burnish.metrics.text_matching import without_middle
+from burnish.system.workspaces import shown
+
+DecisionKind: TypeAlias = Literal["plan", "delegate", "diagnose", "complete", "fail"]
+Severity: TypeAlias = Literal["critical", "warning", "info"]
+_KINDS = ("plan", "delegate", "diagnose", "complete", "fail")
+_KEYS = {
+    "subtasks": "plan",
+    "delegations": "delegate",
+    "hypotheses": "diagnose",
+    "final_result": "complete",
+    "reason": "fail",
+}
+_SEVERITIES = {"high": "critical", "error": "critical", "medium": "warning", "low": "info"}
+
+
+def _as_text(value: Any) -> Any:
+    return value if isinstance(value, str) or value is None else json.dumps(value)
+
+
+def _as_list(value: Any) -> Any:
+    if value is None:
+        return []
+    return [value] if isinstance(value, str) else value
+
+
+def _as_name(value: Any) -> Any:
+    """A worker's name becomes the name of a folder: nothing in it may lead anywhere."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", str(value)).strip("-")[:60] or "worker"
+
+
+def _as_severity(value: Any) -> Any:
+    told = str(value).strip().lower()
+    return _SEVERITIES.get(told, told)
+
+
+Text: TypeAlias = Annotated[str, BeforeValidator(_as_text)]
+Texts: TypeAlias = Annotated[list[str], BeforeValidator(_as_list)]
+Name: TypeAlias = Annotated[str, BeforeValidator(_as_name)]
+Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+
+
+class Said(BaseModel):
+    """What a model said: keys that nobody knows are left aside, NaN is refused."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
+
+
+class Subtask(Said):
+    """One part of a plan."""
+
+    id: Text
+    description: Text = ""
+    dependencies: Texts = Field(default_factory=list[str])
+    success_criteria: Texts = Field(default_factory=list[str])
+    required_outputs: Texts = Field(default_factory=list[str])
+    """Files that it leaves in the workspace: the deliverables."""
+    delegation_strategy: Literal["worker", "submanager"] = "worker"
+
+
+class Assignment(Said):
+    """What a manager gives to one worker."""
+
+    worker_id: Name
+    subtask_id: Text = ""
+    instructions: Text
+    tools_allowed: Texts = Field(default_factory=list[str])
+    """Empty allows all."""
+    as_submanager: bool = False
+
+
+class ManagerDecision(Said):
+    """What a manager wants next."""
+
+    decision: DecisionKind
+    subtasks: list[Subtask] = Field(default_factory=list[Subtask])
+    delegations: list[Assignment] = Field(default_factory=list[Assignment])
+    hypotheses: Texts = Field(default_factory=list[str])
+    final_result: Text = ""
+    confidence: Share | None = None
+    reason: Text = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lenient(cls, value: Any) -> Any:
+        """Other names for the same, a decision in many words, and one that its keys imply."""
+        if not isinstance(value, dict):
+            return value
+        told = dict(cast("dict[str, Any]", value))
+        for alias in ("workers", "tasks"):
+            if alias in told and "delegations" not in told:
+                told["delegations"] = told.pop(alias)
+        told["decision"] = _kind(str(told.get("decision", "")).lower(), told)
+        return {name: each for name, each in told.items() if each is not None}
+
+
+def _kind(said: str, keys: Iterable[str]) -> str:
+    named = [kind for kind in _KINDS if kind in said]
+    if len(named) == 1:
+        return named[0]
+    return next((kind for key, kind in _KEYS.items() if key in keys and not said), said)
+
+
+class WorkerResult(Said):
+    """What a worker gives back."""
+
+    summary: Text
+    result: Text = ""
+    outputs: Texts = Field(default_factory=list[str])
+    """Files that it made or changed, by its own account."""
+    confidence: Share | None = None
+    status: Literal["done", "failed", "missing"] = "done"
+    """`failed`: the worker's own fault. `missing`: nobody could be reached."""
+
+
+class Defect(Said):
+    """One thing that is wrong with a result."""
+
+    category: Text = "incomplete"
+    location: Text = ""
+    description: Annotated[Text, Field(min_length=1)]
+    severity: Annotated[Severity, BeforeValidator(_as_severity)] = "warning"
+
+
+class Critique(Said):
+    """What a critic says of one worker's result."""
+
+    score: Share
+    defects: list[Defect] = Field(default_factory=list[Defect])
+    prescriptions: Texts = Field(default_factory=list[str])
+    reusable_patterns: Texts = Field(default_factory=list[str])
+    effort_estimate: Literal["trivial", "moderate", "major"] = "moderate"
+    summary: Text = ""
+
+    def count(self, severity: Severity) -> int:
+        """How many defects are that severe."""
+        return sum(defect.severity == severity for defect in self.defects)
+
+
+class Judgement(Said):
+    """What a judge says of the whole deliverable by one rubric."""
+
+    score: Share
+    reason: Text = ""
+
+
+NONE = "(none)"
+_MOST_LISTED = 200
+_MOST_OF_A_FILE = 12_000
+_MOST_IN_ALL = 60_000
+
+
+def listing(workspace: Workspace) -> str:
+    """Every file with its size."""
+    entries = workspace.store.entries(workspace.state)
+    lines = [f"{shown(path)} ({entries[path].size} bytes)" for path in workspace.files]
+    more = [f"… and {len(lines) - _MOST_LISTED} more"] if len(lines) > _MOST_LISTED else []
+    return "\n".join([*lines[:_MOST_LISTED], *more]) or NONE
+
+
+def contents(store: StateStore, state: str, paths: Iterable[str]) -> str:
+    """What files hold, one after the other; of long ones the beginning and the end."""
+    parts: list[str] = []
+    left = _MOST_IN_ALL
+    for path in paths:
+        content = store.read(state, path)
+        if b"\0" in content[:4096]:
+            text = f"(not text: {len(content)} bytes)"
+        else:
+            text = without_middle(content.decode("utf-8", "replace"), _MOST_OF_A_FILE)
+        if len(text) > left:
+            text = f"(left out: {len(content)} bytes)"
+        left -= len(text)
+        parts.append(f"--- {shown(path)}\n{text}")
+    return "\n".join(parts) or NONE
+
+
+def bullets(lines: Sequence[str]) -> str:
+    """One line each."""
+    return "\n".join(f"- {line}" for line in lines) or NONE
+
+
+def defect_lines(defects: Iterable[Defect]) -> list[str]:
+    """One line a defect."""
+    return [
+        f"[{defect.severity}] {defect.category}"
+        f"{f' at {defect.location}' if defect.location else ''}: {defect.description}"
+        for defect in defects
+    ]
+
+
+def plan_lines(subtasks: Sequence[Subtask], done: Iterable[str]) -> str:
+    """The plan, with what was delegated of it."""
+    finished = set(done)
+    lines: list[str] = []
+    for task in subtasks:
+        state = "delegated" if task.id in finished else "open"
+        outputs = f" → {', '.join(task.required_outputs)}" if task.required_outputs else ""
+        lines.append(f"{task.id} [{state}]: {task.description}{outputs}")
+    return bullets(lines)

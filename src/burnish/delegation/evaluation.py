@@ -1,0 +1,486 @@
+"""Evaluating a delegation: expressions, metrics, zones."""
+
+import ast
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias, cast
+
+from pydantic import BaseModel, ConfigDict
+
+from burnish.core.content import Json, short_id
+from burnish.core.errors import FileTrouble, RoleFailed
+from burnish.delegation.answers import Defect, Judgement, contents
+from burnish.delegation.workers import Desk
+from burnish.models.chat import ModelClient
+from burnish.models.roles import ModelRole, RolePrompt
+from burnish.targets.artifacts.task import NoNumbers, Scoring, read_numbers
+
+Action: TypeAlias = Literal["accept", "pass", "retry", "fail", "cannot_tell"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Zones:
+    """What the total score means."""
+
+    accept: float = 0.85
+    retry: float = 0.65
+    """Below it a completion is sent back."""
+    fail: float = 0.40
+    """Below it the run has failed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Final:
+    """What metrics look at."""
+
+    task: str
+    result: str
+    confidence: float | None
+    files: Mapping[str, bytes]
+    declared: tuple[str, ...]
+    defects: tuple[Defect, ...]
+    """Those that the last critiques found."""
+    remaining: float
+    """The share of the budget that is left."""
+    draw: int
+    """Which attempt to complete this is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What one metric said; no score and an error where it could not."""
+
+    name: str
+    kind: str
+    score: float | None
+    weight: float
+    threshold: float
+    evidence: str = ""
+    error: str = ""
+
+    def to_json(self) -> Json:
+        """As evaluations list it."""
+        return dict(vars(self))
+
+
+class DelegationMetric(Protocol):
+    """Scores a finished delegation from 0 to 1."""
+
+    @property
+    def name(self) -> str:
+        """What the evaluation calls it."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """Which kind of metric it is."""
+        ...
+
+    @property
+    def weight(self) -> float:
+        """Its part in the total."""
+        ...
+
+    @property
+    def threshold(self) -> float | None:
+        """What it should reach; None takes what the total should reach."""
+        ...
+
+    @property
+    def asks(self) -> bool:
+        """Whether it asks a model, which a used-up budget forbids."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of its settings."""
+        ...
+
+    async def score(self, final: Final, desk: Desk) -> tuple[float, str]:
+        """A score, and what it rests on in words. Raises CannotScore."""
+        ...
+
+
+class CannotScore(Exception):
+    """There is no score, and this is why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluated:
+    """What all metrics said."""
+
+    measured: tuple[Measured, ...]
+    zones: Zones = field(default_factory=Zones)
+
+    @property
+    def total(self) -> float | None:
+        """The weighted mean of the scores that there are."""
+        found = [(each.score, each.weight) for each in self.measured if each.score is not None]
+        weight = math.fsum(each for _, each in found)
+        if not weight:
+            return None
+        return math.fsum(score * each for score, each in found) / weight
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The metrics without a score."""
+        return tuple(each.name for each in self.measured if each.score is None)
+
+    @property
+    def action(self) -> Action:
+        """What follows from the total. With a metric missing nobody can tell."""
+        total = self.total
+        if total is None or self.missing:
+            return "cannot_tell"
+        if total < self.zones.fail:
+            return "fail"
+        if total < self.zones.retry:
+            return "retry"
+        return "accept" if total >= self.zones.accept else "pass"
+
+    @property
+    def per_metric(self) -> dict[str, float]:
+        """The scores that there are."""
+        return {each.name: each.score for each in self.measured if each.score is not None}
+
+    def to_json(self) -> dict[str, Json]:
+        """As run_completion.json has it."""
+        total = self.total
+        return {
+            "total_score": None if total is None else round(total, 6),
+            "per_metric": dict[str, Json](self.per_metric),
+            "thresholds": {each.name: each.threshold for each in self.measured},
+            "zones": dict(vars(self.zones)),
+            "action": self.action,
+            "missing": list(self.missing),
+            "metrics": [each.to_json() for each in self.measured],
+        }
+
+
+async def measure(
+    metrics: Sequence[DelegationMetric], final: Final, desk: Desk, zones: Zones
+) -> Evaluated:
+    """Ask every metric, one after the other."""
+    found = [await _measured(metric, final, desk, zones) for metric in metrics]
+    return Evaluated(measured=tuple(found), zones=zones)
+
+
+async def _measured(metric: DelegationMetric, final: Final, desk: Desk, zones: Zones) -> Measured:
+    score, evidence, error = None, "", ""
+    try:
+        _require_room(metric, desk)
+        value, evidence = await metric.score(final, desk)
+        score = usable(value)
+    except CannotScore as trouble:
+        error = str(trouble)
+    return Measured(
+        name=metric.name,
+        kind=metric.kind,
+        score=score,
+        weight=metric.weight,
+        threshold=zones.accept if metric.threshold is None else metric.threshold,
+        evidence=evidence,
+        error=error,
+    )
+
+
+def _require_room(metric: DelegationMetric, desk: Desk) -> None:
+    if metric.asks and (reason := desk.tally.no_more_calls()):
+        raise CannotScore(f"the budget is used up: {reason}")
+
+
+def usable(value: float) -> float:
+    """The score, if it is one: NaN and what is not from 0 to 1 is refused, never bent."""
+    if not math.isfinite(value) or not 0 <= value <= 1:
+        raise CannotScore(f"{value} is no score from 0 to 1")
+    return float(value)
+
+
+_COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.In: lambda item, whole: item in whole,
+    ast.NotIn: lambda item, whole: item not in whole,
+}
+_COMPUTE: Mapping[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.Div: lambda a, b: a / b,
+}
+_MOST = 500
+"""Characters of an expression."""
+
+
+class BadExpression(ValueError):
+    """An expression that cannot be used, and why."""
+
+
+def parse(text: str) -> ast.expr:
+    """The expression, if it has only parts that are known."""
+    if len(text) > _MOST:
+        raise BadExpression(f"it is longer than {_MOST} characters")
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise BadExpression(f"it cannot be read: {error}") from error
+    for node in ast.walk(tree):
+        if not isinstance(node, _KNOWN):
+            raise BadExpression(f"{type(node).__name__} is not known here")
+    return tree
+
+
+def evaluate(text: str, names: Mapping[str, Any]) -> float:
+    """The expression's value as a number: true is 1, false is 0."""
+    try:
+        value = _value(parse(text), names)
+    except (TypeError, ZeroDivisionError, OverflowError) as error:
+        raise BadExpression(str(error)) from error
+    if not isinstance(value, bool | int | float):
+        raise BadExpression(f"it gives {type(value).__name__}, not true, false or a number")
+    return float(value)
+
+
+def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    match node:
+        case ast.Constant(value):
+            return value
+        case ast.Name(name):
+            return _looked_up(names, name)
+        case ast.Attribute(owner, name):
+            return _looked_up(_value(owner, names), name)
+        case ast.UnaryOp(op, operand):
+            value = _value(operand, names)
+            return not value if isinstance(op, ast.Not) else -value
+        case ast.BinOp(left, op, right):
+            return _COMPUTE[type(op)](_number(left, names), _number(right, names))
+        case _:
+            return _decided(node, names)
+
+
+def _number(node: ast.expr, names: Mapping[str, Any]) -> float:
+    value = _value(node, names)
+    if not isinstance(value, int | float):
+        raise BadExpression("only numbers are computed with")
+    return value
+
+
+def _decided(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    match node:
+        case ast.BoolOp(op, values):
+            # Lazily, as in Python: `exists("x") and size("x") > 3` must not fail on the second.
+            both = (_value(each, names) for each in values)
+            return all(both) if isinstance(op, ast.And) else any(both)
+        case ast.Compare(left, ops, rights):
+            operands = [_value(each, names) for each in (left, *rights)]
+            pairs = zip(operands, ops, operands[1:], strict=False)
+            return all(_COMPARE[type(op)](a, b) for a, op, b in pairs)
+        case ast.Call(function, arguments):
+            called = _value(function, names)
+            if not callable(called):
+                raise BadExpression("only exists, size, text and len can be called")
+            return called(*(_value(each, names) for each in arguments))
+        case _:
+            raise BadExpression(f"{type(node).__name__} is not known here")
+
+
+def _looked_up(owner: Any, name: str) -> Any:
+    if not isinstance(owner, Mapping) or name not in owner:
+        known = ", ".join(map(str, owner)) if isinstance(owner, Mapping) else ""  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        raise BadExpression(f"'{name}' is not known; there are: {known}")
+    return owner[name]  # pyright: ignore[reportUnknownVariableType]
+
+
+_KNOWN = (
+    ast.Constant, ast.Name, ast.Attribute, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare,
+    ast.Call, ast.Load, ast.And, ast.Or, ast.Not, ast.USub, *_COMPARE, *_COMPUTE,
+)  # fmt: skip
+
+
+JUDGE = "delegation_judge"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Weighed:
+    name: str
+    kind: str
+    weight: float = 1.0
+    threshold: float | None = None
+    asks: bool = False
+    settings: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+    @property
+    def fingerprint(self) -> str:
+        """Of kind, weight, threshold and settings."""
+        return short_id([self.name, self.kind, self.weight, self.threshold, dict(self.settings)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expression(_Weighed):
+    """An expression that is true or false, or gives a number from 0 to 1."""
+
+    expr: str
+
+    async def score(self, final: Final, desk: Desk) -> tuple[float, str]:
+        """Its value."""
+        try:
+            return evaluate(self.expr, _names(final, desk)), self.expr
+        except BadExpression as error:
+            raise CannotScore(f"{self.expr}: {error}") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assertion(_Weighed):
+    """A file is there, and has or lacks a text."""
+
+    path: str
+    contains: str | None = None
+    matches: str | None = None
+    lacks: str | None = None
+
+    async def score(self, final: Final, desk: Desk) -> tuple[float, str]:
+        """1 where all of it holds."""
+        del desk
+        content = final.files.get(self.path)
+        if content is None:
+            return 0.0, f"there is no file {self.path}"
+        text = content.decode("utf-8", "replace")
+        if self.contains is not None and self.contains not in text:
+            return 0.0, f"{self.path} does not contain '{self.contains}'"
+        if self.lacks is not None and self.lacks in text:
+            return 0.0, f"{self.path} contains '{self.lacks}'"
+        if self.matches is not None and re.search(self.matches, text, re.MULTILINE) is None:
+            return 0.0, f"nothing in {self.path} matches {self.matches}"
+        return 1.0, ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandScore(_Weighed):
+    """A command in the workspace that prints a score; what it changes there is undone."""
+
+    command: str
+    timeout_seconds: float = 300.0
+
+    async def score(self, final: Final, desk: Desk) -> tuple[float, str]:
+        """The number that it prints: `{"score": 0.7}`."""
+
+        async def act() -> Json:
+            try:
+                ran = await desk.commands.run(self.command, seconds=self.timeout_seconds)
+            except FileTrouble as error:
+                return {"error": error.message}
+            if not ran.ok:
+                return {"error": desk.commands.why(ran)}
+            return {"stdout": desk.commands.plain(ran.stdout)}
+
+        request: dict[str, Json] = {"metric": self.fingerprint, "draw": final.draw}
+        said = cast(
+            "dict[str, str]", await desk.workspace.step("metric", request, act, leaves="litter")
+        )
+        if "error" in said:
+            raise CannotScore(said["error"])
+        try:
+            numbers = read_numbers(said["stdout"], Scoring(), "score")
+        except NoNumbers as error:
+            raise CannotScore(str(error)) from error
+        return numbers.measures["score"], numbers.feedback
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetUtility(_Weighed):
+    """The share of the budget that is left."""
+
+    async def score(self, final: Final, desk: Desk) -> tuple[float, str]:
+        """What is left of the limit that is nearest."""
+        del desk
+        return final.remaining, f"{final.remaining:.0%} of the budget is left"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyScore(_Weighed):
+    """1 unless the last critiques found that a policy was broken."""
+
+    async def score(self, final: Final, desk: Desk) -> tuple[float, str]:
+        """By the category of defects."""
+        del desk
+        broken = [d.description for d in final.defects if d.category == "policy_violation"]
+        return (0.0, broken[0]) if broken else (1.0, "")
+
+
+class JudgeRequest(BaseModel):
+    """What a judge is shown."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rubric: str
+    task: str
+    result: str
+    files: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RubricJudge(_Weighed):
+    """A model that judges the deliverables by a rubric."""
+
+    rubric: str
+    role: ModelRole[JudgeRequest, Judgement]
+    asks: bool = True
+
+    async def score(self, final: Final, desk: Desk) -> tuple[float, str]:
+        """What the judge says."""
+        known = set(desk.workspace.files)
+        delivered = [path for path in final.declared if path in known]
+        delivered = delivered or [path for path in final.files if path in known]
+        request = JudgeRequest(
+            rubric=self.rubric,
+            task=final.task,
+            result=final.result,
+            files=contents(desk.workspace.store, desk.workspace.state, delivered),
+        )
+        try:
+            said = await self.role.answer(request, draw=final.draw, effects=desk.effects)
+        except RoleFailed as error:
+            raise CannotScore(error.message) from error
+        return said.value.score, said.value.reason
+
+
+def judge_role(client: ModelClient, prompt: RolePrompt) -> ModelRole[JudgeRequest, Judgement]:
+    """The role that judges by a rubric."""
+    return ModelRole(
+        name=JUDGE,
+        request_type=JudgeRequest,
+        answer_type=Judgement,
+        prompt=prompt,
+        client=client,
+    )
+
+
+def _names(final: Final, desk: Desk) -> dict[str, Any]:
+    """What an expression can speak of."""
+    sizes = {path: len(content) for path, content in final.files.items()}
+    tally = desk.tally
+    return {
+        "result": {
+            "confidence": 0.0 if final.confidence is None else final.confidence,
+            "text": final.result,
+            "length": len(final.result),
+        },
+        "files": {"count": len(sizes), "bytes": sum(sizes.values())},
+        "budget": {
+            "remaining": final.remaining,
+            "loops": tally.loops,
+            "workers": tally.workers,
+            "tool_calls": tally.tool_calls,
+        },
+        "exists": sizes.__contains__,
+        "size": lambda path="": sizes.get(path, 0),
+        "text": lambda path="": final.files.get(path, b"").decode("utf-8", "replace"),
+        "len": len,
+    }

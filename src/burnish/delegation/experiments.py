@@ -1,0 +1,413 @@
+"""Experiments: tasks that belong together, their runs and the best of each."""
+
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from burnish.core.content import Json
+from burnish.core.errors import ConfigError, FileTrouble, Problem, RunNotFound, SeedRefused
+from burnish.core.formatting import counted
+from burnish.delegation.refine.gradients import (
+    COMPLETION,
+    mapping,
+    read_json,
+    run_id_in,
+    run_signals,
+    text,
+)
+from burnish.delegation.refine.seeds import deliverable_of
+from burnish.delegation.refine.sessions import (
+    DELIVERED,
+    Best,
+    Session,
+    SessionFiles,
+    best_so_far,
+    is_lower,
+    loss_of,
+    put_best,
+    told_from,
+)
+from burnish.system import FileLock, make_folder, read_bytes, write_atomic
+
+EXPERIMENT, TASK = "experiment.json", "task.json"
+EXPERIMENT_ID = re.compile(r"exp_[a-z0-9]{6,16}")
+TASK_ID = re.compile(r"\d{3,}-[a-z0-9-]{1,50}")
+Mode: TypeAlias = Literal["seed", "continuation"]
+
+
+class _Kept(BaseModel):
+    """Keys of other versions are left aside."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    def to_json(self) -> dict[str, Json]:
+        """As its file keeps it."""
+        return self.model_dump(mode="json")
+
+
+class ExperimentRecord(_Kept):
+    """An experiment."""
+
+    experiment_id: Annotated[str, Field(pattern=EXPERIMENT_ID.pattern)]
+    name: str
+    goal: str = ""
+    created_at: str = ""
+    task_order: list[str] = Field(default_factory=list[str])
+
+
+class TaskInput(_Kept):
+    """What a task starts from."""
+
+    role: str = "primary"
+    task_id: str = ""
+    run_id: str = ""
+
+
+class TaskRecord(_Kept):
+    """A task of an experiment."""
+
+    task_id: str
+    experiment_id: str
+    task_number: int
+    mode: Mode
+    user_prompt: str
+    user_feedback: str | None = None
+    """What is to be different from the primary input; only a continuation has it."""
+    inputs: list[TaskInput] = Field(default_factory=list[TaskInput])
+    created_at: str = ""
+
+
+def slug(text: str) -> str:
+    """A text as a part of a folder's name."""
+    words = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return words[:50].strip("-") or "task"
+
+
+USUAL_ROOT = Path("results") / "experiments"
+_VARIABLES = ("BURNISH_EXPERIMENTS_ROOT", "AWP_EXPERIMENTS_ROOT")
+Record = TypeVar("Record", bound=BaseModel)
+
+
+def experiments_root(environ: Mapping[str, str] = os.environ) -> Path:
+    """The folder of all experiments."""
+    named = (environ.get(name, "").strip() for name in _VARIABLES)
+    return Path(next((each for each in named if each), USUAL_ROOT))
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The folder of one experiment."""
+
+    folder: Path
+
+    @classmethod
+    def new(cls, name: str, *, goal: str = "", root: Path | None = None) -> "Experiment":
+        """Make one, under an id that no other has."""
+        if not name.strip():
+            told = Problem(message="an experiment needs a name", remedy='such as "The heat"')
+            raise ConfigError([told])
+        home = (root or experiments_root()).resolve()
+        record = ExperimentRecord(
+            experiment_id=f"exp_{secrets.token_hex(5)}", name=name, goal=goal, created_at=_now()
+        )
+        _make_parent(home)
+        folder = home / record.experiment_id
+        make_folder(folder, lambda spare: _write(spare / EXPERIMENT, record))
+        return cls(folder)
+
+    @classmethod
+    def find(cls, name: str, *, root: Path | None = None) -> "Experiment":
+        """By its id; raises RunNotFound where there is none."""
+        home = (root or experiments_root()).resolve()
+        folder = home / name
+        if not EXPERIMENT_ID.fullmatch(name) or not (folder / EXPERIMENT).is_file():
+            raise RunNotFound(
+                f"there is no experiment '{name}' in {home}",
+                remedy='`burnish experiments list` shows them, `burnish experiments new "…"` '
+                "makes one",
+            )
+        return cls(folder)
+
+    @classmethod
+    def all(cls, root: Path | None = None) -> "list[Experiment]":
+        """Every experiment, by id."""
+        home = (root or experiments_root()).resolve()
+        found = sorted(home.glob(f"exp_*/{EXPERIMENT}")) if home.is_dir() else []
+        return [cls(path.parent) for path in found]
+
+    @property
+    def record(self) -> ExperimentRecord:
+        """What experiment.json says, with the tasks that are really there."""
+        told = _read(self.folder / EXPERIMENT, ExperimentRecord)
+        return told.model_copy(update={"task_order": [task.id for task in self.tasks]})
+
+    @property
+    def tasks(self) -> "list[ExperimentTask]":
+        """Its tasks in order."""
+        found = self.folder.glob(f"tasks/*/{TASK}")
+        tasks = [ExperimentTask(path.parent) for path in found]
+        return sorted(tasks, key=lambda task: (int(task.id.partition("-")[0]), task.id))
+
+    def task(self, name: str) -> "ExperimentTask":
+        """By its id; raises RunNotFound where there is none."""
+        folder = self.folder / "tasks" / name
+        if not TASK_ID.fullmatch(name) or not (folder / TASK).is_file():
+            known = ", ".join(task.id for task in self.tasks) or "none"
+            raise RunNotFound(
+                f"experiment {self.folder.name} has no task '{name}'", remedy=f"its tasks: {known}"
+            )
+        return ExperimentTask(folder)
+
+    def add_task(
+        self, prompt: str, *, mode: Mode = "seed", inputs: tuple[TaskInput, ...] = ()
+    ) -> "ExperimentTask":
+        """A new task after the others."""
+        with FileLock.acquire(self.folder / ".lock", holding=f"experiment {self.folder.name}"):
+            numbers = [int(task.id.partition("-")[0]) for task in self.tasks]
+            number = max(numbers, default=0) + 1
+            record = TaskRecord(
+                task_id=f"{number:03d}-{slug(prompt)}",
+                experiment_id=self.folder.name,
+                task_number=number,
+                mode=mode,
+                user_prompt=prompt,
+                user_feedback=prompt if mode == "continuation" else None,
+                inputs=list(inputs),
+                created_at=_now(),
+            )
+            folder = self.folder / "tasks" / record.task_id
+            _make_parent(folder.parent)
+            make_folder(folder, lambda spare: _write(spare / TASK, record))
+            _write(self.folder / EXPERIMENT, self.record)
+        return ExperimentTask(folder)
+
+
+@dataclass(frozen=True)
+class ExperimentTask:
+    """The folder of one task."""
+
+    folder: Path
+
+    @property
+    def id(self) -> str:
+        """Its name in the experiment."""
+        return self.folder.name
+
+    @property
+    def target(self) -> str:
+        """`EXP:TASK`."""
+        return f"{self.folder.parent.parent.name}:{self.id}"
+
+    @property
+    def record(self) -> TaskRecord:
+        """What task.json says."""
+        return _read(self.folder / TASK, TaskRecord)
+
+    @property
+    def runs(self) -> Path:
+        """Where its delegations lie."""
+        return self.folder / "runs"
+
+    @property
+    def refinements(self) -> Path:
+        """Where its refinement sessions lie."""
+        return self.folder / "refinements"
+
+
+def find_task(target: str, *, root: Path | None = None) -> ExperimentTask:
+    """The task that `EXP:TASK` names; raises SeedRefused, since nothing can be done without it."""
+    experiment, colon, task = target.partition(":")
+    if not colon or not task:
+        raise SeedRefused(f"'{target}' names no task", remedy="write it as EXPERIMENT:TASK")
+    try:
+        return Experiment.find(experiment, root=root).task(task)
+    except RunNotFound as error:
+        raise SeedRefused(error.message, remedy=error.remedy) from error
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _write(path: Path, record: ExperimentRecord | TaskRecord) -> None:
+    data: dict[str, Json] = record.to_json()
+    write_atomic(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+def _read(path: Path, kind: type[Record]) -> Record:
+    try:
+        return kind.model_validate_json(read_bytes(path))
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        where = ".".join(map(str, wrong["loc"]))
+        raise FileTrouble(
+            f"{path} is damaged: {where} {wrong['msg']}".replace("  ", " "),
+            remedy="restore it from a backup",
+        ) from error
+
+
+def _make_parent(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileTrouble(f"cannot make {folder}: {error.strerror}") from error
+
+
+Reason: TypeAlias = Literal["auto_loss", "user_override"]
+OVERRIDE: Reason = "user_override"
+
+
+@dataclass(frozen=True)
+class TaskBest:
+    """BEST in the folder of a task."""
+
+    task: ExperimentTask
+
+    @property
+    def manifest(self) -> Mapping[str, Json] | None:
+        """What it says; None where there is no BEST yet."""
+        return best_so_far(self.task.folder)
+
+    def winner(self) -> Path:
+        """The run that it is of; raises SeedRefused where there is none, or it is gone."""
+        manifest = self.manifest
+        if manifest is None:
+            raise SeedRefused(
+                f"task {self.task.target} has no BEST yet",
+                remedy="a run of the task must have delivered something",
+            )
+        run = self.task.folder / text(manifest.get("winner_source"))
+        if not (run / COMPLETION).is_file():
+            raise SeedRefused(
+                f"the best run of {self.task.target} is gone: {run}",
+                remedy=f"choose another: `burnish experiments best {self.task.target} RUN`",
+            )
+        return run
+
+    def promote(self, best: Best, session: Session) -> str:
+        """Make it BEST where its loss is strictly lower and nobody chose another."""
+        there = self.manifest
+        if there is not None:
+            own = session.session_id in Path(text(there.get("winner_source"))).parts
+            if there.get("winner_run_id") == best.run_id:
+                return ""
+            if there.get("reason") == OVERRIDE:
+                return "BEST was chosen by hand and stays"
+            loss = loss_of(there)
+            if loss is not None and not is_lower(best.loss, loss):
+                return "" if own else f"BEST has a loss of {loss:.4f} already"
+        self._put(best, "auto_loss")
+        return ""
+
+    def offer(self, run: Path) -> str:
+        """Make a finished run BEST if it is better; why not, where it is not."""
+        best = _as_best(run)
+        if best is None or best.signals.status not in DELIVERED:
+            return "it delivered nothing"
+        nobody = Session(session_id="", seed_run_id="", started_at="")
+        return self.promote(best, nobody)
+
+    def choose(self, name: str) -> Path:
+        """A person's choice, which no lower loss takes away."""
+        for run in self.runs():
+            best = _as_best(run)
+            if best is not None and name in (best.run_id, str(run), run.name):
+                return self._put(best, OVERRIDE)
+        known = ", ".join(best.run_id for run in self.runs() if (best := _as_best(run)))
+        raise RunNotFound(
+            f"task {self.task.target} has no run '{name}' with a deliverable",
+            remedy=f"its runs: {known or 'none'}",
+        )
+
+    def choose_by_loss(self) -> Path:
+        """The run with the lowest loss, whatever was chosen before."""
+        found = [best for run in self.runs() if (best := _as_best(run)) is not None]
+        ready = [each for each in found if each.signals.status in DELIVERED]
+        if not ready:
+            raise RunNotFound(f"no run of task {self.task.target} delivered anything")
+        return self._put(min(ready, key=lambda each: each.loss), "auto_loss")
+
+    def runs(self) -> Iterator[Path]:
+        """Every run of the task that has ended, iterations of refinements too."""
+        folder = self.task.folder
+        for pattern in ("runs/*", "refinements/*/iter_*/run", "runs/*/refinement_sessions/*/*/run"):
+            for path in sorted(folder.glob(f"{pattern}/{COMPLETION}")):
+                yield path.parent
+
+    def _put(self, best: Best, reason: Reason) -> Path:
+        loss = best.signals.loss
+        return put_best(
+            self.task.folder,
+            best.deliverable,
+            {
+                "winner_run_id": best.run_id,
+                "winner_source": told_from(best.run, self.task.folder),
+                "reason": reason,
+                "loss": loss.total,
+                "loss_breakdown": loss.to_json(),
+                "raw_signals": best.signals.to_json(),
+                "updated_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            },
+        )
+
+
+def _as_best(run: Path) -> Best | None:
+    """A finished run as what could be best; None where it has no deliverable."""
+    completion = mapping(read_json(run / COMPLETION))
+    run_id = run_id_in(completion, run)
+    deliverable = deliverable_of(run, run_id)
+    signals = run_signals(run)
+    if deliverable is None:
+        return None
+    return Best(run=run, run_id=run_id, signals=signals, deliverable=deliverable)
+
+
+def summary(experiment: Experiment) -> Json:
+    """As data, for programs."""
+    tasks: list[Json] = [_task(task) for task in experiment.tasks]
+    return {**experiment.record.to_json(), "tasks": tasks}
+
+
+def summary_lines(experiment: Experiment) -> Iterator[str]:
+    """For people."""
+    record = experiment.record
+    yield f"{record.experiment_id}  {record.name}"
+    if record.goal:
+        yield f"goal     {record.goal}"
+    if not experiment.tasks:
+        yield f"no task yet: burnish delegate FILE --task … --target {record.experiment_id}"
+    for task in experiment.tasks:
+        best, told = TaskBest(task), task.record
+        runs = len(list(best.runs()))
+        inputs = ", ".join(each.task_id for each in told.inputs)
+        origin = f" from {inputs}" if inputs else ""
+        yield f"{task.id}  {told.mode}{origin}, {counted(runs, 'run')}, {_best(best)}"
+
+
+def _best(best: TaskBest) -> str:
+    manifest = best.manifest
+    if manifest is None:
+        return "no BEST"
+    loss = manifest.get("loss")
+    shown = f"{loss:.4f}" if isinstance(loss, int | float) else "unknown"
+    return f"best {manifest.get('winner_run_id')} with loss {shown} ({manifest.get('reason')})"
+
+
+def _task(task: ExperimentTask) -> Json:
+    best = TaskBest(task)
+    manifest = best.manifest
+    sessions: list[Json] = list(SessionFiles(folder=task.refinements).rows())
+    return {
+        **task.record.to_json(),
+        "runs": [str(run.relative_to(task.folder)) for run in best.runs()],
+        "best": None if manifest is None else dict(manifest),
+        "refinement_sessions": sessions,
+    }

@@ -1,0 +1,355 @@
+"""The run that is refined, its budget, and the models of each iteration."""
+
+import math
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from pathlib import Path
+
+from burnish.core.content import Json
+from burnish.core.errors import FileTrouble, SeedRefused
+from burnish.delegation.envelope import Envelope
+from burnish.delegation.home import is_of_burnish
+from burnish.delegation.refine.gradients import (
+    COMPLETION,
+    MANIFEST,
+    Gradient,
+    RunSignals,
+    gradient_of,
+    mapping,
+    number,
+    read_json,
+    run_id_in,
+    run_signals,
+    text,
+)
+from burnish.delegation.refine.sessions import digests
+from burnish.delegation.result import ending_words
+from burnish.models.providers import find_provider
+
+
+class Tier(StrEnum):
+    """How strong the models of an iteration are."""
+
+    LOW = "low"
+    MID = "mid"
+    HIGH = "high"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelPair:
+    """The models of a delegation; an empty one falls back to the seed's."""
+
+    manager: str = ""
+    worker: str = ""
+
+    @classmethod
+    def parse(cls, told: str) -> "ModelPair":
+        """`manager:worker`, either side may be empty; one name alone is the manager's.
+
+        Names of models have colons in them, so it is split where both sides are references; where
+        neither is one, at the first colon.
+        """
+        places = [place for place, char in enumerate(told) if char == ":"]
+        for place in places:
+            manager, worker = told[:place].strip(), told[place + 1 :].strip()
+            if (not manager or _is_reference(manager)) and (not worker or _is_reference(worker)):
+                return cls(manager=manager, worker=worker)
+        if _is_reference(told.strip()):
+            return cls(manager=told.strip())
+        manager, _, worker = told.partition(":")
+        return cls(manager=manager.strip(), worker=worker.strip())
+
+    def or_else(self, seed: "ModelPair") -> "ModelPair":
+        """These, and the seed's where one is empty."""
+        return ModelPair(manager=self.manager or seed.manager, worker=self.worker or seed.worker)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TierPlan:
+    """A pair of models for each tier."""
+
+    pairs: Mapping[Tier, ModelPair] = field(default_factory=dict[Tier, ModelPair])
+
+    @property
+    def trivial(self) -> bool:
+        """Whether it says nothing, so that every iteration runs with the seed's models."""
+        return all(pair == ModelPair() for pair in self.pairs.values())
+
+    def models(self, k: int, n: int, seed: ModelPair) -> ModelPair:
+        """The models of iteration `k` of `n`."""
+        return self.pairs.get(tier_of(k, n), ModelPair()).or_else(seed)
+
+
+def tier_of(k: int, n: int) -> Tier:
+    """The tier of iteration `k` of `n`: thirds, the low one never the smallest."""
+    if n < 1 or not 1 <= k <= n:
+        raise ValueError(f"there is no iteration {k} of {n}")
+    if n <= 2:
+        return Tier.HIGH if k == n else Tier.LOW
+    if k <= math.ceil(n / 3):
+        return Tier.LOW
+    return Tier.HIGH if k >= n - n // 3 + 1 else Tier.MID
+
+
+def _is_reference(told: str) -> bool:
+    provider, _, name = told.partition(":")
+    return find_provider(provider) is not None and bool(name.strip())
+
+
+def reference_of(name: str) -> str:
+    """`openai/gpt-5` as other systems write it is `openai:gpt-5` here."""
+    provider, colon, _ = name.partition(":")
+    if colon and find_provider(provider) is not None:
+        return name
+    provider, slash, model = name.partition("/")
+    row = find_provider(provider)
+    return f"{row.name}:{model}" if slash and model and row is not None else ""
+
+
+LEAST_SECONDS = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedBudget:
+    """What the seed was allowed, and how long it took."""
+
+    envelope: Envelope
+    seconds: float = 0.0
+    """Observed; 0 where nobody knows."""
+
+
+def halved(seed: SeedBudget) -> Envelope:
+    """The envelope of an iteration. Depth is structure, not cost: it stays."""
+    caps = seed.envelope
+    seconds = seed.seconds or caps.max_wall_time
+    return replace(
+        caps,
+        max_loops=_half(caps.max_loops),
+        max_total_workers=_half(caps.max_total_workers),
+        max_tool_calls=_half(caps.max_tool_calls),
+        max_total_tokens=max(1, caps.max_total_tokens // 2),
+        max_wall_time=float(max(LEAST_SECONDS, int(seconds / 2))),
+    )
+
+
+def _half(cap: int) -> int:
+    return max(1, math.ceil(cap / 2))
+
+
+def inputs_of(run: Path, manifest: Mapping[str, Json], deliverable: Path) -> tuple[Path, ...]:
+    """The given files that are still there; the deliverable comes before those of its names."""
+    taken = {path.name for path in deliverable.iterdir()}
+    found: dict[str, Path] = {}
+    for path in _given(run, manifest):
+        if path.name not in taken and path.exists():
+            found.setdefault(path.name, path)
+    return tuple(found.values())
+
+
+def _given(run: Path, manifest: Mapping[str, Json]) -> Iterator[Path]:
+    """In the run's own workspace first: what lies elsewhere may be another file by now."""
+    kept = mapping(manifest.get("kept")).get("inputs")
+    for told in kept if isinstance(kept, list) else []:
+        path = Path(str(told))
+        yield run / "workspace" / "input" / path.name
+        yield path
+    if run.parts[-3:-1] == ("workspace", "runs"):
+        place = run.parent.parent / "inputs"
+        yield from sorted(place.iterdir()) if place.is_dir() else ()
+
+
+_CAPS = {
+    "max_loops": ("loops", "max"),
+    "max_total_workers": ("workers", "max"),
+    "max_total_tokens": ("tokens", "max"),
+    "max_tool_calls": ("tool_calls", "max"),
+    "max_wall_time": ("wall_time", "max_s"),
+}
+"""Where final_budget has each limit."""
+_USUAL = Envelope(
+    max_loops=20,
+    max_total_workers=20,
+    max_total_tokens=1_000_000,
+    max_wall_time=3600,
+    max_depth=4,
+    max_tool_calls=600,
+)
+"""What is taken where a run does not say."""
+WHOLE_BUDGET = "whole_budget"
+"""What the manifest of an iteration keeps of the budget that half of was given to it."""
+_AWP_RUNS = ("workspace", "runs")
+"""The folders in the workspace of awp-agents that its runs lie in."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seed:
+    """A finished run."""
+
+    folder: Path
+    run_id: str
+    task: str
+    budget: SeedBudget
+    models: ModelPair
+    deliverable: Path
+    """The folder with its files."""
+    inputs: tuple[Path, ...]
+    """Files and folders that it was given."""
+    signals: RunSignals
+    gradient: Gradient
+    tags: tuple[str, ...] = ()
+    manifest: Mapping[str, Json]
+    """What the run was started with, as far as it says."""
+
+    @property
+    def loss(self) -> float:
+        """What is to be beaten."""
+        return self.signals.loss.total
+
+
+def read_seed(folder: Path) -> Seed:
+    """Read a run; raises SeedRefused where it cannot be refined."""
+    if not folder.is_dir():
+        raise SeedRefused(
+            f"there is no run in {folder}", remedy="name the folder of a finished run"
+        )
+    try:
+        return _read(folder.resolve())
+    except FileTrouble as error:
+        raise SeedRefused(error.message, remedy=error.remedy) from error
+
+
+def _read(folder: Path) -> Seed:
+    completion, manifest = _completion(folder), mapping(read_json(folder / MANIFEST))
+    task = text(completion.get("task")) or text(manifest.get("task"))
+    if not task.strip():
+        raise SeedRefused(
+            f"{folder / COMPLETION} does not say what the task was",
+            remedy='add "task" to it: the text that the run was started with',
+        )
+    run_id = run_id_in(completion, folder)
+    signals, deliverable = run_signals(folder), _deliverable(folder, run_id, completion)
+    tags = completion.get("tags")
+    return Seed(
+        folder=folder,
+        run_id=run_id,
+        task=task,
+        budget=_budget(completion, manifest),
+        models=_models(completion, manifest),
+        deliverable=deliverable,
+        inputs=inputs_of(folder, manifest, deliverable),
+        signals=signals,
+        gradient=gradient_of(folder, loss=signals.loss.total),
+        tags=tuple(map(text, tags)) if isinstance(tags, list) else (),
+        manifest=manifest,
+    )
+
+
+def _completion(folder: Path) -> Mapping[str, Json]:
+    completion = read_json(folder / COMPLETION)
+    if not isinstance(completion, dict):
+        raise SeedRefused(f"{folder} has no {COMPLETION}", remedy=_how_to_end(folder))
+    if completion.get("status") == "aborted":
+        raise SeedRefused(
+            f"the run in {folder} was interrupted",
+            remedy=f"go on with it first: `burnish delegate --resume {shlex.quote(str(folder))}`",
+        )
+    return completion
+
+
+def _how_to_end(folder: Path) -> str:
+    if is_of_burnish(folder):
+        return f"it was killed: `burnish delegate --resume {shlex.quote(str(folder))}` goes on"
+    return "name the folder of a run that has ended"
+
+
+def _deliverable(folder: Path, run_id: str, completion: Mapping[str, Json]) -> Path:
+    found = deliverable_of(folder, run_id)
+    if found is None and is_of_burnish(folder) and completion.get("deliverables") == []:
+        how = f"{text(completion.get('status'))}: {ending_words(text(completion.get('reason')))}"
+        raise SeedRefused(
+            f"run {run_id} delivered nothing ({how})",
+            remedy=f"run its task again first; {folder / 'RUN_SUMMARY.md'} says what happened",
+        )
+    if found is None:
+        places = ", ".join(map(str, dict.fromkeys(_places(folder, run_id))))
+        raise SeedRefused(
+            f"run {run_id} has no deliverable", remedy=f"its files were looked for in {places}"
+        )
+    return found
+
+
+def deliverable_of(folder: Path, run_id: str) -> Path | None:
+    """The folder that holds what a run delivered; None where there is none with a file in it."""
+    for place in _places(folder, run_id):
+        if place.is_dir() and any(path.is_file() for path in place.rglob("*")):
+            return place
+    return None
+
+
+def _places(folder: Path, run_id: str) -> Iterator[Path]:
+    """FINAL in the run, else the output folders of the run or of the workspace that it lies in."""
+    yield folder / "FINAL"
+    yield folder / "output" / "FINAL"
+    yield folder / "output" / run_id
+    if folder.parts[-3:-1] == _AWP_RUNS:
+        output = folder.parents[2] / "output"
+        if _is_of_run(output / "FINAL", output / run_id):
+            yield output / "FINAL"
+    for home in folder.parents[:3]:
+        yield home / "output" / run_id
+
+
+def _is_of_run(final: Path, made: Path) -> bool:
+    """A workspace has one FINAL for all its runs: it is this run's if the run made its files."""
+    if not final.is_dir() or not made.is_dir():
+        return final.is_dir()
+    own = {(Path(path).name, digest) for path, digest in digests(made).items()}
+    return all((Path(path).name, digest) in own for path, digest in digests(final).items())
+
+
+def _budget(completion: Mapping[str, Json], manifest: Mapping[str, Json]) -> SeedBudget:
+    """The limits: as the run was started, else as it ended, in either of two shapes."""
+    final, flat = mapping(completion.get("final_budget")), mapping(completion.get("budget"))
+    # An iteration of a refinement has half of its seed's; refined again, it is not halved twice.
+    whole = mapping(mapping(manifest.get("kept")).get(WHOLE_BUDGET))
+    started = {**mapping(manifest.get("budget")), **whole}
+    found: dict[str, float] = {}
+    for limit in fields(Envelope):
+        name = limit.name
+        outer, inner = _CAPS.get(name, ("", ""))
+        nested = mapping(final.get(outer)).get(inner)
+        told = (started.get(name), nested, final.get(name), flat.get(name), completion.get(name))
+        known = [value for each in told if (value := number(each)) and value > 0]
+        if known:
+            found[name] = known[0]
+    return SeedBudget(envelope=_envelope(found), seconds=_seconds(completion, final, flat))
+
+
+def _seconds(
+    completion: Mapping[str, Json], final: Mapping[str, Json], flat: Mapping[str, Json]
+) -> float:
+    told = (
+        mapping(final.get("wall_time")).get("elapsed_s"),
+        final.get("observed_wall_time"),
+        flat.get("observed_wall_time"),
+        completion.get("wall_time"),
+    )
+    return next((found for each in told if (found := number(each))), 0.0)
+
+
+def _envelope(found: Mapping[str, float]) -> Envelope:
+    values = {limit.name: getattr(_USUAL, limit.name) for limit in fields(Envelope)}
+    for name, value in found.items():
+        values[name] = float(value) if name == "max_wall_time" else max(1, int(value))
+    return Envelope(**values)
+
+
+def _models(completion: Mapping[str, Json], manifest: Mapping[str, Json]) -> ModelPair:
+    for told in (mapping(manifest.get("models")), mapping(completion.get("models"))):
+        if told:
+            return ModelPair(manager=text(told.get("manager")), worker=text(told.get("worker")))
+    return ModelPair(
+        manager=text(completion.get("model")), worker=text(completion.get("worker_model"))
+    )

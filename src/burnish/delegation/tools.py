@@ -1,0 +1,433 @@
+"""Tools of workers: files, commands, functions, MCP servers."""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+
+from pydantic import ValidationError
+from pydantic_ai.exceptions import ModelRetry
+from pydantic_core import to_json
+
+from burnish.core.content import Json, codec
+from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem
+from burnish.core.money import NOTHING
+from burnish.core.protocols import Call, Effects, Receipt
+from burnish.delegation.workspace import INPUT
+from burnish.metrics.text_matching import without_middle
+from burnish.models.chat import ToolSpec
+from burnish.system.sandbox import CommandResult, Limits, Sandbox
+from burnish.system.workspaces import path_problem, read_contents, shown, snapshot, write_files
+from burnish.targets.agent.blocks import FunctionTool, McpTool
+from burnish.targets.agent.tools import check_server, function_tool, load_function, mcp_server
+from burnish.targets.artifacts.task import finished
+
+if TYPE_CHECKING:
+    from pydantic_ai.mcp import MCPToolset
+    from pydantic_ai.tools import Tool
+
+
+OwnTool: TypeAlias = FunctionTool | McpTool
+"""A tool of the user's own, as a workflow file names it."""
+BUILT_IN = ("file_read", "file_write", "file_list", "file_delete", "run_command")
+
+
+class ToolRefused(Exception):
+    """A tool did not do what it was asked for; the message is for the worker."""
+
+
+class WorkerTool(Protocol):
+    """Something that a worker can use."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """As the model is told of it."""
+        ...
+
+    @property
+    def only_looks(self) -> bool:
+        """Whether it surely leaves the workspace as it is."""
+        ...
+
+    async def use(self, arguments: Mapping[str, Json]) -> str:
+        """What comes back. Raises ToolRefused."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toolkit:
+    """All tools of a run, by name."""
+
+    tools: Mapping[str, WorkerTool]
+
+    def allowed(self, names: Sequence[str]) -> dict[str, WorkerTool]:
+        """Those that a manager allows, under this spelling or that of other systems; none, all."""
+        wanted = {_spelled(name) for name in names}
+        if not wanted:
+            return dict(self.tools)
+        return {name: tool for name, tool in self.tools.items() if name in wanted}
+
+    def listed(self) -> str:
+        """One line a tool, for the manager."""
+        return "\n".join(
+            f"- {name}: {tool.spec.description.splitlines()[0]}"
+            for name, tool in self.tools.items()
+        )
+
+
+def _spelled(name: str) -> str:
+    return "run_command" if name in ("code.execute", "shell") else name.replace(".", "_")
+
+
+def text_of(arguments: Mapping[str, Json], name: str, *, otherwise: str | None = None) -> str:
+    """A text among the arguments."""
+    value = arguments.get(name, otherwise)
+    if not isinstance(value, str):
+        raise ToolRefused(f"'{name}' must be a text")
+    return value
+
+
+def readable(text: str) -> str:
+    """The text without halves of characters, which no file and no model can hold."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def schema(required: Sequence[str], **properties: str) -> dict[str, Json]:
+    """The JSON schema of arguments that are texts, each with its description."""
+    described: dict[str, Json] = {
+        name: {"type": "string", "description": told} for name, told in properties.items()
+    }
+    return {
+        "type": "object",
+        "properties": described,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+MOST_SAID = 20_000
+"""Characters of what a command printed that come back."""
+_SPEC = ToolSpec(
+    name="run_command",
+    description="Run one line of sh in the workspace; its output and exit code come back.",
+    parameters=schema(["command"], command="a line for sh; the workspace is the current folder"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commands:
+    """Runs commands in one workspace, within limits and behind walls where there are any."""
+
+    sandbox: Sandbox
+    folder: Path
+    limits: Limits
+    seconds_left: Callable[[], float]
+    """What is left of the run's time: no command may take more."""
+
+    async def run(
+        self,
+        command: str | list[str],
+        *,
+        seconds: float | None = None,
+        env: Mapping[str, str] | None = None,
+        also: Path | None = None,
+    ) -> CommandResult:
+        """Run a command to its end; `also` is a second folder that it may write."""
+        most = min(seconds or self.limits.seconds, max(1.0, self.seconds_left()))
+        limits = replace(self.limits, seconds=most)
+        writable = [self.folder] if also is None else [self.folder, also]
+        return await self.sandbox.run(
+            command, cwd=self.folder, writable=writable, env=env, limits=limits
+        )
+
+    def plain(self, text: str, most: int = MOST_SAID) -> str:
+        """What was printed, without the name of the workspace, which is another one each time."""
+        folder = str(self.folder)
+        told = readable(text).replace(f"{folder}/", "").replace(folder, ".")
+        return without_middle(told, most)
+
+    def why(self, ran: CommandResult) -> str:
+        """Why a command is not ok, with what it said last."""
+        said = self.plain(ran.stderr.strip() or ran.stdout.strip(), 800)
+        return f"{ran.reason}: {said}" if said else ran.reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandTool:
+    """`run_command`."""
+
+    commands: Commands
+    spec: ToolSpec = _SPEC
+    only_looks: bool = False
+
+    async def use(self, arguments: Mapping[str, Json]) -> str:
+        """What the command printed; that it failed is an answer too."""
+        try:
+            ran = await self.commands.run(text_of(arguments, "command"))
+        except FileTrouble as error:
+            raise ToolRefused(error.message) from error
+        parts = [f"exit code {ran.exit_code}" + (f" ({ran.reason})" if ran.reason else "")]
+        for name, text in (("stdout", ran.stdout), ("stderr", ran.stderr)):
+            if text.strip():
+                parts.append(f"{name}:\n{self.commands.plain(text.rstrip())}")
+        return "\n".join(parts)
+
+
+MOST_READ = 100_000
+"""Characters of one file that come back."""
+_MOST_LISTED = 500
+_PATH = "a path relative to the workspace, such as report.md"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileTool:
+    """One of the tools for files."""
+
+    spec: ToolSpec
+    act: Callable[[Mapping[str, Json]], str]
+
+    @property
+    def only_looks(self) -> bool:
+        """Reading and listing change nothing."""
+        return self.spec.name in ("file_read", "file_list")
+
+    async def use(self, arguments: Mapping[str, Json]) -> str:
+        """Do it in a thread, and to its end."""
+        try:
+            return readable(await finished(self.act, arguments))
+        except FileTrouble as error:
+            raise ToolRefused(error.message) from error
+
+
+def file_tools(folder: Path) -> dict[str, WorkerTool]:
+    """Reading, writing, listing and deleting files below `folder`."""
+    files = _Files(folder)
+    told: list[tuple[str, str, dict[str, Json], Callable[[Mapping[str, Json]], str]]] = [
+        ("file_read", "Read a text file.", schema(["path"], path=_PATH), files.read),
+        (
+            "file_write",
+            "Give a file this text, whole; folders are made as needed.",
+            schema(["path", "content"], path=_PATH, content="the whole text of the file"),
+            files.write,
+        ),
+        (
+            "file_list",
+            "List the files of the workspace, or of a folder in it.",
+            schema([], path="a folder; all of the workspace unless said"),
+            files.listed,
+        ),
+        ("file_delete", "Delete a file.", schema(["path"], path=_PATH), files.delete),
+    ]
+    return {
+        name: FileTool(spec=ToolSpec(name=name, description=words, parameters=shape), act=act)
+        for name, words, shape, act in told
+    }
+
+
+@dataclass(frozen=True)
+class _Files:
+    folder: Path
+
+    def read(self, arguments: Mapping[str, Json]) -> str:
+        path = self._inside(text_of(arguments, "path"))
+        content = read_contents(self.folder, [path]).get(path)
+        if content is None:
+            raise ToolRefused(f"there is no file {path}; file_list shows what is there")
+        return without_middle(content.decode("utf-8", "replace"), MOST_READ)
+
+    def write(self, arguments: Mapping[str, Json]) -> str:
+        path, content = self._own(arguments), text_of(arguments, "content")
+        write_files(self.folder, {path: content})
+        return f"wrote {path}: {len(content.encode())} bytes"
+
+    def delete(self, arguments: Mapping[str, Json]) -> str:
+        path = self._own(arguments)
+        if not os.path.lexists(self.folder / path):
+            raise ToolRefused(f"there is no file {path}")
+        write_files(self.folder, {path: None})
+        return f"deleted {path}"
+
+    def listed(self, arguments: Mapping[str, Json]) -> str:
+        asked = text_of(arguments, "path", otherwise="").strip("/")
+        below = "" if asked in ("", ".") else f"{self._inside(asked)}/"
+        entries = snapshot(self.folder).entries
+        lines = [
+            f"{shown(path)} ({entry.size} bytes)"
+            for path, entry in entries.items()
+            if entry.kind == "file" and path.startswith(below)
+        ]
+        more = [f"… and {len(lines) - _MOST_LISTED} more"] if len(lines) > _MOST_LISTED else []
+        return "\n".join([*lines[:_MOST_LISTED], *more]) or "(no files)"
+
+    def _own(self, arguments: Mapping[str, Json]) -> str:
+        """A path that may be changed."""
+        path = self._inside(text_of(arguments, "path"))
+        if path == INPUT or path.startswith(f"{INPUT}/"):
+            raise ToolRefused(f"{path} was given with the task and stays as it is: write elsewhere")
+        return path
+
+    def _inside(self, path: str) -> str:
+        plain = path.removeprefix("./")
+        if problem := path_problem(plain):
+            raise ToolRefused(f"'{shown(path)}' is refused: {problem}")
+        home = os.path.realpath(self.folder)
+        found = os.path.realpath(self.folder / plain)
+        if not found.startswith(f"{home}{os.sep}"):
+            raise ToolRefused(f"'{shown(path)}' is refused: a link leads out of the workspace")
+        return plain
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionUse:
+    """A function of the user's own, called in this process: it is trusted as the user is."""
+
+    tool: "Tool[Any]"
+    only_looks: bool = False
+
+    @property
+    def spec(self) -> ToolSpec:
+        """From its type hints, or from the file."""
+        told = self.tool.tool_def
+        parameters = cast("dict[str, Json]", told.parameters_json_schema)
+        return ToolSpec(name=told.name, description=told.description or "", parameters=parameters)
+
+    async def use(self, arguments: Mapping[str, Json]) -> str:
+        """Call it; what it raises is told to the worker."""
+        schema = self.tool.function_schema
+        try:
+            valid = schema.validator.validate_python(dict(arguments))
+            return _text(await schema.call(valid, cast("Any", None)))
+        except ValidationError as error:
+            raise ToolRefused(f"the arguments do not fit: {error}") from error
+        except BurnishError:
+            raise
+        except Exception as error:  # the border to the user's code: the worker may mend it
+            raise ToolRefused(f"{type(error).__name__}: {error}") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class McpUse:
+    """One tool of a server, which is started when it is first used."""
+
+    servers: "OwnTools"
+    server: McpTool
+    spec: ToolSpec
+    only_looks: bool = False
+
+    async def use(self, arguments: Mapping[str, Json]) -> str:
+        """Ask the server."""
+        server = await self.servers.started(self.server)
+        try:
+            return _text(await server.direct_call_tool(self.spec.name, dict(arguments)))
+        except ModelRetry as error:
+            raise ToolRefused(str(error)) from error
+        except BurnishError:
+            raise
+        except Exception as error:  # a server of the user's own may fail in any way
+            raise ToolRefused(f"{type(error).__name__}: {error}") from error
+
+
+@dataclass(kw_only=True)
+class OwnTools:
+    """The tools that a workflow file names, and the servers that were started for them."""
+
+    blocks: Sequence[OwnTool]
+    folder: Path
+    _servers: dict[str, "MCPToolset[Any]"] = field(
+        default_factory=dict[str, "MCPToolset[Any]"], init=False
+    )
+    _open: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
+    _opening: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+
+    async def tools(self, effects: Effects) -> dict[str, WorkerTool]:
+        """All of them. What a server offers is journaled: a replay starts no server."""
+        found: dict[str, WorkerTool] = {}
+        for block in self.blocks:
+            for tool in await self._of(block, effects):
+                if tool.spec.name in found or tool.spec.name in BUILT_IN:
+                    raise _taken(block, tool.spec.name)
+                found[tool.spec.name] = tool
+        return found
+
+    async def _of(self, block: OwnTool, effects: Effects) -> Sequence[WorkerTool]:
+        if isinstance(block, FunctionTool):
+            function = load_function(block, self.folder)
+            return [FunctionUse(tool=function_tool(block, function, block.description))]
+        specs = await self._offered(block, effects)
+        return [McpUse(servers=self, server=block, spec=spec) for spec in specs]
+
+    async def started(self, block: McpTool) -> "MCPToolset[Any]":
+        """The server, running."""
+        async with self._opening:
+            if block.name not in self._servers:
+                server = mcp_server(block, self.folder)
+                try:
+                    await self._open.enter_async_context(server)
+                except Exception as error:
+                    raise _not_started(block, error) from error
+                self._servers[block.name] = server
+            return self._servers[block.name]
+
+    async def close(self) -> None:
+        """Stop every server."""
+        await self._open.aclose()
+        self._servers.clear()
+
+    async def _offered(self, block: McpTool, effects: Effects) -> tuple[ToolSpec, ...]:
+        async def perform(_: Effects) -> Receipt[tuple[ToolSpec, ...]]:
+            server = await self.started(block)
+            wanted = block.load_tools
+            # By the name on the wire, which is the same in every version of the library.
+            told = [tool.model_dump(by_alias=True) for tool in await server.list_tools()]
+            specs = tuple(
+                ToolSpec(
+                    name=str(tool["name"]),
+                    description=str(tool.get("description") or ""),
+                    parameters=cast("dict[str, Json]", tool["inputSchema"]),
+                )
+                for tool in told
+                if wanted is True or (isinstance(wanted, list) and tool["name"] in wanted)
+            )
+            return Receipt(value=specs)
+
+        call = Call(
+            kind="tools",
+            request=cast("Json", block.model_dump(mode="json")),
+            codec=codec(tuple[ToolSpec, ...]),
+            estimate=NOTHING,
+        )
+        return await effects.once(call, perform)
+
+
+def own_tool_problems(blocks: Sequence[OwnTool], folder: Path) -> list[Problem]:
+    """What would keep these tools from being had, without starting a server."""
+    problems: list[Problem] = []
+    for block in blocks:
+        try:
+            if isinstance(block, FunctionTool):
+                function_tool(block, load_function(block, folder), block.description)
+            else:
+                problems += check_server(block, folder)
+        except ConfigError as error:
+            problems += error.problems
+    return problems
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return readable(value)
+    return to_json(value, fallback=repr, inf_nan_mode="strings").decode("utf-8", "replace")
+
+
+def _taken(block: OwnTool, name: str) -> ConfigError:
+    message = f"there are two tools called '{name}'"
+    remedy = "rename one, or leave it out with load_tools"
+    return ConfigError([Problem(where=f"tool {block.name}", message=message, remedy=remedy)])
+
+
+def _not_started(block: McpTool, error: Exception) -> ConfigError:
+    message = f"the MCP server did not start: {type(error).__name__}: {error}"
+    return ConfigError([Problem(where=f"tool {block.name}", message=message)])

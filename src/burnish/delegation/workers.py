@@ -1,0 +1,384 @@
+"""Workers: a model with tools, or a program."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from burnish.core.cases import Message, ToolUse
+from burnish.core.content import Json, canonical, short_id
+from burnish.core.errors import FileTrouble
+from burnish.core.money import Spend, to_nano
+from burnish.core.outcomes import ToolCall
+from burnish.core.protocols import Effects
+from burnish.delegation.answers import Defect, WorkerResult, bullets, defect_lines, listing
+from burnish.delegation.envelope import Tally
+from burnish.delegation.policy import PolicyTexts
+from burnish.delegation.tools import Commands, Toolkit, ToolRefused, WorkerTool
+from burnish.delegation.workspace import Workspace
+from burnish.models.answers import NotAnObject, read_object
+from burnish.models.chat import ChatReply, ChatRequest, ModelClient
+from burnish.models.errors import ModelRejected, ModelUnavailable
+from burnish.models.roles import RolePrompt
+from burnish.system.workspaces import read_contents, shown
+from burnish.targets.artifacts.task import own_place
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One piece of work for one worker."""
+
+    worker_id: str
+    task: str
+    instructions: str
+    criteria: tuple[str, ...] = ()
+    tools_allowed: tuple[str, ...] = ()
+    defects: tuple[Defect, ...] = ()
+    """Of the earlier attempt that this one repairs."""
+    iteration: int
+    place: int = 0
+    """Which of the iteration's workers it is for."""
+    attempt: int = 0
+    """0 is the first; repairs follow."""
+
+    @property
+    def draw(self) -> int:
+        """Which sample of the worker's model this is: the same words may be said again later."""
+        return self.iteration * 10_000 + self.place * 100 + self.attempt
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worked:
+    """What came of a job."""
+
+    result: WorkerResult
+    calls: tuple[ToolCall, ...] = ()
+    before: str
+    """The workspace's state when it began."""
+    after: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """One run's workspace with all that works in it."""
+
+    workspace: Workspace
+    commands: Commands
+    toolkit: Toolkit
+    tally: Tally
+    policy: PolicyTexts
+    effects: Effects
+
+    async def use(
+        self, use: ToolUse, tools: Mapping[str, WorkerTool], *, job: Job, number: int
+    ) -> ToolCall:
+        """One use of a tool: journaled, counted, and refused where the budget has no room."""
+        if reason := self.tally.no_more_tools():
+            error = f"the budget is used up ({reason}): answer now with what you have"
+            return _told(use, error=error)
+        self.tally.tool_calls += 1
+        tool = tools.get(use.name)
+        if tool is None:
+            known = ", ".join(tools) or "none"
+            return _told(use, error=f"there is no tool '{use.name}'; there are: {known}")
+
+        async def act() -> Json:
+            try:
+                return {"answer": await tool.use(use.arguments)}
+            except ToolRefused as refused:
+                return {"error": str(refused)}
+
+        request: dict[str, Json] = {
+            "tool": use.name,
+            "arguments": dict(use.arguments),
+            "by": [job.worker_id, job.iteration, job.attempt, number],
+        }
+        leaves = "nothing" if tool.only_looks else "changes"
+        answered = await self.workspace.step("tool", request, act, leaves=leaves)
+        said = cast("dict[str, str]", answered)
+        self.tally.seconds = max(self.tally.seconds, self.workspace.seconds)
+        return _told(use, answer=said.get("answer", ""), error=said.get("error", ""))
+
+
+class Worker(Protocol):
+    """Does jobs."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of what makes it work as it does."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """The model or the program."""
+        ...
+
+    async def work(self, job: Job, desk: Desk) -> Worked:
+        """Do the job. What goes wrong is a result, not an exception."""
+        ...
+
+
+def _told(use: ToolUse, *, answer: str = "", error: str = "") -> ToolCall:
+    return ToolCall(name=use.name, arguments=use.arguments, result=answer, error=error, id=use.id)
+
+
+_TASK, _USAGE = "TASK.md", "usage.json"
+_MOST_SAID = 4000
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandWorker:
+    """Runs a program of the user's own for every job."""
+
+    command: str
+    timeout_seconds: float = 900.0
+    env: tuple[str, ...] = ()
+    """Names of variables that it may see, such as that of its key."""
+    network: bool = True
+    """Whether it may use the network, to talk to its model."""
+    usd_per_run: float | None = None
+    """What a run costs; None where that is not known, which is not 0."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the command; what program it is, is not seen."""
+        return short_id([self.command, self.timeout_seconds, [*self.env], self.network])
+
+    @property
+    def label(self) -> str:
+        """The command."""
+        return self.command
+
+    @property
+    def price(self) -> Spend:
+        """One call."""
+        if self.usd_per_run is None:
+            return Spend(calls=1, unpriced=1)
+        return Spend(calls=1, nano_usd=to_nano(self.usd_per_run))
+
+    async def work(self, job: Job, desk: Desk) -> Worked:
+        """Run the program to its end."""
+        before = desk.workspace.state
+        if reason := desk.tally.no_more_calls():
+            told = WorkerResult(summary=f"the budget is used up: {reason}", status="failed")
+            return Worked(result=told, before=before, after=before)
+        request: dict[str, Json] = {
+            "command": self.fingerprint,
+            "instructions": _brief(job),
+            "by": [job.worker_id, job.iteration, job.attempt],
+        }
+        said = await desk.workspace.step(
+            "worker", request, lambda: self._run(job, desk), price=self.price
+        )
+        ended = cast("dict[str, Any]", said)
+        desk.tally.seconds = max(desk.tally.seconds, desk.workspace.seconds)
+        desk.tally.tokens_told += int(ended["tokens"])
+        desk.tally.tool_calls += int(ended["tool_calls"])
+        made = desk.workspace.made(before)
+        result = WorkerResult(
+            summary=ended["summary"],
+            outputs=[shown(path) for path in made],
+            status="failed" if ended["failed"] else "done",
+        )
+        return Worked(result=result, before=before, after=desk.workspace.state)
+
+    async def _run(self, job: Job, desk: Desk) -> Json:
+        commands = desk.commands
+        allow = (*commands.sandbox.allow, *self.env)
+        sandbox = replace(commands.sandbox, allow=allow, network=self.network)
+        async with own_place() as place:
+            (place / _TASK).write_text(_brief(job), encoding="utf-8")
+            env = {
+                "BURNISH_TASK_FILE": str(place / _TASK),
+                "BURNISH_USAGE_FILE": str(place / _USAGE),
+            }
+            own = replace(commands, sandbox=sandbox)
+            try:
+                ran = await own.run(self.command, seconds=self.timeout_seconds, env=env, also=place)
+            except FileTrouble as error:
+                return _ended(error.message, failed=True)
+            used = _usage(place)
+        if not ran.ok:
+            return _ended(f"the program failed: {own.why(ran)}", used, failed=True)
+        said = own.plain(ran.stdout.strip(), _MOST_SAID)
+        return _ended(said or "(the program said nothing)", used, failed=False)
+
+
+def _brief(job: Job) -> str:
+    """What the program reads."""
+    if not job.defects:
+        return job.instructions
+    defects = bullets(defect_lines(job.defects))
+    return f"{job.instructions}\n\n## Defects of the last attempt, to be mended now\n\n{defects}\n"
+
+
+def _ended(summary: str, used: Mapping[str, int] | None = None, *, failed: bool) -> Json:
+    counted = used or {}
+    return {
+        "summary": summary,
+        "failed": failed,
+        "tokens": counted.get("tokens", 0),
+        "tool_calls": counted.get("tool_calls", 0),
+    }
+
+
+def _usage(place: Path) -> dict[str, int]:
+    """What the program says that it used; what is no number counts as not said."""
+    try:
+        told = json.loads(read_contents(place, [_USAGE]).get(_USAGE, b"{}"))
+    except ValueError:
+        return {}
+    if not isinstance(told, dict):
+        return {}
+    numbers = cast("dict[str, Any]", told)
+    return {
+        name: int(value)
+        for name in ("tokens", "tool_calls")
+        if isinstance(value := numbers.get(name), int | float)
+        and math.isfinite(value)
+        and value >= 0
+    }
+
+
+ROLE = "worker"
+_SAME = 3
+"""Equal uses of a tool in a row that end a worker."""
+_ANSWER_NOW = "Use no more tools. Answer now with the JSON object alone, complete and corrected."
+
+
+class WorkerRequest(BaseModel):
+    """What a worker is shown."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: str
+    instructions: str
+    criteria: str
+    defects: str
+    files: str
+    pitfalls: str
+    tool_notes: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelWorker:
+    """The role `worker`."""
+
+    client: ModelClient
+    prompt: RolePrompt
+    max_rounds: int = 15
+    """Times that it may use tools before it must answer."""
+
+    def __post_init__(self) -> None:
+        self.prompt.require_fields(WorkerRequest.model_fields)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of prompt, model and rounds."""
+        return short_id([self.prompt.fingerprint, self.client.fingerprint, self.max_rounds])
+
+    @property
+    def label(self) -> str:
+        """The model."""
+        return self.client.ref.label
+
+    async def work(self, job: Job, desk: Desk) -> Worked:
+        """Do the job."""
+        before = desk.workspace.state
+        tools = desk.toolkit.allowed(job.tools_allowed)
+        talk = _Talk(self, job, desk, tools, messages=self._opening(job, desk))
+        try:
+            result = await talk.result()
+        except ModelUnavailable as error:
+            result = WorkerResult(summary=f"the model could not be reached: {error}",
+                                  status="missing")  # fmt: skip
+        except ModelRejected as error:
+            result = WorkerResult(summary=f"the model refused the request: {error}",
+                                  status="failed")  # fmt: skip
+        after = desk.workspace.state
+        return Worked(result=result, calls=tuple(talk.calls), before=before, after=after)
+
+    def _opening(self, job: Job, desk: Desk) -> tuple[Message, ...]:
+        request = WorkerRequest(
+            task=job.task,
+            instructions=job.instructions,
+            criteria=bullets(job.criteria),
+            defects=bullets(defect_lines(job.defects)),
+            files=listing(desk.workspace),
+            pitfalls=desk.policy["worker_pitfalls"],
+            tool_notes=desk.policy["tool_description_templates"],
+        )
+        return self.prompt.messages(cast("dict[str, Json]", request.model_dump()))
+
+
+@dataclass
+class _Talk:
+    """The conversation of one job."""
+
+    worker: ModelWorker
+    job: Job
+    desk: Desk
+    tools: Mapping[str, WorkerTool]
+    messages: tuple[Message, ...]
+    calls: list[ToolCall] = field(default_factory=list[ToolCall])
+
+    async def result(self) -> WorkerResult:
+        for _ in range(self.worker.max_rounds):
+            if reason := self.desk.tally.no_more_calls():
+                return _failed(f"the budget was used up before it ended: {reason}")
+            reply = await self._ask()
+            if not reply.uses:
+                return await self._answered(reply)
+            if not await self._use(reply):
+                return _failed(f"it used the tool {reply.uses[-1].name} {_SAME} times in a row "
+                               "in the same way")  # fmt: skip
+        self._say(_ANSWER_NOW)
+        return self._read(await self._ask()) or _failed("it never answered with a result")
+
+    async def _answered(self, reply: ChatReply) -> WorkerResult:
+        """The answer; one that cannot be read is asked for once more."""
+        if (result := self._read(reply)) is not None:
+            return result
+        self.messages = (*self.messages, reply.message)
+        self._say(f"That is not a valid answer. {_ANSWER_NOW}")
+        again = self._read(await self._ask())
+        return again or _failed("it answered twice without a valid result")
+
+    async def _use(self, reply: ChatReply) -> bool:
+        """Use the tools it asks for, one after the other; False when it turns in circles."""
+        self.messages = (*self.messages, reply.message)
+        for use in reply.uses:
+            number = len(self.calls)
+            call = await self.desk.use(use, self.tools, job=self.job, number=number)
+            self.calls.append(call)
+            said = f"error: {call.error}" if call.error else str(call.result)
+            answer = Message(role="tool", content=said, answers=use.id, tool=use.name)
+            self.messages = (*self.messages, answer)
+        last = [canonical([call.name, dict(call.arguments)]) for call in self.calls[-_SAME:]]
+        return len(last) < _SAME or len(set(last)) > 1
+
+    async def _ask(self) -> ChatReply:
+        schema = cast("dict[str, Json]", WorkerResult.model_json_schema())
+        specs = tuple(tool.spec for tool in self.tools.values())
+        request = ChatRequest(messages=self.messages, schema=schema, schema_name=ROLE, tools=specs)
+        asked = self.worker.client.ask(request, draw=self.job.draw, effects=self.desk.effects)
+        return (await asked).reply
+
+    def _say(self, text: str) -> None:
+        self.messages = (*self.messages, Message(role="user", content=text))
+
+    def _read(self, reply: ChatReply) -> WorkerResult | None:
+        if reply.uses or reply.finish == "length":
+            return None
+        try:
+            return WorkerResult.model_validate_json(read_object(reply.text).text)
+        except (NotAnObject, ValidationError):
+            return None
+
+
+def _failed(reason: str) -> WorkerResult:
+    return WorkerResult(summary=reason, status="failed")

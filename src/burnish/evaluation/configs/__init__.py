@@ -1,1 +1,0 @@
-"""Metrics as files say them: the shapes of agent files, EvalSets and PromptIter."""

@@ -1,1 +1,0 @@
-"""Metrics that compute their score from what was said and done."""

@@ -1,0 +1,389 @@
+"""Running many units of work at once, each within its time, with failures told from faults."""
+
+import asyncio
+import time
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Sized,
+)
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Generic, TypeVar
+
+from burnish.core.outcomes import Failure, FailureKind
+from burnish.system.shutdown import has_ended, leave_behind
+
+T = TypeVar("T")
+
+CLEANING_SECONDS = 5.0
+"""What cancelled code gets to clean up before it is left behind."""
+_LOOK_AGAIN = 1.0
+"""Seconds between two looks at a clock; later than that by as much, the loop was blocked."""
+_JOURNAL = {
+    f"burnish.journal.{name}" for name in ("journal", "storage", "sqlite_store", "database_store")
+}
+"""Modules that are never interrupted: a statement would be lost between two others."""
+
+
+class OutOfTime(Exception):
+    """The code ran past its limit."""
+
+    def __init__(self, limit: float, what: str) -> None:
+        super().__init__(f"the agent ran past {what} of {limit:g} s")
+
+
+class CancelledInside(Exception):
+    """The code was cancelled, and nobody here had asked for that."""
+
+    def __init__(self) -> None:
+        super().__init__("CancelledError: the agent's call was cancelled from within")
+
+
+class CutShort(BaseException):
+    """Raised inside code that blocks the event loop. No Exception: agents catch those."""
+
+    def __init__(self, *, ending: bool) -> None:
+        super().__init__("the call was cut short")
+        self.ending = ending
+        """Whether the run is to end; else the call ran past its limit."""
+
+
+@dataclass(kw_only=True)
+class _Span:
+    """The time of something that is under way."""
+
+    ends: float
+    """When it has to end."""
+    latest: float
+    """When it has to end whatever held it up."""
+    alone: float
+    """When it would have to end with nobody else there."""
+
+
+class CallClock:
+    """The limit of one run of a case: `whole` for all of it, or `each` for every timed call.
+
+    Calls that block the loop hold up the others, whose time that is not: each may wait for as
+    many as run `at_once`.
+    """
+
+    def __init__(
+        self,
+        *,
+        whole: float | None,
+        each: float | None,
+        at_once: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.now = clock
+        self._each = None if whole is not None else each
+        self._whole = whole
+        self._at_once = at_once
+        self._spans: dict[object, _Span] = {}
+        if whole is not None:
+            self._spans[self] = self._span(whole)
+
+    @contextmanager
+    def call(self) -> Generator[None, None, None]:
+        """While entered, a call is under way."""
+        if self._each is None:
+            yield
+            return
+        call = object()
+        self._spans[call] = self._span(self._each)
+        try:
+            yield
+        finally:
+            del self._spans[call]
+
+    def _span(self, limit: float) -> _Span:
+        now = self.now()
+        return _Span(ends=now + limit, alone=now + limit, latest=now + limit * self._at_once)
+
+    @property
+    def wait(self) -> float | None:
+        """Seconds after which to look again."""
+        left = [span.ends - self.now() for span in self._spans.values()]
+        return None if self._whole is None and self._each is None else min([*left, _LOOK_AGAIN])
+
+    def held_up(self, seconds: float) -> None:
+        """So long the loop did not turn."""
+        if seconds > _LOOK_AGAIN:
+            for span in self._spans.values():
+                span.ends = min(span.ends + seconds, span.latest)
+
+    @property
+    def expired(self) -> bool:
+        """Whether something should have ended."""
+        return any(span.ends <= self.now() for span in self._spans.values())
+
+    @property
+    def overdue(self) -> bool:
+        """Whether something that was held up by nobody should have ended."""
+        return any(span.alone <= self.now() for span in self._spans.values())
+
+    def out_of_time(self) -> OutOfTime:
+        """What to say of code that ran too long."""
+        if self._whole is not None:
+            return OutOfTime(self._whole, "the case's time limit")
+        return OutOfTime(self._each or 0.0, "the time limit for one call")
+
+
+_CLOCK: ContextVar[CallClock | None] = ContextVar("burnish_call_clock", default=None)
+
+
+@contextmanager
+def timed_call() -> Generator[None, None, None]:
+    """Around each call of a user's function: the limit for one call holds inside."""
+    clock = _CLOCK.get()
+    if clock is None:
+        yield
+        return
+    with clock.call():
+        yield
+
+
+async def within(clock: CallClock, work: Coroutine[Any, Any, T]) -> T:
+    """What the work gives; OutOfTime, or CancelledInside where it was cancelled by itself."""
+    context = copy_context()
+    context.run(_CLOCK.set, clock)
+    task = asyncio.create_task(work, context=context)
+    try:
+        while not task.done():
+            if clock.expired:
+                raise clock.out_of_time()
+            began, wait = clock.now(), clock.wait
+            await _ended(task, wait)
+            if wait is not None:
+                clock.held_up(clock.now() - began - wait)
+    finally:
+        if not task.done():
+            await _leave(task)
+    if task.cancelled():
+        raise CancelledInside
+    try:
+        return task.result()
+    except CutShort as cut:
+        if cut.ending:
+            raise
+        raise clock.out_of_time() from None
+
+
+async def _ended(task: "asyncio.Task[Any]", seconds: float | None) -> None:
+    """Wait for the task, but not longer than this. What asyncio.wait does, at half its price."""
+    loop = asyncio.get_running_loop()
+    news: asyncio.Future[None] = loop.create_future()
+
+    def wake(ended: "asyncio.Task[Any] | None" = None) -> None:
+        if ended is not None and not ended.cancelled():
+            ended.exception()  # looked at: whoever waits may have left
+        if not news.done():
+            news.set_result(None)
+
+    task.add_done_callback(wake)
+    timer = None if seconds is None else loop.call_later(seconds, wake)
+    try:
+        await news
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+async def _leave(task: "asyncio.Task[Any]") -> None:
+    """Cancel the task and let it clean up; one that does not end is left behind."""
+    task.cancel()
+    try:
+        await _ended(task, CLEANING_SECONDS)
+    finally:
+        if not task.done():
+            # Else whoever closes the loop, such as asyncio.run, would wait for it for ever.
+            asyncio._unregister_task(task)  # pyright: ignore[reportPrivateUsage]
+            leave_behind(task)
+            task.add_done_callback(has_ended)
+
+
+def cut_short(frame: FrameType | None, *, ending: bool) -> None:
+    """For a signal handler: raise CutShort where the user's code runs and has had its time."""
+    clock = _CLOCK.get()
+    if clock is None or not (ending or clock.overdue):
+        return
+    while frame is not None:
+        if frame.f_globals.get("__name__") in _JOURNAL:
+            return
+        frame = frame.f_back
+    raise CutShort(ending=ending)
+
+
+def asked_to_leave() -> bool:
+    """Whether the task that runs here was cancelled, rather than something that it waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+Unit = TypeVar("Unit")
+Result = TypeVar("Result")
+
+SPREAD = 0.0005
+"""Seconds between the first units: what starts together ends together, and then queues for
+everything at once."""
+WINDOW = 8
+"""Finished results may wait for a slow one before them: this many for each place."""
+
+
+async def together(work: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
+    """All of it at once, for a handful of calls: results, and the first error, in order."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        return [await task for task in tasks]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class AsyncioExecutor:
+    """At most `concurrency` units at once, over all maps together."""
+
+    def __init__(self, concurrency: int = 8) -> None:
+        if concurrency < 1:
+            raise ValueError(f"concurrency must be at least 1, found {concurrency}")
+        self.concurrency = concurrency
+        self._places = asyncio.Semaphore(concurrency)
+
+    async def map(
+        self, units: Iterable[Unit], work: Callable[[Unit], Awaitable[Result]]
+    ) -> AsyncGenerator[Result, None]:
+        """The results in the units' order; an error is raised at its own place in that order.
+
+        Close the iterator (`contextlib.aclosing`) to leave nothing running.
+        """
+        lane = _Lane(iter(units), work, self._places, room=WINDOW * self.concurrency)
+        known = len(units) if isinstance(units, Sized) else self.concurrency
+        count = max(1, min(self.concurrency, known))
+        workers = [asyncio.create_task(lane.work(n * SPREAD)) for n in range(count)]
+        try:
+            async for result in lane.results():
+                yield result
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+
+
+@dataclass(frozen=True)
+class _Raised:
+    error: BaseException
+
+
+class _Lane(Generic[Unit, Result]):
+    """One map: workers take units in order, the reader takes results in order."""
+
+    def __init__(
+        self,
+        units: Iterator[Unit],
+        work: Callable[[Unit], Awaitable[Result]],
+        places: asyncio.Semaphore,
+        *,
+        room: int,
+    ) -> None:
+        self._units = units
+        self._work = work
+        self._places = places
+        self._room = room
+        self._taken = 0
+        self._given = 0
+        self._ended = False
+        self._done: dict[int, Result | _Raised] = {}
+        self._news = asyncio.Event()
+        self._space = asyncio.Event()
+
+    async def work(self, delay: float) -> None:
+        """Take units until there are none."""
+        await asyncio.sleep(delay)
+        while not self._ended:
+            while self._taken - self._given >= self._room:
+                self._space.clear()
+                await self._space.wait()
+            async with self._places:
+                try:
+                    unit = next(self._units)
+                except StopIteration:
+                    break
+                index = self._taken
+                self._taken += 1
+                try:
+                    self._done[index] = await self._work(unit)
+                except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001
+                    # Handed to the reader, in order, which would wait for ever otherwise.
+                    self._done[index] = _Raised(error)
+                    self._ended = True
+            self._news.set()
+        self._ended = True
+        self._news.set()
+
+    async def results(self) -> AsyncIterator[Result]:
+        """The results in order."""
+        while True:
+            while self._given not in self._done:
+                if self._ended and self._given >= self._taken:
+                    return
+                self._news.clear()
+                await self._news.wait()
+            result = self._done.pop(self._given)
+            self._given += 1
+            self._space.set()
+            if isinstance(result, _Raised):
+                raise result.error
+            yield result
+
+
+_NOT_THE_AGENTS_FAULT = {
+    "APIConnectionError",
+    "APITimeoutError",
+    "ClientConnectionError",
+    "ConnectionError",
+    "TransportError",
+}
+"""Names of error types, ours and of the usual HTTP libraries, that mean nobody answered."""
+
+_BUSY = {429, 503}
+
+
+def is_infrastructure(error: BaseException, listed: Collection[str] = ()) -> bool:
+    """Whether the infrastructure failed: connection errors, 429, 503, or a type that is listed."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if names & (_NOT_THE_AGENTS_FAULT | set(listed)) or status_of(error) in _BUSY:
+        return True
+    inside = getattr(error, "reason", None)  # where urllib keeps the error of the connection
+    return isinstance(inside, OSError) and inside is not error and is_infrastructure(inside, listed)
+
+
+def status_of(error: BaseException) -> int | None:
+    """The HTTP status an error carries, wherever its library keeps it."""
+    for holder in (error, getattr(error, "response", None)):
+        for name in ("status_code", "status", "code"):
+            found = getattr(holder, name, None)
+            if isinstance(found, int):
+                return found
+    return None
+
+
+def failure_of(error: BaseException, *, listed: Collection[str] = (), attempts: int = 1) -> Failure:
+    """The failure an exception stands for."""
+    infrastructure = is_infrastructure(error, listed)
+    return Failure(
+        kind=FailureKind.INFRASTRUCTURE if infrastructure else FailureKind.AGENT,
+        message=f"{type(error).__name__}: {error}",
+        error=type(error).__name__,
+        attempts=attempts,
+    )

@@ -1,0 +1,196 @@
+"""Budgets, limits of endpoints, and retries."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from burnish.core.money import NOTHING, Spend, to_nano, to_usd
+from burnish.core.trials import StopReason
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """Every limit a run can have. None is no limit."""
+
+    max_metric_calls: int | None = None
+    max_calls: int | None = None
+    max_tokens: int | None = None
+    max_usd: float | None = None
+    max_minutes: float | None = None
+    max_trials: int | None = None
+    max_proposals: int | None = None
+    max_tracked_candidates: int | None = None
+    patience: int | None = None
+    """Trials in a row without an accept."""
+    score_threshold: float | None = None
+    """Good enough: the incumbent's score on the split that decides."""
+    pass_rate_threshold: float | None = None
+    """Good enough: the share of cases on that split in which the incumbent passes everything."""
+    required_metrics: tuple[str, ...] = ()
+    """Good enough: the incumbent passes these metrics on every case."""
+    metric_thresholds: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Good enough: the incumbent's mean of each of these metrics reaches its threshold."""
+
+    def within(self, **limits: float | None) -> "Budget":
+        """The same with these limits where they are stricter; a limit is never raised."""
+        stricter = {
+            name: limit
+            for name, limit in limits.items()
+            if limit is not None and ((own := getattr(self, name)) is None or limit < own)
+        }
+        return replace(self, **stricter)  # pyright: ignore[reportArgumentType]
+
+    def spend_limit(self, spent: Spend, need: Spend = NOTHING) -> StopReason | None:
+        """Why nothing more may be spent; with `need`, why not that much more."""
+        if self.max_usd is not None and spent.unpriced:
+            return StopReason(
+                code="price_unknown",
+                detail=f"{spent.unpriced} calls have no known price, so USD cannot be limited",
+            )
+        for code, unit, limit, used, more in self._limits(spent, need):
+            if used >= limit or used + more > limit:
+                return StopReason(code=code, detail=_told(unit, limit, used, more))
+        return None
+
+    def left(self, spent: Spend) -> dict[str, float]:
+        """The share that is left of each limit, by its name."""
+        return {
+            code: max(0.0, 1 - used / limit) if limit else 0.0
+            for code, _, limit, used, _ in self._limits(spent, NOTHING)
+        }
+
+    def _limits(self, spent: Spend, need: Spend) -> list[tuple[str, str, int, int, int]]:
+        limits = (
+            ("max_metric_calls", "metric calls", self.max_metric_calls, "metric_calls"),
+            ("max_calls", "calls", self.max_calls, "calls"),
+            ("max_tokens", "tokens", self.max_tokens, "tokens"),
+            ("max_usd", "USD", None if self.max_usd is None else to_nano(self.max_usd), "nano_usd"),
+        )
+        return [
+            (code, unit, limit, getattr(spent, name), getattr(need, name))
+            for code, unit, limit, name in limits
+            if limit is not None
+        ]
+
+
+def _told(unit: str, limit: int, used: int, more: int) -> str:
+    def show(amount: int) -> str:
+        return f"{to_usd(amount):.4f}" if unit == "USD" else f"{amount:,}"
+
+    told = f"{show(used)} of {show(limit)} {unit} spent"
+    return told if used >= limit else f"{told}, and the next step needs {show(more)}"
+
+
+class Meter:
+    """Counts what is spent: each distinct effect once, when its result is first used."""
+
+    def __init__(self) -> None:
+        self.spent: Spend = NOTHING
+        self._used: set[bytes] = set()
+
+    def use(self, spends: Mapping[str, Spend]) -> Spend:
+        """Count these effects, those used before excepted; what was added."""
+        added = NOTHING
+        for key, spend in spends.items():
+            compact = bytes.fromhex(key)
+            if compact not in self._used:
+                self._used.add(compact)
+                added += spend
+        self.spent += added
+        return added
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndpointLimit:
+    """What one endpoint stands."""
+
+    concurrency: int = 16
+    per_minute: int | None = None
+
+
+class Limits:
+    """Gives out places at endpoints."""
+
+    def __init__(
+        self,
+        limits: dict[str, EndpointLimit] | None = None,
+        *,
+        default: EndpointLimit | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._limits = limits or {}
+        self._default = default or EndpointLimit()
+        self._clock = clock
+        self._sleep = sleep
+        self._places: dict[str, asyncio.Semaphore] = {}
+        self._next: dict[str, float] = {}
+
+    @asynccontextmanager
+    async def place(self, endpoint: str) -> AsyncGenerator[None, None]:
+        """Hold a place at an endpoint for one call."""
+        limit = self._limits.get(endpoint, self._default)
+        places = self._places.setdefault(endpoint, asyncio.Semaphore(limit.concurrency))
+        async with places:
+            if limit.per_minute is not None:
+                await self._pace(endpoint, 60.0 / limit.per_minute)
+            yield
+
+    async def _pace(self, endpoint: str, interval: float) -> None:
+        now = self._clock()
+        turn = max(now, self._next.get(endpoint, now))
+        self._next[endpoint] = turn + interval
+        if turn > now:
+            await self._sleep(turn - now)
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryPolicy:
+    """How often to try, and how long to wait in between."""
+
+    attempts: int = 4
+    first_wait: float = 0.5
+    factor: float = 2.0
+    longest_wait: float = 60.0
+
+    def wait(self, attempt: int, *, jitter: float, asked: float | None = None) -> float:
+        """Seconds before the next attempt: at least what the other side asked for.
+
+        `jitter` in [0, 1] spreads clients that failed together over half to the whole wait.
+        """
+        backoff = min(self.longest_wait, self.first_wait * self.factor ** (attempt - 1))
+        return max(backoff * (0.5 + 0.5 * jitter), asked or 0.0)
+
+
+ONCE = RetryPolicy(attempts=1)
+
+
+async def retry(
+    attempt: Callable[[int], Awaitable[T]],
+    *,
+    policy: RetryPolicy,
+    again: Callable[[Exception], bool],
+    asked: Callable[[Exception], float | None] = lambda _: None,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> T:
+    """Call `attempt(1)`, `attempt(2)`, … until one succeeds or `again` says no.
+
+    The last error is raised as it is. Whichever error it was, `again` has seen it.
+    """
+    number = 1
+    while True:
+        try:
+            return await attempt(number)
+        except Exception as error:
+            if number >= policy.attempts or not again(error):
+                raise
+            # Waiting does not decide anything, so this randomness needs no named stream.
+            await sleep(policy.wait(number, jitter=random.random(), asked=asked(error)))  # noqa: S311
+            number += 1

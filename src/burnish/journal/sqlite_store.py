@@ -1,0 +1,429 @@
+"""A journal in a file of its own: SQLite, where it lies, and how far it had come."""
+
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from burnish.core.errors import FileTrouble, JournalTrouble, MissingExtra
+from burnish.journal.storage import (
+    AMOUNTS,
+    BeforeCommit,
+    JournalStore,
+    JournalWriter,
+    Loops,
+    Packing,
+    Spelling,
+    Statement,
+    Statements,
+    Waiter,
+    by_loop,
+    release,
+)
+from burnish.system import is_network_file_system, read_bytes, write_atomic
+
+if TYPE_CHECKING:
+    from burnish.journal.database_store import DatabaseStore
+
+
+NAME = "journal.count"
+_DIGITS = 20
+"""Always as many, so that one small write replaces the number: a kill cannot tear it."""
+
+
+class Position:
+    """The file while a journal is driven. A journal works without it, so trouble is not fatal."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self._handle: int | None = None
+        self._count = -1
+        with suppress(OSError):
+            self._handle = os.open(folder / NAME, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self.reach(count)
+
+    def reach(self, count: int) -> None:
+        """So many results are on disk."""
+        if self._handle is not None and count > self._count:
+            self._count = count
+            with suppress(OSError):
+                os.pwrite(self._handle, b"%0*d\n" % (_DIGITS, count), 0)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+
+def reached(folder: Path) -> int:
+    """How many results were on disk; 0 where nobody wrote that down."""
+    try:
+        return max(0, int((folder / NAME).read_bytes()))
+    except (OSError, ValueError):
+        return 0
+
+
+def how_to_mend(path: Path | str) -> str:
+    """What probably happened to a journal, and what to put back."""
+    if isinstance(path, Path):
+        wal = f"{path.name}-wal"
+        return f"{wal} was probably deleted, damaged, or left out of a copy: put it back"
+    return "the database was probably set back to an earlier state: restore the newer one"
+
+
+SCHEMA = 1
+JOURNAL_FILE = "journal.db"
+
+TABLES = f"""
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS effects (
+    id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, kind TEXT NOT NULL, trial INTEGER NOT NULL,
+    draw INTEGER NOT NULL, request BLOB, value BLOB, nested TEXT, at REAL NOT NULL,
+    missing INTEGER NOT NULL DEFAULT 0, imported INTEGER NOT NULL DEFAULT 0,
+    {", ".join(f"{name} INTEGER NOT NULL" for name in AMOUNTS.split(", "))});
+CREATE TABLE IF NOT EXISTS lost (
+    key BLOB NOT NULL, kind TEXT NOT NULL, trial INTEGER NOT NULL,
+    {", ".join(f"{name} INTEGER NOT NULL" for name in AMOUNTS.split(", "))});
+CREATE TABLE IF NOT EXISTS trials (number INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS events (
+    id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, body BLOB NOT NULL,
+    delivered INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE IF NOT EXISTS checks (label TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sessions (
+    id INTEGER PRIMARY KEY, started TEXT NOT NULL, active REAL NOT NULL, who TEXT NOT NULL);
+"""
+
+
+def connect(path: Path, *, wal: bool) -> sqlite3.Connection:
+    """A connection whose commits are on disk when they return.
+
+    WAL needs shared memory, which network file systems do not give: there the old
+    rollback journal is used.
+    """
+    with reading(path):
+        db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
+        with closed_on_error(db):
+            db.execute(f"PRAGMA journal_mode = {'WAL' if wal else 'DELETE'}")
+            db.execute("PRAGMA synchronous = FULL")
+    return db
+
+
+@contextmanager
+def closed_on_error(db: sqlite3.Connection) -> Generator[None, None, None]:
+    """Do not leave a connection open that nobody will be given."""
+    try:
+        yield
+    except BaseException:
+        db.close()
+        raise
+
+
+def prepare(db: sqlite3.Connection, path: Path) -> None:
+    """Make the tables where they are not there yet."""
+    try:
+        db.executescript(TABLES)
+        db.execute("INSERT OR IGNORE INTO meta VALUES ('schema', ?)", (str(SCHEMA),))
+        check_schema(db, path)
+    except sqlite3.DatabaseError as error:
+        raise unreadable(path, error) from error
+
+
+def check_schema(db: sqlite3.Connection, path: Path) -> None:
+    """Refuse a journal that a newer burnish wrote."""
+    with reading(path):
+        row = db.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
+        found = 0 if row is None else int(row[0])
+    if found > SCHEMA:
+        raise JournalTrouble(
+            f"{path} was written by a newer burnish "
+            f"(journal schema {found}, this one knows {SCHEMA})",
+            remedy="upgrade burnish",
+        )
+
+
+@contextmanager
+def reading(path: Path | str) -> Generator[None, None, None]:
+    """Whatever a damaged journal makes Python raise becomes one clear error."""
+    try:
+        yield
+    except (sqlite3.Error, ValueError, TypeError, AttributeError) as error:
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path | str, error: Exception) -> FileTrouble | JournalTrouble:
+    """The error for a journal that cannot be opened or is none."""
+    if isinstance(error, sqlite3.OperationalError):
+        return FileTrouble(
+            f"the journal {path} cannot be opened: {error}",
+            remedy="check that the folder exists, is writable and has space left",
+        )
+    return JournalTrouble(
+        f"{path} is damaged, or not a journal: {_first_line(error)}",
+        remedy="restore it from a backup, or start a new run",
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+class Writer(JournalWriter):
+    """Executes statements in the order they were given; a wait ends when they are on disk.
+
+    Statements run at once in the thread that gives them; only the commit, which waits for the
+    disk, is left to a thread of its own. Whatever comes meanwhile waits for the next group, so
+    the cost of reaching the disk is divided among all that happened during the last visit. Were
+    the statements left to that thread too, a busy event loop would let go of the interpreter
+    only now and then, and each of them would wait for it.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], sqlite3.Connection],
+        *,
+        name: str,
+        before_commit: BeforeCommit = lambda: None,
+    ) -> None:
+        self._db = connect()
+        self._name = name
+        self._waiting: list[tuple[Statement, Waiter]] = []
+        """Given while a commit was under way."""
+        self._executed: list[Waiter] = []
+        """In the open transaction."""
+        self._committing = self._closing = self._left_to_loop = self._checkpoint_due = False
+        self._broken: FileTrouble | None = None
+        self._turn = threading.Condition()
+        self._before_commit = before_commit
+        self._thread = threading.Thread(target=self._commit_groups, name="burnish-journal")
+        self._thread.daemon = True
+        self._thread.start()
+
+    def checkpoint_soon(self) -> None:
+        """After the next commit, move the WAL into the file: a lost WAL then costs less."""
+        self._checkpoint_due = True
+
+    def close(self) -> None:
+        """Commit what was given, then end the thread."""
+        with self._turn:
+            self._closing = True
+            self._turn.notify()
+        self._thread.join()
+        self._db.close()
+
+    def _add(self, *given: tuple[Statement, Waiter]) -> None:
+        with self._turn:
+            if self._broken is not None:
+                raise self._broken
+            if self._closing:
+                raise FileTrouble(f"the journal {self._name} is closed")
+            self._waiting += given
+            if not self._committing:
+                self._execute_waiting()
+
+    def _execute_waiting(self) -> None:
+        """Run what was given, in the caller's thread; the lock is held."""
+        given, self._waiting = self._waiting, []
+        self._left_to_loop = False
+        if not given:
+            return
+        self._executed += [waiter for _, waiter in given]
+        try:
+            if not self._db.in_transaction:
+                self._db.execute("BEGIN IMMEDIATE")
+            for statement, _ in given:
+                self._db.execute(*statement)
+        except sqlite3.Error as error:
+            self._break(error)
+        self._turn.notify()
+
+    def _commit_groups(self) -> None:
+        while True:
+            with self._turn:
+                while not (self._executed or self._mine_to_execute or self._closing):
+                    self._turn.wait()
+                self._execute_waiting()
+                group, self._executed = self._executed, []
+                if not group:
+                    return
+                self._committing = True
+            loops = by_loop(group)
+            self._commit()
+            self._finish(loops)
+            release(group, loops, self._broken, self._go_on)
+
+    def _commit(self) -> None:
+        if self._broken is not None:
+            return
+        try:
+            if (more := self._before_commit()) is not None:
+                self._db.execute(*more)
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._break(error)
+            return
+        if self._checkpoint_due:
+            self._checkpoint_due = False
+            with suppress(sqlite3.Error):  # it is tried again after the next trial
+                self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def _finish(self, loops: "Loops") -> None:
+        """End a commit. What waits is left to a loop, unless there is none or it waits itself."""
+        with self._turn:
+            self._committing = False
+            blocked = any(isinstance(waiter, Future) for _, waiter in self._waiting)
+            self._left_to_loop = bool(loops) and not blocked
+            if not self._left_to_loop:
+                self._execute_waiting()
+
+    @property
+    def _mine_to_execute(self) -> bool:
+        return bool(self._waiting) and not self._left_to_loop
+
+    def _go_on(self) -> None:
+        with self._turn:
+            if not self._committing:
+                self._execute_waiting()
+
+    def _break(self, error: sqlite3.Error) -> None:
+        """Take nothing more: a later write would leave a hole where this one belongs."""
+        with suppress(sqlite3.Error):  # where nothing can be written, even this may fail
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+        self._broken = FileTrouble(
+            f"the journal {self._name} cannot be written: {error}",
+            remedy="free some space or make the folder writable, then resume the run",
+        )
+
+
+_SQL = Statements(Spelling(begin="BEGIN IMMEDIATE"))
+
+
+class SqliteStore:
+    """The journal in a folder. Whoever drives it holds the folder's lock."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._db: sqlite3.Connection | None = None
+        self.path = folder / JOURNAL_FILE
+        self.packing = Packing(folder / "blobs")
+        self.sql = _SQL
+
+    def take(self) -> sqlite3.Connection:
+        """Open the file, and make its tables where they are not there yet."""
+        self._db = db = self._connect()
+        with closed_on_error(db):
+            prepare(db, self.path)
+        return db
+
+    def look(self) -> sqlite3.Connection:
+        """The file; an empty one where the run was killed before it had any tables."""
+        with reading(self.path):
+            self._db = db = self._opened()
+            with closed_on_error(db):
+                check_schema(db, self.path)
+        return db
+
+    def _opened(self) -> sqlite3.Connection:
+        if self.path.exists():
+            db = sqlite3.connect(f"file:{_quoted(self.path)}?mode=ro", uri=True)
+            with closed_on_error(db):
+                if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'sessions'").fetchone():
+                    return db
+            db.close()
+        db = sqlite3.connect(":memory:")
+        prepare(db, self.path)
+        return db
+
+    def writer(self, before_commit: BeforeCommit) -> Writer:
+        """A writer with a connection of its own."""
+        return Writer(self._connect, name=str(self.path), before_commit=before_commit)
+
+    def stream(self, sql: str, parameters: Sequence[Any] = ()) -> Iterable[Any]:
+        """SQLite gives one row after the other by itself."""
+        assert self._db is not None
+        return self._db.execute(sql, parameters)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._db is not None:
+            self._db.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        return connect(self.path, wal=not is_network_file_system(self._folder))
+
+
+def _quoted(path: Path) -> str:
+    return str(path.resolve()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+POINTER = "journal.json"
+
+
+class _Pointer(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    database: str
+    name: str
+    prefix: str
+    create_schema: bool
+    lease_seconds: float
+
+
+def store_at(place: Path | JournalStore) -> JournalStore:
+    """The store of a folder's journal; a store is given back as it is."""
+    if not isinstance(place, Path):
+        return place
+    return named_database(place) or SqliteStore(place)
+
+
+def point_to(store: "DatabaseStore", folder: Path) -> None:
+    """Say in a folder that its journal lies in a database."""
+    journals = store.journals
+    pointer = _Pointer(
+        database=journals.url.storable,
+        name=store.name,
+        prefix=journals.prefix,
+        create_schema=journals.create_schema,
+        lease_seconds=journals.lease_seconds,
+    )
+    write_atomic(folder / POINTER, json.dumps(pointer.model_dump(), indent=2) + "\n")
+
+
+def named_database(
+    folder: Path, environ: Mapping[str, str] | None = None
+) -> "DatabaseStore | None":
+    """The journal in a database that a folder names, or None."""
+    path = folder / POINTER
+    if not path.exists():
+        return None
+    try:
+        pointer = _Pointer.model_validate_json(read_bytes(path))
+    except ValidationError as error:
+        raise JournalTrouble(
+            f"{path} does not say where the journal is",
+            remedy="restore it from a backup, or start a new run",
+        ) from error
+    # Late: most runs have their journal in a file.
+    try:
+        from burnish.journal.database_store import DatabaseJournals
+        from burnish.system.databases import DatabaseUrl
+    except ImportError as error:
+        raise MissingExtra(
+            f"the journal of {folder} lies in a database, which needs the package sqlalchemy",
+            remedy="pip install 'burnish[postgres]' or 'burnish[mysql]'",
+        ) from error
+
+    journals = DatabaseJournals(
+        url=DatabaseUrl.parse(pointer.database, environ),
+        prefix=pointer.prefix,
+        create_schema=pointer.create_schema,
+        lease_seconds=pointer.lease_seconds,
+    )
+    return journals.journal(pointer.name)

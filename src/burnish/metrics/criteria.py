@@ -1,0 +1,246 @@
+"""The criteria of EvalSet and PromptIter metrics, as their files spell them."""
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, JsonValue, model_validator
+
+from burnish.core.content import Share
+from burnish.metrics.judge_shapes import LlmJudgeCriterion, Shape, block, spelled
+
+if TYPE_CHECKING:
+    from burnish.metrics.json_matching import JsonRule
+    from burnish.metrics.rouge import RougeRule
+    from burnish.metrics.text_matching import LengthRule, TextRule
+    from burnish.metrics.tool_matching import ToolRule, TrajectoryRule
+    from burnish.metrics.xml_matching import XmlRule
+
+
+class LengthCriterion(Shape):
+    """How long a text may be, in characters."""
+
+    ignore: bool = False
+    min: int | None = Field(default=None, ge=0)
+    max: int | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _bounded(self) -> "LengthCriterion":
+        if self.min is None and self.max is None and not self.ignore:
+            raise ValueError("give min, max or both")
+        return self
+
+    def rule(self) -> "LengthRule | None":
+        """The rule, unless it is to be ignored."""
+        from burnish.metrics.text_matching import LengthRule
+
+        return None if self.ignore else LengthRule(min=self.min, max=self.max)
+
+
+class TextCriterion(Shape):
+    """How texts are compared."""
+
+    match: Literal["exact", "contains", "regex", "skip"] = Field(
+        default="exact",
+        validation_alias=spelled("match", "match_strategy"),
+        serialization_alias="matchStrategy",
+    )
+    case_insensitive: bool = False
+    ignore: bool = False
+    length: LengthCriterion | None = None
+
+    def rule(self) -> "TextRule":
+        """The rule."""
+        from burnish.metrics.text_matching import TextRule
+
+        return TextRule(
+            match=self.match,
+            case_insensitive=self.case_insensitive,
+            ignore=self.ignore,
+            length=self.length.rule() if self.length else None,
+        )
+
+
+class JsonCriterion(Shape):
+    """How JSON values are compared."""
+
+    match: Literal["exact", "skip"] = Field(
+        default="exact",
+        validation_alias=spelled("match", "match_strategy"),
+        serialization_alias="matchStrategy",
+    )
+    ignore_tree: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    only_tree: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    number_tolerance: float | None = Field(default=None, ge=0)
+    valid: bool = False
+    schema_: dict[str, JsonValue] | bool | None = Field(
+        default=None, validation_alias=spelled("schema"), serialization_alias="schema"
+    )
+    ignore: bool = False
+
+    @model_validator(mode="after")
+    def _one_tree(self) -> "JsonCriterion":
+        if self.ignore_tree and self.only_tree:
+            raise ValueError("ignore_tree and only_tree exclude each other")
+        return self
+
+    def rule(self) -> "JsonRule":
+        """The rule."""
+        from burnish.metrics.json_matching import JsonRule
+
+        return JsonRule(
+            match=self.match,
+            ignore_tree=self.ignore_tree or None,
+            only_tree=self.only_tree or None,
+            number_tolerance=self.number_tolerance,
+            valid=self.valid,
+            schema=self.schema_,
+            ignore=self.ignore,
+        )
+
+
+class XmlCriterion(Shape):
+    """Whether a text is XML, and which."""
+
+    match: Literal["exact", "skip"] = Field(
+        default="skip",
+        validation_alias=spelled("match", "match_strategy"),
+        serialization_alias="matchStrategy",
+    )
+    valid: bool = True
+    ignore: bool = False
+
+    def rule(self) -> "XmlRule":
+        """The rule."""
+        from burnish.metrics.xml_matching import XmlRule
+
+        return XmlRule(match=self.match, valid=self.valid, ignore=self.ignore)
+
+
+class RougeThreshold(Shape):
+    """What a ROUGE score must reach."""
+
+    precision: Share = 0.0
+    recall: Share = 0.0
+    f1: Share = 0.0
+
+
+class RougeCriterion(Shape):
+    """How near two texts must be by ROUGE."""
+
+    rouge_type: str = Field(default="rouge1", pattern=r"^rouge([1-9]\d*|L|Lsum)$")
+    measure: Literal["f1", "precision", "recall"] = "f1"
+    threshold: RougeThreshold = Field(default_factory=RougeThreshold)
+    use_stemmer: bool = False
+    split_summaries: bool = False
+    ignore: bool = False
+
+    def rule(self) -> "RougeRule":
+        """The rule."""
+        from burnish.metrics.rouge import RougeRule
+
+        return RougeRule(
+            kind=self.rouge_type,
+            measure=self.measure,
+            min_precision=self.threshold.precision,
+            min_recall=self.threshold.recall,
+            min_f1=self.threshold.f1,
+            stem=self.use_stemmer,
+            split_summaries=self.split_summaries,
+            ignore=self.ignore,
+        )
+
+
+class FinalResponseCriterion(Shape):
+    """What a final response must fulfil: everything that is given."""
+
+    text: TextCriterion | None = Field(
+        default=None, validation_alias=spelled("text", "text_strategy")
+    )
+    json_: JsonCriterion | None = Field(
+        default=None, validation_alias=spelled("json", "json_strategy"), serialization_alias="json"
+    )
+    xml: XmlCriterion | None = None
+    rouge: RougeCriterion | None = None
+
+
+class ToolStrategy(Shape):
+    """How one tool call is compared with another."""
+
+    name: TextCriterion = Field(default_factory=TextCriterion)
+    arguments: JsonCriterion = Field(default_factory=JsonCriterion)
+    result: JsonCriterion | None = None
+
+    def rule(self) -> "ToolRule":
+        """The rule."""
+        from burnish.metrics.tool_matching import ToolRule
+
+        return ToolRule(
+            name=self.name.rule(),
+            arguments=self.arguments.rule(),
+            result=self.result.rule() if self.result else None,
+        )
+
+
+class ToolTrajectoryCriterion(Shape):
+    """How a trajectory of tool calls is compared."""
+
+    default: ToolStrategy = Field(
+        default_factory=ToolStrategy, validation_alias=spelled("default", "default_strategy")
+    )
+    overrides: dict[str, ToolStrategy] = Field(
+        default_factory=dict[str, ToolStrategy],
+        validation_alias=spelled("overrides", "tool_strategy"),
+    )
+    order_sensitive: bool = False
+    subset_matching: bool = False
+
+    def rule(self) -> "TrajectoryRule":
+        """The rule."""
+        from burnish.metrics.tool_matching import TrajectoryRule
+
+        return TrajectoryRule(
+            default=self.default.rule(),
+            overrides={name: strategy.rule() for name, strategy in self.overrides.items()},
+            order_sensitive=self.order_sensitive,
+            subset_matching=self.subset_matching,
+        )
+
+
+class PreferredLength(Shape):
+    """A length that is fine, and one that is best."""
+
+    min: int | None = Field(default=None, ge=0)
+    max: int | None = Field(default=None, ge=0)
+    preferred_min: int | None = Field(default=None, ge=0)
+    preferred_max: int | None = Field(default=None, ge=0)
+
+
+class Criterion(Shape):
+    """All that a metric may be told; each metric reads its own part."""
+
+    final_response: FinalResponseCriterion | None = None
+    tool_trajectory: ToolTrajectoryCriterion | None = None
+    llm_judge: LlmJudgeCriterion | None = None
+    length: PreferredLength | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _generic(cls, value: Any) -> Any:
+        """The generic form, `{"type": "text", …}`, says which part the rest belongs to."""
+        rest = block(value)
+        kind = rest.pop("type", None)
+        if kind is None:
+            return value
+        if kind not in _GENERIC:
+            raise ValueError(f"unknown type of criterion; there are: {', '.join(_GENERIC)}")
+        for key in reversed(_GENERIC[kind]):
+            rest = {key: rest}
+        return rest
+
+
+_GENERIC: dict[str, tuple[str, ...]] = {
+    "text": ("final_response", "text"),
+    "json": ("final_response", "json"),
+    "final_response": ("final_response",),
+    "tool_trajectory": ("tool_trajectory",),
+    "llm_judge": ("llm_judge",),
+}

@@ -1,0 +1,335 @@
+"""`burnish.evaluate`: measure any agent from a program or a test."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias, TypeGuard, TypeVar, get_args
+
+from burnish.core.cases import Case, Dataset
+from burnish.core.content import Json
+from burnish.core.errors import BurnishError, ConfigError, Problem
+from burnish.core.evaluations import Objective
+from burnish.core.protocols import Metric, Target
+from burnish.datasets.formats import read_cases
+from burnish.journal.limits import Budget
+from burnish.metrics.agent_metrics import RagBlock, StandardName
+from burnish.metrics.factory import MetricMaking, check_names
+from burnish.metrics.files import AgentMetric, MetricList, make_agent_metrics, read_metric_file
+from burnish.metrics.turns import ROLE as USER_SIMULATOR
+from burnish.metrics.turns import user_simulator as simulated
+from burnish.models.factory import Models
+from burnish.models.references import ModelRef
+from burnish.models.roles import in_force
+from burnish.projects.agent_blocks import User
+from burnish.projects.measurements import (
+    RESULTS,
+    Evaluated,
+    Measurement,
+    load_measurement,
+    measured,
+)
+from burnish.runs.directory import Project
+from burnish.runs.evaluation import CasePolicy, Closable
+from burnish.runs.setup import Setup
+from burnish.runs.spec import DEFAULT_CONCURRENCY, DEFAULT_SEED
+from burnish.strategies.measure import Measure
+from burnish.system import validate_config
+from burnish.system.shutdown import run_to_end
+from burnish.system.user_functions import is_reference
+from burnish.targets.callables import CallableTarget, CallingTarget
+from burnish.targets.callables.target import no_player, notes_for
+
+Agent: TypeAlias = Callable[..., Any] | Target | str | Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class How:
+    """How an agent is measured."""
+
+    repeats: int | None = None
+    """How often each case is run: once, unless a file says otherwise."""
+    concurrency: int | None = None
+    """How many cases run at once: 8, unless a file says otherwise."""
+    judge: ModelRef | str | None = None
+    """Who judges where a metric names nobody."""
+    user_simulator: ModelRef | str | None = None
+    """Who plays the user in scenarios."""
+    policy: CasePolicy | None = None
+    """Time limit, retries, and what is not the agent's fault."""
+    budget: Budget | None = None
+    seed: int | None = None
+    models: Models | None = None
+    """How models are reached; doubles come in here."""
+
+
+def target_of(
+    agent: Callable[..., Any] | Target | str, cases: Sequence[Case], how: How, models: Models
+) -> tuple[Target, str]:
+    """The target, and what it is called."""
+    if _is_target(agent):
+        return agent, agent.description.kind
+    user = player_for(cases, how.user_simulator, models)
+    if isinstance(agent, str):
+        return CallableTarget.load(agent, Path.cwd(), user=user), agent
+    assert callable(agent)
+    made = CallableTarget(agent=agent, user=user)
+    return made, made.title
+
+
+def _is_target(agent: object) -> TypeGuard[Target]:
+    wanted = ("description", "surfaces", "baseline", "run", "estimate")
+    return not isinstance(agent, type) and all(hasattr(agent, name) for name in wanted)
+
+
+def is_closable(target: Target) -> TypeGuard[Closable]:
+    """Whether a target holds something open that it can let go of."""
+    return inspect.iscoroutinefunction(getattr(target, "close", None))
+
+
+def names_a_function(text: str) -> bool:
+    """Whether a text is `module:function`, and no file."""
+    return is_reference(text) and not Path(text).exists()
+
+
+def player_for(cases: Sequence[Case], named: ModelRef | str | None, models: Models) -> User | None:
+    """Who plays the user, where a case is a scenario."""
+    scenarios = [case for case in cases if case.scenario is not None and case.recorded is None]
+    if not scenarios:
+        return None
+    if named is None:
+        raise ConfigError([no_player(scenarios[0])])
+    prompt = in_force(USER_SIMULATOR, Path.cwd())
+    client = models.client(as_reference(named), prompt.settings)
+    client.check()
+    return simulated(client, prompt)
+
+
+def as_reference(model: ModelRef | str) -> ModelRef:
+    """A model as programs name it."""
+    return ModelRef.parse(model) if isinstance(model, str) else model
+
+
+GivenMetric: TypeAlias = str | Mapping[str, Json] | Metric
+GivenMetrics: TypeAlias = Sequence[GivenMetric] | Path
+
+_STANDARD = frozenset(get_args(StandardName))
+_RAG = frozenset(get_args(RagBlock.model_fields["metric_type"].annotation))
+
+
+def make_given(
+    given: GivenMetrics, cases: Sequence[Case], making: MetricMaking
+) -> tuple[Metric, ...]:
+    """The metrics that are asked for: those with a name first, then those of one's own."""
+    if isinstance(given, Path):
+        read = read_metric_file(given)
+        bench = MetricMaking(
+            models=making.models,
+            folder=given.resolve().parent,
+            judge=making.judge or read.judge,
+        )
+        return make_agent_metrics(read.blocks, cases, bench)
+    if isinstance(given, str):
+        given = [given]
+    named = [each for each in given if isinstance(each, str | Mapping)]
+    made = {metric.name: metric for metric in _made(named, cases, making)}
+    own = [each for each in given if not isinstance(each, str | Mapping)]
+    check_names([*made, *(metric.name for metric in own)])
+    return (*made.values(), *own)
+
+
+def blocks_of(given: Sequence[str | Mapping[str, Json]]) -> Sequence[AgentMetric]:
+    """The blocks that names and mappings stand for."""
+    written: list[Json] = [_block(each) if isinstance(each, str) else dict(each) for each in given]
+    return validate_config(written, MetricList, source="metrics").root
+
+
+def _made(
+    named: Sequence[str | Mapping[str, Json]], cases: Sequence[Case], making: MetricMaking
+) -> tuple[Metric, ...]:
+    return make_agent_metrics(blocks_of(named), cases, making)
+
+
+def _block(name: str) -> Json:
+    if name in _STANDARD:
+        return {"type": "standard", "metric": name}
+    if name in _RAG:
+        return {"type": "rag", "metric_type": name}
+    if is_reference(name):
+        return {"type": "code", "grader": name}
+    return {"metric_name": name}
+
+
+T = TypeVar("T")
+Cases: TypeAlias = Sequence[Case] | str | Path
+
+
+def evaluate(
+    agent: Agent,
+    cases: Cases | None = None,
+    metrics: GivenMetrics | None = None,
+    *,
+    repeats: int | None = None,
+    concurrency: int | None = None,
+    judge: ModelRef | str | None = None,
+    user_simulator: ModelRef | str | None = None,
+    policy: CasePolicy | None = None,
+    budget: Budget | None = None,
+    seed: int | None = None,
+    models: Models | None = None,
+    folder: Path | str | None = None,
+) -> Evaluated:
+    """Measure an agent on cases by metrics.
+
+    The agent is a function, `module:function`, a Target, or a file that `burnish eval` takes,
+    which may bring its own cases and metrics. Cases are a file or a sequence; metrics are a
+    file, or names, blocks as in files, and metrics of one's own. With `folder` the run is kept
+    there, and the same call again goes on where it was, or gives its result without paying.
+    """
+    _refuse_inside_a_loop()
+    how = How(
+        repeats=repeats,
+        concurrency=concurrency,
+        judge=judge,
+        user_simulator=user_simulator,
+        policy=policy,
+        budget=budget,
+        seed=seed,
+        models=models,
+    )
+    measurement = measurement_of(agent, cases, metrics, how)
+    return run_to_end(measured(measurement, None if folder is None else Path(folder)))
+
+
+def _refuse_inside_a_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise BurnishError(
+        "an event loop is running here already, in which evaluate cannot wait",
+        remedy="await it: `await measured(measurement_of(agent, cases, metrics, How()))` from "
+        "burnish.projects.evaluate, .given_agents and .measuring",
+    )
+
+
+def measurement_of(
+    agent: Agent,
+    cases: Cases | None,
+    metrics: GivenMetrics | None,
+    how: How,
+    *,
+    subject: str = "",
+) -> Measurement:
+    """An agent, cases and metrics, ready to be measured; reports call it `subject`."""
+    if isinstance(agent, Path) or (isinstance(agent, str) and not names_a_function(agent)):
+        return _of_file(Path(agent), cases, metrics, how)
+    models = how.models or Models()
+    chosen = _read(cases)
+    target, name = target_of(agent, chosen, how, models)
+    made = make_given(_required(metrics, "metrics"), chosen, _making(how, models))
+    return _measurement(subject or name, target, made, chosen, how, models)
+
+
+def _of_file(
+    path: Path, cases: Cases | None, metrics: GivenMetrics | None, how: How
+) -> Measurement:
+    """What the file says, with what is said here in its place.
+
+    Where live objects take the place of what a description could say, only the program that has
+    them can go on with the run.
+    """
+    _refuse_beside_a_file(how)
+    case_list = None if cases is None or isinstance(cases, str | Path) else tuple(cases)
+    flags = {
+        "cases": str(Path(cases).absolute()) if isinstance(cases, str | Path) else None,
+        "metrics": str(metrics.absolute()) if isinstance(metrics, Path) else None,
+        "judge": how.judge if isinstance(how.judge, str) else None,
+        "repeats": how.repeats,
+        "concurrency": how.concurrency,
+        "seed": how.seed,
+    }
+    measurement = load_measurement(path, flags, cases=case_list)
+    setup = measurement.setup
+    if metrics is not None and not isinstance(metrics, Path):
+        models = Models()
+        made = make_given(metrics, setup.dataset.train, _making(how, models))
+        resources = (*setup.resources, models)
+        setup = replace(setup, metrics=made, objective=_objective(made), resources=resources)
+    setup = _said_here(setup, how)
+    if setup is not measurement.setup or case_list is not None:
+        setup = replace(setup, project=Project(file=setup.project.file))
+    return replace(measurement, setup=setup)
+
+
+def _refuse_beside_a_file(how: How) -> None:
+    """What a file that describes an agent says itself, or cannot be told."""
+    given = {
+        "user_simulator": how.user_simulator is not None,
+        "models": how.models is not None,
+        "judge as a ModelRef": isinstance(how.judge, ModelRef),
+    }
+    problems = [
+        Problem(where=name, message="an agent that is a file cannot be given this here")
+        for name, told in given.items()
+        if told
+    ]
+    if problems:
+        raise ConfigError(problems, remedy="Say it in the file, or give the agent as a Target.")
+
+
+def _said_here(setup: Setup, how: How) -> Setup:
+    if how.budget is None and how.policy is None:
+        return setup
+    return replace(
+        setup,
+        budget=how.budget or setup.budget,
+        case_policy=how.policy or setup.case_policy,
+    )
+
+
+def _measurement(
+    subject: str,
+    target: Target,
+    metrics: tuple[Metric, ...],
+    cases: tuple[Case, ...],
+    how: How,
+    models: Models,
+) -> Measurement:
+    measure = Measure(repeats=how.repeats or 1, subject=subject)
+    setup = Setup(
+        target=target,
+        metrics=metrics,
+        objective=_objective(metrics),
+        dataset=Dataset(train=cases),
+        strategy=measure,
+        seed=DEFAULT_SEED if how.seed is None else how.seed,
+        concurrency=how.concurrency or DEFAULT_CONCURRENCY,
+        notes=notes_for(target, cases) if isinstance(target, CallingTarget) else (),
+        # What a target holds open belongs to the loop that it was used in.
+        resources=(models, target) if is_closable(target) else (models,),
+    )
+    return Measurement(setup=_said_here(setup, how), measure=measure, root=RESULTS)
+
+
+def _objective(metrics: Sequence[Metric]) -> Objective:
+    return Objective(weights={metric.name: 1.0 for metric in metrics})
+
+
+def _making(how: How, models: Models) -> MetricMaking:
+    judge = None if how.judge is None else as_reference(how.judge)
+    return MetricMaking(models=models, folder=Path.cwd(), judge=judge)
+
+
+def _read(cases: Cases | None) -> tuple[Case, ...]:
+    given = _required(cases, "cases")
+    return read_cases(Path(given)).cases if isinstance(given, str | Path) else tuple(given)
+
+
+def _required(given: T | None, what: str) -> T:
+    if given is None:
+        message = f"there are no {what}"
+        remedy = f"give {what}: only a file that describes an agent can bring them itself"
+        raise ConfigError([Problem(message=message, remedy=remedy)])
+    return given

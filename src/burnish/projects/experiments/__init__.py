@@ -1,1 +1,0 @@
-"""Experiments: tasks that belong together, each with its runs, refinements and BEST."""

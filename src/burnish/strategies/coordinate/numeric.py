@@ -1,0 +1,288 @@
+"""The space of numbers and choices, and the next point by TPE."""
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from burnish.core.errors import ConfigError, Problem
+from burnish.core.evaluations import mean
+from burnish.core.surfaces import EPSILON, ChoiceSurface, NumberSurface, Scalar, value_key
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+
+Axis: TypeAlias = NumberSurface | ChoiceSurface
+Point: TypeAlias = Mapping[str, Scalar]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """A point that was measured, and its loss."""
+
+    point: Point
+    loss: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Space:
+    """The axes that are searched together."""
+
+    axes: tuple[Axis, ...]
+
+    @cached_property
+    def size(self) -> float:
+        """How many points there are; infinite where an axis is continuous."""
+        return math.prod(map(values_of, self.axes))
+
+    def key(self, point: Point) -> tuple[bytes, ...]:
+        """One spelling for one point."""
+        return tuple(value_key(_place(axis, point[axis.id])) for axis in self.axes)
+
+    def contains(self, point: Point) -> bool:
+        """Whether the point lies within all bounds and on all grids."""
+        return not any(axis.problems(point[axis.id]) for axis in self.axes)
+
+
+def values_of(axis: Axis) -> float:
+    """How many values an axis has; infinite where it is continuous."""
+    if isinstance(axis, ChoiceSurface):
+        return len(axis.choices)
+    if axis.low == axis.high:
+        return 1
+    if axis.step is not None:
+        return math.floor((axis.high - axis.low) / axis.step + 1e-9) + 1
+    return math.floor(axis.high) - math.ceil(axis.low) + 1 if axis.integer else math.inf
+
+
+def grid_place(axis: NumberSurface, value: float) -> int:
+    """Which place of its grid a value has, on an axis with a step."""
+    return round((value - axis.low) / (axis.step or 1))
+
+
+def on_grid(axis: NumberSurface, place: int) -> int | float:
+    """The value at a place of the grid, as a person would write it: 0.3, not 0.3000…04."""
+    value = Decimal(str(axis.low)) + place * Decimal(str(axis.step or 1))
+    return int(value) if axis.integer else float(value)
+
+
+def unit(axis: NumberSurface, value: float) -> float:
+    """A number as a share of its range, on the scale it is searched on."""
+    if axis.high == axis.low:
+        return 0.5
+    if axis.log:
+        return math.log(value / axis.low) / math.log(axis.high / axis.low)
+    return (value - axis.low) / (axis.high - axis.low)
+
+
+def at_unit(axis: NumberSurface, share: float) -> int | float:
+    """The number at a share of its range; the nearest one where not every number will do."""
+    if axis.log:
+        found = axis.low * (axis.high / axis.low) ** share
+    else:
+        found = axis.low + share * (axis.high - axis.low)
+    if axis.step is not None:
+        return on_grid(axis, min(grid_place(axis, found), int(values_of(axis)) - 1))
+    if axis.integer:
+        return min(math.floor(axis.high), max(math.ceil(axis.low), round(found)))
+    return found
+
+
+def _place(axis: Axis, value: Scalar) -> Scalar:
+    if isinstance(axis, ChoiceSurface) or axis.step is None:
+        return value
+    return grid_place(axis, float(value))
+
+
+QUANTILE = 0.25
+"""The share of points that counts as good here; a tenth, as optuna takes it, is one of ten."""
+CANDIDATES = 24
+"""Points that optuna looks at for one suggestion, and points that are looked at here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Marginal:
+    """How dense good and other points are around one value of one axis."""
+
+    value: Scalar
+    good_density: float
+    bad_density: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Densities:
+    """Good and other points of a space."""
+
+    space: Space
+    good: tuple[Observation, ...]
+    bad: tuple[Observation, ...]
+
+    @classmethod
+    def of(cls, space: Space, observations: Sequence[Observation]) -> "Densities":
+        """The best quarter, at least one, against the rest."""
+        ranked = sorted(observations, key=lambda each: each.loss)
+        count = math.ceil(QUANTILE * len(ranked))
+        return cls(space=space, good=tuple(ranked[:count]), bad=tuple(ranked[count:]))
+
+    def marginals(self, point: Point) -> dict[str, Marginal]:
+        """Both densities at a point, axis by axis."""
+        return {
+            axis.id: Marginal(
+                value=point[axis.id],
+                good_density=_density(axis, self.good, point[axis.id]),
+                bad_density=_density(axis, self.bad, point[axis.id]),
+            )
+            for axis in self.space.axes
+        }
+
+    def ratio(self, point: Point) -> float:
+        """How much denser good points are there than the others: what TPE looks for."""
+        return ratio(self.marginals(point))
+
+    def expected_improvement(self, point: Point) -> float:
+        """What TPE expects to gain at a point, in units of the loss (Bergstra 2011, eq. 3).
+
+        The gain is below a bar: the best of the other points. Where good ones tie with it, the
+        next loss above them is the bar, since a few cases give few different losses and a tie
+        at the top says nothing of what is left.
+        """
+        if not self.good or not self.bad:
+            return math.inf
+        losses = [each.loss for each in (*self.good, *self.bad)]
+        best = self.good[0].loss
+        bar = next((e.loss for e in self.bad if e.loss > best + EPSILON), best)
+        below = mean([max(0.0, bar - loss) for loss in losses])
+        share = mean([float(loss < bar - EPSILON) for loss in losses])
+        return below / (share + (1 - share) / self.ratio(point))
+
+
+def ratio(marginals: Mapping[str, Marginal]) -> float:
+    """Good against other density over all axes."""
+    return math.prod(m.good_density / m.bad_density for m in marginals.values())
+
+
+def best_expected_improvement(
+    space: Space, observations: Sequence[Observation], rng: random.Random
+) -> float:
+    """The most that is still expected anywhere: at the good points and around them."""
+    if not observations:
+        return math.inf
+    densities = Densities.of(space, observations)
+    near = [_near(space, rng.choice(densities.good).point, rng) for _ in range(CANDIDATES)]
+    points = [*(each.point for each in densities.good), *near]
+    return max(map(densities.expected_improvement, points))
+
+
+def _density(axis: Axis, among: Sequence[Observation], value: Scalar) -> float:
+    if isinstance(axis, ChoiceSurface):
+        same = sum(value_key(each.point[axis.id]) == value_key(value) for each in among)
+        return (same + 1 / len(axis.choices)) / (len(among) + 1) * len(axis.choices)
+    at = unit(axis, float(value))
+    curves = (_curve(unit(axis, float(each.point[axis.id])), at, len(among)) for each in among)
+    return (math.fsum(curves) + 1.0) / (len(among) + 1)
+
+
+def _curve(centre: float, at: float, count: int) -> float:
+    """A normal curve around a point, cut off at the ends of the range."""
+    curve = NormalDist(centre, _width(count))
+    return curve.pdf(at) / (curve.cdf(1.0) - curve.cdf(0.0))
+
+
+def _width(count: int) -> float:
+    """Narrower with every point: Scott's rule on the unit range."""
+    return max(0.02, 0.3 * (count + 1) ** -0.2)
+
+
+def _near(space: Space, centre: Point, rng: random.Random) -> Point:
+    return {axis.id: _moved(axis, centre[axis.id], rng) for axis in space.axes}
+
+
+def _moved(axis: Axis, value: Scalar, rng: random.Random) -> Scalar:
+    if isinstance(axis, ChoiceSurface):
+        return rng.choice(axis.choices)
+    at = min(1.0, max(0.0, rng.gauss(unit(axis, float(value)), 0.1)))
+    return at_unit(axis, at)
+
+
+WARM_UP = 10
+"""Random points before the model is asked, where patience leaves room for so many."""
+
+
+def warm_up(patience: int | None) -> int:
+    """Points at random: never so many that patience ends the phase before the model is asked."""
+    return WARM_UP if patience is None else max(1, min(WARM_UP, patience - 1))
+
+
+def suggest(
+    space: Space, observations: Sequence[Observation], *, seed: int, start: int = WARM_UP
+) -> Point:
+    """A point to try, given what is known; at random while fewer than `start` are known."""
+    optuna: Any = _optuna()
+    distributions = {axis.id: _distribution(axis) for axis in space.axes}
+    study: Any = optuna.create_study(
+        direction="minimize",
+        sampler=optuna.samplers.TPESampler(
+            seed=seed,
+            n_startup_trials=start,
+            n_ei_candidates=CANDIDATES,
+            multivariate=True,
+        ),
+    )
+    for each in observations:
+        params = {axis.id: _to_optuna(axis, each.point[axis.id]) for axis in space.axes}
+        study.add_trial(
+            optuna.trial.create_trial(params=params, distributions=distributions, value=each.loss)
+        )
+    found: dict[str, Any] = study.ask(distributions).params
+    return {axis.id: _from_optuna(axis, found[axis.id]) for axis in space.axes}
+
+
+def _distribution(axis: Axis) -> "BaseDistribution":
+    from optuna.distributions import (
+        CategoricalDistribution,
+        FloatDistribution,
+        IntDistribution,
+    )
+
+    if isinstance(axis, ChoiceSurface):
+        return CategoricalDistribution(axis.choices)
+    if axis.step is not None:
+        # Places of the grid: optuna's own steps neither go with a log scale nor with an end
+        # that is off the grid, and add up rounding errors.
+        return IntDistribution(0, int(values_of(axis)) - 1)
+    if axis.integer:
+        return IntDistribution(math.ceil(axis.low), math.floor(axis.high), log=axis.log)
+    return FloatDistribution(axis.low, axis.high, log=axis.log)
+
+
+def _to_optuna(axis: Axis, value: Scalar) -> Scalar:
+    if isinstance(axis, ChoiceSurface) or axis.step is None:
+        return value
+    return grid_place(axis, float(value))
+
+
+def _from_optuna(axis: Axis, value: Scalar) -> Scalar:
+    if isinstance(axis, ChoiceSurface):
+        return value
+    if axis.step is not None:
+        return on_grid(axis, int(value))
+    if axis.integer:
+        return value
+    # The last bits differ between processors: without them a run that moves replays as it went.
+    return min(axis.high, max(axis.low, float(f"{value:.12g}")))
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError:
+        message = "searching over numbers needs optuna"
+        remedy = "pip install 'burnish[numeric]'"
+        raise ConfigError([Problem(where="axes.numeric", message=message, remedy=remedy)]) from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna

@@ -1,1 +1,0 @@
-"""The strategy `epochs`: a suite measured as a whole, one text changed an epoch."""

@@ -1,0 +1,322 @@
+"""What optimising prompts came to, as AgentOptimizer says it: `result.json` and its summary."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, Self, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic.alias_generators import to_camel
+
+from burnish.core.errors import FileTrouble
+from burnish.core.formatting import money, shorten
+from burnish.system import read_bytes, write_atomic
+
+SCHEMA = "v1"
+UNKNOWN = "unknown"
+Status: TypeAlias = Literal["SUCCEEDED", "FAILED", "CANCELED"]
+FinishReason: TypeAlias = Literal["completed", "perfect_pass_rate", "no_improvement", "error"]
+
+
+class _Told(BaseModel):
+    """Snake case in Python, camel case in files, both on reading; unknown keys are refused."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+    )
+
+
+class CallUsage(_Told):
+    """What calls of one kind came to."""
+
+    calls: int = 0
+    prompt: int = 0
+    """Tokens in, as far as they were told: an agent that is only called may not tell."""
+    completion: int = 0
+    """Tokens out."""
+    total: int = 0
+    cost: float | None = 0.0
+    """US dollars; None where the price of a call is not known."""
+
+
+class PartOfValidation(_Told):
+    """What a candidate did on the validation cases that it was run on, which are not all."""
+
+    cases: int
+    pass_rate: float | None = None
+    mean_score: float | None = None
+    metric_breakdown: dict[str, float] = Field(default_factory=dict[str, float])
+
+
+class ReflectionRecord(_Told):
+    """What the reflection model was asked for one field, and what it said."""
+
+    role: str
+    request: JsonValue = None
+    answer: JsonValue = None
+    error: str = ""
+    """Why there is no answer."""
+
+
+class SealedTest(_Told):
+    """What a test set said that nobody had looked at, of the baseline and the best."""
+
+    baseline_mean_score: float | None = None
+    best_mean_score: float | None = None
+    gain: float | None = None
+    """The mean over the cases that both have; None where the best is the baseline."""
+    low: float | None = None
+    """The 95 % interval of the gain."""
+    high: float | None = None
+    missing_cases: int = 0
+
+
+class RoundRecord(_Told):
+    """One attempt: what was proposed, how it did, and what became of it."""
+
+    round: int
+    """From 1. Attempts that were made side by side each have their own."""
+    kind: str = "reflective"
+    """`reflective` or `merge`; another algorithm may have other words."""
+    started_at: str = ""
+    duration_seconds: float = 0.0
+    optimized_field_names: list[str] = Field(default_factory=list[str])
+    candidate_prompts: dict[str, str] = Field(default_factory=dict[str, str])
+    """The whole of what was proposed, also where it was turned down; empty where nothing was."""
+    accepted: bool = False
+    """Whether it became the best on validation."""
+    acceptance_reason: str = ""
+    per_field_diagnosis: dict[str, str] = Field(default_factory=dict[str, str])
+    validation_pass_rate: float | None = None
+    """The share of validation cases that pass; None where it was not run on all of them."""
+    validation_mean_score: float | None = None
+    metric_breakdown: dict[str, float] = Field(default_factory=dict[str, float])
+    """The mean of each metric on validation; empty where it was not run on all of it."""
+    partial_validation: PartOfValidation | None = None
+    """The same over the cases that were run, where it was clear before the end that it loses."""
+    failed_case_ids: list[str] = Field(default_factory=list[str])
+    """Validation cases that do not pass, of those that were run."""
+    failed_cases_truncated: int = 0
+    """Failed cases that the reflection model could not be shown."""
+    train_minibatch_size: int = 0
+    train_pass_rate: float | None = None
+    """Of the candidate on its minibatch."""
+    train_subsample_parent_score: float | None = None
+    train_subsample_candidate_score: float | None = None
+    skip_reason: str | None = None
+    error_message: str | None = None
+    reflections: list[ReflectionRecord] = Field(default_factory=list[ReflectionRecord])
+    reflection_lm_calls: int = 0
+    round_token_usage: dict[str, int] = Field(default_factory=dict[str, int])
+    """Of the reflection model: prompt, completion, total."""
+    reflection_cost: float | None = 0.0
+    """US dollars; None where a price is not known."""
+    round_llm_cost: float | None = 0.0
+    """Agent, judges and reflection together; None where a price is not known."""
+    budget_used: int | None = None
+    """Metric calls up to here."""
+    budget_total: int | None = None
+    extras: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+
+
+class OptimizeResult(_Told):
+    """What an optimisation came to."""
+
+    schema_version: str = SCHEMA
+    algorithm: str
+    status: Status
+    finish_reason: FinishReason = "completed"
+    stop_reason: str | None = None
+    """What ended it, by AgentOptimizer's names, or by the label of a stopper of one's own."""
+    error_message: str = ""
+
+    baseline_pass_rate: float | None = None
+    """The share of validation cases that pass; None where nobody can tell."""
+    best_pass_rate: float | None = None
+    pass_rate_improvement: float | None = None
+    baseline_mean_score: float | None = None
+    """What decides: the mean over cases of the mean over metrics."""
+    best_mean_score: float | None = None
+    baseline_metric_breakdown: dict[str, float] = Field(default_factory=dict[str, float])
+    best_metric_breakdown: dict[str, float] = Field(default_factory=dict[str, float])
+    metric_thresholds: dict[str, float] = Field(default_factory=dict[str, float])
+    per_metric_best_candidates: dict[str, list[int]] = Field(default_factory=dict[str, list[int]])
+    """By metric, who has the best mean: the baseline is 0, then those that were kept, in order."""
+    missing_cases: int = 0
+    """Validation cases of the best that nobody could score: in no mean, and never a 0."""
+    sealed_test: SealedTest | None = None
+
+    baseline_prompts: dict[str, str] = Field(default_factory=dict[str, str])
+    best_prompts: dict[str, str] = Field(default_factory=dict[str, str])
+    """The baseline's where the run failed."""
+    source_updated: bool = False
+    """Whether the best prompts were written where the baseline came from."""
+
+    total_rounds: int = 0
+    rounds: list[RoundRecord] = Field(default_factory=list[RoundRecord])
+    rounds_accepted: int = 0
+    merge_rounds_total: int = 0
+    proposals_total: int = 0
+    """Texts that the reflection model proposed."""
+
+    total_metric_calls: int = 0
+    """Runs of a case."""
+    metric_calls_total: int = 0
+    """The same, by its other name."""
+    total_reflection_lm_calls: int = 0
+    total_judge_model_calls: int = 0
+    total_llm_cost: float | None = 0.0
+    """Agent, judges and reflection together; None where a price is not known."""
+    total_token_usage: dict[str, int] = Field(default_factory=dict[str, int])
+    """Of the reflection model: prompt, completion, total."""
+    agent_usage: CallUsage = Field(default_factory=CallUsage)
+    judge_usage: CallUsage = Field(default_factory=CallUsage)
+    reflection_usage: CallUsage = Field(default_factory=CallUsage)
+
+    duration_seconds: float = 0.0
+    """The time in which it was at work, all sessions together."""
+    started_at: str = ""
+    finished_at: str = ""
+    extras: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+
+    def dump_to(self, path: str | Path) -> None:
+        """Write it as JSON; the file is whole or absent."""
+        write_atomic(Path(path), as_json(self))
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Self:
+        """Read it, in either spelling."""
+        try:
+            return cls.model_validate_json(read_bytes(Path(path)))
+        except ValidationError as error:
+            first = error.errors()[0]
+            told = f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
+            remedy = "It is written by AgentOptimizer.optimize as result.json."
+            raise FileTrouble(
+                f"{path} is no result of an optimisation: {told}", remedy=remedy
+            ) from error
+
+    def format_summary(self, *, output_dir: str | Path, update_source: bool) -> str:
+        """For people: what `summary.txt` says."""
+        return summary(self, output_dir=Path(output_dir), update_source=update_source)
+
+
+def as_json(told: BaseModel) -> str:
+    """A result or a round as its file spells it."""
+    whole: Any = told.model_dump(mode="json", by_alias=True)
+    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+
+
+def summary(result: OptimizeResult, *, output_dir: Path, update_source: bool) -> str:
+    """What a person reads first."""
+    return "\n".join(_lines(result, output_dir, update_source=update_source)) + "\n"
+
+
+def _lines(result: OptimizeResult, output_dir: Path, *, update_source: bool) -> Iterator[str]:
+    head = "Optimization complete" if result.status == "SUCCEEDED" else "Optimization ended"
+    yield f"{head} | status={result.status} | algorithm={result.algorithm}"
+    yield f"  pass_rate     : {_change(result.baseline_pass_rate, result.best_pass_rate)}"
+    yield f"  mean_score    : {_change(result.baseline_mean_score, result.best_mean_score)}"
+    if result.missing_cases:
+        yield f"  missing       : {result.missing_cases} validation cases, in no number above"
+    if result.sealed_test is not None:
+        yield f"  sealed test   : {_sealed(result.sealed_test)}"
+    yield f"  rounds        : {result.rounds_accepted} accepted / {result.total_rounds} total"
+    yield f"  metric_calls  : {result.total_metric_calls}"
+    yield f"  duration      : {result.duration_seconds:.2f}s"
+    yield f"  stop_reason   : {result.stop_reason or 'none'}"
+    yield f"  finish_reason : {result.finish_reason}"
+    yield f"  update_source : {_updated(result, asked=update_source)}"
+    if result.error_message:
+        yield f"  error         : {shorten(result.error_message, 300)}"
+    yield from _metrics(result)
+    yield from _calls(result)
+    yield from _prompts(result)
+    yield from ("", f"files in {output_dir}")
+    yield "  result.json  rounds/  baseline_prompts/  best_prompts/  config.snapshot.json"
+
+
+def _metrics(result: OptimizeResult) -> Iterator[str]:
+    names = sorted({*result.baseline_metric_breakdown, *result.best_metric_breakdown})
+    if names:
+        yield from ("", "metrics on validation")
+    for name in names:
+        before, after = (
+            each.get(name)
+            for each in (result.baseline_metric_breakdown, result.best_metric_breakdown)
+        )
+        bar = result.metric_thresholds.get(name)
+        wanted = "" if bar is None else f"  (threshold {bar:g})"
+        yield f"  {name}: {_change(before, after)}{wanted}"
+
+
+def _calls(result: OptimizeResult) -> Iterator[str]:
+    yield from ("", "calls")
+    kinds = {
+        "agent": result.agent_usage,
+        "judges": result.judge_usage,
+        "reflection": result.reflection_usage,
+    }
+    for name, used in kinds.items():
+        yield f"  {name:<10} : {used.calls} calls, {used.total} tokens, {money(used.cost)}"
+
+
+def _prompts(result: OptimizeResult) -> Iterator[str]:
+    yield from ("", "best prompts")
+    for name, text in result.best_prompts.items():
+        before = result.baseline_prompts.get(name, "")
+        change = "unchanged" if before == text else f"was {len(before)}"
+        yield f"  {name}: {len(text)} characters ({change})"
+
+
+def _change(before: float | None, after: float | None) -> str:
+    if before is None or after is None:
+        return f"{_number(before)} -> {_number(after)}"
+    gain = after - before
+    word = "no change" if gain == 0 else ("improved" if gain > 0 else "worse")
+    return f"{before:.4f} -> {after:.4f} ({gain:+.4f}, {word})"
+
+
+def _sealed(test: SealedTest) -> str:
+    told = f"mean score {_number(test.baseline_mean_score)} -> {_number(test.best_mean_score)}"
+    if test.gain is None:
+        return told
+    return f"{told}, gain {test.gain:+.4f} [{_number(test.low)}, {_number(test.high)}]"
+
+
+def _updated(result: OptimizeResult, *, asked: bool) -> str:
+    if result.source_updated:
+        return "true"
+    if asked and result.best_prompts == result.baseline_prompts:
+        return "asked for, and nothing to change"
+    return "asked for, not done" if asked else "false"
+
+
+def _number(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.4f}"
+
+
+def log_line(result: OptimizeResult) -> str:
+    """`run.log`: one line for whoever greps."""
+    old, new = result.baseline_pass_rate, result.best_pass_rate
+    delta = (
+        UNKNOWN if result.pass_rate_improvement is None else f"{result.pass_rate_improvement:+g}"
+    )
+    parts = [
+        result.finished_at,
+        f"status={result.status}",
+        f"algorithm={result.algorithm}",
+        f"baseline={UNKNOWN if old is None else f'{old:g}'}",
+        f"best={UNKNOWN if new is None else f'{new:g}'}",
+        f"delta={delta}",
+        f"rounds={result.total_rounds}",
+        f"duration_seconds={result.duration_seconds:g}",
+    ]
+    if result.stop_reason:
+        parts.append(f"stop_reason={'_'.join(result.stop_reason.split())}")
+    if result.error_message:
+        parts.append(f"error={shorten(result.error_message, 300)!r}")
+    return " ".join(part for part in parts if part) + "\n"

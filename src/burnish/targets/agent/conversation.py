@@ -1,0 +1,346 @@
+"""One case under one candidate: the conversation with pydantic-ai, tool uses and outcome."""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic_ai import Agent, NativeOutput, RunContext, StructuredDict
+from pydantic_ai.exceptions import CallDeferred, ModelRetry, ToolFailed
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturn,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
+from pydantic_ai.toolsets.abstract import ToolsetTool
+from pydantic_core import to_jsonable_python
+
+from burnish.core.cases import Attachment, Case, Message, ToolUse
+from burnish.core.content import Json
+from burnish.core.errors import BurnishError, RoleFailed
+from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, ToolCall, Trace, Usage
+from burnish.core.protocols import Effects, Role
+from burnish.core.surfaces import Demonstration
+from burnish.journal.executors import failure_of
+from burnish.metrics.turns import NextRemark, TalkSoFar, converse
+from burnish.models.chat import ModelClient, Priced
+from burnish.models.conversation import JournaledModel, ReplyLog, model_message, user_content
+from burnish.targets.agent.attachments import read_attachments
+
+
+@dataclass
+class RunLog:
+    """What one run of a case may spend through, and what its tools did."""
+
+    effects: Effects
+    calls: list[ToolCall] = field(default_factory=list[ToolCall])
+    seconds: float = 0.0
+
+
+@dataclass
+class LoggedToolset(WrapperToolset[RunLog]):
+    """Writes down every use of a tool; a tool that raises tells the model so and is no crash."""
+
+    retrieves: bool = False
+    """Whether what comes back are passages."""
+
+    async def call_tool(
+        self,
+        name: str,
+        tool_args: dict[str, Any],
+        ctx: RunContext[RunLog],
+        tool: ToolsetTool[RunLog],
+    ) -> Any:
+        """Call it, and write it down."""
+        started = time.perf_counter()
+        try:
+            found = await super().call_tool(name, tool_args, ctx, tool)
+        except (BurnishError, CallDeferred):
+            raise
+        except (ModelRetry, ToolFailed) as error:
+            self._write(ctx, name, tool_args, error=str(error))
+            raise
+        except Exception as error:  # noqa: BLE001 - the border to the user's tools: the model may mend it
+            told = f"{type(error).__name__}: {error}"
+            self._write(ctx, name, tool_args, error=told)
+            return f"the tool failed: {told}"
+        finally:
+            ctx.deps.seconds += time.perf_counter() - started
+        self._write(ctx, name, tool_args, found=found)
+        return found
+
+    def _write(
+        self,
+        ctx: RunContext[RunLog],
+        name: str,
+        args: dict[str, Any],
+        *,
+        found: Any = None,
+        error: str = "",
+    ) -> None:
+        value: Any = found.return_value if isinstance(found, ToolReturn) else found
+        told = _plain(value)
+        passages: tuple[str, ...] = ()
+        if isinstance(found, ToolReturn) and isinstance(found.metadata, tuple):
+            passages = cast("tuple[str, ...]", found.metadata)
+        elif self.retrieves and found is not None:
+            passages = (told if isinstance(told, str) else str(told),)
+        ctx.deps.calls.append(
+            ToolCall(
+                name=name,
+                arguments=cast("dict[str, Json]", _plain(args)),
+                result=told,
+                error=error,
+                id=ctx.tool_call_id or "",
+                passages=passages,
+            )
+        )
+
+
+def _plain(value: Any) -> Json:
+    return cast("Json", to_jsonable_python(value, fallback=repr, inf_nan_mode="strings"))
+
+
+def opening(
+    demonstrations: Sequence[Demonstration], history: Sequence[Message]
+) -> list[ModelMessage]:
+    """What stands before the first turn: worked examples, then what was said already."""
+    shown = [
+        said for number, demo in enumerate(demonstrations, start=1) for said in _shown(demo, number)
+    ]
+    # Of what was said before, only the words are shown.
+    spoken = (replace(said, images=(), verbatim=None) for said in (*shown, *history))
+    return [model_message(said) for said in spoken]
+
+
+def _shown(demo: Demonstration, number: int) -> Iterator[Message]:
+    """A worked example as if it had just happened: the question, each tool used, the answer."""
+    yield Message(role="user", content=demo.input)
+    for place, call in enumerate(demo.calls, start=1):
+        # The same at every asking: a request is what its answer is kept under.
+        name = f"demo-{number}-{place}"
+        use = ToolUse(id=name, name=call.tool, arguments=call.given)
+        yield Message(role="assistant", content="", uses=(use,))
+        yield Message(role="tool", content=call.result, answers=name, tool=call.tool)
+    yield Message(role="assistant", content=demo.output)
+
+
+def steps(
+    messages: Sequence[ModelMessage],
+    replies: Sequence[Priced],
+    calls: Sequence[ToolCall],
+    *,
+    node: str,
+    turn: int,
+    surfaces: tuple[str, ...],
+    first: int,
+) -> tuple[Step, ...]:
+    """One step for each answer of the model, with the tools it asked for."""
+    used = {call.id: call for call in calls}
+    found: list[Step] = []
+    answers = iter(replies)
+    for before, message in _answers(messages):
+        priced = next(answers, None)
+        asked = [p.tool_call_id for p in message.parts if isinstance(p, ToolCallPart)]
+        number = first + len(found)
+        found.append(
+            Step(
+                id=f"step-{number}",
+                node=node,
+                turn=turn,
+                predecessors=(f"step-{number - 1}",) if number else (),
+                surfaces=surfaces,
+                input=before,
+                output="".join(p.content for p in message.parts if isinstance(p, TextPart)),
+                tools=tuple(used[name] for name in asked if name in used),
+                usage=priced.reply.usage if priced else Step(id="", node="").usage,
+                seconds=priced.reply.seconds if priced else 0.0,
+            )
+        )
+    return tuple(found)
+
+
+def _answers(messages: Sequence[ModelMessage]) -> Iterator[tuple[Json, ModelResponse]]:
+    """Each answer, with what was said to the model right before it."""
+    said: Json = None
+    for message in messages:
+        if isinstance(message, ModelResponse):
+            yield said, message
+        else:
+            said = "\n".join(filter(None, map(_words, message.parts)))
+
+
+def _words(part: Any) -> str:
+    if isinstance(part, ToolReturnPart):
+        told: str = part.model_response_str()
+        return f"{part.tool_name}: {told}"
+    if isinstance(part, UserPromptPart):
+        pieces = [part.content] if isinstance(part.content, str) else part.content
+        return "\n".join(piece for piece in pieces if isinstance(piece, str))
+    return ""
+
+
+RETRIES = 2
+"""How often an agent may mend an answer or a tool's arguments that did not fit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentParts:
+    """An agent under one candidate, ready to run cases."""
+
+    name: str
+    instructions: str
+    client: ModelClient
+    toolsets: tuple[AbstractToolset[RunLog], ...]
+    folder: Path
+    surfaces: tuple[str, ...] = ()
+    schema: dict[str, Json] | None = None
+    demonstrations: tuple[Demonstration, ...] = ()
+    user: Role[TalkSoFar, NextRemark] | None = None
+
+    def for_case(self, case: Case) -> tuple[Demonstration, ...]:
+        """The demonstrations, without the case's own: nobody is examined with the answer."""
+        return tuple(demo for demo in self.demonstrations if demo.case != case.id or not demo.case)
+
+
+@dataclass
+class Conversation:
+    """A conversation under way, and what is known of it so far."""
+
+    parts: AgentParts
+    case: Case
+    draw: int
+    effects: Effects
+    messages: list[ModelMessage] = field(default_factory=list[ModelMessage])
+    steps: list[Step] = field(default_factory=list[Step])
+    replies: list[str] = field(default_factory=list[str])
+    log: ReplyLog = field(default_factory=ReplyLog)
+    data: Json = None
+
+    async def say(self, text: str, attachments: Sequence[Attachment] = ()) -> str:
+        """One turn: what the agent replies."""
+        parts = self.parts
+        log, before = RunLog(effects=self.effects), len(self.log.replies)
+        model = JournaledModel(parts.client, draw=self.draw, effects=self.effects, log=self.log)
+        texts, images = await read_attachments(attachments, parts.folder)
+        agent: Agent[RunLog, Any] = Agent(
+            model,
+            name=parts.name,
+            instructions=parts.instructions or None,
+            toolsets=parts.toolsets,
+            output_type=_output(parts.schema),
+            deps_type=RunLog,
+            retries=RETRIES,
+        )
+        heard = len(self.messages)
+        try:
+            prompt = user_content("\n\n".join([text, *texts]), images)
+            result = await agent.run(prompt, message_history=self.messages, deps=log)
+            self.messages = result.all_messages()
+        finally:
+            self._write(heard, log, before)
+        return self._reply(result.output)
+
+    def _write(self, heard: int, log: RunLog, before: int) -> None:
+        """The steps of this turn; of a turn that failed, the tools it used all the same."""
+        new = self.messages[heard:]
+        found = steps(
+            new,
+            self.log.replies[before:],
+            log.calls,
+            node=self.parts.name,
+            turn=len(self.replies),
+            surfaces=self.parts.surfaces,
+            first=len(self.steps),
+        )
+        if not new and (log.calls or len(self.log.replies) > before):
+            broken = Step(
+                id=f"step-{len(self.steps)}",
+                node=self.parts.name,
+                turn=len(self.replies),
+                surfaces=self.parts.surfaces,
+                tools=tuple(log.calls),
+                usage=_usage(self.log, before),
+            )
+            found = (broken,)
+        self.steps += found
+
+    def _reply(self, output: Any) -> str:
+        if isinstance(output, str):
+            self.replies.append(output)
+        else:
+            self.data = cast("Json", output)
+            self.replies.append(json.dumps(output, ensure_ascii=False))
+        return self.replies[-1]
+
+    def outcome(self, *, failure: Failure | None = None, talked: Sequence[str] = ()) -> Outcome:
+        """What came of it."""
+        costs = [priced.nano_usd for priced in self.log.replies]
+        return Outcome(
+            replies=tuple(self.replies) if failure is None else (),
+            asked=tuple(talked),
+            data=self.data if failure is None else None,
+            trace=Trace(steps=tuple(self.steps)),
+            usage=_usage(self.log),
+            nano_usd=None if None in costs else sum(cost or 0 for cost in costs),
+            seconds=sum(priced.reply.seconds for priced in self.log.replies),
+            failure=failure,
+        )
+
+
+async def run_case(parts: AgentParts, case: Case, *, draw: int, effects: Effects) -> Outcome:
+    """The conversation of a case. What goes wrong in it is an outcome, not an exception."""
+    talk = Conversation(
+        parts=parts,
+        case=case,
+        draw=draw,
+        effects=effects,
+        messages=opening(parts.for_case(case), case.history),
+    )
+    asked: tuple[str, ...] = ()
+    try:
+        if case.scenario is not None:
+            asked = await _play(talk)
+        else:
+            for turn in case.turns:
+                await talk.say(turn.input, turn.attachments)
+    except RoleFailed as error:
+        away = Failure(kind=FailureKind.INFRASTRUCTURE, message=error.message, error="RoleFailed")
+        return talk.outcome(failure=away)
+    except BurnishError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the border to the agent and its tools: law 4
+        return talk.outcome(failure=failure_of(error))
+    return talk.outcome(talked=asked)
+
+
+async def _play(talk: Conversation) -> tuple[str, ...]:
+    assert talk.parts.user is not None, "a scenario was let through without a user to play it"
+    files = list(talk.case.turns[0].attachments)
+
+    async def say(remark: str) -> str:
+        opening_files, files[:] = list(files), []
+        return await talk.say(remark, opening_files)
+
+    had = await converse(talk.case, say, user=talk.parts.user, draw=talk.draw, effects=talk.effects)
+    return had.asked
+
+
+def _output(schema: dict[str, Json] | None) -> Any:
+    if schema is None:
+        return str
+    return NativeOutput(StructuredDict(cast("dict[str, Any]", schema), name="answer"))
+
+
+def _usage(log: ReplyLog, since: int = 0) -> Usage:
+    total = Usage()
+    for priced in log.replies[since:]:
+        total += priced.reply.usage
+    return total

@@ -1,0 +1,188 @@
+"""Paths to fields of an agent file, and the demonstrations in it."""
+
+import difflib
+import re
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from pydantic import BaseModel
+
+from burnish.core.content import Json, codec
+from burnish.core.errors import ConfigError, Problem
+from burnish.core.surfaces import DemonstratedCall, Demonstration
+from burnish.models.model_block import model_keys
+from burnish.targets.agent.blocks import (
+    AgentBlock,
+    AgentTool,
+    HierarchicalTool,
+    McpTool,
+    VectorstoreTool,
+)
+
+INSTRUCTIONS = ("instructions", "instructions.inline", "instructions.file")
+"""All three mean the text of the instructions, wherever it stands."""
+DEMONSTRATIONS = "demonstrations"
+MODEL = "model"
+
+_STEP = re.compile(r"\.?([A-Za-z_]\w*)|\[(\d+)\]|\[([A-Za-z_]\w*)=([^\]]+)\]")
+
+
+@dataclass(frozen=True)
+class Named:
+    """The item of a list that has this value under this key."""
+
+    key: str
+    value: str
+
+
+Step: TypeAlias = str | int | Named
+
+
+def parse_path(path: str) -> tuple[Step, ...]:
+    """The steps of a path."""
+    steps: list[Step] = []
+    at = 0
+    while at < len(path):
+        found = _STEP.match(path, at)
+        if found is None or (not steps and path[at] in ".["):
+            raise _wrong(path, "not a path; write it like tools[name=archive].top_k")
+        name, index, key, value = found.groups()
+        steps.append(name or (int(index) if index else Named(key, value.strip("'\""))))
+        at = found.end()
+    if not steps:
+        raise _wrong(path, "the path is empty")
+    return tuple(steps)
+
+
+def is_instructions(path: str) -> bool:
+    """Whether the path means the text of the instructions."""
+    return path in INSTRUCTIONS
+
+
+def value_at(block: BaseModel, path: str) -> Any:
+    """The value in a validated file, its default where the file does not say."""
+    node: Any = block
+    for step in parse_path(path):
+        node = _below(node, step, path)
+    return node
+
+
+def put_at(root: MutableMapping[str, Any], path: str, value: Any) -> None:
+    """Set a value in the file's tree; blocks that are not there yet are made."""
+    node: Any = root
+    *way, last = parse_path(path)
+    for step in way:
+        node = _into(node, step, path)
+    if isinstance(last, Named):
+        raise _wrong(path, "a path ends in a field")
+    node[last] = value
+
+
+def _into(node: Any, step: Step, path: str) -> Any:
+    if isinstance(step, Named):
+        return _item(node, step, path)
+    if isinstance(step, str) and isinstance(node, MutableMapping):
+        mapping = cast("MutableMapping[str, Any]", node)
+        if step == MODEL and isinstance(short := mapping.get(step), str):
+            mapping[step] = model_keys(short)  # `provider:name` has no room for settings
+        return mapping.setdefault(step, {})
+    return node[step]
+
+
+def _below(node: Any, step: Step, path: str) -> Any:
+    if isinstance(step, Named):
+        return _item(node, step, path)
+    if isinstance(step, int):
+        items = cast("Sequence[Any]", node if isinstance(node, list) else [])
+        if step >= len(items):
+            raise _wrong(path, f"there is no item {step}")
+        return items[step]
+    if isinstance(node, BaseModel) and step in type(node).model_fields:
+        return getattr(node, step)
+    if isinstance(node, Mapping) and step in node:
+        return cast("Mapping[str, Any]", node)[step]
+    raise _wrong(path, f"there is no '{step}'", _near(step, node))
+
+
+def _item(node: Any, step: Named, path: str) -> Any:
+    items = cast("list[Any]", node) if isinstance(node, list) else []
+    names = [_field(item, step.key) for item in items]
+    if step.value not in names:
+        known = ", ".join(str(name) for name in names) or "none"
+        raise _wrong(path, f"nothing has {step.key} '{step.value}'", f"there are: {known}")
+    return items[names.index(step.value)]
+
+
+def _field(item: Any, key: str) -> Any:
+    if isinstance(item, Mapping):
+        return cast("Mapping[str, Any]", item).get(key)
+    return getattr(item, key, None)
+
+
+def _near(step: str, node: Any) -> str:
+    if isinstance(node, BaseModel):
+        known = list(type(node).model_fields)
+    else:
+        known = list(cast("Mapping[str, Any]", node)) if isinstance(node, Mapping) else []
+    near = difflib.get_close_matches(step, known, n=1)
+    if near:
+        return f"did you mean '{near[0]}'?"
+    return f"there are: {', '.join(known)}" if known else ""
+
+
+def _wrong(path: str, message: str, remedy: str = "") -> ConfigError:
+    return ConfigError([Problem(where=path, message=message, remedy=remedy)])
+
+
+def demonstrations_of(block: AgentBlock) -> tuple[Demonstration, ...]:
+    """The worked examples of a file."""
+    return tuple(
+        Demonstration(
+            input=demo.input,
+            output=demo.output,
+            case=demo.case,
+            calls=tuple(
+                DemonstratedCall.of(call.tool, call.arguments, call.result) for call in demo.calls
+            ),
+        )
+        for demo in block.demonstrations
+    )
+
+
+def written(demo: Demonstration) -> Json:
+    """A worked example as a file has it."""
+    data = codec(Demonstration).encode(demo)
+    assert isinstance(data, dict)
+    return {key: value for key, value in data.items() if value or key != "case"}
+
+
+def unknown_tools(block: AgentBlock, demos: Sequence[Demonstration]) -> Iterator[Problem]:
+    """The calls of tools that the agent does not have: it would be taught what it cannot do."""
+    if any(isinstance(tool, McpTool) and tool.load_tools is True for tool in block.tools):
+        return  # What a server offers is known once it runs.
+    known = [name for tool in block.tools for name in _offered(tool)]
+    for number, demo in enumerate(demos):
+        for place, call in enumerate(demo.calls):
+            if call.tool not in known:
+                where = f"{DEMONSTRATIONS}[{number}].calls[{place}].tool"
+                message = f"the agent has no tool '{call.tool}'"
+                yield Problem(where=where, message=message, remedy=_remedy(call.tool, known))
+
+
+def _offered(tool: AgentTool) -> Sequence[str]:
+    """The names under which a model is told of a tool."""
+    match tool:
+        case VectorstoreTool() | HierarchicalTool():
+            return [f"{tool.name}_search"]
+        case McpTool():
+            return tool.load_tools if isinstance(tool.load_tools, list) else []
+        case _:
+            return [tool.name]
+
+
+def _remedy(name: str, known: Collection[str]) -> str:
+    if near := difflib.get_close_matches(name, known, n=1):
+        return f"did you mean '{near[0]}'?"
+    there = f"there are: {', '.join(known)}" if known else "it has none"
+    return f"remove the call, or add the tool; {there}"

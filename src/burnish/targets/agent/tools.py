@@ -1,0 +1,265 @@
+"""The tools of an agent: functions, prompts, MCP servers, retrieval; loaded and started once."""
+
+import asyncio
+import importlib.util
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.tools import Tool
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
+
+from burnish.core.content import Json, short_id
+from burnish.core.errors import ConfigError, Problem
+from burnish.models.keys import read_dotenv
+from burnish.system import expand_variables
+from burnish.system.user_functions import leaving_no_bytecode
+from burnish.targets.agent.blocks import (
+    AgentTool,
+    FunctionTool,
+    HierarchicalTool,
+    McpTool,
+    PromptTool,
+    VectorstoreTool,
+)
+from burnish.targets.agent.conversation import LoggedToolset, RunLog
+from burnish.targets.agent.files import LoadedAgent, template_of
+
+if TYPE_CHECKING:
+    from pydantic_ai.mcp import MCPToolset
+
+    from burnish.targets.agent.search import SearchTools
+
+
+def load_function(tool: FunctionTool, folder: Path) -> Callable[..., Any]:
+    """The function that a tool names."""
+    path = (folder / tool.file).resolve()
+    home = str(folder.resolve())
+    if home not in sys.path:
+        sys.path.insert(0, home)
+    if not path.is_file():
+        raise _wrong(tool, f"{tool.file} is not a file")
+    # A name of its own for each file: two agents may both have a tools.py.
+    spec = importlib.util.spec_from_file_location(f"burnish_tools_{short_id(str(path))}", path)
+    if spec is None or spec.loader is None:
+        raise _wrong(tool, f"{tool.file} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        with leaving_no_bytecode():
+            spec.loader.exec_module(module)
+    except Exception as error:
+        raise _wrong(tool, f"{tool.file} raised {type(error).__name__}: {error}") from error
+    function = getattr(module, tool.function, None)
+    if not callable(function):
+        raise _wrong(tool, f"{tool.file} has no function '{tool.function}'")
+    return function
+
+
+def function_tool(tool: FunctionTool, function: Callable[..., Any], description: str) -> Tool[Any]:
+    """The function as a tool; its schema is in the file, or in its type hints."""
+    try:
+        if tool.parameters is None:
+            return Tool(function, takes_ctx=False, name=tool.name, description=description)
+        schema = parameters_schema(tool.parameters)
+        return Tool.from_schema(function, tool.name, description, schema)
+    except (UserError, TypeError, NameError) as error:
+        raise _wrong(tool, f"no schema can be made for '{tool.function}': {error}") from error
+
+
+def parameters_schema(parameters: dict[str, dict[str, Json]]) -> dict[str, Any]:
+    """The parameters of a file as a JSON schema; a parameter with a default may be left out."""
+    needed = [
+        name
+        for name, told in parameters.items()
+        if "default" not in told and told.get("required", True)
+    ]
+    properties = {
+        name: {key: value for key, value in told.items() if key != "required"}
+        for name, told in parameters.items()
+    }
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": needed,
+        "additionalProperties": False,
+    }
+
+
+def _wrong(tool: FunctionTool, message: str) -> ConfigError:
+    return ConfigError([Problem(where=f"tool {tool.name}", message=message)])
+
+
+def check_server(tool: McpTool, folder: Path) -> list[Problem]:
+    """What would keep a server from starting, without starting it."""
+    where = f"tool {tool.name}"
+    if tool.transport == "stdio" and shutil.which(str(tool.command)) is None:
+        message = f"the command '{tool.command}' is not installed"
+        return [Problem(where=where, message=message)]
+    if tool.env_file and not (folder / tool.env_file).is_file():
+        return [Problem(where=where, message=f"{tool.env_file} is not a file")]
+    return []
+
+
+def mcp_server(tool: McpTool, folder: Path) -> "MCPToolset[Any]":
+    """The server of a tool, not started yet. Secrets are expanded here, and kept nowhere."""
+    try:
+        from fastmcp.client.transports import StdioTransport
+        from pydantic_ai.mcp import MCPToolset
+    except ImportError:
+        remedy = "pip install 'burnish[mcp]'"
+        raise ConfigError(
+            [Problem(where=f"tool {tool.name}", message="MCP is not installed", remedy=remedy)]
+        ) from None
+    limits: dict[str, Any] = {
+        "init_timeout": tool.timeout or 30.0,
+        "read_timeout": tool.request_timeout,
+    }
+    if tool.transport == "http":
+        headers = {name: _expanded(value) for name, value in tool.headers.items()}
+        return MCPToolset(_expanded(str(tool.url)), headers=headers or None, **limits)
+    transport = StdioTransport(
+        command=str(tool.command),
+        args=[_expanded(arg) for arg in tool.args],
+        env=_environment(tool, folder),
+        cwd=str(folder.resolve()),
+        keep_alive=False,
+        log_file=Path(os.devnull),
+    )
+    return MCPToolset(transport, **limits)
+
+
+def _environment(tool: McpTool, folder: Path) -> dict[str, str]:
+    """What the server may see: where programs are, and what the file gives it."""
+    usual = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    file = read_dotenv(folder / tool.env_file) if tool.env_file else {}
+    return {**usual, **file, **{name: _expanded(value) for name, value in tool.env.items()}}
+
+
+def _expanded(text: str) -> str:
+    return expand_variables(text, os.environ)
+
+
+_PLACE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}|\{([A-Za-z_]\w*)\}")
+
+
+def prompt_tool(tool: PromptTool, template: str, description: str) -> Tool[Any]:
+    """The template as a tool."""
+    named = {name or plain for name, plain in _PLACE.findall(template)}
+    unknown = sorted(named - set(tool.parameters))
+    if unknown:
+        raise ConfigError(
+            [
+                Problem(
+                    where=f"tool {tool.name}",
+                    message=f"the template has a place for '{name}', which is no parameter",
+                    remedy=f"there are: {', '.join(tool.parameters)}",
+                )
+                for name in unknown
+            ]
+        )
+
+    def fill(**given: Any) -> str:
+        return _PLACE.sub(lambda found: str(given.get(found[1] or found[2], "")), template)
+
+    return Tool.from_schema(fill, tool.name, description, parameters_schema(tool.parameters))
+
+
+class Toolbox:
+    """What the tools of one agent file need, shared by all its candidates and cases."""
+
+    def __init__(self, agent: LoadedAgent, search: "SearchTools | None") -> None:
+        self._agent = agent
+        self._search = search
+        self._functions = self._loaded(agent.block.tools)
+        self._servers: dict[str, AbstractToolset[RunLog]] = {}
+        self._open = AsyncExitStack()
+        self._opening = asyncio.Lock()
+
+    async def toolsets(self, tools: Sequence[AgentTool]) -> tuple[AbstractToolset[RunLog], ...]:
+        """The tools of a candidate, which may describe and search differently."""
+        plain: FunctionToolset[RunLog] = FunctionToolset(
+            [tool for block in tools if (tool := self._tool(block)) is not None]
+        )
+        servers = [
+            LoggedToolset(await self._server(block), retrieves=block.is_retrieval)
+            for block in tools
+            if isinstance(block, McpTool)
+        ]
+        return (LoggedToolset(plain), *servers) if plain.tools else tuple(servers)
+
+    def schemas(self) -> dict[str, Json]:
+        """What each tool takes, by its name, as a JSON schema; servers tell once they run."""
+        found = {block.name: self._tool(block) for block in self._agent.block.tools}
+        return {
+            name: cast("Json", tool.tool_def.parameters_json_schema)
+            for name, tool in found.items()
+            if tool is not None
+        }
+
+    async def close(self) -> None:
+        """Stop every server."""
+        await self._open.aclose()
+        self._servers.clear()
+
+    def _tool(self, block: AgentTool) -> Tool[RunLog] | None:
+        match block:
+            case FunctionTool():
+                return function_tool(block, self._functions[block.name], block.description)
+            case PromptTool():
+                return prompt_tool(block, template_of(self._agent, block), block.description)
+            case VectorstoreTool() | HierarchicalTool():
+                assert self._search is not None
+                return self._search.tool(block)
+            case McpTool():
+                return None
+
+    async def _server(self, block: McpTool) -> AbstractToolset[RunLog]:
+        async with self._opening:
+            if block.name not in self._servers:
+                server = mcp_server(block, self._agent.folder)
+                try:
+                    await self._open.enter_async_context(server)
+                except Exception as error:
+                    raise _not_started(block, error) from error
+                self._servers[block.name] = _wanted(server, block)
+            return self._servers[block.name]
+
+    def _loaded(self, tools: Sequence[AgentTool]) -> dict[str, Callable[..., Any]]:
+        """The user's functions; everything that keeps a tool from being had is said at once."""
+        functions: dict[str, Callable[..., Any]] = {}
+        problems: list[Problem] = []
+        for block in tools:
+            try:
+                if isinstance(block, FunctionTool):
+                    given = self._agent.functions.get(block.name)
+                    functions[block.name] = given or load_function(block, self._agent.folder)
+                    function_tool(block, functions[block.name], block.description)
+                elif isinstance(block, PromptTool):
+                    prompt_tool(block, template_of(self._agent, block), block.description)
+                elif isinstance(block, McpTool):
+                    problems += check_server(block, self._agent.folder)
+            except ConfigError as error:
+                problems += error.problems
+        if problems:
+            raise ConfigError(problems)
+        return functions
+
+
+def _wanted(server: AbstractToolset[Any], block: McpTool) -> AbstractToolset[Any]:
+    """The tools of a server that the file asks for."""
+    names = block.load_tools
+    if isinstance(names, list):
+        return server.filtered(lambda _, tool: tool.name in names)
+    return server if names else server.filtered(lambda _, __: False)
+
+
+def _not_started(block: McpTool, error: Exception) -> ConfigError:
+    message = f"the MCP server did not start: {type(error).__name__}: {error}"
+    return ConfigError([Problem(where=f"tool {block.name}", message=message)])

@@ -1,0 +1,11 @@
+"""Agents that are called: a Python function, an HTTP endpoint, a command.
+
+burnish knows nothing of what is inside: it says something, and gets a reply.
+"""
+
+from burnish.targets.callables.commands import CommandTarget
+from burnish.targets.callables.functions import CallableTarget
+from burnish.targets.callables.http import HttpTarget
+from burnish.targets.callables.target import CallingTarget
+
+__all__ = ["CallableTarget", "CallingTarget", "CommandTarget", "HttpTarget"]

@@ -1,1 +1,0 @@
-"""The gates that a completion must pass, in their order."""

@@ -1,0 +1,114 @@
+"""CSV: quotes, newlines, Unicode and spreadsheets' habits; the user's columns stay theirs."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from burnish.core.cases import Case, Turn
+from burnish.datasets.case_files import CaseFile
+from burnish.datasets.formats import read_cases, write_cases
+from tests.datasets.dataset_files import again, problems, put
+
+FILE = """id,question,answer,context,labels,topic
+1,"Où est\nle ""café"", là ?",ici,"[""un"", ""deux""]",fr; place,cafés
+2,plain,,one passage,,
+3,"a, b",[1] is no list,[1] is no list,one,
+"""
+
+
+def test_cells_of_every_kind(tmp_path: Path) -> None:
+    path = put(tmp_path, "cases.csv", FILE)
+    file = read_cases(path)
+    assert file.cases == (
+        Case(
+            name="1",
+            turns=(
+                Turn(
+                    input='Où est\nle "café", là ?',
+                    expected="ici",
+                    context=("un", "deux"),
+                    settings={"topic": "cafés"},
+                ),
+            ),
+            labels=("fr", "place"),
+        ),
+        Case(name="2", turns=(Turn(input="plain", context=("one passage",)),)),
+        Case(
+            name="3",
+            turns=(Turn(input="a, b", expected="[1] is no list", context=("[1] is no list",)),),
+            labels=("one",),
+        ),
+    )
+    assert again(file, "copy.csv") == file
+
+
+def test_the_columns_come_back_in_their_order(tmp_path: Path) -> None:
+    text = 'topic,prompt,output\nx,"a\nb",c\n,d,\n'
+    path = put(tmp_path, "cases.csv", text)
+    write_cases(path, read_cases(path))
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "\ufeffinput,expected\nq,a\n".encode(),
+        b"input,expected\r\nq,a\r\n",
+        b"input,expected\nq,a",
+        b'"input","expected"\n"q","a"\n\n',
+    ],
+    ids=["BOM", "CRLF", "no end", "all quoted"],
+)
+def test_what_spreadsheets_write(tmp_path: Path, content: bytes) -> None:
+    assert read_cases(put(tmp_path, "cases.csv", content)).cases == (Case.single("q", "a"),)
+
+
+def test_a_cell_may_be_longer_than_a_book(tmp_path: Path) -> None:
+    text = "word " * 50_000
+    assert read_cases(put(tmp_path, "cases.csv", f"input\n{text}\n")).cases[0].input == text
+
+
+def test_a_new_part_is_a_new_column(tmp_path: Path) -> None:
+    path = put(tmp_path, "cases.csv", "question,topic\nq,x\n")
+    file = read_cases(path)
+    labelled = replace(file.cases[0], labels=("a", "b"))
+    write_cases(path, replace(file, cases=(labelled,)))
+    assert path.read_text() == "question,topic,labels\nq,x,a;b\n"
+
+
+@pytest.mark.parametrize("name", ["id", "answer", "question", "label"])
+def test_a_setting_may_be_called_like_a_part(name: str) -> None:
+    case = Case(turns=(Turn(input="q", settings={name: "mine"}),))
+    assert again(CaseFile(cases=(case,), format="csv"), "copy.csv").cases == (case,)
+
+
+def test_a_new_setting_may_be_called_like_the_file_s_own_column(tmp_path: Path) -> None:
+    path = put(tmp_path, "cases.csv", "question,answer\nq,a\n")
+    file = read_cases(path)
+    added = Case(turns=(Turn(input="r", expected="b", settings={"answer": "mine"}),))
+    assert again(replace(file, cases=(*file.cases, added)), "copy.csv").cases[1] == added
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", [": it is empty — write a header with a column 'input'"]),
+        ("a,b\n1,2\n", [":1: there is no column 'input' — call one of its columns input or question"
+                        " or prompt or query"]),
+        ("input;b\n1;2\n", [":1: there is no column 'input' — separate columns by commas"]),
+        ("input,a,a\n1,2,3\n", [":1: two columns are called 'a' — rename one"]),
+        ("input,,a\n1,2,3\n", [":1: column 2 has no name — name it"]),
+        ("id,input\n1,a\n2\n3,b,c\n4,\n1,d\n",
+         [":3: expected 2 cells, found 1 — put a cell with a comma in quotes",
+          ":4: expected 2 cells, found 3 — put a cell with a comma in quotes",
+          ":5: there is no input",
+          ":6: two cases are called '1'; the first is at bad.csv:2 — give each case a name of its"
+          " own"]),
+        ('input,a\n"x\ny",1\nz\n',
+         [":4: expected 2 cells, found 1 — put a cell with a comma in quotes"]),
+        ('input\na\n"b\nc\n', [":3: not valid CSV: unexpected end of data — check its quotes"]),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said(tmp_path: Path, text: str, found: list[str]) -> None:
+    assert problems(put(tmp_path, "bad.csv", text)) == [f"bad.csv{one}" for one in found]

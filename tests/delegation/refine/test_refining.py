@@ -1,0 +1,283 @@
+"""Refining with real delegations: the team is scripted, all else is as a user has it."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from burnish.core.errors import BurnishError, Interrupted, SeedRefused
+from burnish.delegation.experiments import Experiment, TaskBest
+from burnish.delegation.refine.sessions import Session
+from burnish.delegation.refine.settings import RefineSettings
+from burnish.delegation.refine.setup import Seat, Wishes, open_refinement
+from burnish.testing.delegation_world import (
+    FLAWS,
+    GOOD,
+    REFINE_FLOW,
+    Said,
+    Turn,
+    critic,
+    flaws_in,
+    refine_world,
+    report,
+)
+from tests.cli.console import tree
+from tests.delegation.refine.refining_world import Place
+from tests.delegation.refine.run_folders import awp_run
+
+pytestmark = pytest.mark.slow
+
+
+def nothing(turn: Turn) -> Said:
+    del turn
+    return "no answer"
+
+
+def praise(turn: Turn) -> Said:
+    del turn
+    return GOOD
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    found = Place(folder=tmp_path)
+    found.make_seed()
+    return found
+
+
+def test_three_flaws_in_three_iterations(place: Place) -> None:
+    before = tree(place.seed)
+    assert len(flaws_in((place.seed / "FINAL" / "report.md").read_text())) == 3
+    place.refine(flags={"iterations": 5})
+    session = place.session()
+    assert session["stop_reason"] == "empty_gradient_midloop"
+    assert session["best_iter"] == 3
+    losses = [row["loss"] for row in session["iterations"]]
+    assert losses == sorted(losses, reverse=True)
+    assert (place.seed / "BEST" / "report.md").read_text() == report(*FLAWS)
+    after = tree(place.seed)
+    assert {name: after[name] for name in before} == before
+    # Every gradient source is there in a run of burnish itself.
+    folder = place.seed / "refinement_sessions" / session["session_id"]
+    first = json.loads((folder / "iter_1" / "gradient_input.json").read_text())
+    assert len(first["defects"]) == 3
+    assert first["eval_deltas"] == {"unit": 0.9}
+    page = (folder / "REFINEMENT.md").read_text()
+    assert "training score" in page
+    assert "the temperatures have no unit" in page
+
+
+def test_the_manager_hears_of_it_once_and_workers_can_read_what_there_was(place: Place) -> None:
+    place.world.turns.clear()
+    place.refine(flags={"iterations": 1})
+    managers = [turn.text for turn in place.world.asked("manager")]
+    assert ["## REFINEMENT CONTEXT" in text for text in managers] == [True, False, False]
+    read = [turn.answers[0] for turn in place.world.asked("worker") if turn.answers]
+    assert read[0].startswith("# The heat of the week")
+
+
+def test_a_seed_that_is_refined_has_its_models_depth_and_half_its_budget(place: Place) -> None:
+    place.refine(flags={"iterations": 1})
+    run = place.seed / "refinement_sessions" / place.session()["iterations"][0]["run_dir"]
+    manifest = json.loads((run / "run_manifest.json").read_text())
+    assert manifest["models"]["manager"] == "openai:boss"
+    assert manifest["budget"]["max_depth"] == 2
+    assert (manifest["budget"]["max_loops"], manifest["budget"]["max_wall_time"]) == (6, 300)
+    assert manifest["tags"] == ["refinement", "refine-iter-1"]
+    completion = json.loads((run / "run_completion.json").read_text())
+    assert completion["parent_run_id"] == place.session()["seed_run_id"]
+    # An iteration is a run like any other: it can be refined in its turn.
+    again = Place(folder=place.folder, world=place.world)
+    again.refine(run=run, flags={"iterations": 1})
+    assert flaws_in((run / "BEST" / "report.md").read_text()) == list(FLAWS)[2:]
+
+
+def test_tiers_change_who_works_but_never_who_grades(place: Place) -> None:
+    flow = REFINE_FLOW + "refinement_tier_high: {manager: openai:strong, worker: openai:strong}\n"
+    place.flow.write_text(flow.replace(", critic: openai:eye", ""), encoding="utf-8")
+    place.refine(flags={"iterations": 2, "tier_low": ":openai:weak"})
+    session = place.session()
+    rows = [(r["tier"], r["model_manager"], r["model_worker"]) for r in session["iterations"]]
+    assert rows == [
+        ("low", "openai:boss", "openai:weak"),
+        ("high", "openai:strong", "openai:strong"),
+    ]
+    for row in session["iterations"]:
+        run = place.seed / "refinement_sessions" / row["run_dir"]
+        models = json.loads((run / "run_manifest.json").read_text())["models"]
+        assert models["critic"] == "openai:boss"
+
+
+def test_an_iteration_that_is_refined_again_is_not_halved_twice(place: Place) -> None:
+    place.refine(flags={"iterations": 1})
+    sessions = place.seed / "refinement_sessions"
+    first = sessions / place.session()["iterations"][0]["run_dir"]
+    place.refine(run=first, flags={"iterations": 1})
+    again = first / "refinement_sessions"
+    second = again / place.session(again)["iterations"][0]["run_dir"]
+    budgets = [json.loads((run / "run_manifest.json").read_text())["budget"]
+               for run in (first, second)]  # fmt: skip
+    assert budgets[0]["max_loops"] == budgets[1]["max_loops"] > 1
+    assert budgets[0]["max_total_tokens"] == budgets[1]["max_total_tokens"]
+
+
+def test_a_workflow_that_is_named_comes_with_its_models(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = place.folder / "other.yaml"
+    other.write_text(place.flow.read_text().replace("openai:hand", "openai:another"))
+    asked = {"flags": {"iterations": 12, "workflow": str(other)}, "dry_run": True}
+    place.refine(**asked)
+    said = capsys.readouterr()
+    assert "worker openai:another" in said.out
+    assert "from 1 to 10: 10 iterations" in said.err
+    place.refine(**asked, as_json=True)
+    plan = json.loads(capsys.readouterr().out)
+    assert len(plan["iterations"]) == 10
+    assert plan["iterations"][0]["models"]["worker"] == "openai:another"
+    assert not (place.seed / "refinement_sessions").exists()
+
+
+def test_why_an_iteration_failed_is_said(tmp_path: Path) -> None:
+    place = Place(folder=tmp_path)
+    place.make_seed()
+    lost = Place(folder=tmp_path, world=refine_world(manager=nothing))
+    with pytest.raises(typer.Exit):
+        lost.refine(flags={"iterations": 1})
+    assert "it failed: manager_failed" in lost.session()["iterations"][0]["note"]
+
+
+def test_a_team_that_grades_itself_is_told_of(place: Place) -> None:
+    place.refine(flags={"iterations": 1, "worker_model": "openai:eye"})
+    assert any("grades its own work" in note for note in place.session()["notes"])
+
+
+def test_named_models_are_left_aside_where_there_are_tiers(place: Place) -> None:
+    place.refine(flags={"iterations": 1, "model": "openai:x", "tier_high": "openai:y"})
+    session = place.session()
+    assert session["iterations"][0]["model_manager"] == "openai:y"
+    assert any("ignoring legacy model" in note for note in session["notes"])
+
+
+def test_a_critic_who_is_away_lets_nothing_win(tmp_path: Path) -> None:
+    away: list[bool] = []
+
+    def sometimes(turn: Turn) -> Said:
+        return "no answer" if away else critic(turn)
+
+    place = Place(folder=tmp_path, world=refine_world(critic=sometimes))
+    place.make_seed()
+    away.append(True)
+    with pytest.raises(typer.Exit) as end:
+        place.refine(flags={"iterations": 1})
+    assert end.value.exit_code == 1
+    assert "the critic did not score it" in place.session()["iterations"][0]["note"]
+
+
+def test_a_run_of_awp_agents_is_refined_as_it_is(tmp_path: Path) -> None:
+    place = Place(folder=tmp_path, world=refine_world(critic=praise))
+    run = awp_run(tmp_path / "ws")
+    before = tree(tmp_path / "ws" / "output")
+    place.refine(
+        run=run, flags={"iterations": 1, "model": "openai:boss", "worker_model": "openai:hand"}
+    )
+    best = run / "BEST"
+    manifest = json.loads((best / "manifest.json").read_text())
+    assert manifest["seed_loss"] == pytest.approx(0.21985)
+    assert manifest["best_loss"] < manifest["seed_loss"]
+    assert (best / "report.md").exists()
+    assert tree(tmp_path / "ws" / "output") == before
+    notes = place.session(run / "refinement_sessions")["notes"]
+    assert any("what the model says of itself" in note for note in notes)
+
+
+def test_models_that_burnish_does_not_know_must_be_named(tmp_path: Path) -> None:
+    run = awp_run(tmp_path / "ws")
+    path = run / "run_manifest.json"
+    path.write_text(path.read_text().replace("openai/gpt-5-mini", "deepseek/chat"))
+    with pytest.raises(SeedRefused, match=re.escape("deepseek/chat")):
+        Place(folder=tmp_path).refine(run=run)
+
+
+def test_where_the_workflow_is_gone_nobody_wins_by_a_score_that_is_not_given(
+    place: Place,
+) -> None:
+    place.flow.unlink()
+    place.change_completion(lambda data: data["eval"].update(score=0.0))
+    with pytest.raises(typer.Exit):
+        place.refine(flags={"iterations": 1})
+    session = place.session()
+    # The metrics went with the file: both sides count them as neutral.
+    assert session["seed_loss"] == pytest.approx(0.2 + 0.225 + 0.0125)
+    assert any("neutral for both sides" in note for note in session["notes"])
+
+
+def test_an_odd_deliverable_is_carried_along(tmp_path: Path) -> None:
+    place = Place(folder=tmp_path)
+    seed = place.make_seed()
+    odd = {"a b.md": "x\n", "übersicht 報告.md": "y\n", "manifest.json": '{"loss": 0}\n'}
+    for name, text in odd.items():
+        (seed / "FINAL" / name).write_text(text, encoding="utf-8")
+    (seed / "FINAL" / "deep").mkdir()
+    with (seed / "FINAL" / "deep" / "large.bin").open("wb") as file:
+        file.truncate(200 * 1024 * 1024)
+    place.refine(flags={"iterations": 1})
+    note = place.session()["iterations"][0]["note"]
+    assert "it no longer has" in note
+    assert "a b.md" in note
+    run = place.seed / "refinement_sessions" / place.session()["iterations"][0]["run_dir"]
+    given = run / "workspace" / "input"
+    assert (given / "übersicht 報告.md").read_text(encoding="utf-8") == "y\n"
+    assert (given / "deep" / "large.bin").stat().st_size == 200 * 1024 * 1024
+
+
+def test_a_session_of_a_task_goes_on_from_the_run_that_it_began_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BURNISH_EXPERIMENTS_ROOT", str(tmp_path / "all"))
+    place = Place(folder=tmp_path)
+    place.delegate(target=Experiment.new("Heat").folder.name)
+    (task,) = Experiment.all()[0].tasks
+    (run,) = task.runs.iterdir()
+    completion = json.loads((run / "run_completion.json").read_text())
+    completion["final_budget"]["wall_time"]["elapsed_s"] = 600
+    (run / "run_completion.json").write_text(json.dumps(completion))
+    done: list[int] = []
+
+    def stop() -> str:
+        return "enough" if done else ""
+
+    def count(session: Session) -> None:
+        done[:] = [1] * (len(session.iterations) // 2)
+
+    wishes = Wishes(models=place.world.models, stop=stop, listen=count)
+    settings = RefineSettings(iterations=3)
+    with pytest.raises(Interrupted):
+        asyncio.run(open_refinement(Seat.in_task(task), settings, wishes=wishes).run())
+    assert "iter_2" in str(TaskBest(task).winner())
+    asked = len(place.world.turns)
+    place.refine(target=task.target, resume="last")
+    session = place.session(task.refinements)
+    assert session["seed_run_id"] == completion["run_id"]
+    assert [row["note"] for row in session["iterations"]] == ["", "", ""]
+    assert (session["best_iter"], session["best_written"]) == (3, True)
+    # Only the third iteration was still to be paid.
+    assert len(place.world.turns) - asked == session["iterations"][2]["calls"]
+
+
+def test_no_secret_reaches_a_session(
+    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("EXAMPLE_SECRET_KEY", "sk-verysecret-0123456789")
+
+    def leaks(turn: Turn) -> Said:
+        raise RuntimeError("refused: sk-verysecret-0123456789")
+
+    broken = Place(folder=tmp_path, world=refine_world(manager=leaks))
+    with pytest.raises(BurnishError):
+        broken.refine(flags={"iterations": 1})
+    assert place.session()["stop_reason"] == "error:RuntimeError"
+    assert not [name for name, text in tree(place.seed).items() if b"verysecret" in text]
