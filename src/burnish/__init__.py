@@ -62,24 +62,11 @@ if TYPE_CHECKING:
 os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
 
 _HOMES = {
-    "compat.eval_sets": (
-        "AgentEvaluator",
-        "AgentOptimizer",
-    ),
+    "compat.eval_sets": ("AgentEvaluator", "AgentOptimizer"),
     "compat.promptiter": ("PromptIterEngine",),
-    "core.cases": (
-        "Case",
-        "Dataset",
-        "Split",
-        "Turn",
-    ),
+    "core.cases": ("Case", "Dataset", "Split", "Turn"),
     "core.comparisons": ("Pair",),
-    "core.errors": (
-        "BurnishError",
-        "Problem",
-        "RoleFailed",
-        "RollbackError",
-    ),
+    "core.errors": ("BurnishError", "Problem", "RoleFailed", "RollbackError"),
     "core.evaluations": (
         "Constraint",
         "Evaluation",
@@ -88,11 +75,7 @@ _HOMES = {
         "Score",
         "TieBreaker",
     ),
-    "core.gates": (
-        "improves_on_minibatch",
-        "min_gain",
-        "sigma",
-    ),
+    "core.gates": ("improves_on_minibatch", "min_gain", "sigma"),
     "core.money": ("Spend",),
     "core.outcomes": ("Outcome",),
     "core.protocols": (
@@ -115,35 +98,18 @@ _HOMES = {
         "Origin",
         "TextSurface",
     ),
-    "core.trials": (
-        "SplitResult",
-        "Trial",
-    ),
+    "core.trials": ("SplitResult", "Trial"),
     "journal.limits": ("Budget",),
     "projects.evaluate": ("evaluate",),
     "projects.launch": ("optimize",),
     "runs.driver": ("Ending",),
     "runs.evaluation": ("CasePolicy",),
     "runs.run": ("Run",),
-    "runs.setup": (
-        "Setup",
-        "Strategy",
-    ),
-    "targets.current_prompts": (
-        "prompt",
-        "prompts_folder",
-    ),
-    "targets.graph": (
-        "Graph",
-        "graph",
-    ),
+    "runs.setup": ("Setup", "Strategy"),
+    "targets.current_prompts": ("prompt", "prompts_folder"),
+    "targets.graph": ("Graph", "graph"),
     "targets.prompts": ("TargetPrompt",),
-    "tracing": (
-        "OpenStep",
-        "carry",
-        "step",
-        "traced",
-    ),
+    "tracing": ("OpenStep", "carry", "step", "traced"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -1,1 +1,1 @@
-"""The delegation run: a manager, workers with tools, critique, completion gates, evaluation."""
+"""Delegation: a manager and workers, gates, refinement, and training of their policy texts."""

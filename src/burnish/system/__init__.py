@@ -30,11 +30,7 @@ if TYPE_CHECKING:
     from burnish.system.yaml import YamlTree, read_tree, to_plain
 
 _HOMES = {
-    "config": (
-        "expand_variables",
-        "load_config",
-        "validate_config",
-    ),
+    "config": ("expand_variables", "load_config", "validate_config"),
     "files": (
         "append_line",
         "file_system_of",
@@ -46,20 +42,10 @@ _HOMES = {
         "remove_stale_temporaries",
         "write_atomic",
     ),
-    "locks": (
-        "FileLock",
-        "is_held",
-    ),
-    "processes": (
-        "ChildProcesses",
-        "end_leftovers",
-    ),
+    "locks": ("FileLock", "is_held"),
+    "processes": ("ChildProcesses", "end_leftovers"),
     "redaction": ("Redactor",),
-    "yaml": (
-        "YamlTree",
-        "read_tree",
-        "to_plain",
-    ),
+    "yaml": ("YamlTree", "read_tree", "to_plain"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -1,1 +1,1 @@
-"""optimizer."""
+"""AgentOptimizer: its algorithms, its callbacks, and what a program is shown."""
