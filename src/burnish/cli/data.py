@@ -11,14 +11,14 @@ app = typer.Typer(no_args_is_help=True, help="Look after the cases that everythi
 
 _CASES, _JUDGES = "Cases", "Judges"
 
-Format = Annotated[
+_Format = Annotated[
     str | None,
     typer.Option(metavar="FORMAT", help="evalset, promptiter, test_cases, jsonl, json or csv."),
 ]
-Near = Annotated[
+_Near = Annotated[
     float, typer.Option(help="From which likeness on two questions count as near-duplicates.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Write over files that are there.")]
+_Force = Annotated[bool, typer.Option("--force", help="Write over files that are there.")]
 
 
 @app.command(rich_help_panel=_CASES)
@@ -35,7 +35,7 @@ def convert(
     lossy: Annotated[
         bool, typer.Option("--lossy", help="Go on where the new format cannot hold everything.")
     ] = False,
-    force: Force = False,
+    force: _Force = False,
 ) -> None:
     """Write cases in another format. What it cannot hold is said, and stops it."""
     from burnish.cli.case_reports import convert_cases
@@ -51,11 +51,11 @@ def split(
     holdout: Annotated[float, typer.Option(help="The share that decides.")] = 0.3,
     test: Annotated[float, typer.Option(help="The share that is looked at once.")] = 0.2,
     seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 42,
-    near: Near = 0.8,
+    near: _Near = 0.8,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FOLDER", help="Beside FILE by default.")
     ] = None,
-    force: Force = False,
+    force: _Force = False,
 ) -> None:
     """Make train, holdout and test files. Near-duplicates stay together, labels are spread."""
     from burnish.cli.case_reports import split_cases
@@ -69,7 +69,7 @@ def check(
         list[Path], typer.Argument(metavar="FILE...", help="One file a split, train first.")
     ],
     *,
-    near: Near = 0.8,
+    near: _Near = 0.8,
     as_json: options.AsJson = False,
 ) -> None:
     """Look for repeats, leaks between files, empty references, and what a set can show.

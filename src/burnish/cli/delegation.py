@@ -34,7 +34,7 @@ from burnish.runs.plugins import strategy_plugin, target_plugin
 from burnish.runs.setup import Setup
 from burnish.system import read_text
 
-ROOT = Path("results") / "delegations"
+_ROOT = Path("results") / "delegations"
 """Where runs lie, beside the workflow file, when nobody says otherwise."""
 
 
@@ -123,14 +123,14 @@ def delegate_task(request: DelegateRequest, *, models: Models | None = None) -> 
         place, task = str(folder), ""
         if request.target is not None:
             place, task = "in its task", would_attach(request.target, primary=request.primary)
-        show_plan(strategy.delegation.workflow, folder=place, task=task, as_json=request.as_json)
+        _show_plan(strategy.delegation.workflow, folder=place, task=task, as_json=request.as_json)
         return
-    strategy.listen = None if request.quiet or request.as_json else say
+    strategy.listen = None if request.quiet or request.as_json else _say
     result = asyncio.run(_driven(setup, folder))
     if request.as_json:
         typer.echo(read_text(result.run_dir / COMPLETION).rstrip())
     else:
-        last_words(result, task=strategy.notice)
+        _last_words(result, task=strategy.notice)
     if result.status != "complete":
         raise typer.Exit(1)
 
@@ -150,7 +150,7 @@ def _new(request: DelegateRequest, models: Models | None) -> tuple[Path, Setup]:
     document = workflow_document(request.file)
     setup = build(describe_task(document, flags, target=fields), models=models)
     run_id = "<run id>" if request.dry_run else new_run_id()
-    folder = request.output_dir or request.file.resolve().parent / ROOT / run_id
+    folder = request.output_dir or request.file.resolve().parent / _ROOT / run_id
     if request.target is None or request.dry_run:
         return folder, setup
     # Only what is sound becomes a task of the experiment.
@@ -177,8 +177,8 @@ def _as_seen(path: Path) -> Path:
 
 def _run_named(name: str, file: Path | None) -> Path:
     """A delegation by its path, by its name beside the workflow file, or as any run is found."""
-    beside = [] if file is None else [file.resolve().parent / ROOT / name]
-    for folder in (Path(name), ROOT / name, *beside):
+    beside = [] if file is None else [file.resolve().parent / _ROOT / name]
+    for folder in (Path(name), _ROOT / name, *beside):
         if is_delegation(folder) and not (folder / HEADER).is_file():
             raise ResumeRefused(
                 f"{folder} was delegated by an earlier version, and cannot be resumed",
@@ -191,13 +191,13 @@ def _run_named(name: str, file: Path | None) -> Path:
             return folder
     raise RunNotFound(
         f"there is no delegation '{name}'",
-        remedy=f"give the path to its folder, or its name under {ROOT}",
+        remedy=f"give the path to its folder, or its name under {_ROOT}",
     )
 
 
 async def _driven(setup: Setup, folder: Path) -> DelegationResult:
     """Drive it; a first signal stops it after the iteration, a second at once."""
-    go_on = f"go on    burnish delegate --resume {shown_path(folder)}"
+    go_on = f"go on    burnish delegate --resume {_shown_path(folder)}"
     try:
         return await run_delegation(setup, folder, listeners=(StopNotice(Delegate.name),))
     except Interrupted as error:
@@ -210,7 +210,7 @@ _MOST = 400
 """Columns of one line about something that happened; the whole stands in the run's folder."""
 
 
-def show_plan(workflow: Workflow, *, folder: str, task: str, as_json: bool) -> None:
+def _show_plan(workflow: Workflow, *, folder: str, task: str, as_json: bool) -> None:
     """What would run; `task` is the place in an experiment, where it has one."""
     metrics = [metric.name for metric in workflow.metrics]
     if as_json:
@@ -239,7 +239,7 @@ def show_plan(workflow: Workflow, *, folder: str, task: str, as_json: bool) -> N
     typer.echo("nothing was run or paid; leave out --dry-run to start")
 
 
-def say(event: Mapping[str, Json]) -> None:
+def _say(event: Mapping[str, Json]) -> None:
     """One event in one line, whatever a worker or a program put into it."""
     fields = event["fields"]
     number = fields.get("iteration", "") if isinstance(fields, dict) else ""
@@ -262,7 +262,7 @@ class StopNotice:
         """Nothing to say."""
 
 
-def last_words(result: DelegationResult, *, task: str) -> None:
+def _last_words(result: DelegationResult, *, task: str) -> None:
     """How it ended, what it cost, what was delivered and what could be done next."""
     why = "" if result.reason == result.status else f"{_why(result)}, "
     typer.echo(f"{result.status:<8} {why}{counted(result.iterations, 'iteration')}")
@@ -297,9 +297,9 @@ def _next(result: DelegationResult, *, in_task: bool) -> str:
     lacking = [each for each in scores if each.score is not None and each.score < each.threshold]
     if in_task or not (result.defects or result.rejections or lacking):
         return ""
-    return f"burnish refine {shown_path(result.run_dir)}"
+    return f"burnish refine {_shown_path(result.run_dir)}"
 
 
-def shown_path(path: Path) -> str:
+def _shown_path(path: Path) -> str:
     """A path as seen from here, ready for a shell."""
     return file_name(str(path.resolve()))

@@ -98,9 +98,9 @@ class Asked:
         return {**self.flags, "repeats": self.noise_sweeps, SET: [*settings, "noise=true"]}
 
     @property
-    def options(self) -> "Options":
+    def options(self) -> "_Options":
         """What is to be done with what is found."""
-        return Options(
+        return _Options(
             json_file=self.json_file,
             junit_file=self.junit_file,
             baseline=None if self.baseline is None else _read_baseline(self.baseline),
@@ -110,7 +110,7 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class _Options:
     """What to do with what is found."""
 
     place: Place = field(default_factory=Place)
@@ -234,7 +234,7 @@ def _next_steps(console: Console, ending: Ending, command: str) -> None:
 # -- the measurement, its reports, the exit code ----------------------------------------------
 
 
-class Loading(Protocol):
+class _Loading(Protocol):
     """Makes a measurement of a file and flags, or of a run that goes on."""
 
     def __call__(self, path: Path, flags: Flags, *, resume: Path | None = None) -> Measurement:
@@ -242,7 +242,7 @@ class Loading(Protocol):
         ...
 
 
-def evaluate_agent(asked: Asked, *, load: Loading = measurement_for) -> None:
+def evaluate_agent(asked: Asked, *, load: _Loading = measurement_for) -> None:
     """Measure, show, write the reports; ends with the exit code."""
     try:
         measurement, options = _prepared(asked, load)
@@ -256,7 +256,7 @@ def evaluate_agent(asked: Asked, *, load: Loading = measurement_for) -> None:
         raise typer.Exit(1)
 
 
-def _measure_and_show(measurement: Measurement, options: Options) -> Measured:
+def _measure_and_show(measurement: Measurement, options: _Options) -> Measured:
     """Drive the measurement with a view, then show and write what it found."""
     opened: list[Path] = []
     aside = options.json_file == _STDOUT
@@ -280,7 +280,7 @@ def _measure_and_show(measurement: Measurement, options: Options) -> Measured:
     return measured
 
 
-def _write(report: EvalReport, options: Options) -> None:
+def _write(report: EvalReport, options: _Options) -> None:
     if options.junit_file is not None:
         write_atomic(options.junit_file, to_junit(report))
     if options.json_file == _STDOUT:
@@ -290,7 +290,7 @@ def _write(report: EvalReport, options: Options) -> None:
         report.write(Path(options.json_file))
 
 
-def _prepared(asked: Asked, load: Loading) -> tuple[Measurement, Options]:
+def _prepared(asked: Asked, load: _Loading) -> tuple[Measurement, _Options]:
     """Everything that can be wrong is found here, before anything is paid."""
     problems = asked.problems()
     if problems:

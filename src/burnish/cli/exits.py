@@ -22,7 +22,7 @@ from burnish.core.errors import (
 )
 from burnish.models.errors import ModelRefused
 
-CONFIGURATION: tuple[type[BurnishError], ...] = (
+_CONFIGURATION: tuple[type[BurnishError], ...] = (
     ConfigError,
     MissingExtra,
     ModelRefused,
@@ -53,6 +53,6 @@ class CodedCommand(TyperCommand):
     def _coded(self) -> Generator[None, None, None]:
         try:
             yield
-        except CONFIGURATION as error:
+        except _CONFIGURATION as error:
             error.exit_code = self.usage_exit
             raise

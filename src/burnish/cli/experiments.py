@@ -10,7 +10,7 @@ from burnish.cli import options
 
 app = typer.Typer(no_args_is_help=True, help="Tasks that belong together, and the best of each.")
 
-Root = Annotated[
+_Root = Annotated[
     Path | None,
     typer.Option(
         metavar="FOLDER",
@@ -24,7 +24,7 @@ def new(
     name: Annotated[str, typer.Argument(help="What it is called.")],
     *,
     goal: Annotated[str, typer.Option(help="What it is for.")] = "",
-    root: Root = None,
+    root: _Root = None,
 ) -> None:
     """Make an experiment, and print its id."""
     from burnish.delegation.experiments import Experiment
@@ -33,7 +33,7 @@ def new(
 
 
 @app.command("list")
-def show_all(*, root: Root = None, as_json: options.AsJson = False) -> None:
+def show_all(*, root: _Root = None, as_json: options.AsJson = False) -> None:
     """List the experiments."""
     from burnish.delegation.experiments import Experiment
     from burnish.reports.rendering import Columns
@@ -55,7 +55,7 @@ def show_all(*, root: Root = None, as_json: options.AsJson = False) -> None:
 def show(
     experiment: Annotated[str, typer.Argument(metavar="EXP", help="Its id.")],
     *,
-    root: Root = None,
+    root: _Root = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Show the tasks of an experiment, with the loss of each best run."""
@@ -77,7 +77,7 @@ def best(
     ] = None,
     *,
     auto: Annotated[bool, typer.Option("--auto", help="Let the lowest loss decide again.")] = False,
-    root: Root = None,
+    root: _Root = None,
 ) -> None:
     """Choose the BEST of a task by hand; no lower loss takes it away."""
     from burnish.core.errors import ConfigError, Problem

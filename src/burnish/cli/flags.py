@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from burnish.system.settings import SettingField
 
-FLAGS = "burnish.flags"
+_FLAGS = "burnish.flags"
 """Where the context of a command keeps what its flags say."""
 USUAL_FILE = Path("agent.yaml")
 _KINDS: Mapping[object, type] = {int: int, float: float, bool: bool}
@@ -113,16 +113,16 @@ class FieldsCommand(TyperCommand):
 
     def flags(self, args: Sequence[str], own: Sequence[Any]) -> Iterator[Flag]:
         """The flags of the run that these arguments are about."""
-        return flags_for(args, own)
+        return _flags_for(args, own)
 
     def every_flag(self) -> Iterator[Flag]:
         """What `--help` shows."""
-        return all_flags()
+        return _all_flags()
 
 
 def said(ctx: typer.Context, assignments: Sequence[str] | None = None) -> "dict[str, JsonValue]":
     """What the flags of a command say, by the name of the field; `--set` under `set`."""
-    flags = dict(cast("Mapping[str, JsonValue]", ctx.meta.get(FLAGS, {})))
+    flags = dict(cast("Mapping[str, JsonValue]", ctx.meta.get(_FLAGS, {})))
     return {**flags, "set": list(assignments)} if assignments else flags
 
 
@@ -151,12 +151,12 @@ def _keeper(flag: Flag) -> Any:
     def keep(ctx: typer.Context, _: object, given: Any) -> None:
         value = flag.value(given or None if flag.kind in (list, tuple) else given)
         if value is not None:
-            ctx.meta.setdefault(FLAGS, {})[flag.name] = value
+            ctx.meta.setdefault(_FLAGS, {})[flag.name] = value
 
     return keep
 
 
-def flags_for(args: Sequence[str], own: Sequence[Any]) -> Iterator[Flag]:
+def _flags_for(args: Sequence[str], own: Sequence[Any]) -> Iterator[Flag]:
     """The flags of the run that these arguments are about; of every run, where that is unclear."""
     from burnish.projects.description import Doors, doors_of, doors_of_run
 
@@ -170,10 +170,10 @@ def flags_for(args: Sequence[str], own: Sequence[Any]) -> Iterator[Flag]:
     if doors is None:
         doors = doors_of(files, _value(args, "--strategy"))
     # Where no file can be told from another, what is wrong with it is the first thing to say.
-    return all_flags() if doors is None else map(flag_of, doors.named().values())
+    return _all_flags() if doors is None else map(flag_of, doors.named().values())
 
 
-def all_flags() -> Iterator[Flag]:
+def _all_flags() -> Iterator[Flag]:
     """The flags of every target and strategy that is installed, each once."""
     from burnish.projects.description import all_doors
 

@@ -118,7 +118,7 @@ def _show(priced: Priced) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class _Entry:
     """One kind of model, or one file."""
 
     model: str
@@ -141,7 +141,7 @@ def print_models(*, as_json: bool) -> None:
     table.show()
 
 
-def found_models(models: Models) -> Iterator[Entry]:
+def found_models(models: Models) -> Iterator[_Entry]:
     """The embedded ones with their files, then a line for each way to reach others."""
     for name, carried in KNOWN.items():
         path = find_model(name)
@@ -162,35 +162,35 @@ def found_models(models: Models) -> Iterator[Entry]:
     yield replace(_entry(models, own, told), model="openai:… + base_url")
 
 
-def _entry(models: Models, ref: ModelRef, told: str, path: Path | None = None) -> Entry:
+def _entry(models: Models, ref: ModelRef, told: str, path: Path | None = None) -> _Entry:
     try:
         models.client(ref).check()
     except BurnishError as error:
-        return Entry(model=ref.label, ready=False, told=error.message, remedy=error.remedy)
+        return _Entry(model=ref.label, ready=False, told=error.message, remedy=error.remedy)
     where = told if path is None else f"{path.stat().st_size / 1e6:,.0f} MB, {path}"
-    return Entry(model=ref.label, ready=True, told=where)
+    return _Entry(model=ref.label, ready=True, told=where)
 
 
-def _embedding(name: str, carried: Carried) -> Entry:
+def _embedding(name: str, carried: Carried) -> _Entry:
     """A model that makes embeddings, for the search tools of an agent."""
     from burnish.retrieval.embedders import MiniLmEmbedder
 
     try:
         MiniLmEmbedder().check()
     except ModelRefused as error:
-        return Entry(model=f"local:{name}", ready=False, told=error.message, remedy=error.remedy)
-    return Entry(
+        return _Entry(model=f"local:{name}", ready=False, told=error.message, remedy=error.remedy)
+    return _Entry(
         model=f"local:{name}", ready=True, told=f"{carried.description}, {find_usable(carried)}"
     )
 
 
-def _any_file() -> Entry:
+def _any_file() -> _Entry:
     name = "local:FILE.gguf"
     try:
         require_engine()
     except ModelRefused as error:
-        return Entry(model=name, ready=False, told=error.message, remedy=error.remedy)
-    return Entry(model=name, ready=True, told="for any GGUF file, by its path")
+        return _Entry(model=name, ready=False, told=error.message, remedy=error.remedy)
+    return _Entry(model=name, ready=True, told="for any GGUF file, by its path")
 
 
 def _other_files() -> list[Path]:

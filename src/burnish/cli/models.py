@@ -14,9 +14,9 @@ app = typer.Typer(
 
 _LOOK, _USE = "Look", "Use"
 
-Host = Annotated[str, typer.Option(help="The address to listen on.")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")]
-KeyVariable = Annotated[
+_Host = Annotated[str, typer.Option(help="The address to listen on.")]
+_Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")]
+_KeyVariable = Annotated[
     str, typer.Option("--api-key-env", metavar="VAR", help="The variable that holds the key.")
 ]
 
@@ -57,7 +57,7 @@ def chat(
     temperature: Annotated[float | None, typer.Option(help="0 always answers the same.")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="The longest answer.")] = None,
     base_url: Annotated[str, typer.Option(help="The endpoint's address.")] = "",
-    api_key_env: KeyVariable = "",
+    api_key_env: _KeyVariable = "",
 ) -> None:
     """Talk to a model: one answer to MESSAGE, or a conversation, line by line."""
     from burnish.cli.model_chat import Conversation, talk
@@ -81,9 +81,9 @@ def chat(
 def serve(
     *,
     model: Annotated[str, typer.Option(metavar="REF", help="What to serve.")] = "local:smollm2",
-    host: Host = "127.0.0.1",
-    port: Port = 0,
-    api_key_env: KeyVariable = "",
+    host: _Host = "127.0.0.1",
+    port: _Port = 0,
+    api_key_env: _KeyVariable = "",
 ) -> None:
     """Serve an embedded model as an OpenAI-compatible endpoint, until Ctrl-C."""
     from burnish.models.embedded.server import ServedModel, key_in

@@ -11,27 +11,27 @@ EVAL_USAGE_EXIT = 3
 _LIMITS = "Limits"
 _SHOW = "Output"
 
-MaxTrials = Annotated[
+_MaxTrials = Annotated[
     int | None, typer.Option(rich_help_panel=_LIMITS, help="Stop after so many trials.")
 ]
-MaxMetricCalls = Annotated[
+_MaxMetricCalls = Annotated[
     int | None, typer.Option(rich_help_panel=_LIMITS, help="Stop after running so many cases.")
 ]
 MaxCalls = Annotated[
     int | None,
     typer.Option(rich_help_panel=_LIMITS, help="Paid calls: agent, judge, proposer."),
 ]
-MaxTokens = Annotated[int | None, typer.Option(rich_help_panel=_LIMITS, help="Tokens, both ways.")]
+_MaxTokens = Annotated[int | None, typer.Option(rich_help_panel=_LIMITS, help="Tokens, both ways.")]
 MaxUsd = Annotated[float | None, typer.Option(rich_help_panel=_LIMITS, help="US dollars.")]
-MaxMinutes = Annotated[
+_MaxMinutes = Annotated[
     float | None,
     typer.Option(rich_help_panel=_LIMITS, help="Minutes of active time, resumes included."),
 ]
-Patience = Annotated[
+_Patience = Annotated[
     int | None,
     typer.Option(rich_help_panel=_LIMITS, help="Trials in a row without an accept."),
 ]
-ScoreThreshold = Annotated[
+_ScoreThreshold = Annotated[
     float | None,
     typer.Option(rich_help_panel=_LIMITS, help="Good enough: a score from 0 to 1."),
 ]

@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="The texts that prompts of delegations are made of.")
 
-Name = Annotated[str, typer.Argument(metavar="TEXT", help="Such as worker_pitfalls.")]
-Number = Annotated[int, typer.Argument(metavar="VERSION", help="0 is the shipped one.")]
-Experiment = Annotated[
+_Name = Annotated[str, typer.Argument(metavar="TEXT", help="Such as worker_pitfalls.")]
+_Number = Annotated[int, typer.Argument(metavar="VERSION", help="0 is the shipped one.")]
+_Experiment = Annotated[
     str | None, typer.Option("--target", metavar="EXP", help="The registry of this experiment.")
 ]
 
 
 @app.command("list")
 def show_all(
-    *, db: options.Db = None, target: Experiment = None, as_json: options.AsJson = False
+    *, db: options.Db = None, target: _Experiment = None, as_json: options.AsJson = False
 ) -> None:
     """List the texts: which version of each is read, and how many there are."""
     from burnish.delegation.policy import NAMES
@@ -52,7 +52,7 @@ def epochs(
     suite: Annotated[str, typer.Argument(metavar="SUITE", help="Its name.")],
     *,
     db: options.Db = None,
-    target: Experiment = None,
+    target: _Experiment = None,
     as_json: options.AsJson = False,
 ) -> None:
     """List the epochs of a suite with their mean loss; an edited suite is a new version of it."""
@@ -78,14 +78,14 @@ def epochs(
 
 @app.command("show")
 def show(
-    name: Name,
+    name: _Name,
     version: Annotated[
         int | None, typer.Argument(metavar="VERSION", help="The one that is read unless said.")
     ] = None,
     *,
     history: Annotated[bool, typer.Option("--history", help="List all versions instead.")] = False,
     db: options.Db = None,
-    target: Experiment = None,
+    target: _Experiment = None,
 ) -> None:
     """Print a text, or its history."""
     registry = _registry(db, target)
@@ -105,14 +105,14 @@ def show(
 
 @app.command("diff")
 def diff(
-    name: Name,
-    before: Number,
+    name: _Name,
+    before: _Number,
     after: Annotated[
         int | None, typer.Argument(metavar="VERSION", help="The one that is read unless said.")
     ] = None,
     *,
     db: options.Db = None,
-    target: Experiment = None,
+    target: _Experiment = None,
 ) -> None:
     """Show how two versions of a text differ."""
     registry = _registry(db, target)
@@ -124,7 +124,7 @@ def diff(
 
 @app.command("rollback")
 def rollback(
-    name: Name, version: Number, *, db: options.Db = None, target: Experiment = None
+    name: _Name, version: _Number, *, db: options.Db = None, target: _Experiment = None
 ) -> None:
     """Make a version the active one: runs that start from now on read it."""
     registry = _registry(db, target)
@@ -138,20 +138,20 @@ def rollback(
 
 @app.command("pin")
 def pin(
-    name: Name,
+    name: _Name,
     version: Annotated[
         int | None, typer.Argument(metavar="VERSION", help="The active one unless said.")
     ] = None,
     *,
     db: options.Db = None,
-    target: Experiment = None,
+    target: _Experiment = None,
 ) -> None:
     """Hold a text at a version: runs read it, and no training changes it."""
     typer.echo(f"{name}: pinned at v{_registry(db, target).pin(name, version)}")
 
 
 @app.command("unpin")
-def unpin(name: Name, *, db: options.Db = None, target: Experiment = None) -> None:
+def unpin(name: _Name, *, db: options.Db = None, target: _Experiment = None) -> None:
     """Let go of a text: its active version is read, and may be trained."""
     registry = _registry(db, target)
     registry.unpin(name)
@@ -160,11 +160,11 @@ def unpin(name: Name, *, db: options.Db = None, target: Experiment = None) -> No
 
 @app.command("put")
 def put(
-    name: Name,
+    name: _Name,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The new text.")],
     *,
     db: options.Db = None,
-    target: Experiment = None,
+    target: _Experiment = None,
 ) -> None:
     """Add a text of your own as a new version, and make it active."""
     from burnish.system import read_text

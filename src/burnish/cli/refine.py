@@ -9,7 +9,7 @@ from burnish.cli import options
 from burnish.cli.delegate import TaskCommand
 from burnish.cli.flags import said
 
-SETUP_EXIT = 2
+_SETUP_EXIT = 2
 """For what cannot be refined, a command line that makes no sense included."""
 
 
@@ -18,7 +18,7 @@ class RefineCommand(TaskCommand):
 
     strategy: ClassVar[str] = "refine"
     parts: ClassVar[tuple[str, ...]] = ("strategy",)
-    usage_exit = SETUP_EXIT
+    usage_exit = _SETUP_EXIT
 
 
 def refine(

@@ -28,7 +28,7 @@ from burnish.delegation.refine.setup import (
 )
 from burnish.projects.dialects import Flags
 
-INTERRUPTED_EXIT = 130
+_INTERRUPTED_EXIT = 130
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class RefineRequest:
 class _StoppedRefining(Interrupted):
     """Of refine: AWP refine gives 130."""
 
-    exit_code = INTERRUPTED_EXIT
+    exit_code = _INTERRUPTED_EXIT
 
 
 def refine_run(request: RefineRequest, *, wishes: Wishes | None = None) -> None:

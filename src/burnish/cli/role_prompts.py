@@ -19,7 +19,7 @@ from burnish.system import Redactor, read_bytes, read_text
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class _Standing:
     """A role in this folder: the prompt in force beside the one that is shipped."""
 
     prompt: RolePrompt
@@ -59,7 +59,7 @@ def print_list(*, as_json: bool) -> None:
     table = Columns("role", "version", "from", "state", "description", cut=("description",))
     for role in _roles():
         try:
-            standing = Standing(prompt=in_force(role, Path()), shipped=shipped().get(role))
+            standing = _Standing(prompt=in_force(role, Path()), shipped=shipped().get(role))
         except BurnishError as error:
             typer.echo(f"! {redactor.text(shorten(str(error), 200))}", err=True)
             continue

@@ -10,7 +10,7 @@ app = typer.Typer(no_args_is_help=True, help="Look at the prompts of roles, and 
 
 _LOOK, _CHANGE = "Look", "Change"
 
-RoleName = Annotated[str, typer.Argument(metavar="ROLE", help="A role, such as critic.")]
+_RoleName = Annotated[str, typer.Argument(metavar="ROLE", help="A role, such as critic.")]
 
 
 @app.command("list", rich_help_panel=_LOOK)
@@ -22,7 +22,7 @@ def list_roles(*, as_json: options.AsJson = False) -> None:
 
 
 @app.command(rich_help_panel=_LOOK)
-def show(role: RoleName) -> None:
+def show(role: _RoleName) -> None:
     """The prompt that is in force in this folder, and its file."""
     from burnish.cli.role_prompts import print_prompt
 

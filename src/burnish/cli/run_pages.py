@@ -55,7 +55,7 @@ def print_list(*, as_json: bool) -> None:
     runs, broken = _readable(list(known_runs()))
     if as_json:
         for run in runs:
-            typer.echo(json.dumps(facts(run), ensure_ascii=False))
+            typer.echo(json.dumps(_facts(run), ensure_ascii=False))
     elif runs:
         _print_table(runs)
     elif not broken:
@@ -64,7 +64,7 @@ def print_list(*, as_json: bool) -> None:
         typer.echo(f"! {folder}: {shorten(str(error), 200)}", err=True)
 
 
-def facts(run: RunRecord) -> dict[str, Json]:
+def _facts(run: RunRecord) -> dict[str, Json]:
     """A run in a few fields, for programs."""
     return {
         "id": run.header.id,
@@ -86,7 +86,7 @@ def facts(run: RunRecord) -> dict[str, Json]:
     }
 
 
-def losses(run: RunRecord, split: str) -> str:
+def _losses(run: RunRecord, split: str) -> str:
     """`1.000 → 0.094`: from the baseline to the best."""
     return " → ".join(number(loss_of(row, split)) for row in (run.baseline, run.best))
 
@@ -95,7 +95,7 @@ def _print_table(runs: list[RunRecord]) -> None:
     table = Columns("run", "strategy", "status", "trials", "train loss", "spent", cut=("strategy",))
     for run in runs:
         head = (run.header.id, run.header.strategy, run.status)
-        table.add(*head, str(run.trials), losses(run, "train"), money(run.spent.usd))
+        table.add(*head, str(run.trials), _losses(run, "train"), money(run.spent.usd))
     table.show()
 
 
@@ -123,7 +123,7 @@ def print_comparison(left_name: str, right_name: str, *, as_json: bool) -> None:
         cases: dict[str, Json] = {
             split: [_fields(d) for d in found] for split, found in deltas.items()
         }
-        told = {"left": facts(left), "right": facts(right), "cases": cases}
+        told = {"left": _facts(left), "right": _facts(right), "cases": cases}
         typer.echo(json.dumps(told, ensure_ascii=False, indent=2))
         return
     _print_sides(left, right)
@@ -138,7 +138,7 @@ def _print_sides(left: RunRecord, right: RunRecord) -> None:
         ("strategy", *(run.header.strategy for run in (left, right))),
         ("status", left.status, right.status),
         ("trials", *(f"{run.trials}, {run.accepted} accepted" for run in (left, right))),
-        *((f"{split} loss", losses(left, split), losses(right, split)) for split in _SPLITS),
+        *((f"{split} loss", _losses(left, split), _losses(right, split)) for split in _SPLITS),
         ("sealed test", _sealed(left), _sealed(right)),
         ("spent", spending(left.spent), spending(right.spent)),
     )
@@ -175,7 +175,7 @@ def print_run(name: str, *, as_json: bool) -> None:
     """One run: result, trials, money."""
     run = RunRecord.read(find_run(name))
     if as_json:
-        typer.echo(json.dumps(facts(run), ensure_ascii=False, indent=2))
+        typer.echo(json.dumps(_facts(run), ensure_ascii=False, indent=2))
         return
     reason = strategy_plugin(run.header.strategy).reason(run)
     typer.echo(f"{run.header.id} · {run.status}{f': {reason}' if reason else ''}")

@@ -15,7 +15,7 @@ app = typer.Typer(
 _LOOK, _GO_ON, _CLEAN_UP = "Look", "Go on", "Clean up"
 _HOW_TO_NAME = "A run's id, the beginning of one, or its folder."
 
-RunName = Annotated[str, typer.Argument(metavar="RUN", help=_HOW_TO_NAME)]
+_RunName = Annotated[str, typer.Argument(metavar="RUN", help=_HOW_TO_NAME)]
 
 
 class ResumeCommand(FieldsCommand):
@@ -37,7 +37,7 @@ def list_runs(
 
 @app.command(rich_help_panel=_LOOK)
 def show(
-    run: RunName,
+    run: _RunName,
     *,
     calls: Annotated[bool, typer.Option("--calls", help="Every journaled call.")] = False,
     trial: Annotated[
@@ -59,7 +59,7 @@ def show(
 
 
 @app.command(rich_help_panel=_LOOK)
-def report(run: RunName) -> None:
+def report(run: _RunName) -> None:
     """Write a run's report.md again from its journal, and print it."""
     from burnish.reports.rendering import write_report
     from burnish.runs.directory import find_run
@@ -84,7 +84,7 @@ def compare(
 @app.command(rich_help_panel=_GO_ON, cls=ResumeCommand)
 def resume(
     ctx: typer.Context,
-    run: RunName,
+    run: _RunName,
     *,
     assignments: options.Assignments = None,
     progress: options.Progress = "auto",
@@ -113,7 +113,7 @@ def resume(
 
 @app.command(rich_help_panel=_CLEAN_UP)
 def rm(
-    run: RunName,
+    run: _RunName,
     *,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:

@@ -13,14 +13,14 @@ app = typer.Typer(
     invoke_without_command=True,
     help="Serve runs over HTTP: PromptIter's routes, and burnish's own API.",
 )
-token = typer.Typer(no_args_is_help=True, help="Tokens of the service.")
-app.add_typer(token, name="token")
+_token = typer.Typer(no_args_is_help=True, help="Tokens of the service.")
+app.add_typer(_token, name="token")
 
 _WHAT, _WHO, _WHERE, _LIMITS = "What", "Who may ask", "Where things lie", "Limits"
 _PLACES, _MOST = 10_000, 1_000_000_000
 """As in core/bounds.py, which loads pydantic; `burnish --help` does without."""
-DATA = Path("results") / "service"
-Data = Annotated[
+_DATA = Path("results") / "service"
+_Data = Annotated[
     Path,
     typer.Option(
         metavar="DIR", rich_help_panel=_WHERE, help="The folder for runs, datasets and tokens."
@@ -66,7 +66,7 @@ def serve(
     token_given: Annotated[
         str | None,
         typer.Option(
-            "--token",
+            "--_token",
             metavar="TOKEN",
             rich_help_panel=_WHO,
             help="A token, or @FILE with one; better in $BURNISH_TOKEN.",
@@ -86,7 +86,7 @@ def serve(
             metavar="NAME", rich_help_panel=_WHO, help="A name under which the service is known."
         ),
     ] = None,
-    data: Data = DATA,
+    data: _Data = _DATA,
     db: Annotated[
         str,
         typer.Option(
@@ -199,12 +199,12 @@ def _require() -> None:
         )
 
 
-@token.command("new")
+@_token.command("new")
 def new(
     *,
     scope: Annotated[str, typer.Option(help="read, or run.")] = "run",
     name: Annotated[str, typer.Option(help="To know it by in tokens.json.")] = "",
-    data: Data = DATA,
+    data: _Data = _DATA,
 ) -> None:
     """Make a token. It is shown once; only its hash is kept."""
     from burnish.server.security import FILE, Scope, new_token

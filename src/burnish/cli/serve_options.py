@@ -12,7 +12,7 @@ from burnish.server.stores import print_schema
 from burnish.system import read_text
 from burnish.system.databases import DatabaseUrl
 
-TOKEN = "BURNISH_TOKEN"  # noqa: S105 - the variable's name
+_TOKEN = "BURNISH_TOKEN"  # noqa: S105 - the variable's name
 
 
 def apps_of(given: Sequence[str]) -> dict[str, Path]:
@@ -40,7 +40,7 @@ def tokens_of(given: str | None, environ: Mapping[str, str]) -> tuple[str, ...]:
     """The token of the flag, or of a file that it names, or of the environment."""
     if given is not None and given.startswith("@"):
         given = read_text(Path(given[1:])).strip()
-    found = given or environ.get(TOKEN)
+    found = given or environ.get(_TOKEN)
     return (found,) if found else ()
 
 

@@ -93,7 +93,7 @@ class CallbackResult:
     context: Any = None
 
 
-CallbackFunction: TypeAlias = Callable[[dict[str, Any], Moment], Any]
+_CallbackFunction: TypeAlias = Callable[[dict[str, Any], Moment], Any]
 """Given the context of the set, a dict of the callbacks' own, and the moment. May be async."""
 
 
@@ -101,14 +101,14 @@ CallbackFunction: TypeAlias = Callable[[dict[str, Any], Moment], Any]
 class Callback:
     """Up to eight functions."""
 
-    before_inference_set: CallbackFunction | None = None
-    after_inference_set: CallbackFunction | None = None
-    before_inference_case: CallbackFunction | None = None
-    after_inference_case: CallbackFunction | None = None
-    before_evaluate_set: CallbackFunction | None = None
-    after_evaluate_set: CallbackFunction | None = None
-    before_evaluate_case: CallbackFunction | None = None
-    after_evaluate_case: CallbackFunction | None = None
+    before_inference_set: _CallbackFunction | None = None
+    after_inference_set: _CallbackFunction | None = None
+    before_inference_case: _CallbackFunction | None = None
+    after_inference_case: _CallbackFunction | None = None
+    before_evaluate_set: _CallbackFunction | None = None
+    after_evaluate_set: _CallbackFunction | None = None
+    before_evaluate_case: _CallbackFunction | None = None
+    after_evaluate_case: _CallbackFunction | None = None
 
 
 @dataclass
@@ -139,11 +139,11 @@ class Telling:
         """Call what is registered for this point."""
         moment = Moment(eval_set_id=self.eval_set_id, **known)
         for name, callback in self.callbacks.named:
-            function: CallbackFunction | None = getattr(callback, point)
+            function: _CallbackFunction | None = getattr(callback, point)
             if function is not None:
                 await self._call(f"{point} of {name}", function, moment)
 
-    async def _call(self, what: str, function: CallbackFunction, moment: Moment) -> None:
+    async def _call(self, what: str, function: _CallbackFunction, moment: Moment) -> None:
         try:
             given = function(self.context, moment)
             if inspect.isawaitable(given):
@@ -198,7 +198,7 @@ class Scoring:
 
     def watch(self, metrics: Sequence[Metric]) -> tuple[Metric, ...]:
         """The metrics, each of which lets this know."""
-        return tuple(WatchedMetric(metric=metric, scoring=self) for metric in metrics)
+        return tuple(_WatchedMetric(metric=metric, scoring=self) for metric in metrics)
 
     async def score(
         self, metric: Metric, case: Case, outcome: Outcome, effects: Effects
@@ -225,7 +225,7 @@ class Scoring:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WatchedMetric:
+class _WatchedMetric:
     """Another metric, and callbacks around it."""
 
     metric: Metric

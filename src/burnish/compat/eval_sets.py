@@ -48,7 +48,7 @@ from burnish.targets.callables import CallableTarget
 from burnish.targets.prompts import TargetPrompt, write_back
 from burnish.targets.recorded import RecordedTarget
 
-AnyPath = str | PathLike[str]
+_AnyPath = str | PathLike[str]
 
 
 class AgentOptimizer:
@@ -58,12 +58,12 @@ class AgentOptimizer:
     async def optimize(
         cls,
         *,
-        config_path: AnyPath,
+        config_path: _AnyPath,
         call_agent: CallAgent,
         target_prompt: TargetPrompt,
-        train_dataset_path: AnyPath,
-        validation_dataset_path: AnyPath,
-        output_dir: AnyPath,
+        train_dataset_path: _AnyPath,
+        validation_dataset_path: _AnyPath,
+        output_dir: _AnyPath,
         callbacks: Callbacks | None = None,
         update_source: bool = False,
         verbose: int = 1,
@@ -143,11 +143,11 @@ async def _written_back(optimizer: BaseOptimizer, result: OptimizeResult) -> Opt
     return result.model_copy(update={"source_updated": True})
 
 
-CONFIG = "test_config.json"
+_CONFIG = "test_config.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class _Asked:
     """What the caller says, for every set alike."""
 
     call_agent: Callable[..., Any] | None
@@ -159,7 +159,7 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreparedSet:
+class _PreparedSet:
     """One EvalSet, ready to be evaluated."""
 
     id: str
@@ -167,10 +167,10 @@ class PreparedSet:
     target: Target
     metrics: tuple[Metric, ...]
     how: How
-    asked: Asked
+    asked: _Asked
 
     @classmethod
-    def read(cls, file: CaseFile, path: Path, asked: Asked) -> "PreparedSet":
+    def read(cls, file: CaseFile, path: Path, asked: _Asked) -> "_PreparedSet":
         """Everything that is needed, checked before any set is run."""
         models = asked.how.models or Models()
         config = _config_path(path, asked.config)
@@ -218,14 +218,14 @@ class PreparedSet:
             await telling.tell("after_evaluate_case", **known, scores=result.scores)
 
 
-def prepared_sets(place: Path, asked: Asked) -> list[PreparedSet]:
+def _prepared_sets(place: Path, asked: _Asked) -> list[_PreparedSet]:
     """The set of a file, or every set of a folder; everything that is wrong with any of them."""
     files = read_folder(place) if place.is_dir() else {place: read_cases(place)}
-    sets: dict[str, PreparedSet] = {}
+    sets: dict[str, _PreparedSet] = {}
     problems: list[Problem] = []
     for path, file in files.items():
         try:
-            each = PreparedSet.read(file, path, asked)
+            each = _PreparedSet.read(file, path, asked)
         except ConfigError as error:
             problems += error.problems
             continue
@@ -238,10 +238,10 @@ def prepared_sets(place: Path, asked: Asked) -> list[PreparedSet]:
 
 
 def _config_path(path: Path, given: Path | None) -> Path:
-    chosen = given or path.parent / CONFIG
-    chosen = chosen / CONFIG if chosen.is_dir() else chosen
+    chosen = given or path.parent / _CONFIG
+    chosen = chosen / _CONFIG if chosen.is_dir() else chosen
     if not chosen.exists():
-        remedy = f"put {CONFIG} beside the eval set, or name a file: test_config_path"
+        remedy = f"put {_CONFIG} beside the eval set, or name a file: test_config_path"
         message = f"there are no metrics: {chosen} does not exist"
         raise ConfigError([Problem(where=path.name, message=message, remedy=remedy)])
     return chosen
@@ -255,7 +255,7 @@ def _read_config(path: Path) -> EvalConfig:
     return validate_config(tree.data, EvalConfig, source=path.name, tree=tree)
 
 
-def _refuse(file: CaseFile, path: Path, config: EvalConfig, asked: Asked) -> None:
+def _refuse(file: CaseFile, path: Path, config: EvalConfig, asked: _Asked) -> None:
     problems = trajectory_problems(config.metrics) if asked.call_agent is not None else []
     live = [case.id for case in file.cases if case.recorded is None]
     if asked.call_agent is None and live:
@@ -267,7 +267,7 @@ def _refuse(file: CaseFile, path: Path, config: EvalConfig, asked: Asked) -> Non
         raise ConfigError(problems)
 
 
-def _target(file: CaseFile, asked: Asked, models: Models) -> Target:
+def _target(file: CaseFile, asked: _Asked, models: Models) -> Target:
     if asked.call_agent is None:
         return RecordedTarget()
     user = player_for(file.cases, asked.how.user_simulator, models)
@@ -275,7 +275,7 @@ def _target(file: CaseFile, asked: Asked, models: Models) -> Target:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class _Standing:
     """How a case does by one metric, over all its turns and runs."""
 
     passed: bool | None
@@ -290,9 +290,9 @@ class Standing:
         return f"{two(self.value)}{bar}"
 
 
-def standings(
+def _standings(
     found: Evaluated, thresholds: Mapping[str, float | None]
-) -> dict[str, dict[str, Standing]]:
+) -> dict[str, dict[str, _Standing]]:
     """By case and metric; metrics that do not apply to a case are left out."""
     return {
         case: dict(_of_case(found.evaluation.of_case(case), thresholds))
@@ -302,23 +302,23 @@ def standings(
 
 def _of_case(
     results: Sequence[CaseResult], thresholds: Mapping[str, float | None]
-) -> Iterator[tuple[str, Standing]]:
+) -> Iterator[tuple[str, _Standing]]:
     for metric, threshold in thresholds.items():
         values = [result.value(metric) for result in results if result.applies(metric)]
         known = [value for value in values if value is not None]
         verdicts = {s.passed for r in results for s in r.scores if s.metric == metric} - {None}
         if len(known) < len(values):
-            yield metric, Standing(passed=None, value=None, threshold=threshold)
+            yield metric, _Standing(passed=None, value=None, threshold=threshold)
         elif known and verdicts:
             value = mean(known)
             passed = verdicts == {True} or (
                 # One voice is the metric's own; of several the mean decides.
                 len(verdicts) > 1 and threshold is not None and value >= threshold - EPSILON
             )
-            yield metric, Standing(passed=passed, value=value, threshold=threshold)
+            yield metric, _Standing(passed=passed, value=value, threshold=threshold)
 
 
-def failing(table: Mapping[str, Mapping[str, Standing]]) -> dict[str, dict[str, Standing]]:
+def _failing(table: Mapping[str, Mapping[str, _Standing]]) -> dict[str, dict[str, _Standing]]:
     """The cases that do not pass, with the metrics that keep them from it."""
     bad = {
         case: {metric: each for metric, each in row.items() if each.passed is not True}
@@ -327,11 +327,11 @@ def failing(table: Mapping[str, Mapping[str, Standing]]) -> dict[str, dict[str, 
     return {case: row for case, row in bad.items() if row}
 
 
-def explanation(
-    eval_set: str, found: Evaluated, table: Mapping[str, Mapping[str, Standing]]
+def _explanation(
+    eval_set: str, found: Evaluated, table: Mapping[str, Mapping[str, _Standing]]
 ) -> str:
     """Which cases of a set fail, with expected, actual and reason; empty where none does."""
-    bad = failing(table)
+    bad = _failing(table)
     if not bad:
         judged = any(row for row in table.values())
         return "" if judged else f"{eval_set}: no metric gives a verdict on any case"
@@ -349,9 +349,9 @@ def explanation(
     return "\n".join(told)
 
 
-def summary(eval_set: str, table: Mapping[str, Mapping[str, Standing]]) -> Iterator[str]:
+def _summary(eval_set: str, table: Mapping[str, Mapping[str, _Standing]]) -> Iterator[str]:
     """A line for the set and one for each case."""
-    bad = failing(table)
+    bad = _failing(table)
     yield f"{eval_set}: {len(table) - len(bad)} of {len(table)} cases pass"
     for case, row in table.items():
         scores = ", ".join(f"{metric} {each}" for metric, each in row.items())
@@ -371,7 +371,7 @@ class EvaluateResult:
     """What was found, by eval set."""
 
     results_by_eval_set_id: Mapping[str, Evaluated]
-    standings: Mapping[str, Mapping[str, Mapping[str, Standing]]]
+    standings: Mapping[str, Mapping[str, Mapping[str, _Standing]]]
     """How each case does by each metric: the mean over turns and runs."""
 
 
@@ -408,7 +408,7 @@ class AgentEvaluator:
         if place is None:
             raise ConfigError([Problem(message="no eval set is named", where="eval_set_path")])
         config = test_config_path or eval_metrics_file_path_or_dir
-        asked = Asked(
+        asked = _Asked(
             call_agent=call_agent,
             config=None if config is None else Path(config),
             name=agent_name,
@@ -422,7 +422,7 @@ class AgentEvaluator:
                 models=models,
             ),
         )
-        result, troubles = await _evaluated(prepared_sets(Path(place), asked))
+        result, troubles = await _evaluated(_prepared_sets(Path(place), asked))
         if print_detailed_results:
             _show(result)
         if troubles:
@@ -430,19 +430,19 @@ class AgentEvaluator:
         return result
 
 
-async def _evaluated(sets: Sequence[PreparedSet]) -> tuple[EvaluateResult, list[str]]:
+async def _evaluated(sets: Sequence[_PreparedSet]) -> tuple[EvaluateResult, list[str]]:
     found: dict[str, Evaluated] = {}
-    tables: dict[str, dict[str, dict[str, Standing]]] = {}
+    tables: dict[str, dict[str, dict[str, _Standing]]] = {}
     troubles: list[str] = []
     for each in sets:
         found[each.id] = await each.evaluated()
         bars = {metric.name: threshold_of(metric) for metric in each.metrics}
-        tables[each.id] = standings(found[each.id], bars)
-        if told := explanation(each.id, found[each.id], tables[each.id]):
+        tables[each.id] = _standings(found[each.id], bars)
+        if told := _explanation(each.id, found[each.id], tables[each.id]):
             troubles.append(told)
     return EvaluateResult(results_by_eval_set_id=found, standings=tables), troubles
 
 
 def _show(result: EvaluateResult) -> None:
     for eval_set, table in result.standings.items():
-        sys.stdout.writelines(f"{line}\n" for line in summary(eval_set, table))
+        sys.stdout.writelines(f"{line}\n" for line in _summary(eval_set, table))

@@ -333,14 +333,14 @@ def labels_of(cases: Iterable[Case]) -> frozenset[str]:
     return frozenset((_labels(whole) | made_of_labels) - {""})
 
 
-def is_word(text: str) -> bool:
+def _is_word(text: str) -> bool:
     """Whether a text is one word of modest length, as labels are."""
     return _WORD.fullmatch(text) is not None
 
 
 def _labels(answers: _Answers) -> set[str]:
     recurring = {answer for answer, questions in answers.items() if len(questions) > 1}
-    words = {answer for answer in answers if is_word(answer)}
+    words = {answer for answer in answers if _is_word(answer)}
     again, once = words & recurring, words - recurring
     # Most of the cases must have one, and more than a handful of words: many `yes` and `no`
     # beside many serial numbers make no closed set of the numbers.
@@ -370,7 +370,7 @@ def _walk(value: Json, place: str) -> Iterator[tuple[str, str]]:
         yield place, squeeze(value if isinstance(value, str) else json.dumps(value))
 
 
-TELLING = 24
+_TELLING = 24
 """Shorter texts turn up anywhere by chance."""
 
 
@@ -381,13 +381,13 @@ class LeakWatch:
         everyone = (*dataset.train, *dataset.holdout, *dataset.test)
         # A prompt that lists every label of a classifier gives no case away, wherever its cases
         # fell. Longer answers that recur stay secret.
-        labels = {label for label in labels_of(everyone) if is_word(label)}
+        labels = {label for label in labels_of(everyone) if _is_word(label)}
         public = "\n".join(_texts(dataset.train))
         self._secret = {
             text: case.id
             for case in (*dataset.holdout, *dataset.test)
             for text in _texts([case])
-            if len(text) >= TELLING and text not in labels and text not in public
+            if len(text) >= _TELLING and text not in labels and text not in public
         }
 
     def leaked(self, request: Json) -> str | None:

@@ -36,9 +36,9 @@ class Range:
     high: float
 
 
-LONGEST_REASON = 400
+_LONGEST_REASON = 400
 """Characters of an error that a message repeats."""
-ANYTHING = Range(low=-math.inf, high=math.inf)
+_ANYTHING = Range(low=-math.inf, high=math.inf)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,8 +133,8 @@ def compare(
             silent=pairing.lost_metrics if kept.intersection(pairing.lost_cases) else (),
             allowed=max_missing,
         ),
-        possible_gain=ANYTHING,
-        possible_noise=ANYTHING,
+        possible_gain=_ANYTHING,
+        possible_noise=_ANYTHING,
     )
     if dropped:
         return _with_bounds(found, (low, high), pair.incumbent, objective, set(shared))
@@ -307,7 +307,7 @@ def commonest_reason(reasons: Iterable[str]) -> str:
     shown = ("".join(sign if sign.isprintable() else "�" for sign in line) for line in lines)
     counts = Counter(line for line in shown if line)
     for reason, count in counts.most_common(1):
-        cut = reason if len(reason) <= LONGEST_REASON else f"{reason[: LONGEST_REASON - 1]}…"
+        cut = reason if len(reason) <= _LONGEST_REASON else f"{reason[: _LONGEST_REASON - 1]}…"
         return f"{cases(count)}: {cut}"
     return ""
 

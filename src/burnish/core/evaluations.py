@@ -135,7 +135,7 @@ class Evaluation:
 
     def mean_of(self, metric: str) -> float | None:
         """The metric's mean over cases and repeats; None when nothing is scored."""
-        means = [m for sweep in self.sweeps if (m := sweep_mean(sweep, metric)) is not None]
+        means = [m for sweep in self.sweeps if (m := _sweep_mean(sweep, metric)) is not None]
         return mean(means) if means else None
 
     def failed_cases(self) -> tuple[str, ...]:
@@ -151,7 +151,7 @@ class Evaluation:
         return {case: tuple(results) for case, results in found.items()}
 
 
-def sweep_mean(sweep: Iterable[CaseResult], metric: str) -> float | None:
+def _sweep_mean(sweep: Iterable[CaseResult], metric: str) -> float | None:
     """A metric's mean over the cases of one sweep, the missing ones left out."""
     values = [value for result in sweep if (value := result.value(metric)) is not None]
     return mean(values) if values else None
@@ -366,7 +366,7 @@ class Objective:
     def _losses(self, evaluation: Evaluation) -> tuple[float, ...] | None:
         losses: list[float] = []
         for sweep in evaluation.sweeps:
-            means = {m: sweep_mean(sweep, m) for m in self.weights}
+            means = {m: _sweep_mean(sweep, m) for m in self.weights}
             known = {m: value for m, value in means.items() if value is not None}
             if not known or len(known) != len(means):
                 return None

@@ -172,7 +172,7 @@ class Rehearsable(Protocol):
 
 
 @runtime_checkable
-class TakesTurns(Protocol):
+class _TakesTurns(Protocol):
     """A target that can be under one candidate at a time, such as one whose files are written."""
 
     def held(self, candidate: Candidate) -> AbstractAsyncContextManager[object]:
@@ -182,7 +182,7 @@ class TakesTurns(Protocol):
 
 def held(target: Target, candidate: Candidate) -> AbstractAsyncContextManager[object]:
     """The candidate's turn, where a target takes turns; else nothing to wait for."""
-    return target.held(candidate) if isinstance(target, TakesTurns) else nullcontext()
+    return target.held(candidate) if isinstance(target, _TakesTurns) else nullcontext()
 
 
 @runtime_checkable
@@ -215,7 +215,7 @@ class HoldsPrompts(Protocol):
 
 
 @runtime_checkable
-class CallsFunctions(Protocol):
+class _CallsFunctions(Protocol):
     """A target that may run a Python function of the user's."""
 
     @property
@@ -226,7 +226,7 @@ class CallsFunctions(Protocol):
 
 def calls_function(target: Target) -> bool:
     """Whether a run of the target calls a function of the user's, which may block."""
-    return isinstance(target, CallsFunctions) and target.calls_function
+    return isinstance(target, _CallsFunctions) and target.calls_function
 
 
 class Metric(Protocol):

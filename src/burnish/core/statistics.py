@@ -15,7 +15,7 @@ FUTILE = 1.5
 _USUAL_SPREAD, _USUAL_WEIGHT = 0.5, 2.0
 """What is believed of the spread of gains before there are many: as much as two cases say."""
 
-Hope: TypeAlias = Literal["open", "hopeless", "futile"]
+_Hope: TypeAlias = Literal["open", "hopeless", "futile"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class Race:
         """Whether the gains so far are below none by more than their own spread."""
         return self.ahead < -math.sqrt(math.fsum(gain * gain for gain in self.gains)) - EPSILON
 
-    def hope(self) -> Hope:
+    def hope(self) -> _Hope:
         """Whether going on can still make a winner, and is likely enough to."""
         if self.best_end <= EPSILON:
             return "hopeless"
@@ -67,7 +67,7 @@ def spread_of(gains: Sequence[float]) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repeated:
+class _Repeated:
     """A rate over cases that were tried several times."""
 
     k: int
@@ -78,12 +78,12 @@ class Repeated:
     """Cases with fewer than k verdicts: a missing try is neither a pass nor a fail."""
 
 
-def pass_at_k(evaluation: Evaluation, k: int, metrics: Collection[str] | None = None) -> Repeated:
+def pass_at_k(evaluation: Evaluation, k: int, metrics: Collection[str] | None = None) -> _Repeated:
     """The chance that at least one of k tries passes, without bias from having n ≥ k tries."""
     return _over_cases(evaluation, k, metrics, lambda n, c: 1 - comb(n - c, k) / comb(n, k))
 
 
-def pass_hat_k(evaluation: Evaluation, k: int, metrics: Collection[str] | None = None) -> Repeated:
+def pass_hat_k(evaluation: Evaluation, k: int, metrics: Collection[str] | None = None) -> _Repeated:
     """The chance that all of k tries pass: what a user who comes back k times will see."""
     return _over_cases(evaluation, k, metrics, lambda n, c: comb(c, k) / comb(n, k))
 
@@ -93,7 +93,7 @@ def _over_cases(
     k: int,
     metrics: Collection[str] | None,
     chance: Callable[[int, int], float],
-) -> Repeated:
+) -> _Repeated:
     if k < 1:
         raise ValueError(f"k must be at least 1, found {k}")
     wanted = evaluation.metrics if metrics is None else metrics
@@ -106,7 +106,7 @@ def _over_cases(
         else:
             chances.append(chance(len(verdicts), sum(verdicts)))
     value = mean(chances) if chances else None
-    return Repeated(k=k, value=value, cases=len(chances), left_out=tuple(left_out))
+    return _Repeated(k=k, value=value, cases=len(chances), left_out=tuple(left_out))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,9 +79,9 @@ class Decision:
         return self.verdict is Verdict.ACCEPT
 
 
-TELLING_ANSWER = 16
+_TELLING_ANSWER = 16
 """An answer of a single case that is this long does not get into a prompt by chance."""
-TELLING_QUESTION = 24
+_TELLING_QUESTION = 24
 """With the question this long beside it, even a short answer was copied."""
 
 
@@ -109,7 +109,7 @@ def screen(
     for name, surface in surfaces.items():
         text, before = candidate.values.get(name), parent.values.get(name)
         if isinstance(surface, TextSurface) and isinstance(text, str) and text != before:
-            found += copied_answers(name, text, cases, already=before)
+            found += _copied_answers(name, text, cases, already=before)
     return found
 
 
@@ -131,7 +131,7 @@ def _bare(value: Value) -> Value:
     return value.strip() if isinstance(value, str) else value
 
 
-def copied_answers(
+def _copied_answers(
     surface: str, text: str, cases: Collection[Case], *, already: Value | None = None
 ) -> list[Problem]:
     """The training answers that a text gives away and that were not in it before.
@@ -160,10 +160,10 @@ def _gives_away(text: str, turn: Turn, labels: Collection[str]) -> bool:
     answer, question = squeeze(turn.expected or ""), squeeze(turn.input)
     if not answer or answer not in text:
         return False
-    if len(question) >= TELLING_QUESTION and question in text:
+    if len(question) >= _TELLING_QUESTION and question in text:
         return True
     # What is part of a label comes into the text with the label.
-    return len(answer) >= TELLING_ANSWER and not any(answer in label for label in labels)
+    return len(answer) >= _TELLING_ANSWER and not any(answer in label for label in labels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,7 +204,7 @@ Stopper: TypeAlias = Callable[[Standing], StopReason | None]
 """Pure: the same standing gives the same answer, so a replay stops where the run did."""
 
 
-CaseScores: TypeAlias = dict[str, dict[str, list[float | None]]]
+_CaseScores: TypeAlias = dict[str, dict[str, list[float | None]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,7 +226,7 @@ class SplitResult:
         """What to keep of an evaluation."""
         return cls(
             measurement=objective.measure(evaluation),
-            scores=case_scores(evaluation),
+            scores=_case_scores(evaluation),
             passing=_passing(evaluation),
             errors={
                 result.case: result.outcome.failure.message
@@ -346,9 +346,9 @@ class TrialRow:
         return (self.number, self.trial, self.spend) == (other.number, other.trial, other.spend)
 
 
-def case_scores(evaluation: Evaluation) -> CaseScores:
+def _case_scores(evaluation: Evaluation) -> _CaseScores:
     """The scores of each case and metric, one value a repeat."""
-    found: CaseScores = {}
+    found: _CaseScores = {}
     for result in evaluation.results:
         of_case = found.setdefault(result.case, {})
         for metric in evaluation.metrics:

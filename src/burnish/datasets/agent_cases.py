@@ -35,7 +35,7 @@ from burnish.system.config_errors import Fault, dotted, faults_in, nearest, prob
 from burnish.system.yaml import TreePath, YamlTree, read_tree
 
 M = TypeVar("M", bound=BaseModel)
-Respell = Callable[[Fault], Fault]
+_Respell = Callable[[Fault], Fault]
 
 _MOST = 100
 DEEPEST = 100
@@ -75,7 +75,7 @@ class Complaints:
         *,
         at: TreePath = (),
         line: int | None = None,
-        respell: Respell = _as_it_is,
+        respell: _Respell = _as_it_is,
     ) -> M | None:
         """The value as a `model`; None, and every problem noted, where it is none.
 
@@ -198,7 +198,7 @@ class CaseShape(Shape):
     rubrics: Rubrics | None = None
 
 
-def case_of(raw: Json, complaints: Complaints, at: TreePath = ()) -> Case | None:
+def _case_of(raw: Json, complaints: Complaints, at: TreePath = ()) -> Case | None:
     """One test case; None where it has problems, which are noted."""
     many = _about_turns(raw, complaints, at)
     shape = complaints.shaped(raw, CaseShape, at=at)
@@ -261,7 +261,7 @@ def _only_turn(shape: CaseShape) -> Turn:
     )
 
 
-MOST_CASES = 1000
+_MOST_CASES = 1000
 CASES, CASES_FILE = "test_cases", "test_cases_file"
 _LISTS = (".yaml", ".yml", ".json")
 """The endings of files that may hold a list of test cases."""
@@ -289,10 +289,10 @@ def cases_in(tree: YamlTree, read_named: Callable[[Path], CaseFile]) -> CaseFile
         tree = held
     complaints = Complaints.about(tree)
     found, at = _list_in(tree.data, complaints)
-    cases = [case_of(raw, complaints, (*at, index)) for index, raw in enumerate(found)]
-    if len(found) > MOST_CASES:
+    cases = [_case_of(raw, complaints, (*at, index)) for index, raw in enumerate(found)]
+    if len(found) > _MOST_CASES:
         remedy = "split the file; JSONL takes more"
-        message = f"expected at most {MOST_CASES} cases, found {len(found)}"
+        message = f"expected at most {_MOST_CASES} cases, found {len(found)}"
         complaints.add(message, at=at, remedy=remedy)
     complaints.settle()
     extras: dict[str, Json] = {WRAPPED: True} if at else {}
@@ -351,7 +351,7 @@ _ODD = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\xa0\u2028\u2029\ud800-\udfff\ufeff\
 """Characters that a block of lines would not give back."""
 
 
-def agent_case_written(case: Case) -> dict[str, Json]:
+def _agent_case_written(case: Case) -> dict[str, Json]:
     """One case as plain data: one turn stands in the case itself, several under `turns`."""
     first = case.turns[0]
     alone = len(case.turns) == 1 and not first.settings and "evaluations" not in first.extras
@@ -370,7 +370,7 @@ def agent_case_written(case: Case) -> dict[str, Json]:
 
 def write_test_cases(file: CaseFile) -> str:
     """The file as YAML text."""
-    cases = [_readable(agent_case_written(case)) for case in file.cases]
+    cases = [_readable(_agent_case_written(case)) for case in file.cases]
     yaml = cast("Any", YAML(typ="rt"))
     yaml.width = 2**20
     yaml.allow_unicode = True
@@ -382,7 +382,7 @@ def write_test_cases(file: CaseFile) -> str:
 def agent_cases_again(file: CaseFile) -> tuple[Case, ...]:
     """What the cases are once they were written as test cases and read again."""
     complaints = Complaints(source="written as a test case")
-    cases = [case_of(agent_case_written(case), complaints, (case.id,)) for case in file.cases]
+    cases = [_case_of(_agent_case_written(case), complaints, (case.id,)) for case in file.cases]
     complaints.settle()
     return tuple(case for case in cases if case)
 

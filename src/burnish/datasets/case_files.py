@@ -47,7 +47,7 @@ class CaseFile:
     """How the file is built: its columns, its spelling, whether a mapping is around the list."""
 
 
-MOST_FILES = 10
+_MOST_FILES = 10
 FILE_OPTIONS = ("pages", "sheet", "range", "cache")
 
 
@@ -79,7 +79,7 @@ def _refuse_bad_pattern(pattern: str) -> None:
 
 
 Text = Annotated[str, BeforeValidator(_quoted)]
-Argument = Annotated[Json, AfterValidator(_argument)]
+_Argument = Annotated[Json, AfterValidator(_argument)]
 
 
 class Shape(BaseModel):
@@ -92,7 +92,7 @@ class ToolShape(Shape):
     """An expected tool with its arguments."""
 
     name: Text
-    args: dict[str, Argument] = {}
+    args: dict[str, _Argument] = {}
     count: StrictInt = Field(default=1, ge=1)
 
 
@@ -132,7 +132,7 @@ class RubricShape(Shape):
 
 
 Tools = list[str | ToolShape]
-Files = Annotated[list[FileShape], Field(max_length=MOST_FILES)]
+Files = Annotated[list[FileShape], Field(max_length=_MOST_FILES)]
 Rubrics = list[str | RubricShape]
 
 

@@ -161,7 +161,7 @@ def cases_needed(difference: float, *, pass_rate: float = 0.5, changed: float | 
 _APART = "a case may be in one split only: remove it from one of them, or split anew"
 
 
-def repetitions(splits: Mapping[str, Sequence[Case]], *, near: float) -> Iterator[Finding]:
+def _repetitions(splits: Mapping[str, Sequence[Case]], *, near: float) -> Iterator[Finding]:
     """Everything that comes twice: in a split, in two, or in slightly other words."""
     for name, cases in splits.items():
         yield from _names_in(name, cases)
@@ -279,7 +279,7 @@ _COARSE = 0.4
 """A set that shows no smaller difference is too small for most purposes."""
 
 
-def facts_of(name: str, cases: Sequence[Case]) -> SplitFacts:
+def _facts_of(name: str, cases: Sequence[Case]) -> SplitFacts:
     """What a split is made of."""
     answers = Counter(squeeze(case.expected) for case in cases if case.expected is not None)
     usual, count = (answers.most_common(1) or [("", 0)])[0]
@@ -287,7 +287,7 @@ def facts_of(name: str, cases: Sequence[Case]) -> SplitFacts:
         name=name,
         cases=len(cases),
         turns=sum(len(case.turns) for case in cases),
-        without_reference=sum(not has_reference(case) for case in cases),
+        without_reference=sum(not _has_reference(case) for case in cases),
         recorded=sum(case.recorded is not None for case in cases),
         scenarios=sum(case.scenario is not None for case in cases),
         labels=Counter(label for case in cases for label in dict.fromkeys(case.labels)),
@@ -298,12 +298,12 @@ def facts_of(name: str, cases: Sequence[Case]) -> SplitFacts:
     )
 
 
-def has_reference(case: Case) -> bool:
+def _has_reference(case: Case) -> bool:
     """Whether any turn has a reference answer."""
     return any(turn.expected is not None for turn in case.turns)
 
 
-def findings_in(facts: SplitFacts) -> Iterator[Finding]:
+def _findings_in(facts: SplitFacts) -> Iterator[Finding]:
     """What the numbers of a split say."""
     share = facts.usual_share or 0.0
     if share >= _USUAL and facts.usual_count > 1:
@@ -358,13 +358,13 @@ def check(splits: Mapping[str, Sequence[Case]], *, near: float = NEAR) -> Findin
     An error is what law 3 forbids (a case in two splits) or a name that two cases share;
     warnings and notes leave the choice to the user.
     """
-    facts = tuple(facts_of(name, cases) for name, cases in splits.items())
+    facts = tuple(_facts_of(name, cases) for name, cases in splits.items())
     found = [
-        *repetitions(splits, near=near),
+        *_repetitions(splits, near=near),
         *(finding for name, cases in splits.items() for finding in _contents(name, cases)),
         *_labels(splits),
         *_long_inputs(splits),
-        *(finding for each in facts for finding in findings_in(each)),
+        *(finding for each in facts for finding in _findings_in(each)),
     ]
     rank = {severity: rank for rank, severity in enumerate(Severity)}
     return Findings(splits=facts, found=tuple(sorted(found, key=lambda f: rank[f.severity])))
@@ -381,7 +381,7 @@ def _expects_blank(case: Case) -> bool:
 def _expects_nothing(case: Case) -> bool:
     expected = (each for turn in case.turns for each in (turn.expected_tools, turn.expected_calls))
     tools = any(each is not None for each in expected)
-    return not (has_reference(case) or case.rubrics or tools)
+    return not (_has_reference(case) or case.rubrics or tools)
 
 
 _CONTENTS: tuple[tuple[Callable[[Case], bool], str, str], ...] = (

@@ -26,15 +26,15 @@ from burnish.system.config_errors import dotted, nearest
 from burnish.system.files import read_text
 from burnish.system.yaml import TreePath, is_modest, read_tree
 
-MOST_PROBLEMS = 20
-MOST_YAML = 500_000
+_MOST_PROBLEMS = 20
+_MOST_YAML = 500_000
 """Characters. They take some ten seconds; a client could keep the service busy for an hour."""
-MOST_ALIASES = 100
+_MOST_ALIASES = 100
 _LONGEST_STEP = 60
 
 Fields: TypeAlias = "Mapping[str, Fields | None]"
 """The keys that a mapping, or each mapping of a list, may have; None where any data may stand."""
-Spelled: TypeAlias = "Mapping[str, tuple[str, Fields | None]]"
+_Spelled: TypeAlias = "Mapping[str, tuple[str, Fields | None]]"
 """The same by the spelling that keys are compared in, each with its name."""
 
 
@@ -207,7 +207,7 @@ class _Refusals:
 
     @property
     def _full(self) -> bool:
-        return len(self.problems) == MOST_PROBLEMS
+        return len(self.problems) == _MOST_PROBLEMS
 
     def settle(self) -> None:
         """Raise everything together."""
@@ -238,13 +238,13 @@ def _unknown(key: str, allowed: Iterable[str]) -> tuple[str, str]:
     return f"cases that are sent have no field {_short(key)!r} here", remedy
 
 
-def _spelled(fields: Fields, spell: Callable[[str], str]) -> Spelled:
+def _spelled(fields: Fields, spell: Callable[[str], str]) -> _Spelled:
     return {spell(name): (name, inner) for name, inner in fields.items()}
 
 
 def _others(
     raw: Json,
-    fields: Spelled,
+    fields: _Spelled,
     at: TreePath,
     spell: Callable[[str], str],
 ) -> Iterator[tuple[TreePath, str, Json, Iterable[str]]]:
@@ -336,11 +336,11 @@ def _check_list(path: Path, refusals: _Refusals) -> None:
 
 def _check_yaml(path: Path, refusals: _Refusals) -> None:
     text = read_text(path)
-    if len(text) > MOST_YAML:
-        message = f"YAML of more than {MOST_YAML:,} characters is read too slowly"
+    if len(text) > _MOST_YAML:
+        message = f"YAML of more than {_MOST_YAML:,} characters is read too slowly"
         refusals.add(message, at=(), remedy="send it as JSONL")
-    elif not is_modest(text, levels=DEEPEST, aliases=MOST_ALIASES):
-        message = f"it has more than {MOST_ALIASES} aliases, or is nested too deeply"
+    elif not is_modest(text, levels=DEEPEST, aliases=_MOST_ALIASES):
+        message = f"it has more than {_MOST_ALIASES} aliases, or is nested too deeply"
         refusals.add(message, at=(), remedy="write the values out, or send it as JSONL")
     else:
         _check_list(path, refusals)

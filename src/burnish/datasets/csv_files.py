@@ -16,7 +16,7 @@ from burnish.datasets.case_files import COLUMNS, CaseFile
 from burnish.datasets.rows import ALIASES
 from burnish.system.files import read_text
 
-PARTS = ("name", "input", "expected", "context", "labels")
+_PARTS = ("name", "input", "expected", "context", "labels")
 
 
 def read_csv(path: Path) -> CaseFile:
@@ -102,12 +102,12 @@ def _case_in(
     row = {column: cell for column, cell in zip(header, cells, strict=True) if cell}
     if "input" in parts.values() and not any(parts.get(column) == "input" for column in row):
         complaints.add("there is no input", line=line)
-    case = case_of_cells(row, parts)
+    case = _case_of_cells(row, parts)
     complaints.named(case.name, line=line)
     return case
 
 
-def case_of_cells(row: Mapping[str, str], parts: Mapping[str, str]) -> Case:
+def _case_of_cells(row: Mapping[str, str], parts: Mapping[str, str]) -> Case:
     held = {parts[column]: cell for column, cell in row.items() if column in parts}
     labels = (label.strip() for label in held.get("labels", "").split(";"))
     turn = Turn(
@@ -133,7 +133,7 @@ def _passages(cell: str) -> tuple[str, ...]:
 def names_in(columns: Sequence[str]) -> dict[str, str]:
     """What each part is called where these are the columns."""
     return {
-        part: next((alias for alias in ALIASES[part] if alias in columns), part) for part in PARTS
+        part: next((alias for alias in ALIASES[part] if alias in columns), part) for part in _PARTS
     }
 
 
@@ -151,7 +151,7 @@ def csv_again(file: CaseFile) -> tuple[Case, ...]:
     parts = {column: part for part, column in names.items()}
     rows = (_cells(case, names) for case in file.cases)
     return tuple(
-        case_of_cells({key: cell for key, cell in row.items() if cell}, parts) for row in rows
+        _case_of_cells({key: cell for key, cell in row.items() if cell}, parts) for row in rows
     )
 
 
@@ -161,11 +161,11 @@ def _columns_for(file: CaseFile) -> list[str]:
     settings = dict.fromkeys(key for case in file.cases for key in case.turns[0].settings if key)
     # A setting called like a part would be read as that part, unless the part is there too.
     free = {*had} - {*names_in(had).values()}
-    clashing = {part for part in PARTS if set(ALIASES[part]) & (settings.keys() - free)}
+    clashing = {part for part in _PARTS if set(ALIASES[part]) & (settings.keys() - free)}
     names = {**names_in(had), **{part: part for part in clashing}}
     needed = [
         names[part]
-        for part in PARTS
+        for part in _PARTS
         if part in ("input", *clashing) or any(_has(case, part) for case in file.cases)
     ]
     return list(dict.fromkeys([*had, *needed, *settings]))

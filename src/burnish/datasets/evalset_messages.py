@@ -43,32 +43,32 @@ def text_of(message: MessageShape | None) -> str:
     return message.content or ""
 
 
-def says_nothing(message: MessageShape) -> bool:
+def _says_nothing(message: MessageShape) -> bool:
     """Whether there is nothing at all in a message."""
     held = (message.content, message.parts, message.content_parts, message.tool_calls)
     return all(value is None or value == [] for value in held)
 
 
-def plain(text: str, speaker: Speaker, format: str) -> dict[str, Json]:  # noqa: A002
+def _plain(text: str, speaker: Speaker, format: str) -> dict[str, Json]:  # noqa: A002
     """A message of one text, as the format writes it."""
     if format == PROMPTITER:
         return {"role": speaker, "content": text}
     return {"role": "model" if speaker == "assistant" else speaker, "parts": [{"text": text}]}
 
 
-def kept_message(message: MessageShape | None, speaker: Speaker) -> dict[str, Json] | None:
+def _kept_message(message: MessageShape | None, speaker: Speaker) -> dict[str, Json] | None:
     """The message where it is more than a plain text, else None."""
     if message is None:
         return None
     whole, text = message.kept(), text_of(message)
-    return None if whole in [plain(text, speaker, f) for f in (EVALSET, PROMPTITER)] else whole
+    return None if whole in [_plain(text, speaker, f) for f in (EVALSET, PROMPTITER)] else whole
 
 
 def told(kept: Json, text: str, speaker: Speaker, format: str) -> dict[str, Json]:  # noqa: A002
     """A message that says `text`: the one that was kept, as far as the format can hold it."""
-    message = shape_of(kept, MessageShape)
-    if message is None or format_of(message) != format:
-        return plain(text, speaker, format)
+    message = _shape_of(kept, MessageShape)
+    if message is None or _format_of(message) != format:
+        return _plain(text, speaker, format)
     if text_of(message) == text:
         return message.kept()
     if format == PROMPTITER:
@@ -78,7 +78,7 @@ def told(kept: Json, text: str, speaker: Speaker, format: str) -> dict[str, Json
     return {**message.kept(), "parts": [{"text": text}, *others]}
 
 
-def shape_of(kept: Json, model: type[S]) -> S | None:
+def _shape_of(kept: Json, model: type[S]) -> S | None:
     """What was kept, looked into; None where it is not what it should be."""
     try:
         return None if kept is None else model.model_validate(kept)
@@ -86,7 +86,7 @@ def shape_of(kept: Json, model: type[S]) -> S | None:
         return None
 
 
-def format_of(message: MessageShape) -> str:
+def _format_of(message: MessageShape) -> str:
     """Whose files have such messages."""
     return PROMPTITER if message.parts is None else EVALSET
 
@@ -98,11 +98,11 @@ def _is_said(part: PartShape) -> bool:
 def calls_of(invocation: InvocationShape) -> tuple[ToolCall, ...] | None:
     """The uses of tools in a turn, in order; None where there is no list of them."""
     if invocation.tools is not None:
-        return tools_as_calls(invocation.tools)
-    return calls_in(invocation.intermediate_data)
+        return _tools_as_calls(invocation.tools)
+    return _calls_in(invocation.intermediate_data)
 
 
-def calls_in(held: IntermediateShape | None) -> tuple[ToolCall, ...] | None:
+def _calls_in(held: IntermediateShape | None) -> tuple[ToolCall, ...] | None:
     """The calls in what happened before the reply, each with the response that belongs to it.
 
     Events in which no tool is called are no list of calls, and say nothing about them.
@@ -119,7 +119,7 @@ def calls_in(held: IntermediateShape | None) -> tuple[ToolCall, ...] | None:
     return _joined(calls, responses) if calls or held.tool_uses is not None else None
 
 
-def tools_as_calls(tools: Iterable[ToolShape]) -> tuple[ToolCall, ...]:
+def _tools_as_calls(tools: Iterable[ToolShape]) -> tuple[ToolCall, ...]:
     """Go's uses of tools."""
     found: list[ToolCall] = []
     for tool in tools:
@@ -135,9 +135,9 @@ def tools_written(kept: Json, calls: Sequence[ToolCall] | None) -> list[Json] | 
     """Calls as Go writes them: as they were kept, while they are still the same."""
     if calls is None:
         return None
-    shapes = [shape_of(one, ToolShape) for one in kept] if isinstance(kept, list) else []
+    shapes = [_shape_of(one, ToolShape) for one in kept] if isinstance(kept, list) else []
     whole = [shape for shape in shapes if shape]
-    if whole and tools_as_calls(whole) == tuple(calls):
+    if whole and _tools_as_calls(whole) == tuple(calls):
         return [shape.kept() for shape in whole]
     return [
         {
@@ -152,8 +152,8 @@ def tools_written(kept: Json, calls: Sequence[ToolCall] | None) -> list[Json] | 
 
 def intermediate_written(kept: Json, calls: Sequence[ToolCall] | None) -> dict[str, Json]:
     """Calls as Python's files hold them: as they were kept, while they are still the same."""
-    held = shape_of(kept, IntermediateShape)
-    if held is not None and calls_in(held) == (None if calls is None else tuple(calls)):
+    held = _shape_of(kept, IntermediateShape)
+    if held is not None and _calls_in(held) == (None if calls is None else tuple(calls)):
         return held.kept()
     said = present(
         intermediate_responses=held.kept().get("intermediate_responses") if held else None
@@ -229,7 +229,7 @@ def history_of(messages: Sequence[MessageShape]) -> tuple[Message, ...]:
     return tuple(said for message in messages for said in _said(message))
 
 
-def kept_history(messages: Sequence[MessageShape]) -> list[Json] | None:
+def _kept_history(messages: Sequence[MessageShape]) -> list[Json] | None:
     """The messages where writing them plainly would not give them back, else None."""
     whole: list[Json] = [message.kept() for message in messages]
     said = history_of(messages)
@@ -238,9 +238,9 @@ def kept_history(messages: Sequence[MessageShape]) -> list[Json] | None:
 
 def history_told(kept: Json, said: Sequence[Message], format: str) -> list[Json]:  # noqa: A002
     """Messages that say this: those that were kept while they still do, else plain ones."""
-    messages = [shape_of(one, MessageShape) for one in listed(kept)]
+    messages = [_shape_of(one, MessageShape) for one in listed(kept)]
     whole = [message for message in messages if message]
-    fits = len(whole) == len(messages) and all(format_of(one) == format for one in whole)
+    fits = len(whole) == len(messages) and all(_format_of(one) == format for one in whole)
     if whole and fits and history_of(whole) == tuple(said):
         return [message.kept() for message in whole]
     return _written(said, format)
@@ -370,8 +370,8 @@ def invocation_extras(shape: InvocationShape) -> dict[str, Json]:
     return present(
         invocation_id=shape.invocation_id or None,
         creation_timestamp=shape.creation_timestamp or None,
-        user_content=kept_message(shape.user_content, "user"),
-        final_response=kept_message(shape.final_response, "assistant"),
+        user_content=_kept_message(shape.user_content, "user"),
+        final_response=_kept_message(shape.final_response, "assistant"),
         tools=None if tools == tools_written(None, calls) else tools,
         intermediate_data=None if happened == intermediate_written(None, calls) else happened,
         tool_mock=shape.tool_mock,
@@ -387,7 +387,7 @@ def case_extras(shape: EvalCaseShape) -> dict[str, Json]:
     turns: list[Json] = [_recorded_extras(one) for one in actual]
     return present(
         session_input=shape.session_input.kept() if shape.session_input else None,
-        context_messages=kept_history(shape.context_messages or ()),
+        context_messages=_kept_history(shape.context_messages or ()),
         creation_timestamp=shape.creation_timestamp or None,
         eval_mode=None if traced else shape.eval_mode or None,
         expected_runner_enabled=shape.expected_runner_enabled or None,
@@ -424,7 +424,7 @@ def broken_rules(case: EvalCaseShape) -> list[tuple[str, str]]:
         broken += [
             (f"{name}[{index}].user_content says nothing", "give it parts with a text")
             for index, one in enumerate(invocations or ())
-            if says_nothing(one.user_content)
+            if _says_nothing(one.user_content)
         ]
     return broken
 

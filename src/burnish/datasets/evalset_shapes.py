@@ -229,7 +229,7 @@ def arguments_in(value: Json) -> Json:
     return found
 
 
-Number = StrictInt | float
+_Number = StrictInt | float
 
 
 class InvocationShape(Shape):
@@ -239,7 +239,7 @@ class InvocationShape(Shape):
     invocation_id: str | None = None
     final_response: MessageShape | None = None
     intermediate_data: IntermediateShape | None = None
-    creation_timestamp: Number | None = None
+    creation_timestamp: _Number | None = None
     metric_names: list[str] | None = None
     context_messages: list[MessageShape] | None = None
     tools: list[ToolShape] | None = None
@@ -291,7 +291,7 @@ class EvalCaseShape(Shape):
     conversation_scenario: ScenarioShape | None = None
     session_input: SessionShape | None = None
     context_messages: list[MessageShape] | None = None
-    creation_timestamp: Number | None = None
+    creation_timestamp: _Number | None = None
     expected_runner_enabled: StrictBool | None = None
     rubrics: list[RubricShape] | None = None
 
@@ -304,4 +304,4 @@ class EvalSetShape(Shape):
     app_name: str | None = None
     name: str | None = None
     description: str | None = None
-    creation_timestamp: Number | None = None
+    creation_timestamp: _Number | None = None

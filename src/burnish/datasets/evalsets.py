@@ -45,7 +45,7 @@ from burnish.system.config_errors import shown
 from burnish.system.yaml import TreePath, YamlTree, read_tree
 
 
-def case_in(shape: EvalCaseShape) -> Case:
+def _case_in(shape: EvalCaseShape) -> Case:
     """The case that an EvalSet's case is."""
     scenario, traced = shape.conversation_scenario, shape.eval_mode == "trace"
     actual = shape.actual_conversation or ()
@@ -111,7 +111,7 @@ def _rubric(shape: RubricShape) -> Rubric:
     )
 
 
-def header_written(file: CaseFile, spelling: str) -> dict[str, Json]:
+def _header_written(file: CaseFile, spelling: str) -> dict[str, Json]:
     """The set without its cases."""
     header: dict[str, Json] = {
         "eval_set_id": file.eval_set_id,
@@ -122,7 +122,7 @@ def header_written(file: CaseFile, spelling: str) -> dict[str, Json]:
     return _spelled(header, EvalSetShape, spelling)
 
 
-def case_written(case: Case, format: str, spelling: str) -> dict[str, Json]:  # noqa: A002
+def _case_written(case: Case, format: str, spelling: str) -> dict[str, Json]:  # noqa: A002
     """One case."""
     extras, recorded = case.extras, case.recorded
     actual = _recorded_written(case, recorded, format) if recorded else None
@@ -245,7 +245,7 @@ def evalset_in(tree: YamlTree) -> CaseFile:
     key = next((key for key in raw if folded(key) == "evalcases"), "eval_cases")
     found = listed(raw.get(key))
     shape = _set_shape(tree.data, complaints)
-    shapes = [case_shape(one, complaints, (key, index)) for index, one in enumerate(found)]
+    shapes = [_case_shape(one, complaints, (key, index)) for index, one in enumerate(found)]
     complaints.settle()
     assert shape is not None
     whole = [one for one in shapes if one is not None]
@@ -253,7 +253,7 @@ def evalset_in(tree: YamlTree) -> CaseFile:
     spelling = "snake" if key == "eval_cases" else "camel"
     file = CaseFile(
         cases=tuple(
-            _as_written(raw_case, case_in(one), format, spelling)
+            _as_written(raw_case, _case_in(one), format, spelling)
             for raw_case, one in zip(found, whole, strict=True)
         ),
         format=format,
@@ -265,11 +265,11 @@ def evalset_in(tree: YamlTree) -> CaseFile:
         extras={SPELLING: spelling},
     )
     header: dict[str, Json] = {**raw, key: []}
-    same = header_written(file, spelling) == header
+    same = _header_written(file, spelling) == header
     return file if same else replace(file, extras={**file.extras, AS_WRITTEN: header})
 
 
-def case_shape(raw: Json, complaints: Complaints, at: TreePath = ()) -> EvalCaseShape | None:
+def _case_shape(raw: Json, complaints: Complaints, at: TreePath = ()) -> EvalCaseShape | None:
     """One case, looked into; None where it has problems, which are noted."""
     if not complaints.is_json(raw, at=at):
         return None
@@ -291,7 +291,7 @@ def case_shape(raw: Json, complaints: Complaints, at: TreePath = ()) -> EvalCase
 
 def _as_written(raw: Json, case: Case, format: str, spelling: str) -> Case:  # noqa: A002
     """The case, with its spelling kept where plain writing would spell it otherwise."""
-    if case_written(case, format, spelling) == raw:
+    if _case_written(case, format, spelling) == raw:
         return case
     kept: dict[str, Json] = {"format": format, "case": raw}
     return replace(case, extras={**case.extras, AS_WRITTEN: kept})
@@ -327,10 +327,11 @@ def evalset_again(file: CaseFile) -> tuple[Case, ...]:
     """What the cases are once they were written in an EvalSet and read again."""
     complaints = Complaints(source=f"written as {file.format}")
     shapes = [
-        case_shape(_case(case, file.format, "snake"), complaints, (case.id,)) for case in file.cases
+        _case_shape(_case(case, file.format, "snake"), complaints, (case.id,))
+        for case in file.cases
     ]
     complaints.settle()
-    return tuple(case_in(shape) for shape in shapes if shape)
+    return tuple(_case_in(shape) for shape in shapes if shape)
 
 
 def _spelling(file: CaseFile) -> str:
@@ -343,22 +344,22 @@ def _case(case: Case, format: str, spelling: str) -> dict[str, Json]:  # noqa: A
     kept = mapped(case.extras.get(AS_WRITTEN))
     raw = kept.get("case")
     if kept.get("format") != format or not isinstance(raw, dict):
-        return case_written(case, format, spelling)
+        return _case_written(case, format, spelling)
     extras = {key: value for key, value in case.extras.items() if key != AS_WRITTEN}
     same = _read(raw) == replace(case, labels=(), extras=extras)
-    return dict(raw) if same else case_written(case, format, spelling)
+    return dict(raw) if same else _case_written(case, format, spelling)
 
 
 def _read(raw: Json) -> Case | None:
     try:
-        return case_in(EvalCaseShape.model_validate(as_python(raw, EvalCaseShape)))
+        return _case_in(EvalCaseShape.model_validate(as_python(raw, EvalCaseShape)))
     except (ValidationError, ConfigError):
         return None
 
 
 def _header(file: CaseFile, spelling: str) -> dict[str, Json]:
     raw = file.extras.get(AS_WRITTEN)
-    plain = header_written(file, spelling)
+    plain = _header_written(file, spelling)
     if not isinstance(raw, dict):
         return plain
     try:

@@ -60,7 +60,7 @@ def _rows_in(tree: YamlTree) -> CaseFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Format:
+class _Format:
     """A way to keep cases in a file."""
 
     suffixes: tuple[str, ...]
@@ -150,8 +150,8 @@ def _csv_again(file: CaseFile) -> tuple[Case, ...]:
     return csv_again(file)
 
 
-FORMATS: Mapping[str, Format] = {
-    "evalset": Format(
+_FORMATS: Mapping[str, _Format] = {
+    "evalset": _Format(
         suffixes=(".evalset.json", ".test.json"),
         read=_read_evalset,
         write=_write_evalset,
@@ -159,33 +159,33 @@ FORMATS: Mapping[str, Format] = {
         extras=(SPELLING,),
         names_sets=True,
     ),
-    "promptiter": Format(
+    "promptiter": _Format(
         suffixes=(".evalset.json", ".test.json"),
         read=_read_evalset,
         write=_write_evalset,
         again=_evalset_again,
         names_sets=True,
     ),
-    "test_cases": Format(
+    "test_cases": _Format(
         suffixes=(".yaml", ".yml"),
         read=_read_test_cases,
         write=_write_test_cases,
         again=_agent_cases_again,
         extras=(WRAPPED,),
     ),
-    "jsonl": Format(
+    "jsonl": _Format(
         suffixes=(".jsonl", ".ndjson"),
         read=_read_jsonl,
         write=_write_jsonl,
         extras=(NAMES,),
     ),
-    "json": Format(
+    "json": _Format(
         suffixes=(".json",),
         read=_read_json,
         write=_write_json,
         extras=(NAMES, WRAPPED),
     ),
-    "csv": Format(
+    "csv": _Format(
         suffixes=(".csv",),
         read=_read_csv,
         write=_write_csv,
@@ -196,33 +196,33 @@ FORMATS: Mapping[str, Format] = {
 
 
 def _read_by_name(path: Path) -> CaseFile:
-    return FORMATS[format_of(path)].read(path)
+    return _FORMATS[format_of(path)].read(path)
 
 
 def format_of(path: Path) -> str:
     """The format that the name of a file stands for."""
     name = path.name.lower()
-    found = next((key for key, held in FORMATS.items() if name.endswith(held.suffixes)), None)
+    found = next((key for key, held in _FORMATS.items() if name.endswith(held.suffixes)), None)
     if found is None:
-        endings = ", ".join(dict.fromkeys(s for held in FORMATS.values() for s in held.suffixes))
+        endings = ", ".join(dict.fromkeys(s for held in _FORMATS.values() for s in held.suffixes))
         message = f"no format of cases is known by the name {path.name!r}"
-        remedy = f"name a file that ends in {endings}, or a format: {', '.join(FORMATS)}"
+        remedy = f"name a file that ends in {endings}, or a format: {', '.join(_FORMATS)}"
         raise ConfigError([Problem(message=message, remedy=remedy)])
     return found
 
 
-def known_format(format: str) -> str:  # noqa: A002
+def _known_format(format: str) -> str:  # noqa: A002
     """The name of a format, if there is one of that name."""
-    if format in FORMATS:
+    if format in _FORMATS:
         return format
-    likely = nearest(format, list(FORMATS))
-    remedy = f"did you mean {likely!r}?" if likely else f"known formats: {', '.join(FORMATS)}"
+    likely = nearest(format, list(_FORMATS))
+    remedy = f"did you mean {likely!r}?" if likely else f"known formats: {', '.join(_FORMATS)}"
     raise ConfigError([Problem(message=f"unknown format {format!r}", remedy=remedy)])
 
 
 def convert(file: CaseFile, format: str) -> tuple[CaseFile, list[str]]:  # noqa: A002
     """The file in another format, and a sentence for everything that this loses."""
-    converted, again = in_format(file, known_format(format)), FORMATS[format].again
+    converted, again = _in_format(file, _known_format(format)), _FORMATS[format].again
     if again is not None:
         converted = replace(converted, cases=again(converted))
     notes = _losses(file, converted)
@@ -231,20 +231,20 @@ def convert(file: CaseFile, format: str) -> tuple[CaseFile, list[str]]:  # noqa:
 
 def losses(cases: Sequence[Case], format: str) -> list[str]:  # noqa: A002
     """What these cases lose in a format: a sentence for each part, with the cases."""
-    return losses_of(CaseFile(cases=tuple(cases), format=known_format(format)), format)
+    return _losses_of(CaseFile(cases=tuple(cases), format=_known_format(format)), format)
 
 
-def losses_of(file: CaseFile, format: str) -> list[str]:  # noqa: A002
+def _losses_of(file: CaseFile, format: str) -> list[str]:  # noqa: A002
     """What a file loses in a format, which may be the one that it says it has."""
-    written, again = in_format(file, format), FORMATS[format].again
+    written, again = _in_format(file, format), _FORMATS[format].again
     return _losses(file, written if again is None else replace(written, cases=again(written)))
 
 
-def in_format(file: CaseFile, format: str) -> CaseFile:  # noqa: A002
+def _in_format(file: CaseFile, format: str) -> CaseFile:  # noqa: A002
     """The same cases as a file of another format, without what only the old one knows of."""
     if file.format == format:
         return file
-    known = FORMATS[format]
+    known = _FORMATS[format]
     extras = {key: value for key, value in file.extras.items() if key in known.extras}
     if known.names_sets:
         return replace(file, format=format, extras=extras)
@@ -253,7 +253,7 @@ def in_format(file: CaseFile, format: str) -> CaseFile:  # noqa: A002
 
 def _losses(before: CaseFile, after: CaseFile) -> list[str]:
     pairs = zip(before.cases, after.cases, strict=True)
-    about_set = [] if FORMATS[after.format].names_sets else set_loss_notes(before, after.format)
+    about_set = [] if _FORMATS[after.format].names_sets else set_loss_notes(before, after.format)
     return loss_notes(pairs, after.format) + about_set
 
 
@@ -272,7 +272,7 @@ def read_cases(path: Path, *, format: str | None = None) -> CaseFile:  # noqa: A
     if path.is_dir():
         remedy = "name one of its files"
         raise ConfigError([Problem(message="this is a folder", where=str(path), remedy=remedy)])
-    return FORMATS[format_of(path) if format is None else known_format(format)].read(path)
+    return _FORMATS[format_of(path) if format is None else _known_format(format)].read(path)
 
 
 def read_some_cases(path: Path) -> tuple[Case, ...]:
@@ -286,7 +286,7 @@ def read_some_cases(path: Path) -> tuple[Case, ...]:
 
 def read_folder(folder: Path) -> dict[Path, CaseFile]:
     """Read every EvalSet of a folder and the folders in it, sorted by path."""
-    suffixes = FORMATS["evalset"].suffixes
+    suffixes = _FORMATS["evalset"].suffixes
     paths = sorted(path for path in folder.rglob("*.json") if path.name.endswith(suffixes))
     files: dict[Path, CaseFile] = {}
     problems: list[Problem] = []
@@ -316,12 +316,12 @@ def write_cases(
     """
     from burnish.datasets.agent_cases import refuse_agent_file
 
-    wanted = _wanted(path, cases) if format is None else known_format(format)
+    wanted = _wanted(path, cases) if format is None else _known_format(format)
     file = cases if isinstance(cases, CaseFile) else CaseFile(cases=tuple(cases), format=wanted)
     _refuse_losses(path, file, wanted)
     if wanted == "test_cases":
         refuse_agent_file(path)
-    write_atomic(path, FORMATS[wanted].write(in_format(file, wanted), path))
+    write_atomic(path, _FORMATS[wanted].write(_in_format(file, wanted), path))
 
 
 def _wanted(path: Path, cases: CaseFile | Sequence[Case]) -> str:
@@ -336,7 +336,7 @@ def _refuse_losses(path: Path, file: CaseFile, wanted: str) -> None:
     for case in file.cases:
         complaints.named(case.name)
     complaints.settle()
-    if notes := losses_of(file, wanted):
+    if notes := _losses_of(file, wanted):
         problems = [Problem(message=note, where=path.name) for note in notes]
         raise ConfigError(problems, remedy="Convert them first, or write JSONL, which holds all.")
 

@@ -9,19 +9,19 @@ from burnish.core.content import Json
 from burnish.datasets.agent_cases import AS_TURNS, listed, mapped
 from burnish.datasets.case_files import CaseFile
 
-Remainder = Callable[[Json], Json]
+_Remainder = Callable[[Json], Json]
 
 _TOLD = frozenset({"role", "content", "parts"})
 _TOLD_BEFORE = _TOLD | {"tool_calls", "tool_id", "tool_name"}
 _SAID_BEFORE = frozenset({"text", "function_call", "function_response", "inline_data"})
 
 
-def of_message(value: Json) -> Json:
+def _of_message(value: Json) -> Json:
     """A message of a turn without its texts."""
     return _without(value, _TOLD, frozenset({"text"}))
 
 
-def of_messages(value: Json) -> Json:
+def _of_messages(value: Json) -> Json:
     """Messages without what a history holds: texts, pictures, calls and answers of tools."""
     rests = (_without(message, _TOLD_BEFORE, _SAID_BEFORE) for message in listed(value))
     return [rest for rest in rests if rest]
@@ -34,30 +34,33 @@ def _without(value: Json, keys: frozenset[str], parts: frozenset[str]) -> dict[s
     return {**rest, "parts": others} if others else rest
 
 
-def of_intermediate(value: Json) -> Json:
+def _of_intermediate(value: Json) -> Json:
     """What happened before a reply, without plain calls and responses."""
     told = ("tool_uses", "tool_responses")
     return {key: held for key, held in mapped(value).items() if key not in told and held}
 
 
-def of_turns(value: Json) -> Json:
+def _of_turns(value: Json) -> Json:
     """The extras of turns without their texts and calls, those that are nothing else left out."""
     kept: list[Json] = []
     for turn in map(mapped, listed(value)):
-        rest = {key: remainder(OF_TURNS, key, held) for key, held in turn.items()}
+        rest = {key: _remainder(_OF_TURNS, key, held) for key, held in turn.items()}
         kept.append({key: held for key, held in rest.items() if held})
     return [rest for rest in kept if rest]
 
 
-OF_TURNS: Mapping[str, Remainder] = {
-    "user_content": of_message,
-    "final_response": of_message,
-    "intermediate_data": of_intermediate,
+_OF_TURNS: Mapping[str, _Remainder] = {
+    "user_content": _of_message,
+    "final_response": _of_message,
+    "intermediate_data": _of_intermediate,
 }
-OF_CASES: Mapping[str, Remainder] = {"context_messages": of_messages, "recorded_turns": of_turns}
+_OF_CASES: Mapping[str, _Remainder] = {
+    "context_messages": _of_messages,
+    "recorded_turns": _of_turns,
+}
 
 
-def remainder(known: Mapping[str, Remainder], key: str, value: Json) -> Json:
+def _remainder(known: Mapping[str, _Remainder], key: str, value: Json) -> Json:
     """What is left of an extra; all of it where nothing of it has another place."""
     return known[key](value) if key in known else value
 
@@ -91,24 +94,24 @@ _ABOUT_SETS = ("eval_set_id", "app_name", "name", "description", "creation_times
 _SHOWN = 3
 
 
-def lost_parts(case: Case, again: Case) -> Iterator[str]:
+def _lost_parts(case: Case, again: Case) -> Iterator[str]:
     """The parts that are not what they were, in words."""
     if case.name and case.name != again.name:
         yield "names"
     if len(case.turns) != len(again.turns):
         yield "turns after the first"
     yield from _changed(case, again, without=("name", "turns"))
-    yield from _lost_extras(case.extras, again.extras, OF_CASES)
+    yield from _lost_extras(case.extras, again.extras, _OF_CASES)
     for turn, other in zip(case.turns, again.turns, strict=False):
         yield from _changed(turn, other)
-        yield from _lost_extras(turn.extras, other.extras, OF_TURNS)
+        yield from _lost_extras(turn.extras, other.extras, _OF_TURNS)
 
 
 def loss_notes(pairs: Iterable[tuple[Case, Case]], format: str) -> list[str]:  # noqa: A002
     """One sentence for each part that is lost, with the cases that lose it."""
     losers: dict[str, list[str]] = {}
     for case, again in pairs:
-        for part in () if case is again else dict.fromkeys(lost_parts(case, again)):
+        for part in () if case is again else dict.fromkeys(_lost_parts(case, again)):
             losers.setdefault(part, []).append(case.id)
     return [f"{format} cannot hold {part}: lost in {_named(ids)}" for part, ids in losers.items()]
 
@@ -139,11 +142,11 @@ def _usual(kind: type[Case | Turn]) -> Mapping[str, object]:
 
 
 def _lost_extras(
-    before: Mapping[str, Json], after: Mapping[str, Json], known: Mapping[str, Remainder]
+    before: Mapping[str, Json], after: Mapping[str, Json], known: Mapping[str, _Remainder]
 ) -> Iterator[str]:
     for key, value in before.items():
-        left = remainder(known, key, after.get(key))
-        if key not in _SPELLINGS and remainder(known, key, value) != left:
+        left = _remainder(known, key, after.get(key))
+        if key not in _SPELLINGS and _remainder(known, key, value) != left:
             yield _EXTRA_WORDS.get(key, repr(key))
 
 

@@ -42,8 +42,8 @@ def _one_as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-RowText = Annotated[str, BeforeValidator(_number_as_text)]
-Texts = Annotated[list[str], BeforeValidator(_one_as_list)]
+_RowText = Annotated[str, BeforeValidator(_number_as_text)]
+_Texts = Annotated[list[str], BeforeValidator(_one_as_list)]
 
 
 class RowFileShape(Shape):
@@ -143,13 +143,13 @@ class PlayedShape(Shape):
 class RowTurnShape(Shape):
     """One turn, in a row or in its `turns`."""
 
-    input: RowText
-    expected: RowText | None = None
-    context: Texts | None = None
+    input: _RowText
+    expected: _RowText | None = None
+    context: _Texts | None = None
     expected_tools: Tools | None = None
     files: list[RowFileShape] | None = None
     expected_calls: list[CallShape] | None = None
-    metrics: Texts | None = None
+    metrics: _Texts | None = None
     settings: dict[str, Json] | None = None
     extras: dict[str, Json] | None = None
 
@@ -157,8 +157,8 @@ class RowTurnShape(Shape):
 class RowShape(Shape):
     """What a row says of its case, beside the one turn that it may hold itself."""
 
-    name: RowText = ""
-    labels: Texts | None = None
+    name: _RowText = ""
+    labels: _Texts | None = None
     turns: list[RowTurnShape] = Field(min_length=1)
     history: list[SaidShape] | None = None
     rubrics: Rubrics | None = None
@@ -185,19 +185,19 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 }
 """The names of a part of a row; the first that a row has is the one that counts."""
 
-OF_THE_TURN = frozenset(RowTurnShape.model_fields) - {"extras"}
-PARTS = frozenset(RowShape.model_fields) | OF_THE_TURN
-OF_THE_CASE = PARTS - OF_THE_TURN
-KNOWN = PARTS.union(*ALIASES.values())
+_OF_THE_TURN = frozenset(RowTurnShape.model_fields) - {"extras"}
+_PARTS = frozenset(RowShape.model_fields) | _OF_THE_TURN
+_OF_THE_CASE = _PARTS - _OF_THE_TURN
+KNOWN = _PARTS.union(*ALIASES.values())
 """Every name that means something in a row; any other is a column for graders."""
 
 
-def name_in(row: Mapping[str, Json], name: str) -> str:
+def _name_in(row: Mapping[str, Json], name: str) -> str:
     """The name that a part has in this row: its first name where it is not there."""
     return next((alias for alias in ALIASES.get(name, ()) if row.get(alias) is not None), name)
 
 
-def plainly_named(row: Mapping[str, Json], parts: frozenset[str] = PARTS) -> dict[str, Json]:
+def _plainly_named(row: Mapping[str, Json], parts: frozenset[str] = _PARTS) -> dict[str, Json]:
     """The row with its parts under their first names, without those that are nothing."""
     first = _first_names(tuple(key for key, value in row.items() if value is not None), parts)
     named = ((first.get(key, key), value) for key, value in row.items())
@@ -211,7 +211,7 @@ def names_used(layouts: Iterable[tuple[str, ...]]) -> dict[str, Json]:
     """
     used: dict[str, set[str]] = {}
     for layout in layouts:
-        for alias, name in _first_names(layout, PARTS).items():
+        for alias, name in _first_names(layout, _PARTS).items():
             used.setdefault(name, set()).add(alias)
     return {name: alias for name, (alias, *others) in used.items() if not others and alias != name}
 
@@ -231,7 +231,7 @@ def _first_names(keys: tuple[str, ...], parts: frozenset[str]) -> Mapping[str, s
     return {alias: name for name, alias in held.items() if alias and name in parts}
 
 
-def as_named(fault: Fault, row: Mapping[str, Json]) -> Fault:
+def _as_named(fault: Fault, row: Mapping[str, Json]) -> Fault:
     """The fault at the place as the row names it; a lone turn stands in the row itself."""
     turn, path = fault.path[:2], fault.path[2:]
     many = row.get("turns") is not None
@@ -241,7 +241,7 @@ def as_named(fault: Fault, row: Mapping[str, Json]) -> Fault:
         holder = mapped(listed(row["turns"])[int(turn[1])])
     else:
         turn, holder = (), row
-    named = (name_in(holder, str(path[0])), *path[1:]) if path else ()
+    named = (_name_in(holder, str(path[0])), *path[1:]) if path else ()
     return replace(fault, path=(*turn, *named))
 
 
@@ -267,29 +267,29 @@ def case_of_row(
     if not isinstance(raw, dict):
         complaints.add(f"expected a mapping, found {shown(raw)}", at=at, line=line)
         return None
-    named = plainly_named(raw)
+    named = _plainly_named(raw)
     if "turns" in named:
-        for key in OF_THE_TURN.intersection(named):
-            place = (*at, name_in(raw, key))
+        for key in _OF_THE_TURN.intersection(named):
+            place = (*at, _name_in(raw, key))
             message = f"{place[-1]!r} cannot stand beside 'turns'"
             complaints.add(message, at=place, line=line, remedy="move it into a turn")
     shape = complaints.shaped(
-        _with_turns(named), RowShape, at=at, line=line, respell=lambda fault: as_named(fault, raw)
+        _with_turns(named), RowShape, at=at, line=line, respell=lambda fault: _as_named(fault, raw)
     )
     if shape is None:
         return None
     complaints.named(shape.name, at=at, line=line)
-    return _case(shape, {key: value for key, value in named.items() if key not in PARTS})
+    return _case(shape, {key: value for key, value in named.items() if key not in _PARTS})
 
 
 def _with_turns(named: Mapping[str, Json]) -> dict[str, Json]:
     """The parts of a row, with the turn that stands in the row itself as its only one."""
-    held = {key: value for key, value in named.items() if key in OF_THE_CASE}
+    held = {key: value for key, value in named.items() if key in _OF_THE_CASE}
     if "turns" not in held:
-        held["turns"] = [{key: value for key, value in named.items() if key in OF_THE_TURN}]
+        held["turns"] = [{key: value for key, value in named.items() if key in _OF_THE_TURN}]
     elif isinstance(turns := held["turns"], list):
         held["turns"] = [
-            plainly_named(turn, OF_THE_TURN) if isinstance(turn, dict) else turn for turn in turns
+            _plainly_named(turn, _OF_THE_TURN) if isinstance(turn, dict) else turn for turn in turns
         ]
     return held
 

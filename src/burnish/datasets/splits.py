@@ -23,13 +23,13 @@ _TEMPLATE_AT_LEAST = 4
 _EXACT = re.compile(r"\d+(?:[.,]\d+)*|[+=<>^%|~#@&/\\$€£¥×÷±]|(?<=[\d\s])[-−*](?=[\d\s])")
 """Numbers, and signs that change a question; a hyphen inside a word does not."""
 
-Group: TypeAlias = tuple[int, ...]
+_Group: TypeAlias = tuple[int, ...]
 """Places in the list of cases, in order."""
 
 
 def groups(
     cases: Sequence[Case], *, near: float = NEAR, together: Sequence[str | None] = ()
-) -> tuple[Group, ...]:
+) -> tuple[_Group, ...]:
     """Every case's place, in groups of near-duplicates; most groups are of one.
 
     `together` has a word for each case, or None: equal words make one group as well. Groups
@@ -136,7 +136,7 @@ class _Union:
                 self.join(firsts.setdefault(word, place), place)
         return list(firsts.values())
 
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[_Group, ...]:
         found: defaultdict[int, list[int]] = defaultdict(list)
         for place in range(len(self._above)):
             found[self._top(place)].append(place)
@@ -164,7 +164,7 @@ def largest_remainder(total: int, shares: Mapping[Split, float]) -> dict[Split, 
     return sizes
 
 
-def place_groups(
+def _place_groups(
     found: Sequence[Sequence[int]],
     strata: Mapping[int, str],
     *,
@@ -223,7 +223,7 @@ _NAMED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Placed:
+class _Placed:
     """Cases in their splits, and what led to it."""
 
     dataset: Dataset
@@ -234,7 +234,7 @@ class Placed:
     """Cases that were left out, because they came a second time."""
 
 
-def notes(placed: Placed) -> tuple[str, ...]:
+def _notes(placed: _Placed) -> tuple[str, ...]:
     """Repetitions, groups, sizes that are not as asked, labels that one split alone has."""
     return (*_repeated(placed), *_grouped(placed), *_deviations(placed), *_lonely_labels(placed))
 
@@ -245,13 +245,13 @@ def listed(names: Sequence[str], most: int = _NAMED) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def _repeated(placed: Placed) -> Iterator[str]:
+def _repeated(placed: _Placed) -> Iterator[str]:
     names = [case.id for case in placed.repeated]
     if names:
         yield f"left out, since they came a second time: {listed(names)}"
 
 
-def _grouped(placed: Placed) -> Iterator[str]:
+def _grouped(placed: _Placed) -> Iterator[str]:
     several = [group for group in placed.groups if len(group) > 1]
     if several:
         cases = sum(map(len, several))
@@ -259,7 +259,7 @@ def _grouped(placed: Placed) -> Iterator[str]:
         yield f"{cases} cases in {groups} belong together; each group is whole in one split"
 
 
-def _deviations(placed: Placed) -> Iterator[str]:
+def _deviations(placed: _Placed) -> Iterator[str]:
     largest = max(placed.groups, key=len, default=())
     why = f"the largest group has {len(largest)}: {listed([case.id for case in largest], 3)}"
     for name in Split:
@@ -268,7 +268,7 @@ def _deviations(placed: Placed) -> Iterator[str]:
             yield f"{name} has {found} cases instead of {wanted}, since groups stay whole ({why})"
 
 
-def _lonely_labels(placed: Placed) -> Iterator[str]:
+def _lonely_labels(placed: _Placed) -> Iterator[str]:
     homes: defaultdict[str, list[Split]] = defaultdict(list)
     for name in Split:
         for case in placed.dataset.cases(name):
@@ -290,7 +290,7 @@ _ENOUGH = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class SplitCases:
+class _SplitCases:
     """Cases by split, and what is worth knowing about how they fell."""
 
     dataset: Dataset
@@ -304,7 +304,7 @@ def split(
     shares: Mapping[Split, float] = SHARES,
     near: float = NEAR,
     group_by: str | None = None,
-) -> SplitCases:
+) -> _SplitCases:
     """Divide cases by these shares, so that no question is in two splits.
 
     The seed decides where a case goes, never its place in the list; inside a split the order
@@ -320,15 +320,15 @@ def split(
         for group in groups(ordered, near=near, together=_together(ordered, group_by))
     ]
     strata = dict(zip(kept, _strata(ordered), strict=True))
-    homes = place_groups(found, strata, shares=shares, seed=seed)
+    homes = _place_groups(found, strata, shares=shares, seed=seed)
     dataset = _dataset(cases, zip(found, homes, strict=True))
-    placed = Placed(
+    placed = _Placed(
         dataset=dataset,
         sizes=largest_remainder(len(kept), shares),
         groups=tuple(tuple(cases[place] for place in group) for group in found),
         repeated=tuple(cases[place] for place in sorted(set(range(len(cases))) - set(kept))),
     )
-    return SplitCases(dataset=dataset, notes=notes(placed))
+    return _SplitCases(dataset=dataset, notes=_notes(placed))
 
 
 def _dataset(cases: Sequence[Case], homes: Iterable[tuple[Sequence[int], Split]]) -> Dataset:

@@ -11,8 +11,8 @@ from burnish.delegation.workspace import StateStore, Workspace
 from burnish.metrics.text_matching import without_middle
 from burnish.system.workspaces import shown
 
-DecisionKind: TypeAlias = Literal["plan", "delegate", "diagnose", "complete", "fail"]
-Severity: TypeAlias = Literal["critical", "warning", "info"]
+_DecisionKind: TypeAlias = Literal["plan", "delegate", "diagnose", "complete", "fail"]
+_Severity: TypeAlias = Literal["critical", "warning", "info"]
 _KINDS = ("plan", "delegate", "diagnose", "complete", "fail")
 _KEYS = {
     "subtasks": "plan",
@@ -44,10 +44,10 @@ def _as_severity(value: Any) -> Any:
     return _SEVERITIES.get(told, told)
 
 
-Text: TypeAlias = Annotated[str, BeforeValidator(_as_text)]
-Texts: TypeAlias = Annotated[list[str], BeforeValidator(_as_list)]
-Name: TypeAlias = Annotated[str, BeforeValidator(_as_name)]
-Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+_Text: TypeAlias = Annotated[str, BeforeValidator(_as_text)]
+_Texts: TypeAlias = Annotated[list[str], BeforeValidator(_as_list)]
+_Name: TypeAlias = Annotated[str, BeforeValidator(_as_name)]
+_Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 
 
 class Said(BaseModel):
@@ -59,11 +59,11 @@ class Said(BaseModel):
 class Subtask(Said):
     """One part of a plan."""
 
-    id: Text
-    description: Text = ""
-    dependencies: Texts = Field(default_factory=list[str])
-    success_criteria: Texts = Field(default_factory=list[str])
-    required_outputs: Texts = Field(default_factory=list[str])
+    id: _Text
+    description: _Text = ""
+    dependencies: _Texts = Field(default_factory=list[str])
+    success_criteria: _Texts = Field(default_factory=list[str])
+    required_outputs: _Texts = Field(default_factory=list[str])
     """Files that it leaves in the workspace: the deliverables."""
     delegation_strategy: Literal["worker", "submanager"] = "worker"
 
@@ -71,10 +71,10 @@ class Subtask(Said):
 class Assignment(Said):
     """What a manager gives to one worker."""
 
-    worker_id: Name
-    subtask_id: Text = ""
-    instructions: Text
-    tools_allowed: Texts = Field(default_factory=list[str])
+    worker_id: _Name
+    subtask_id: _Text = ""
+    instructions: _Text
+    tools_allowed: _Texts = Field(default_factory=list[str])
     """Empty allows all."""
     as_submanager: bool = False
 
@@ -82,13 +82,13 @@ class Assignment(Said):
 class ManagerDecision(Said):
     """What a manager wants next."""
 
-    decision: DecisionKind
+    decision: _DecisionKind
     subtasks: list[Subtask] = Field(default_factory=list[Subtask])
     delegations: list[Assignment] = Field(default_factory=list[Assignment])
-    hypotheses: Texts = Field(default_factory=list[str])
-    final_result: Text = ""
-    confidence: Share | None = None
-    reason: Text = ""
+    hypotheses: _Texts = Field(default_factory=list[str])
+    final_result: _Text = ""
+    confidence: _Share | None = None
+    reason: _Text = ""
 
     @model_validator(mode="before")
     @classmethod
@@ -114,11 +114,11 @@ def _kind(said: str, keys: Iterable[str]) -> str:
 class WorkerResult(Said):
     """What a worker gives back."""
 
-    summary: Text
-    result: Text = ""
-    outputs: Texts = Field(default_factory=list[str])
+    summary: _Text
+    result: _Text = ""
+    outputs: _Texts = Field(default_factory=list[str])
     """Files that it made or changed, by its own account."""
-    confidence: Share | None = None
+    confidence: _Share | None = None
     status: Literal["done", "failed", "missing"] = "done"
     """`failed`: the worker's own fault. `missing`: nobody could be reached."""
 
@@ -126,23 +126,23 @@ class WorkerResult(Said):
 class Defect(Said):
     """One thing that is wrong with a result."""
 
-    category: Text = "incomplete"
-    location: Text = ""
-    description: Annotated[Text, Field(min_length=1)]
-    severity: Annotated[Severity, BeforeValidator(_as_severity)] = "warning"
+    category: _Text = "incomplete"
+    location: _Text = ""
+    description: Annotated[_Text, Field(min_length=1)]
+    severity: Annotated[_Severity, BeforeValidator(_as_severity)] = "warning"
 
 
 class Critique(Said):
     """What a critic says of one worker's result."""
 
-    score: Share
+    score: _Share
     defects: list[Defect] = Field(default_factory=list[Defect])
-    prescriptions: Texts = Field(default_factory=list[str])
-    reusable_patterns: Texts = Field(default_factory=list[str])
+    prescriptions: _Texts = Field(default_factory=list[str])
+    reusable_patterns: _Texts = Field(default_factory=list[str])
     effort_estimate: Literal["trivial", "moderate", "major"] = "moderate"
-    summary: Text = ""
+    summary: _Text = ""
 
-    def count(self, severity: Severity) -> int:
+    def count(self, severity: _Severity) -> int:
         """How many defects are that severe."""
         return sum(defect.severity == severity for defect in self.defects)
 
@@ -150,8 +150,8 @@ class Critique(Said):
 class Judgement(Said):
     """What a judge says of the whole deliverable by one rubric."""
 
-    score: Share
-    reason: Text = ""
+    score: _Share
+    reason: _Text = ""
 
 
 NONE = "(none)"

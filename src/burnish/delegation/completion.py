@@ -48,7 +48,7 @@ _LOOKING: Mapping[str, Callable[[Completion], Iterator[Finding]]] = {
 }
 """Gates that only look at what is there."""
 
-Acting: TypeAlias = Callable[[Completion], Awaitable[Verdict]]
+_Acting: TypeAlias = Callable[[Completion], Awaitable[Verdict]]
 """A gate that runs something: smoke_test and eval."""
 
 
@@ -58,7 +58,7 @@ def look(gate: str, completion: Completion) -> Verdict:
 
 
 async def pass_through(
-    completion: Completion, acting: Mapping[str, Acting]
+    completion: Completion, acting: Mapping[str, _Acting]
 ) -> AsyncIterator[Verdict]:
     """Each gate's verdict in turn, up to the first that rejects."""
     for gate in ORDER:
@@ -95,7 +95,7 @@ class Completing:
             self.evaluated = await measure(
                 self.workflow.metrics, final, self.desk, self.workflow.zones
             )
-            return eval_verdict(self.evaluated)
+            return _eval_verdict(self.evaluated)
 
         return pass_through(completion, {"smoke_test": self._smoke, "eval": evaluate})
 
@@ -183,7 +183,7 @@ class Completing:
         return cast("str", await self.desk.workspace.step("smoke", request, act, leaves="litter"))
 
 
-def eval_verdict(evaluated: Evaluated) -> Verdict:
+def _eval_verdict(evaluated: Evaluated) -> Verdict:
     """What the gate `eval` says; without metrics there is nothing to hold it to."""
     if not evaluated.measured:
         return Verdict(gate="eval")

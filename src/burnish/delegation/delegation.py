@@ -29,7 +29,7 @@ from burnish.system import ChildProcesses, Redactor
 from burnish.system.sandbox import Sandbox
 from burnish.targets.artifacts.task import finished
 
-STOP_FILE = "delegate.stop"
+_STOP_FILE = "delegate.stop"
 """Touch it in the run's folder to stop after the current iteration."""
 
 
@@ -264,11 +264,11 @@ class _Driving:
         return workspace.state
 
     def _stop_file(self) -> str:
-        path = self.home.folder / STOP_FILE
+        path = self.home.folder / _STOP_FILE
         if not path.exists():
             return ""
         path.unlink(missing_ok=True)
-        return f"stopped by {STOP_FILE}"
+        return f"stopped by {_STOP_FILE}"
 
     async def _evaluated(self, loop: ManagerLoop, ending: Ending) -> Evaluated | None:
         """What there is, measured, where no completion came so far."""

@@ -18,7 +18,7 @@ from burnish.models.chat import ModelClient
 from burnish.models.roles import ModelRole, RolePrompt
 from burnish.targets.artifacts.task import NoNumbers, Scoring, read_numbers
 
-Action: TypeAlias = Literal["accept", "pass", "retry", "fail", "cannot_tell"]
+_Action: TypeAlias = Literal["accept", "pass", "retry", "fail", "cannot_tell"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ class Evaluated:
         return tuple(each.name for each in self.measured if each.score is None)
 
     @property
-    def action(self) -> Action:
+    def action(self) -> _Action:
         """What follows from the total. With a metric missing nobody can tell."""
         total = self.total
         if total is None or self.missing:
@@ -173,7 +173,7 @@ async def _measured(metric: DelegationMetric, final: Final, desk: Desk, zones: Z
     try:
         _require_room(metric, desk)
         value, evidence = await metric.score(final, desk)
-        score = usable(value)
+        score = _usable(value)
     except CannotScore as trouble:
         error = str(trouble)
     return Measured(
@@ -192,7 +192,7 @@ def _require_room(metric: DelegationMetric, desk: Desk) -> None:
         raise CannotScore(f"the budget is used up: {reason}")
 
 
-def usable(value: float) -> float:
+def _usable(value: float) -> float:
     """The score, if it is one: NaN and what is not from 0 to 1 is refused, never bent."""
     if not math.isfinite(value) or not 0 <= value <= 1:
         raise CannotScore(f"{value} is no score from 0 to 1")

@@ -38,9 +38,9 @@ from burnish.delegation.refine.sessions import (
 from burnish.system import FileLock, make_folder, read_bytes, write_atomic
 
 EXPERIMENT, TASK = "experiment.json", "task.json"
-EXPERIMENT_ID = re.compile(r"exp_[a-z0-9]{6,16}")
-TASK_ID = re.compile(r"\d{3,}-[a-z0-9-]{1,50}")
-Mode: TypeAlias = Literal["seed", "continuation"]
+_EXPERIMENT_ID = re.compile(r"exp_[a-z0-9]{6,16}")
+_TASK_ID = re.compile(r"\d{3,}-[a-z0-9-]{1,50}")
+_Mode: TypeAlias = Literal["seed", "continuation"]
 
 
 class _Kept(BaseModel):
@@ -56,7 +56,7 @@ class _Kept(BaseModel):
 class ExperimentRecord(_Kept):
     """An experiment."""
 
-    experiment_id: Annotated[str, Field(pattern=EXPERIMENT_ID.pattern)]
+    experiment_id: Annotated[str, Field(pattern=_EXPERIMENT_ID.pattern)]
     name: str
     goal: str = ""
     created_at: str = ""
@@ -77,7 +77,7 @@ class TaskRecord(_Kept):
     task_id: str
     experiment_id: str
     task_number: int
-    mode: Mode
+    mode: _Mode
     user_prompt: str
     user_feedback: str | None = None
     """What is to be different from the primary input; only a continuation has it."""
@@ -85,13 +85,13 @@ class TaskRecord(_Kept):
     created_at: str = ""
 
 
-def slug(text: str) -> str:
+def _slug(text: str) -> str:
     """A text as a part of a folder's name."""
     words = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     return words[:50].strip("-") or "task"
 
 
-USUAL_ROOT = Path("results") / "experiments"
+_USUAL_ROOT = Path("results") / "experiments"
 _VARIABLES = ("BURNISH_EXPERIMENTS_ROOT", "AWP_EXPERIMENTS_ROOT")
 Record = TypeVar("Record", bound=BaseModel)
 
@@ -99,7 +99,7 @@ Record = TypeVar("Record", bound=BaseModel)
 def experiments_root(environ: Mapping[str, str] = os.environ) -> Path:
     """The folder of all experiments."""
     named = (environ.get(name, "").strip() for name in _VARIABLES)
-    return Path(next((each for each in named if each), USUAL_ROOT))
+    return Path(next((each for each in named if each), _USUAL_ROOT))
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Experiment:
         """By its id; raises RunNotFound where there is none."""
         home = (root or experiments_root()).resolve()
         folder = home / name
-        if not EXPERIMENT_ID.fullmatch(name) or not (folder / EXPERIMENT).is_file():
+        if not _EXPERIMENT_ID.fullmatch(name) or not (folder / EXPERIMENT).is_file():
             raise RunNotFound(
                 f"there is no experiment '{name}' in {home}",
                 remedy='`burnish experiments list` shows them, `burnish experiments new "…"` '
@@ -159,7 +159,7 @@ class Experiment:
     def task(self, name: str) -> "ExperimentTask":
         """By its id; raises RunNotFound where there is none."""
         folder = self.folder / "tasks" / name
-        if not TASK_ID.fullmatch(name) or not (folder / TASK).is_file():
+        if not _TASK_ID.fullmatch(name) or not (folder / TASK).is_file():
             known = ", ".join(task.id for task in self.tasks) or "none"
             raise RunNotFound(
                 f"experiment {self.folder.name} has no task '{name}'", remedy=f"its tasks: {known}"
@@ -167,14 +167,14 @@ class Experiment:
         return ExperimentTask(folder)
 
     def add_task(
-        self, prompt: str, *, mode: Mode = "seed", inputs: tuple[TaskInput, ...] = ()
+        self, prompt: str, *, mode: _Mode = "seed", inputs: tuple[TaskInput, ...] = ()
     ) -> "ExperimentTask":
         """A new task after the others."""
         with FileLock.acquire(self.folder / ".lock", holding=f"experiment {self.folder.name}"):
             numbers = [int(task.id.partition("-")[0]) for task in self.tasks]
             number = max(numbers, default=0) + 1
             record = TaskRecord(
-                task_id=f"{number:03d}-{slug(prompt)}",
+                task_id=f"{number:03d}-{_slug(prompt)}",
                 experiment_id=self.folder.name,
                 task_number=number,
                 mode=mode,
@@ -261,8 +261,8 @@ def _make_parent(folder: Path) -> None:
         raise FileTrouble(f"cannot make {folder}: {error.strerror}") from error
 
 
-Reason: TypeAlias = Literal["auto_loss", "user_override"]
-OVERRIDE: Reason = "user_override"
+_Reason: TypeAlias = Literal["auto_loss", "user_override"]
+_OVERRIDE: _Reason = "user_override"
 
 
 @dataclass(frozen=True)
@@ -299,7 +299,7 @@ class TaskBest:
             own = session.session_id in Path(text(there.get("winner_source"))).parts
             if there.get("winner_run_id") == best.run_id:
                 return ""
-            if there.get("reason") == OVERRIDE:
+            if there.get("reason") == _OVERRIDE:
                 return "BEST was chosen by hand and stays"
             loss = loss_of(there)
             if loss is not None and not is_lower(best.loss, loss):
@@ -320,7 +320,7 @@ class TaskBest:
         for run in self.runs():
             best = _as_best(run)
             if best is not None and name in (best.run_id, str(run), run.name):
-                return self._put(best, OVERRIDE)
+                return self._put(best, _OVERRIDE)
         known = ", ".join(best.run_id for run in self.runs() if (best := _as_best(run)))
         raise RunNotFound(
             f"task {self.task.target} has no run '{name}' with a deliverable",
@@ -342,7 +342,7 @@ class TaskBest:
             for path in sorted(folder.glob(f"{pattern}/{COMPLETION}")):
                 yield path.parent
 
-    def _put(self, best: Best, reason: Reason) -> Path:
+    def _put(self, best: Best, reason: _Reason) -> Path:
         loss = best.signals.loss
         return put_best(
             self.task.folder,

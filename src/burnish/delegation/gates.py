@@ -22,9 +22,9 @@ from ruamel.yaml.error import YAMLError
 from burnish.core.content import Json
 from burnish.metrics.text_matching import cut
 
-CODE = frozenset((".py", ".js", ".ts", ".sh", ".c", ".h", ".java", ".go", ".rs", ".rb", ".sql"))
-PROSE = frozenset((".md", ".txt", ".html", ".htm", ".rst", ".tex"))
-MARKDOWN = frozenset((".md", ".markdown"))
+_CODE = frozenset((".py", ".js", ".ts", ".sh", ".c", ".h", ".java", ".go", ".rs", ".rb", ".sql"))
+_PROSE = frozenset((".md", ".txt", ".html", ".htm", ".rst", ".tex"))
+_MARKDOWN = frozenset((".md", ".markdown"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ class Completion:
     @cached_property
     def texts(self) -> dict[str, str]:
         """Everything that was made and is text."""
-        found = {path: text_in(content) for path, content in self.files.items()}
+        found = {path: _text_in(content) for path, content in self.files.items()}
         return {path: text for path, text in found.items() if text is not None}
 
     @cached_property
@@ -121,7 +121,7 @@ def suffix(path: str) -> str:
     return PurePosixPath(path).suffix.lower()
 
 
-def text_in(content: bytes) -> str | None:
+def _text_in(content: bytes) -> str | None:
     """The content as text; None where it is none."""
     if b"\0" in content:
         return None
@@ -168,7 +168,7 @@ def deliverable(completion: Completion) -> Iterator[Finding]:
         return
     least = completion.settings.min_prose_bytes
     sizes = {path: len(content) for path, content in completion.delivered.items()}
-    prose = all(suffix(path) in PROSE for path in sizes)
+    prose = all(suffix(path) in _PROSE for path in sizes)
     if prose and max(sizes.values()) < least:
         path = max(sizes, key=lambda each: sizes[each])
         detail = f"no deliverable has {least} bytes; the largest has {sizes[path]}"
@@ -256,7 +256,7 @@ _PARSERS: dict[str, Callable[[str], str]] = {
     ".yml": _yaml,
     ".toml": _toml,
     ".csv": _csv,
-    **dict.fromkeys(MARKDOWN, _markdown),
+    **dict.fromkeys(_MARKDOWN, _markdown),
 }
 
 
@@ -291,9 +291,9 @@ def l0(completion: Completion) -> Iterator[Finding]:
         yield from _stand_ins(path, text, "no_placeholder", _WORDS)
         yield from _loops(path, text)
         yield from _shrunk(path, text, completion)
-        if suffix(path) in MARKDOWN:
+        if suffix(path) in _MARKDOWN:
             yield from _headings(path, text)
-        if suffix(path) in CODE:
+        if suffix(path) in _CODE:
             yield from _unbalanced(path, text)
         if suffix(path) == ".json":
             yield from _json_texts(path, text)
@@ -307,7 +307,7 @@ def placeholder(completion: Completion) -> Iterator[Finding]:
 
 
 def _stand_ins(path: str, text: str, check: str, words: re.Pattern[str]) -> Iterator[Finding]:
-    code = suffix(path) in CODE
+    code = suffix(path) in _CODE
     # What a comment leaves for later is the programmer's; templates have braces of their own.
     looked_at = _COMMENT.sub("", text) if code else text
     found = (_WORDS if code else words).search(looked_at)
@@ -432,7 +432,7 @@ def structural_integrity(completion: Completion) -> Iterator[Finding]:
 
 def _markdown_structure(completion: Completion) -> Iterator[tuple[str, str]]:
     texts = completion.delivered_texts.items()
-    return ((path, text) for path, text in texts if suffix(path) in MARKDOWN)
+    return ((path, text) for path, text in texts if suffix(path) in _MARKDOWN)
 
 
 def _undefined(text: str) -> str:

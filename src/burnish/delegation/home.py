@@ -26,7 +26,7 @@ def new_run_id() -> str:
     return f"{datetime.now(UTC):%Y-%m-%d_%H-%M-%S}_{secrets.token_hex(4)}"
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
+def _read_manifest(folder: Path) -> dict[str, Any]:
     """What a run was started with."""
     try:
         data = json.loads(read_bytes(folder / MANIFEST))
@@ -66,7 +66,7 @@ class Home:
         else:
             cls.make(folder, manifest, policy=policy, redactor=redactor, name=folder.name)
         remove_stale_temporaries(folder)
-        return cls(folder=folder, manifest=read_manifest(folder), policy=kept_policy(folder))
+        return cls(folder=folder, manifest=_read_manifest(folder), policy=kept_policy(folder))
 
     @staticmethod
     def make(
@@ -105,7 +105,7 @@ def versions() -> dict[str, str]:
 
 def require_same(folder: Path, manifest: Mapping[str, Json]) -> None:
     """Refuse to go on with a delegation that was started with something else."""
-    found = read_manifest(folder)
+    found = _read_manifest(folder)
     old = cast("dict[str, str]", found.get("inputs", {}))
     new = cast("dict[str, str]", manifest["inputs"])
     changed = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]

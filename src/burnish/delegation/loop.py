@@ -28,7 +28,7 @@ from burnish.system.workspaces import shown
 
 
 @dataclass(frozen=True, kw_only=True)
-class Team:
+class _Team:
     """Sets workers to work, and has their results criticised."""
 
     workflow: Workflow
@@ -93,7 +93,7 @@ class Team:
         return found
 
 
-def jobs_for(
+def _jobs_for(
     number: int, task: str, chosen: Sequence[Assignment], plan: Sequence[Subtask]
 ) -> list[Job]:
     """The jobs of an iteration, each with a name of its own and the criteria of its subtask."""
@@ -257,13 +257,13 @@ class ManagerLoop:
             told = f"{len(wanted) - len(chosen)} of {len(wanted)} delegations have no room"
             chronicle.event("budget", told, level="WARNING", iteration=number)
         tally.workers += len(chosen)
-        team = Team(
+        team = _Team(
             workflow=self.workflow,
             desk=self.desk,
             chronicle=chronicle,
             submanage=self._submanage if self.depth < most.max_depth else None,
         )
-        jobs = jobs_for(number, self.task, chosen, self.memory.plan)
+        jobs = _jobs_for(number, self.task, chosen, self.memory.plan)
         found, repairs = await team.work(jobs, chosen)
         self.memory.keep(found, [each.subtask_id for each in chosen])
         await chronicle.tick(f"delegated {number}")

@@ -151,14 +151,14 @@ def _call(call: ToolCall) -> str:
     return f"{call.name}({arguments}) → {told}"
 
 
-def mean_score(found: Sequence[Criticised]) -> float | None:
+def _mean_score(found: Sequence[Criticised]) -> float | None:
     """The mean of the scores that there are; None where there are none."""
     scores = [each.critique.score for each in found if each.critique is not None]
     return math.fsum(scores) / len(scores) if scores else None
 
 
 MANAGER = "manager"
-COMMAND = "command"
+_COMMAND = "command"
 """The worker of a command workflow."""
 
 
@@ -274,7 +274,7 @@ class CommandManager:
             if situation.iteration > 1 and text:
                 parts.append(f"## {title}\n\n{text}")
         instructions = "\n\n".join(part for part in parts if part)
-        job = Assignment(worker_id=COMMAND, instructions=instructions)
+        job = Assignment(worker_id=_COMMAND, instructions=instructions)
         return ManagerDecision(decision="delegate", delegations=[job])
 
 
@@ -365,7 +365,7 @@ class Memory:
         """The critic's mean score of the last results; None where one of them has none."""
         if any(each.critique is None for each in self.last):
             return None
-        return mean_score(self.last)
+        return _mean_score(self.last)
 
     @property
     def defects(self) -> list[Defect]:

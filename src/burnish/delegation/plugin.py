@@ -210,7 +210,7 @@ def _ending(result: DelegationResult) -> str:
     return f"{result.status}, {ending_words(result.reason)}"
 
 
-KIND = "delegation"
+_KIND = "delegation"
 
 
 class WorkflowTarget(DelegationTarget):
@@ -228,7 +228,7 @@ class WorkflowTarget(DelegationTarget):
 class WorkflowPlugin(TargetPlugin):
     """One task for a workflow, measured by the loss of delegations."""
 
-    kind: ClassVar[str] = KIND
+    kind: ClassVar[str] = _KIND
     Spec: ClassVar[type[TargetSpec]] = WorkflowSpec
     takes_cases: ClassVar[bool] = False
     surfaces: ClassVar[tuple[type[Surface], ...]] = ()
@@ -237,7 +237,7 @@ class WorkflowPlugin(TargetPlugin):
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
         """The team, the policy texts that it reads, and the task as the only case."""
         spec: WorkflowSpec = building.spec.target
-        if KIND not in strategy.over:
+        if _KIND not in strategy.over:
             message = f"'{strategy.name}' searches, and a workflow has nothing that it could change"
             remedy = "train the policy texts of workflows with a suite: burnish optimize SUITE"
             building.problems.add("strategy.name", message, remedy)
@@ -299,7 +299,7 @@ class TaskLines(ProgressLines):
 class TaskPlugin(StrategyPlugin):
     """What runs about one task share: a command of their own, and a page that they write."""
 
-    over: ClassVar[tuple[str, ...]] = (KIND,)
+    over: ClassVar[tuple[str, ...]] = (_KIND,)
     needs: ClassVar[tuple[type[Surface], ...]] = ()
     requires: ClassVar[tuple[Ability, ...]] = (ONE_TASK,)
     # A single call takes minutes; who will not wait for its end asks once more.

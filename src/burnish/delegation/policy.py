@@ -77,7 +77,7 @@ def _shipped() -> dict[str, str]:
     return cast("dict[str, str]", read_tree(_SHIPPED).data)
 
 
-BUSY_SECONDS = 5.0
+_BUSY_SECONDS = 5.0
 """How long a writer waits for another one."""
 VERSIONS, PINS = "artifact_versions", "burnish_pins"
 _TABLES = (
@@ -180,7 +180,7 @@ def writing(path: Path) -> Generator[sqlite3.Connection, None, None]:
 @contextmanager
 def _opened(path: Path) -> Generator[sqlite3.Connection, None, None]:
     try:
-        with closing(sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)) as db:
+        with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)) as db:
             yield db
     except sqlite3.Error as error:
         raise _trouble(path, str(error)) from error
@@ -192,20 +192,20 @@ def _trouble(path: Path, why: str) -> FileTrouble:
 
 
 NAME = "policy.db"
-VARIABLES = ("BURNISH_POLICY_DB", "AWP_OUTER_LOOP_DB")
+_VARIABLES = ("BURNISH_POLICY_DB", "AWP_OUTER_LOOP_DB")
 MOST_CHARS = 20_000
 """No policy text may be longer."""
 
 
 def registry_path(db: str | Path | None = None, environ: Mapping[str, str] = os.environ) -> Path:
     """Where the registry lies: what is named, a variable, or the user's state folder."""
-    named = (str(db or ""), *(environ.get(name, "") for name in VARIABLES))
+    named = (str(db or ""), *(environ.get(name, "") for name in _VARIABLES))
     told = next((each for each in named if each.strip()), "")
     return Path(told).absolute() if told else state_folder(environ) / NAME
 
 
 @dataclass(frozen=True, kw_only=True)
-class Version:
+class _Version:
     """One version of one text."""
 
     name: str
@@ -255,7 +255,7 @@ class PolicyRegistry:
         with reading(self.path) as db:
             return _content(db, _known(name), number)
 
-    def history(self, name: str) -> list[Version]:
+    def history(self, name: str) -> list[_Version]:
         """Every version of a text, the shipped one first."""
         _known(name)
         with reading(self.path) as db:
@@ -267,7 +267,7 @@ class PolicyRegistry:
             rows = [] if db is None else db.execute(query, (name,)).fetchall()
         first = (0, PolicyTexts.shipped()[name], None, "")
         return [
-            Version(
+            _Version(
                 name=name,
                 number=number,
                 content=content,

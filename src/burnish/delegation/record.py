@@ -23,8 +23,8 @@ from burnish.system import Redactor, append_line, write_atomic
 from burnish.system.files import spare_beside
 from burnish.system.workspaces import read_contents, remove_tree, shown, snapshot
 
-Level: TypeAlias = Literal["INFO", "WARNING", "ERROR"]
-Category: TypeAlias = Literal[
+_Level: TypeAlias = Literal["INFO", "WARNING", "ERROR"]
+_Category: TypeAlias = Literal[
     "run", "iteration", "manager", "worker", "tool", "critique", "gate", "budget", "delegation",
     "repair", "eval", "completion",
 ]  # fmt: skip
@@ -33,7 +33,7 @@ Listener: TypeAlias = Callable[[dict[str, Json]], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moment:
+class _Moment:
     """A time that was journaled."""
 
     at: str
@@ -64,18 +64,18 @@ class Chronicle:
     async def tick(self, label: str) -> None:
         """Look at the clock, once for each label."""
 
-        async def perform(_: Effects) -> Receipt[Moment]:
+        async def perform(_: Effects) -> Receipt[_Moment]:
             at = datetime.now(UTC).isoformat(timespec="milliseconds")
-            return Receipt(value=Moment(at=at, seconds=self.clock.seconds))
+            return Receipt(value=_Moment(at=at, seconds=self.clock.seconds))
 
-        call = Call(kind="moment", request=label, codec=codec(Moment), estimate=NOTHING)
+        call = Call(kind="moment", request=label, codec=codec(_Moment), estimate=NOTHING)
         moment = await self.effects.once(call, perform)
         self.now = moment.at
         self.clock.reach(moment.seconds)
         self.tally.seconds = max(self.tally.seconds, moment.seconds)
 
     def event(
-        self, category: Category, message: str, *, level: Level = "INFO", **fields: Json
+        self, category: _Category, message: str, *, level: _Level = "INFO", **fields: Json
     ) -> None:
         """Something that happened."""
         row: dict[str, Json] = {
@@ -107,7 +107,7 @@ class Chronicle:
 
 
 COMPLETION, MANIFEST, SUMMARY = "run_completion.json", "run_manifest.json", "RUN_SUMMARY.md"
-SCORECARD = "deliverable_scorecard.json"
+_SCORECARD = "deliverable_scorecard.json"
 FINAL, OUTPUT = "FINAL", "output"
 
 
@@ -213,7 +213,7 @@ class Record:
 
     def completion(self, data: Json, scorecard: Json, summary: str) -> None:
         """How the run ended; the completion last, since it says that all else is there."""
-        self._json(SCORECARD, scorecard)
+        self._json(_SCORECARD, scorecard)
         self._text(SUMMARY, summary)
         self._json(COMPLETION, data)
 

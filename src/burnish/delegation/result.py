@@ -59,7 +59,7 @@ WEIGHTS = {
     "budget_burn": 0.05,
     "terminal": 0.10,
 }
-NEUTRAL = 0.5
+_NEUTRAL = 0.5
 _PENALTIES = {"complete": 0.0, "partial": 0.5, "failed": 1.0, "aborted": 1.0}
 
 
@@ -101,13 +101,13 @@ def delegation_loss(
         "critique": 1 - _or_neutral("critique_score", critique_score),
         "gate_reject": min(1.0, rejections / max(1, max_rejections)),
         "budget_burn": 1 - left,
-        "terminal": _PENALTIES.get(status, NEUTRAL),
+        "terminal": _PENALTIES.get(status, _NEUTRAL),
     }
     return Loss(**{name: WEIGHTS[name] * value for name, value in raw.items()})
 
 
 def _or_neutral(name: str, value: float | None) -> float:
-    return NEUTRAL if value is None else _share(name, value)
+    return _NEUTRAL if value is None else _share(name, value)
 
 
 def _share(name: str, value: float) -> float:
@@ -161,7 +161,7 @@ class DelegationResult:
         return [shown(str(path.relative_to(self.final))) for path in self.deliverables]
 
 
-def completion_json(
+def _completion_json(
     result: DelegationResult, *, manifest: Mapping[str, Json], completed: str
 ) -> dict[str, Json]:
     """run_completion.json."""
@@ -213,7 +213,7 @@ def _defect(defect: Defect) -> Json:
     }
 
 
-def scorecard_json(
+def _scorecard_json(
     result: DelegationResult, declared: tuple[str, ...], made: Mapping[str, int], at: str
 ) -> Json:
     """deliverable_scorecard.json."""
@@ -245,7 +245,7 @@ def _loops(result: DelegationResult) -> str:
     return f"{result.iterations} iteration{'' if result.iterations == 1 else 's'}"
 
 
-def summary_page(result: DelegationResult) -> str:
+def _summary_page(result: DelegationResult) -> str:
     """RUN_SUMMARY.md."""
     loss = result.loss.to_json()
     parts = [
@@ -277,13 +277,13 @@ RUBRIC = "critique_rubric"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ruled:
+class _Ruled:
     """The mean score of the last results by the fixed rubric; None where it cannot be had."""
 
     score: float | None
 
 
-async def ruled(workflow: Workflow, memory: Memory, desk: Desk, ruler: str) -> Ruled | None:
+async def ruled(workflow: Workflow, memory: Memory, desk: Desk, ruler: str) -> _Ruled | None:
     """The last results graded once more; None where the critic has graded by this rubric."""
     critic = workflow.critic
     if critic is None or desk.policy[RUBRIC] == ruler or not memory.last:
@@ -295,9 +295,9 @@ async def ruled(workflow: Workflow, memory: Memory, desk: Desk, ruler: str) -> R
         try:
             said = await critic.role.answer(told, draw=each.job.draw, effects=desk.effects)
         except RoleFailed:
-            return Ruled(score=None)
+            return _Ruled(score=None)
         scores.append(said.value.score)
-    return Ruled(score=math.fsum(scores) / len(scores))
+    return _Ruled(score=math.fsum(scores) / len(scores))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,7 +314,7 @@ def finish(
     home: Home,
     ending: Ending,
     evaluated: Evaluated | None,
-    fixed: Ruled | None = None,
+    fixed: _Ruled | None = None,
     *,
     cost: Cost,
 ) -> DelegationResult:
@@ -328,14 +328,14 @@ def finish(
     final = wanted or ({} if declared else made)
     delivers = ending.status in ("complete", "partial") and bool(final)
     record.deliver(made, final if delivers else None)
-    graded = Ruled(score=loop.memory.score) if fixed is None else fixed
+    graded = _Ruled(score=loop.memory.score) if fixed is None else fixed
     files = tuple(final) if delivers else ()
     result = _result(loop, home, ending, evaluated, graded, files, cost)
     at = loop.telling.chronicle.now
     record.completion(
-        completion_json(result, manifest=home.manifest, completed=at),
-        scorecard_json(result, declared, {path: len(c) for path, c in made.items()}, at),
-        summary_page(result),
+        _completion_json(result, manifest=home.manifest, completed=at),
+        _scorecard_json(result, declared, {path: len(c) for path, c in made.items()}, at),
+        _summary_page(result),
     )
     return result
 
@@ -345,7 +345,7 @@ def _result(
     home: Home,
     ending: Ending,
     evaluated: Evaluated | None,
-    graded: Ruled,
+    graded: _Ruled,
     final: tuple[str, ...],
     cost: Cost,
 ) -> DelegationResult:

@@ -79,7 +79,7 @@ def _with_fields(
     )
 
 
-def open_delegation(setup: Setup, folder: Path) -> Run:
+def _open_delegation(setup: Setup, folder: Path) -> Run:
     """The run in a folder, new or to go on with; refused before anything is made or paid."""
     strategy = setup.strategy
     assert isinstance(strategy, Delegate)
@@ -102,7 +102,7 @@ async def run_delegation(
     """Start a delegation in a folder, or go on with the one that is there."""
     strategy = setup.strategy
     assert isinstance(strategy, Delegate)
-    await launched(lambda: open_delegation(setup, folder), listeners)
+    await launched(lambda: _open_delegation(setup, folder), listeners)
     assert strategy.result is not None
     return strategy.result
 

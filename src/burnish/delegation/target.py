@@ -26,9 +26,9 @@ from burnish.delegation.workers import CommandWorker, ModelWorker
 from burnish.system import ChildProcesses, Redactor
 from burnish.system.workspaces import remove_tree
 
-SIGNALS = tuple(WEIGHTS)
+_SIGNALS = tuple(WEIGHTS)
 """The parts of the loss, each from 0, which is good, to 1."""
-MOST_SHOWN = 12
+_MOST_SHOWN = 12
 """Defects that are told of one run; the others are counted."""
 
 
@@ -75,7 +75,7 @@ class Account:
     def signals(self) -> dict[str, float]:
         """The parts of the loss before they are weighed."""
         loss = self.result.loss
-        found = {name: getattr(loss, name) / WEIGHTS[name] for name in SIGNALS}
+        found = {name: getattr(loss, name) / WEIGHTS[name] for name in _SIGNALS}
         if self.workflow.critic is not None and self.result.critique is None:
             # There was a critic, and nothing to criticise: that is not half as good as it can be.
             found["critique"] = 1.0
@@ -136,10 +136,10 @@ class Account:
 
     def _defects(self) -> Iterator[str]:
         worst_first = sorted(self.result.defects, key=lambda each: _ORDER[each.severity])
-        for each in worst_first[:MOST_SHOWN]:
+        for each in worst_first[:_MOST_SHOWN]:
             where = f" {each.location}:" if each.location else ""
             yield f"defect [{each.severity}] ({each.category}){where} {each.description}"
-        if (more := len(worst_first) - MOST_SHOWN) > 0:
+        if (more := len(worst_first) - _MOST_SHOWN) > 0:
             yield f"and {more} more defects"
 
     def _gates(self) -> Iterator[str]:
@@ -216,10 +216,10 @@ def weights_of(case: Case) -> dict[str, float]:
     return {**WEIGHTS, **{n: float(w) for n, w in said.items() if isinstance(w, int | float)}}
 
 
-FILE = "policy_texts.yaml"
+_FILE = "policy_texts.yaml"
 DELEGATIONS = "delegations"
 """The folder of them in that of a run."""
-UNSTORED = -1
+_UNSTORED = -1
 """The version of a text that is only tried."""
 _LOOPS, _ROUNDS = 3, 3
 """What a small delegation takes, for estimates: decisions, and calls of a worker."""
@@ -246,7 +246,7 @@ class SuiteTask:
         return Case(turns=(turn,), name=self.name, extras={"workflow": workflow})
 
 
-class RunPlace(Protocol):
+class _RunPlace(Protocol):
     """The directory of a run, as far as delegations need it."""
 
     @property
@@ -288,7 +288,7 @@ class DelegationTarget:
         self._names = tuple(name for name in NAMES if name not in set(frozen))
         self._home = home
         self._borrowed: Path | None = None
-        self._run: RunPlace | None = None
+        self._run: _RunPlace | None = None
 
     @property
     def description(self) -> Description:
@@ -315,7 +315,7 @@ class DelegationTarget:
         values = {name: self.policy[name] for name in self._names}
         return Candidate(values=values, origin=Origin(kind="baseline"))
 
-    def move_in(self, place: "RunPlace") -> None:
+    def move_in(self, place: "_RunPlace") -> None:
         """Keep the delegations in this run from now on."""
         self._run, self._home = place, place.folder / DELEGATIONS
 
@@ -350,7 +350,7 @@ class DelegationTarget:
     def texts_of(self, candidate: Candidate) -> PolicyTexts:
         """All six texts as a candidate has them."""
         texts = {name: str(value) for name, value in candidate.values.items()}
-        tried = {name: UNSTORED for name, text in texts.items() if text != self.policy[name]}
+        tried = {name: _UNSTORED for name, text in texts.items() if text != self.policy[name]}
         return self.policy.replaced(texts, tried)
 
     def estimate(self, case: Case) -> Spend:
@@ -362,7 +362,7 @@ class DelegationTarget:
         """All six texts in one file, as the shipped ones stand in theirs."""
         del home
         texts = self.texts_of(candidate).texts
-        return {FILE: "\n".join(_block(name, texts[name]) for name in NAMES).encode()}
+        return {_FILE: "\n".join(_block(name, texts[name]) for name in NAMES).encode()}
 
     async def close(self) -> None:
         """Remove delegations that no run keeps."""

@@ -67,7 +67,7 @@ from burnish.system.yaml import TreePath
 
 
 @dataclass(frozen=True, kw_only=True)
-class Deliverable:
+class _Deliverable:
     """A file that the workflow always delivers."""
 
     path: str
@@ -90,7 +90,7 @@ class Workflow:
     gates: GateSettings = field(default_factory=GateSettings)
     envelope: Envelope = field(default_factory=Envelope)
     max_repairs: int = 2
-    deliverables: tuple[Deliverable, ...] = ()
+    deliverables: tuple[_Deliverable, ...] = ()
     own_instructions: str = ""
     """What this workflow tells its manager beside its prompt."""
     tools: tuple[OwnTool, ...] = ()
@@ -291,7 +291,7 @@ class _Making:
             envelope=self._envelope(),
             max_repairs=self.loop.critique.max_repairs,
             deliverables=tuple(
-                Deliverable(path=each.path, schema=each.output_schema, smoke=each.smoke)
+                _Deliverable(path=each.path, schema=each.output_schema, smoke=each.smoke)
                 for each in spec.deliverables
             ),
             own_instructions=self._own_instructions(),

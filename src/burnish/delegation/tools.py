@@ -82,7 +82,7 @@ def _spelled(name: str) -> str:
     return "run_command" if name in ("code.execute", "shell") else name.replace(".", "_")
 
 
-def text_of(arguments: Mapping[str, Json], name: str, *, otherwise: str | None = None) -> str:
+def _text_of(arguments: Mapping[str, Json], name: str, *, otherwise: str | None = None) -> str:
     """A text among the arguments."""
     value = arguments.get(name, otherwise)
     if not isinstance(value, str):
@@ -90,12 +90,12 @@ def text_of(arguments: Mapping[str, Json], name: str, *, otherwise: str | None =
     return value
 
 
-def readable(text: str) -> str:
+def _readable(text: str) -> str:
     """The text without halves of characters, which no file and no model can hold."""
     return text.encode("utf-8", "replace").decode()
 
 
-def schema(required: Sequence[str], **properties: str) -> dict[str, Json]:
+def _schema(required: Sequence[str], **properties: str) -> dict[str, Json]:
     """The JSON schema of arguments that are texts, each with its description."""
     described: dict[str, Json] = {
         name: {"type": "string", "description": told} for name, told in properties.items()
@@ -108,12 +108,12 @@ def schema(required: Sequence[str], **properties: str) -> dict[str, Json]:
     }
 
 
-MOST_SAID = 20_000
+_MOST_SAID = 20_000
 """Characters of what a command printed that come back."""
 _SPEC = ToolSpec(
     name="run_command",
     description="Run one line of sh in the workspace; its output and exit code come back.",
-    parameters=schema(["command"], command="a line for sh; the workspace is the current folder"),
+    parameters=_schema(["command"], command="a line for sh; the workspace is the current folder"),
 )
 
 
@@ -143,10 +143,10 @@ class Commands:
             command, cwd=self.folder, writable=writable, env=env, limits=limits
         )
 
-    def plain(self, text: str, most: int = MOST_SAID) -> str:
+    def plain(self, text: str, most: int = _MOST_SAID) -> str:
         """What was printed, without the name of the workspace, which is another one each time."""
         folder = str(self.folder)
-        told = readable(text).replace(f"{folder}/", "").replace(folder, ".")
+        told = _readable(text).replace(f"{folder}/", "").replace(folder, ".")
         return without_middle(told, most)
 
     def why(self, ran: CommandResult) -> str:
@@ -166,7 +166,7 @@ class CommandTool:
     async def use(self, arguments: Mapping[str, Json]) -> str:
         """What the command printed; that it failed is an answer too."""
         try:
-            ran = await self.commands.run(text_of(arguments, "command"))
+            ran = await self.commands.run(_text_of(arguments, "command"))
         except FileTrouble as error:
             raise ToolRefused(error.message) from error
         parts = [f"exit code {ran.exit_code}" + (f" ({ran.reason})" if ran.reason else "")]
@@ -176,14 +176,14 @@ class CommandTool:
         return "\n".join(parts)
 
 
-MOST_READ = 100_000
+_MOST_READ = 100_000
 """Characters of one file that come back."""
 _MOST_LISTED = 500
 _PATH = "a path relative to the workspace, such as report.md"
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileTool:
+class _FileTool:
     """One of the tools for files."""
 
     spec: ToolSpec
@@ -197,7 +197,7 @@ class FileTool:
     async def use(self, arguments: Mapping[str, Json]) -> str:
         """Do it in a thread, and to its end."""
         try:
-            return readable(await finished(self.act, arguments))
+            return _readable(await finished(self.act, arguments))
         except FileTrouble as error:
             raise ToolRefused(error.message) from error
 
@@ -206,23 +206,23 @@ def file_tools(folder: Path) -> dict[str, WorkerTool]:
     """Reading, writing, listing and deleting files below `folder`."""
     files = _Files(folder)
     told: list[tuple[str, str, dict[str, Json], Callable[[Mapping[str, Json]], str]]] = [
-        ("file_read", "Read a text file.", schema(["path"], path=_PATH), files.read),
+        ("file_read", "Read a text file.", _schema(["path"], path=_PATH), files.read),
         (
             "file_write",
             "Give a file this text, whole; folders are made as needed.",
-            schema(["path", "content"], path=_PATH, content="the whole text of the file"),
+            _schema(["path", "content"], path=_PATH, content="the whole text of the file"),
             files.write,
         ),
         (
             "file_list",
             "List the files of the workspace, or of a folder in it.",
-            schema([], path="a folder; all of the workspace unless said"),
+            _schema([], path="a folder; all of the workspace unless said"),
             files.listed,
         ),
-        ("file_delete", "Delete a file.", schema(["path"], path=_PATH), files.delete),
+        ("file_delete", "Delete a file.", _schema(["path"], path=_PATH), files.delete),
     ]
     return {
-        name: FileTool(spec=ToolSpec(name=name, description=words, parameters=shape), act=act)
+        name: _FileTool(spec=ToolSpec(name=name, description=words, parameters=shape), act=act)
         for name, words, shape, act in told
     }
 
@@ -232,14 +232,14 @@ class _Files:
     folder: Path
 
     def read(self, arguments: Mapping[str, Json]) -> str:
-        path = self._inside(text_of(arguments, "path"))
+        path = self._inside(_text_of(arguments, "path"))
         content = read_contents(self.folder, [path]).get(path)
         if content is None:
             raise ToolRefused(f"there is no file {path}; file_list shows what is there")
-        return without_middle(content.decode("utf-8", "replace"), MOST_READ)
+        return without_middle(content.decode("utf-8", "replace"), _MOST_READ)
 
     def write(self, arguments: Mapping[str, Json]) -> str:
-        path, content = self._own(arguments), text_of(arguments, "content")
+        path, content = self._own(arguments), _text_of(arguments, "content")
         write_files(self.folder, {path: content})
         return f"wrote {path}: {len(content.encode())} bytes"
 
@@ -251,7 +251,7 @@ class _Files:
         return f"deleted {path}"
 
     def listed(self, arguments: Mapping[str, Json]) -> str:
-        asked = text_of(arguments, "path", otherwise="").strip("/")
+        asked = _text_of(arguments, "path", otherwise="").strip("/")
         below = "" if asked in ("", ".") else f"{self._inside(asked)}/"
         entries = snapshot(self.folder).entries
         lines = [
@@ -264,7 +264,7 @@ class _Files:
 
     def _own(self, arguments: Mapping[str, Json]) -> str:
         """A path that may be changed."""
-        path = self._inside(text_of(arguments, "path"))
+        path = self._inside(_text_of(arguments, "path"))
         if path == INPUT or path.startswith(f"{INPUT}/"):
             raise ToolRefused(f"{path} was given with the task and stays as it is: write elsewhere")
         return path
@@ -281,7 +281,7 @@ class _Files:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FunctionUse:
+class _FunctionUse:
     """A function of the user's own, called in this process: it is trusted as the user is."""
 
     tool: "Tool[Any]"
@@ -309,7 +309,7 @@ class FunctionUse:
 
 
 @dataclass(frozen=True, kw_only=True)
-class McpUse:
+class _McpUse:
     """One tool of a server, which is started when it is first used."""
 
     servers: "OwnTools"
@@ -355,9 +355,9 @@ class OwnTools:
     async def _of(self, block: OwnTool, effects: Effects) -> Sequence[WorkerTool]:
         if isinstance(block, FunctionTool):
             function = load_function(block, self.folder)
-            return [FunctionUse(tool=function_tool(block, function, block.description))]
+            return [_FunctionUse(tool=function_tool(block, function, block.description))]
         specs = await self._offered(block, effects)
-        return [McpUse(servers=self, server=block, spec=spec) for spec in specs]
+        return [_McpUse(servers=self, server=block, spec=spec) for spec in specs]
 
     async def started(self, block: McpTool) -> "MCPToolset[Any]":
         """The server, running."""
@@ -418,7 +418,7 @@ def own_tool_problems(blocks: Sequence[OwnTool], folder: Path) -> list[Problem]:
 
 def _text(value: Any) -> str:
     if isinstance(value, str):
-        return readable(value)
+        return _readable(value)
     return to_json(value, fallback=repr, inf_nan_mode="strings").decode("utf-8", "replace")
 
 

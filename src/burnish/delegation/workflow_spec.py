@@ -38,7 +38,7 @@ def _inside(path: str) -> str:
     return path
 
 
-Inside: TypeAlias = Annotated[str, AfterValidator(_inside)]
+_Inside: TypeAlias = Annotated[str, AfterValidator(_inside)]
 """A path of a file in the workspace."""
 
 
@@ -85,7 +85,7 @@ class ExpressionBlock(MetricBlock):
 class AssertionParams(Settings):
     """Of `deterministic_assertion`: all that is said must hold."""
 
-    path: Inside
+    path: _Inside
     contains: str | None = None
     lacks: str | None = None
     matches: Annotated[str, AfterValidator(_pattern)] | None = None
@@ -316,7 +316,7 @@ class DeliverableBlock(Settings):
     """A file that is always delivered; its path alone is short for `{path: …}`."""
 
     short: ClassVar[str] = "path"
-    path: Inside
+    path: _Inside
     output_schema: dict[str, JsonValue] | None = Field(default=None, alias="schema")
     """A JSON schema, for JSON and YAML files."""
     smoke: bool = False

@@ -26,7 +26,7 @@ from burnish.targets.artifacts.task import CACHES, finished
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class _Kept:
     """One entry of a state."""
 
     kind: Literal["file", "folder", "link"]
@@ -44,15 +44,15 @@ class StateStore:
     """
 
     home: Path
-    _known: dict[str, Mapping[str, Kept]] = field(
-        default_factory=dict[str, Mapping[str, Kept]], compare=False, repr=False
+    _known: dict[str, Mapping[str, _Kept]] = field(
+        default_factory=dict[str, Mapping[str, _Kept]], compare=False, repr=False
     )
 
     def keep(self, folder: Path) -> str:
         """Keep what the folder holds now; the name of the state, which is a hash of it."""
         _make_readable(folder)
         entries = dict(self._entries(folder))
-        listed = canonical({_quoted(p): codec(Kept).encode(k) for p, k in entries.items()})
+        listed = canonical({_quoted(p): codec(_Kept).encode(k) for p, k in entries.items()})
         name = hashlib.sha256(listed).hexdigest()
         path = self.home / f"{name}.json"
         if not path.exists():
@@ -63,12 +63,12 @@ class StateStore:
         self._known[name] = entries
         return name
 
-    def entries(self, state: str) -> Mapping[str, Kept]:
+    def entries(self, state: str) -> Mapping[str, _Kept]:
         """What a state holds, by path."""
         if state not in self._known:
             try:
                 listed = json.loads(read_bytes(self.home / f"{state}.json"))
-                found = {_plain(p): codec(Kept).decode(kept) for p, kept in listed.items()}
+                found = {_plain(p): codec(_Kept).decode(kept) for p, kept in listed.items()}
             except ValueError as error:
                 raise self._lost(state) from error
             self._known[state] = found
@@ -104,7 +104,7 @@ class StateStore:
         except OSError as error:
             raise file_trouble("put back", folder, error) from error
 
-    def _put(self, state: str, folder: Path, path: str, kept: Kept) -> None:
+    def _put(self, state: str, folder: Path, path: str, kept: _Kept) -> None:
         place = folder / path
         if kept.kind == "folder":
             place.mkdir(parents=True, exist_ok=True)
@@ -116,19 +116,19 @@ class StateStore:
             place.write_bytes(self.read(state, path))
             place.chmod(kept.mode)
 
-    def _entries(self, folder: Path, *, whole: bool = False) -> Iterator[tuple[str, Kept]]:
+    def _entries(self, folder: Path, *, whole: bool = False) -> Iterator[tuple[str, _Kept]]:
         seen = snapshot(folder, leave_out=None if whole else lambda path: covers(CACHES, path))
         for path, entry in seen.entries.items():
             if entry.kind == "link":
                 target = _quoted(str((folder / path).readlink()))
-                yield path, Kept(kind="link", content=target)
+                yield path, _Kept(kind="link", content=target)
             elif entry.kind == "file":
                 told = entry.digest
-                yield path, Kept(kind="file", mode=entry.mode, content=told, size=entry.size)
+                yield path, _Kept(kind="file", mode=entry.mode, content=told, size=entry.size)
             elif entry.kind == "folder":
-                yield path, Kept(kind="folder", mode=entry.mode)
+                yield path, _Kept(kind="folder", mode=entry.mode)
 
-    def _keep_blob(self, file: Path, kept: Kept) -> None:
+    def _keep_blob(self, file: Path, kept: _Kept) -> None:
         if kept.kind != "file" or (blob := self.home / "blobs" / kept.content).exists():
             return
         blob.parent.mkdir(parents=True, exist_ok=True)
@@ -174,14 +174,14 @@ def _plain(path: str) -> str:
     return os.fsdecode(unquote_to_bytes(path))
 
 
-Leaves: TypeAlias = Literal["changes", "nothing", "litter"]
+_Leaves: TypeAlias = Literal["changes", "nothing", "litter"]
 """What a step leaves in the folder: changes that are kept, nothing, or what is to be undone."""
 INPUT = "input"
 """Where given files lie in the workspace: to be read, and no part of what is delivered."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stepped:
+class _Stepped:
     """What a step gave, as the journal keeps it."""
 
     value: Json
@@ -216,29 +216,29 @@ class Workspace:
         request: dict[str, Json],
         act: Callable[[], Awaitable[Json]],
         *,
-        leaves: Leaves = "changes",
+        leaves: _Leaves = "changes",
         price: Spend = NOTHING,
     ) -> Json:
         """Do something in the folder, once."""
         before = self.state
 
-        async def perform(_: Effects) -> Receipt[Stepped]:
+        async def perform(_: Effects) -> Receipt[_Stepped]:
             with self._under_way():
                 return await stepped()
 
-        async def stepped() -> Receipt[Stepped]:
+        async def stepped() -> Receipt[_Stepped]:
             await self._bring_to(before)
             self._actual = "?"
             value = await act()
             after = await self._kept() if leaves == "changes" else before
             self._actual = "?" if leaves == "litter" else after
-            made = Stepped(value=value, state=after, seconds=self.clock.seconds)
+            made = _Stepped(value=value, state=after, seconds=self.clock.seconds)
             return Receipt(value=made, spend=price)
 
         call = Call(
             kind=kind,
             request={"state": before, **request},
-            codec=codec(Stepped),
+            codec=codec(_Stepped),
             estimate=price,
         )
         done = await self.effects.once(call, perform)

@@ -37,7 +37,7 @@ from burnish.system.databases import (
 
 LEASE_SECONDS = 30.0
 """How long a driver that died keeps its run from others."""
-OUTAGE_SECONDS = 30.0
+_OUTAGE_SECONDS = 30.0
 """How long a database may be away before its runs give up."""
 _SHORTEST = 0.05
 """Seconds between renewals, however short the lease."""
@@ -56,7 +56,7 @@ class DatabaseJournals:
     create_schema: bool = True
     """Whether to make the tables; otherwise someone did by hand."""
     lease_seconds: float = LEASE_SECONDS
-    outage_seconds: float = OUTAGE_SECONDS
+    outage_seconds: float = _OUTAGE_SECONDS
 
     def __post_init__(self) -> None:
         """Refuse a prefix that would change what statements mean, and files."""

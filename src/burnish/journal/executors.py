@@ -25,7 +25,7 @@ from burnish.system.shutdown import has_ended, leave_behind
 
 T = TypeVar("T")
 
-CLEANING_SECONDS = 5.0
+_CLEANING_SECONDS = 5.0
 """What cancelled code gets to clean up before it is left behind."""
 _LOOK_AGAIN = 1.0
 """Seconds between two looks at a clock; later than that by as much, the loop was blocked."""
@@ -203,7 +203,7 @@ async def _leave(task: "asyncio.Task[Any]") -> None:
     """Cancel the task and let it clean up; one that does not end is left behind."""
     task.cancel()
     try:
-        await _ended(task, CLEANING_SECONDS)
+        await _ended(task, _CLEANING_SECONDS)
     finally:
         if not task.done():
             # Else whoever closes the loop, such as asyncio.run, would wait for it for ever.
@@ -233,10 +233,10 @@ def asked_to_leave() -> bool:
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
 
-SPREAD = 0.0005
+_SPREAD = 0.0005
 """Seconds between the first units: what starts together ends together, and then queues for
 everything at once."""
-WINDOW = 8
+_WINDOW = 8
 """Finished results may wait for a slow one before them: this many for each place."""
 
 
@@ -267,10 +267,10 @@ class AsyncioExecutor:
 
         Close the iterator (`contextlib.aclosing`) to leave nothing running.
         """
-        lane = _Lane(iter(units), work, self._places, room=WINDOW * self.concurrency)
+        lane = _Lane(iter(units), work, self._places, room=_WINDOW * self.concurrency)
         known = len(units) if isinstance(units, Sized) else self.concurrency
         count = max(1, min(self.concurrency, known))
-        workers = [asyncio.create_task(lane.work(n * SPREAD)) for n in range(count)]
+        workers = [asyncio.create_task(lane.work(n * _SPREAD)) for n in range(count)]
         try:
             async for result in lane.results():
                 yield result

@@ -20,7 +20,7 @@ from burnish.journal import storage
 from burnish.journal.sqlite_store import Position, reading, store_at
 from burnish.journal.storage import JournalStore, Statement
 
-KEEP_TIME_EVERY = 0.5
+_KEEP_TIME_EVERY = 0.5
 """Seconds of active time that a killed process may forget."""
 
 
@@ -222,7 +222,7 @@ class Journal:
 
     def _keep_time(self) -> Statement | None:
         active = time.monotonic() - self._opened
-        if active < self._time_kept + KEEP_TIME_EVERY:
+        if active < self._time_kept + _KEEP_TIME_EVERY:
             return None
         self._time_kept = active
         return self._sql.keep_time, (active, self._session)

@@ -70,7 +70,7 @@ class Rehearsal:
         return found
 
 
-Perform = Callable[[Scope], Awaitable[Receipt[T]]]
+_Perform = Callable[[Scope], Awaitable[Receipt[T]]]
 
 
 class Cache:
@@ -125,7 +125,7 @@ class JournaledEffects:
         """Whether this trial is recorded already, so that nothing in it may be paid."""
         return trial < self.journal.trials_recorded
 
-    async def result(self, call: Call[T], perform: Perform[T], scope: "JournalScope") -> Stored:
+    async def result(self, call: Call[T], perform: _Perform[T], scope: "JournalScope") -> Stored:
         """The journaled result, performed first if need be."""
         key = call.key
         task = self._in_flight.get(key)
@@ -183,7 +183,7 @@ class JournaledEffects:
                 remedy="fork it with --fork: the new run marks its test as spent",
             )
 
-    async def _perform(self, call: Call[T], perform: Perform[T], scope: "JournalScope") -> Stored:
+    async def _perform(self, call: Call[T], perform: _Perform[T], scope: "JournalScope") -> Stored:
         request = self._redacted(call.spelled, call.request)
         earlier = None
         if self._cache:
@@ -256,7 +256,7 @@ class JournalScope:
         self.sealed = sealed
         self.used: dict[str, Spend] = {}
 
-    async def once(self, call: Call[T], perform: Perform[T]) -> T:
+    async def once(self, call: Call[T], perform: _Perform[T]) -> T:
         """The result of `call`, as the journal keeps it, also the first time."""
         stored = await self._effects.result(call, perform, self)
         self.used.update(stored.spends)
@@ -279,7 +279,7 @@ class NamedScope:
         """What each effect used so far cost, by key."""
         return self._scope.used
 
-    async def once(self, call: Call[T], perform: Perform[T]) -> T:
+    async def once(self, call: Call[T], perform: _Perform[T]) -> T:
         """The result of `call` as this piece of work has it."""
         own = replace(call, request={"within": self._name, "request": call.request})
         return await self._scope.once(own, lambda nested: perform(NamedScope(nested, self._name)))

@@ -78,10 +78,10 @@ def how_to_mend(path: Path | str) -> str:
     return "the database was probably set back to an earlier state: restore the newer one"
 
 
-SCHEMA = 1
+_SCHEMA = 1
 JOURNAL_FILE = "journal.db"
 
-TABLES = f"""
+_TABLES = f"""
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS effects (
     id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, kind TEXT NOT NULL, trial INTEGER NOT NULL,
@@ -109,14 +109,14 @@ def connect(path: Path, *, wal: bool) -> sqlite3.Connection:
     """
     with reading(path):
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
-        with closed_on_error(db):
+        with _closed_on_error(db):
             db.execute(f"PRAGMA journal_mode = {'WAL' if wal else 'DELETE'}")
             db.execute("PRAGMA synchronous = FULL")
     return db
 
 
 @contextmanager
-def closed_on_error(db: sqlite3.Connection) -> Generator[None, None, None]:
+def _closed_on_error(db: sqlite3.Connection) -> Generator[None, None, None]:
     """Do not leave a connection open that nobody will be given."""
     try:
         yield
@@ -128,22 +128,22 @@ def closed_on_error(db: sqlite3.Connection) -> Generator[None, None, None]:
 def prepare(db: sqlite3.Connection, path: Path) -> None:
     """Make the tables where they are not there yet."""
     try:
-        db.executescript(TABLES)
-        db.execute("INSERT OR IGNORE INTO meta VALUES ('schema', ?)", (str(SCHEMA),))
-        check_schema(db, path)
+        db.executescript(_TABLES)
+        db.execute("INSERT OR IGNORE INTO meta VALUES ('schema', ?)", (str(_SCHEMA),))
+        _check_schema(db, path)
     except sqlite3.DatabaseError as error:
-        raise unreadable(path, error) from error
+        raise _unreadable(path, error) from error
 
 
-def check_schema(db: sqlite3.Connection, path: Path) -> None:
+def _check_schema(db: sqlite3.Connection, path: Path) -> None:
     """Refuse a journal that a newer burnish wrote."""
     with reading(path):
         row = db.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
         found = 0 if row is None else int(row[0])
-    if found > SCHEMA:
+    if found > _SCHEMA:
         raise JournalTrouble(
             f"{path} was written by a newer burnish "
-            f"(journal schema {found}, this one knows {SCHEMA})",
+            f"(journal schema {found}, this one knows {_SCHEMA})",
             remedy="upgrade burnish",
         )
 
@@ -154,10 +154,10 @@ def reading(path: Path | str) -> Generator[None, None, None]:
     try:
         yield
     except (sqlite3.Error, ValueError, TypeError, AttributeError) as error:
-        raise unreadable(path, error) from error
+        raise _unreadable(path, error) from error
 
 
-def unreadable(path: Path | str, error: Exception) -> FileTrouble | JournalTrouble:
+def _unreadable(path: Path | str, error: Exception) -> FileTrouble | JournalTrouble:
     """The error for a journal that cannot be opened or is none."""
     if isinstance(error, sqlite3.OperationalError):
         return FileTrouble(
@@ -318,7 +318,7 @@ class SqliteStore:
     def take(self) -> sqlite3.Connection:
         """Open the file, and make its tables where they are not there yet."""
         self._db = db = self._connect()
-        with closed_on_error(db):
+        with _closed_on_error(db):
             prepare(db, self.path)
         return db
 
@@ -326,14 +326,14 @@ class SqliteStore:
         """The file; an empty one where the run was killed before it had any tables."""
         with reading(self.path):
             self._db = db = self._opened()
-            with closed_on_error(db):
-                check_schema(db, self.path)
+            with _closed_on_error(db):
+                _check_schema(db, self.path)
         return db
 
     def _opened(self) -> sqlite3.Connection:
         if self.path.exists():
             db = sqlite3.connect(f"file:{_quoted(self.path)}?mode=ro", uri=True)
-            with closed_on_error(db):
+            with _closed_on_error(db):
                 if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'sessions'").fetchone():
                     return db
             db.close()
@@ -380,7 +380,7 @@ def store_at(place: Path | JournalStore) -> JournalStore:
     """The store of a folder's journal; a store is given back as it is."""
     if not isinstance(place, Path):
         return place
-    return named_database(place) or SqliteStore(place)
+    return _named_database(place) or SqliteStore(place)
 
 
 def point_to(store: "DatabaseStore", folder: Path) -> None:
@@ -396,7 +396,7 @@ def point_to(store: "DatabaseStore", folder: Path) -> None:
     write_atomic(folder / POINTER, json.dumps(pointer.model_dump(), indent=2) + "\n")
 
 
-def named_database(
+def _named_database(
     folder: Path, environ: Mapping[str, str] | None = None
 ) -> "DatabaseStore | None":
     """The journal in a database that a folder names, or None."""

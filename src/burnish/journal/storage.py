@@ -21,7 +21,7 @@ FILE_ABOVE = 256 * 1024
 _PLAIN, _ZIPPED, _ELSEWHERE = b"j", b"z", b"f"
 
 
-class Blobs(Protocol):
+class _Blobs(Protocol):
     """Where values lie that are too large for a row."""
 
     def keep(self, name: str, content: bytes) -> None:
@@ -57,7 +57,7 @@ class FolderBlobs:
 class Packing:
     """Packs bytes into what a row holds, and back; large values go to the blobs."""
 
-    def __init__(self, blobs: Path | Blobs) -> None:
+    def __init__(self, blobs: Path | _Blobs) -> None:
         self._blobs = FolderBlobs(blobs) if isinstance(blobs, Path) else blobs
 
     def pack(self, content: bytes) -> bytes:
@@ -308,7 +308,7 @@ def _settle(waiter: "asyncio.Future[None] | Future[None]", trouble: BurnishError
 # -- places ---------------------------------------------------------------------------------
 
 
-class Rows(Protocol):
+class _Rows(Protocol):
     """What a statement gave."""
 
     def fetchone(self) -> Any:
@@ -320,10 +320,10 @@ class Rows(Protocol):
         ...
 
 
-class Connection(Protocol):
+class _Connection(Protocol):
     """A connection on which every statement is a transaction of its own."""
 
-    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Rows:
+    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> _Rows:
         """Run one statement."""
         ...
 
@@ -350,11 +350,11 @@ class JournalStore(Protocol):
         """How values lie in rows, and where large ones go."""
         ...
 
-    def take(self) -> Connection:
+    def take(self) -> _Connection:
         """Open it for driving: tables made, one driver at a time. Close the store when done."""
         ...
 
-    def look(self) -> Connection:
+    def look(self) -> _Connection:
         """Open it for reading: nothing is written, a driver may be at work."""
         ...
 
@@ -374,12 +374,12 @@ class JournalStore(Protocol):
         ...
 
 
-def billed(db: Connection, sql: Statements) -> Spend:
+def billed(db: _Connection, sql: Statements) -> Spend:
     """Everything that was started: completed effects, and lost ones by their estimate."""
     rows = (db.execute(each).fetchone() for each in sql.billed)
     return sum((Spend.of(map(int, row)) for row in rows), Spend())
 
 
-def one(db: Connection, sql: str) -> float:
+def one(db: _Connection, sql: str) -> float:
     """The one number a query gives."""
     return float(db.execute(sql).fetchone()[0])

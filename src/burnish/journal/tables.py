@@ -36,7 +36,7 @@ from burnish.core.errors import BurnishError, ConfigError, JournalTrouble, Probl
 from burnish.journal.storage import AMOUNTS
 from burnish.system.databases import PREFIX, check_prefix
 
-Step: TypeAlias = Sequence[ExecutableDDLElement]
+_Step: TypeAlias = Sequence[ExecutableDDLElement]
 """One migration: what leads from one version to the next. One that was released stays as it is."""
 
 _MYSQL = ("mysql", "mariadb")
@@ -58,7 +58,7 @@ class Schema:
     """Where the version is noted, in the row `key`, in the column `column`."""
     key: Mapping[str, Any]
     column: str
-    steps: tuple[Step, ...]
+    steps: tuple[_Step, ...]
     error: type[BurnishError]
 
     def is_current(self, db: Connection) -> bool:
@@ -163,10 +163,10 @@ _EXACT: dict[str, Any] = {
         ("collate", "utf8mb4_bin"),
     )
 }
-Make: TypeAlias = Callable[..., Table]
+_Make: TypeAlias = Callable[..., Table]
 
 
-def _maker(prefix: str, tables: dict[str, Table]) -> Make:
+def _maker(prefix: str, tables: dict[str, Table]) -> _Make:
     """What makes tables whose names begin so, and collects them."""
     metadata = MetaData()
 
@@ -189,7 +189,7 @@ def _key(name: str, kind: Any = BigInteger) -> Column[Any]:
     return Column(name, kind, primary_key=True, autoincrement=False)
 
 
-def _created(tables: Mapping[str, Table]) -> Step:
+def _created(tables: Mapping[str, Table]) -> _Step:
     # Where tables are not made in a transaction, a killed process may have made some of them.
     return [CreateTable(table, if_not_exists=True) for table in tables.values()]
 
@@ -232,7 +232,7 @@ def _body() -> Column[Any]:
     return _column("body", _BYTES)
 
 
-def _runs(make: Make, prefix: str) -> None:
+def _runs(make: _Make, prefix: str) -> None:
     """One row a run, small: it changes with every event."""
     make(
         "runs",
@@ -309,7 +309,7 @@ def journal_schema(prefix: str) -> Schema:
     )
 
 
-def _effects(make: Make) -> None:
+def _effects(make: _Make) -> None:
     def amounts() -> list[Column[Any]]:
         return [_column(name, BigInteger) for name in AMOUNTS.split(", ")]
 

@@ -32,7 +32,7 @@ StandardName: TypeAlias = Literal[
     "numeric",
     "distinct_phrases",
 ]
-Parameter: TypeAlias = Literal[
+_Parameter: TypeAlias = Literal[
     "input", "actual_output", "expected_output", "context", "retrieval_context"
 ]
 
@@ -151,7 +151,7 @@ class GevalBlock(MetricBlock):
     """What the judge looks for, in words."""
     evaluation_steps: list[str] | None = None
     """How it goes about it; else a model writes the steps once."""
-    evaluation_params: list[Parameter] = Field(default_factory=lambda: ["actual_output"])
+    evaluation_params: list[_Parameter] = Field(default_factory=lambda: ["actual_output"])
     """What of a turn the judge is shown."""
     strict_mode: bool = False
     """Score 0 or 1, and nothing between."""

@@ -41,9 +41,9 @@ class Share:
         return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
 
-FEWEST = 8
+_FEWEST = 8
 """With fewer items, a lean cannot be told from chance."""
-SHUFFLES = 2000
+_SHUFFLES = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class Labelled:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LengthBias:
+class _LengthBias:
     """How the judge's error, judged − label, goes with the length of replies (Pearson)."""
 
     items: int
@@ -88,9 +88,9 @@ class LengthBias:
         return "long" if self.correlation > 0 else "short"
 
     def __str__(self) -> str:
-        if self.items < FEWEST:
+        if self.items < _FEWEST:
             told = (
-                f"it takes {FEWEST} judged replies with their lengths, and there are {self.items}"
+                f"it takes {_FEWEST} judged replies with their lengths, and there are {self.items}"
             )
             return f"cannot tell whether length matters to it: {told}"
         if self.correlation is None:
@@ -110,7 +110,7 @@ class LengthBias:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PositionBias:
+class _PositionBias:
     """What a pairwise judge makes of the same two answers in both orders."""
 
     flips: Share
@@ -135,8 +135,8 @@ class PositionBias:
 
 
 def length_bias(
-    items: Sequence[Labelled], rng: random.Random, *, shuffles: int = SHUFFLES
-) -> LengthBias:
+    items: Sequence[Labelled], rng: random.Random, *, shuffles: int = _SHUFFLES
+) -> _LengthBias:
     """Whether errors go with length, against what shuffled lengths would give."""
     known = [
         (float(item.length), item.value - item.label)
@@ -145,15 +145,15 @@ def length_bias(
     ]
     lengths = _standard([length for length, _ in known])
     errors = _standard([error for _, error in known])
-    if len(known) < FEWEST or not lengths or not errors:
-        return LengthBias(items=len(known))
+    if len(known) < _FEWEST or not lengths or not errors:
+        return _LengthBias(items=len(known))
     dealt = list(lengths)
     chances: list[float] = []
     for _ in range(shuffles):
         rng.shuffle(dealt)
         chances.append(_product(dealt, errors))
     chances.sort()
-    return LengthBias(
+    return _LengthBias(
         items=len(known),
         correlation=_product(lengths, errors),
         chance_low=chances[math.floor(0.025 * (shuffles - 1))],
@@ -161,7 +161,7 @@ def length_bias(
     )
 
 
-def position_bias(items: Sequence[Labelled]) -> PositionBias | None:
+def position_bias(items: Sequence[Labelled]) -> _PositionBias | None:
     """Whether the order decides; None where there are no pairs."""
     pairs = [item.first_margins for item in items if item.first_margins is not None]
     # The same answer is first in one order and second in the other, hence the turned sign.
@@ -170,7 +170,7 @@ def position_bias(items: Sequence[Labelled]) -> PositionBias | None:
     if share is None:
         return None
     wins = [_sign(margin) for pair in pairs for margin in pair if _sign(margin)]
-    return PositionBias(flips=share, first_wins=Share.of_counts(wins.count(1), len(wins)))
+    return _PositionBias(flips=share, first_wins=Share.of_counts(wins.count(1), len(wins)))
 
 
 def _standard(values: Sequence[float]) -> list[float]:
@@ -200,7 +200,7 @@ def _margins(details: Mapping[str, Json]) -> tuple[float, float] | None:
     return (margins[0], margins[1]) if len(margins) == 2 else None
 
 
-PASSES_AT = 0.5
+_PASSES_AT = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,8 +255,8 @@ class Agreement:
     """Of the replies the judge turned down, those that deserved it."""
     fail_recall: Share | None
     """Of the bad replies, those that the judge turned down."""
-    length: LengthBias
-    position: PositionBias | None
+    length: _LengthBias
+    position: _PositionBias | None
     """None where the judge does not compare pairs."""
 
     def sentences(self) -> tuple[str, ...]:
@@ -302,7 +302,7 @@ class Agreement:
 
 
 def agreement(
-    items: Sequence[Labelled], rng: random.Random, *, bar: float = PASSES_AT
+    items: Sequence[Labelled], rng: random.Random, *, bar: float = _PASSES_AT
 ) -> Agreement:
     """Compare a judge with labels. A number is a pass from `bar` on; `rng` deals out lengths."""
     judged = [item for item in items if item.value is not None]

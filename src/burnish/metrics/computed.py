@@ -51,32 +51,32 @@ from burnish.metrics.xml_matching import WELL_FORMED, XmlRule, compare_xml
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerText:
+class _AnswerText:
     """The text of an answer, or why there is none to compare."""
 
     text: str = ""
     problem: str = ""
 
 
-def answer_json(exchange: Exchange) -> JsonReading:
+def _answer_json(exchange: Exchange) -> JsonReading:
     """The structured answer where the agent gives one, else the reply read as JSON."""
     if exchange.data is not None:
         return JsonReading(value=exchange.data)
     return parse_json(exchange.reply)
 
 
-def answer_text(exchange: Exchange, response_path: str = "") -> AnswerText:
+def answer_text(exchange: Exchange, response_path: str = "") -> _AnswerText:
     """The reply, or what stands at a path of the answer."""
     if not response_path:
-        return AnswerText(text=exchange.reply)
-    answer = answer_json(exchange)
+        return _AnswerText(text=exchange.reply)
+    answer = _answer_json(exchange)
     found = answer if answer.problem else read_path(answer.value, response_path)
     if found.problem:
-        return AnswerText(problem=found.problem)
+        return _AnswerText(problem=found.problem)
     if isinstance(found.value, dict | list) or found.value is None:
         told = f"at '{response_path}' there is {a_kind(found.value)}, not one plain value"
-        return AnswerText(problem=told)
-    return AnswerText(text=spelled(found.value))
+        return _AnswerText(problem=told)
+    return _AnswerText(text=spelled(found.value))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +173,7 @@ class FinalResponse(ComputedMetric):
         ]
 
     def _json(self, exchange: Exchange, rule: JsonRule) -> Match:
-        return compare_json_texts(exchange.expected, answer_json(exchange), rule)
+        return compare_json_texts(exchange.expected, _answer_json(exchange), rule)
 
     def _rouge(self, exchange: Exchange) -> RougeMatch | None:
         if self.rouge is None or self.rouge.ignore or exchange.expected is None:
@@ -279,7 +279,7 @@ class JsonMatch(ComputedMetric):
         """Compare; a rule that needs an expected value applies only where there is one."""
         if self.rule.needs_reference and exchange.expected is None:
             return None
-        match = compare_json_texts(exchange.expected, answer_json(exchange), self.rule)
+        match = compare_json_texts(exchange.expected, _answer_json(exchange), self.rule)
         return Verdict.of(held=match.held, reason=match.reason)
 
 
@@ -354,7 +354,7 @@ class DistinctPhrases(ComputedMetric):
 
     def compute(self, exchange: Exchange) -> Verdict | None:
         """Count the runs of words in the reply."""
-        counts = repeated_runs(exchange.reply, self.size)
+        counts = _repeated_runs(exchange.reply, self.size)
         whole = counts.total()
         again = whole - len(counts)
         value = 1.0 if whole == 0 else 1 - again / whole
@@ -365,7 +365,7 @@ class DistinctPhrases(ComputedMetric):
         )
 
 
-def repeated_runs(text: str, size: int) -> Counter[tuple[str, ...]]:
+def _repeated_runs(text: str, size: int) -> Counter[tuple[str, ...]]:
     """How often each run of so many words stands in a text; case does not count."""
     words = _WORD.findall(text.casefold())
     return Counter(tuple(words[at : at + size]) for at in range(len(words) - size + 1))

@@ -70,13 +70,13 @@ class MetricPlugin:
 
 
 @cache
-def metric_types() -> tuple[str, ...]:
+def _metric_types() -> tuple[str, ...]:
     """The types of metrics that are installed; none of them is loaded for that."""
     return tuple(sorted({point.name for point in entry_points(group=METRICS)}))
 
 
 @cache
-def metric_plugin(kind: str) -> MetricPlugin:
+def _metric_plugin(kind: str) -> MetricPlugin:
     """The plug-in of a metric, by the type of its block."""
     point = next(iter(entry_points(group=METRICS, name=kind)), None)
     return MetricPlugin() if point is None else cast("type[MetricPlugin]", point.load())()
@@ -96,7 +96,7 @@ class _BlockByType(ChosenModel):
             return MetricItem
         keys = (kind for key, kind in _TYPES_BY_KEY.items() if key in block)
         kind = block.get("type", next(keys, None))
-        types = metric_types()
+        types = _metric_types()
         if kind is None:
             example, *others = sorted(types, key=lambda each: each != "standard")
             names = {"example": example, "others": ", ".join(others)}
@@ -107,7 +107,7 @@ class _BlockByType(ChosenModel):
             tags = ", ".join(f"'{each}'" for each in types)
             context = {"discriminator": "'type'", "tag": str(kind), "expected_tags": tags}
             raise PydanticKnownError("union_tag_invalid", context)
-        return metric_plugin(str(kind)).Block
+        return _metric_plugin(str(kind)).Block
 
 
 AgentMetric: TypeAlias = Annotated[MetricBlock | MetricItem, _BlockByType()]
@@ -118,7 +118,7 @@ def metric_name(block: AgentMetric) -> str:
     """What scores, losses and reports call it."""
     if isinstance(block, MetricItem):
         return block.metric_name
-    return metric_plugin(block.type).name(block)
+    return _metric_plugin(block.type).name(block)
 
 
 def make_agent_metric(block: AgentMetric, making: "MetricMaking") -> "TurnMetric":
@@ -127,7 +127,7 @@ def make_agent_metric(block: AgentMetric, making: "MetricMaking") -> "TurnMetric
         from burnish.metrics.eval_factory import make_metric
 
         return make_metric(block, making)
-    return metric_plugin(block.type).make(block, making)
+    return _metric_plugin(block.type).make(block, making)
 
 
 class MetricList(RootModel[list[AgentMetric]]):

@@ -73,8 +73,8 @@ class FinalResponseJudge(JudgedMetric[FinalResponseRequest, FinalResponseAnswer]
         return Verdict.of(held=valid, reason=f"not a valid answer: {reason}", reasoning=reason)
 
 
-BEST = 10
-NOT_SHOWN = "(plays no part)"
+_BEST = 10
+_NOT_SHOWN = "(plays no part)"
 
 _PARAMS: Mapping[str, Callable[[Exchange], str | None]] = {
     "input": lambda exchange: exchange.asked,
@@ -110,18 +110,18 @@ class GEvalRequest(BaseModel):
 
     criteria: str
     steps: str = ""
-    input: str = NOT_SHOWN
-    actual_output: str = NOT_SHOWN
-    expected_output: str = NOT_SHOWN
-    context: str = NOT_SHOWN
-    retrieval_context: str = NOT_SHOWN
+    input: str = _NOT_SHOWN
+    actual_output: str = _NOT_SHOWN
+    expected_output: str = _NOT_SHOWN
+    context: str = _NOT_SHOWN
+    retrieval_context: str = _NOT_SHOWN
 
 
 class GEvalAnswer(JudgeAnswer):
     """What the judge says."""
 
     reasoning: str
-    score: Annotated[Number, Field(ge=0, le=BEST)]
+    score: Annotated[Number, Field(ge=0, le=_BEST)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,9 +187,9 @@ class GEval(JudgedMetric[GEvalRequest, GEvalAnswer]):
     def read(self, request: GEvalRequest, answer: GEvalAnswer) -> Verdict:
         """The share of ten; in strict mode all or nothing."""
         del request
-        perfect = answer.score == BEST
-        value = float(perfect) if self.strict_mode else answer.score / BEST
-        told = f"{answer.score} of {BEST}: {excerpt(answer.reasoning, REASON)}"
+        perfect = answer.score == _BEST
+        value = float(perfect) if self.strict_mode else answer.score / _BEST
+        told = f"{answer.score} of {_BEST}: {excerpt(answer.reasoning, REASON)}"
         return Verdict(value=value, reason="" if perfect else told, details={"raw": answer.score})
 
     async def _steps(self, effects: Effects) -> tuple[str, ...] | Verdict:

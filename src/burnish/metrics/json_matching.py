@@ -98,7 +98,7 @@ def read_path(value: Json, path: str, *, into_texts: bool = False) -> JsonReadin
         inner = _inside(value, key)
         if inner is None:
             return JsonReading(problem=f"nothing at '{cut(path)}': {_what_is(value, here, key)}")
-        value, here = inner[0], extended(here, key)
+        value, here = inner[0], _extended(here, key)
     return JsonReading(value=value)
 
 
@@ -109,7 +109,7 @@ def path_problem(path: str) -> str:
     return ""
 
 
-def extended(path: str, key: str | int) -> str:
+def _extended(path: str, key: str | int) -> str:
     """The path of what is at `key` inside of what is at `path`."""
     if isinstance(key, int):
         return f"{path}[{key}]"
@@ -146,11 +146,11 @@ def _what_is(value: Json, here: str, key: str | int) -> str:
     return f"{here} is {a_kind(value)}, which has nothing inside"
 
 
-TOLERANCE = 1e-6
+_TOLERANCE = 1e-6
 """How far apart two numbers may be where nobody says."""
 _WIDTH = 60
 
-Tree = Mapping[str, Json]
+_Tree = Mapping[str, Json]
 """Keys that are spoken of: each is true, for all of it, or has a tree of its own."""
 
 
@@ -178,7 +178,7 @@ class _Place:
         if isinstance(key, str):
             said = tree.get(key) if isinstance(tree, Mapping) else None
             tree = dict(said) if isinstance(said, Mapping) else None
-        path = extended(self.path, key)
+        path = _extended(self.path, key)
         return _Place(path=path, expected=expected, found=found, tree=tree, only=self.only)
 
 
@@ -186,9 +186,9 @@ def differences(
     expected: Json,
     found: Json,
     *,
-    ignored: Tree | None = None,
-    only: Tree | None = None,
-    tolerance: float = TOLERANCE,
+    ignored: _Tree | None = None,
+    only: _Tree | None = None,
+    tolerance: float = _TOLERANCE,
 ) -> Iterator[str]:
     """Every difference that is not left out, in the order of the expected value.
 
@@ -215,10 +215,10 @@ def differences(
 def _unpaired(place: _Place, one: Mapping[str, Json], other: Mapping[str, Json]) -> Iterator[str]:
     for key, value in one.items():
         if key not in other and place.sees(key):
-            yield f"{extended(place.path, key)}: missing, expected {shown(value, _WIDTH)}"
+            yield f"{_extended(place.path, key)}: missing, expected {shown(value, _WIDTH)}"
     for key, value in other.items():
         if key not in one and place.sees(key):
-            yield f"{extended(place.path, key)}: unexpected, found {shown(value, _WIDTH)}"
+            yield f"{_extended(place.path, key)}: unexpected, found {shown(value, _WIDTH)}"
 
 
 def _same(one: Json, other: Json, tolerance: float) -> bool:
@@ -238,7 +238,7 @@ def _told(value: Json, beside: Json) -> str:
     return f"the text {words}" if text_alone else words
 
 
-Schema = Mapping[str, Json] | bool
+_Schema = Mapping[str, Json] | bool
 """True takes anything, false nothing."""
 _SHOWN = 5
 _SCHEMA_WIDTH = 120
@@ -251,14 +251,14 @@ class _Fault(Protocol):
     absolute_path: Any
 
 
-def check_schema(value: Json, schema: Schema) -> Match:
+def _check_schema(value: Json, schema: _Schema) -> Match:
     """Whether a value keeps to a schema; else where it does not, place by place.
 
     References to other files are never fetched.
     """
     from referencing.exceptions import Unresolvable
 
-    problem = schema_problem(schema)
+    problem = _schema_problem(schema)
     if problem:
         return Match.missed(problem)
     try:
@@ -274,7 +274,7 @@ def check_schema(value: Json, schema: Schema) -> Match:
     return Match.missed("against the schema: " + "; ".join([*told, *more])) if told else HELD
 
 
-def schema_problem(schema: Schema) -> str:
+def _schema_problem(schema: _Schema) -> str:
     """What is wrong with a schema itself; empty where nothing is."""
     from jsonschema.exceptions import SchemaError
 
@@ -301,14 +301,14 @@ def _validator(spelled: bytes) -> Any:
     return kind(schema, registry=REGISTRY)
 
 
-def _spelled(schema: Schema) -> bytes:
+def _spelled(schema: _Schema) -> bytes:
     return canonical(schema if isinstance(schema, bool) else dict(schema))
 
 
 def _path(fault: _Fault) -> str:
     path = "$"
     for key in cast("list[str | int]", list(fault.absolute_path)):
-        path = extended(path, key)
+        path = _extended(path, key)
     return path
 
 
@@ -317,15 +317,15 @@ class JsonRule:
     """How a JSON value should agree with the expected one."""
 
     match: Literal["exact", "skip"] = "exact"
-    ignore_tree: Tree | None = None
+    ignore_tree: _Tree | None = None
     """What is left out of the comparison; inside a list it holds for each item."""
-    only_tree: Tree | None = None
+    only_tree: _Tree | None = None
     """What alone is compared. Not beside `ignore_tree`; empty is as if not given."""
     number_tolerance: float | None = None
     """How far apart two numbers may be; None for a millionth."""
     valid: bool = False
     """It must be JSON, also where nothing is compared."""
-    schema: Schema | None = None
+    schema: _Schema | None = None
     """A JSON Schema that it must keep to; of 2020-12 unless it says otherwise."""
     ignore: bool = False
     """Holds whatever is there."""
@@ -369,14 +369,14 @@ def compare_json(expected: Json, found: Json, rule: JsonRule = EXACT) -> Match:
     """Whether a JSON value is as the rule asks."""
     if rule.ignore:
         return HELD
-    checks = [] if rule.schema is None else [check_schema(found, rule.schema)]
+    checks = [] if rule.schema is None else [_check_schema(found, rule.schema)]
     if rule.match != "skip":
         checks.append(_compare(expected, found, rule))
     return all_of(checks)
 
 
 def _compare(expected: Json, found: Json, rule: JsonRule) -> Match:
-    tolerance = TOLERANCE if rule.number_tolerance is None else rule.number_tolerance
+    tolerance = _TOLERANCE if rule.number_tolerance is None else rule.number_tolerance
     every = differences(
         expected, found, ignored=rule.ignore_tree, only=rule.only_tree, tolerance=tolerance
     )

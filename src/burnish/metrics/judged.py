@@ -90,7 +90,7 @@ def misnumbered(count: int, found: Sequence[int]) -> str:
 
 Shown = TypeVar("Shown", bound=BaseModel)
 
-NONE = "(none)"
+_NONE = "(none)"
 """What stands in a tag that has nothing to show."""
 EXCERPT = 160
 REASON = 400
@@ -118,7 +118,7 @@ def guarded(text: str, tags: Collection[str]) -> str:
     return re.sub(rf"<(?={_FILLER}(?:{names})\b)", "&lt;", text, flags=re.IGNORECASE)
 
 
-def sealed(request: Shown, tags: Collection[str]) -> Shown:
+def _sealed(request: Shown, tags: Collection[str]) -> Shown:
     """The request with all its texts guarded."""
     texts = {name: guarded(value, tags) for name, value in request if isinstance(value, str)}
     return request.model_copy(update=texts)
@@ -139,7 +139,7 @@ def said(exchange: Exchange) -> str:
 
 def shown(text: str | None) -> str:
     """The text, or that there is none."""
-    return text if text is not None and text.strip() else NONE
+    return text if text is not None and text.strip() else _NONE
 
 
 def context_messages(case: Case) -> str:
@@ -156,12 +156,12 @@ def conversation(exchange: Exchange) -> str:
 def before(exchange: Exchange) -> str:
     """All that was said before this turn: the context messages and the turns."""
     told = [context_messages(exchange.case), conversation(exchange)]
-    return "\n".join(text for text in told if text != NONE) or NONE
+    return "\n".join(text for text in told if text != _NONE) or _NONE
 
 
 def numbered(texts: Sequence[str]) -> str:
     """The texts under their numbers, from 1; further lines of a text are set in."""
-    return "\n".join(f"{n}. {_set_in(text)}" for n, text in enumerate(texts, 1)) or NONE
+    return "\n".join(f"{n}. {_set_in(text)}" for n, text in enumerate(texts, 1)) or _NONE
 
 
 def tool_uses(tools: Iterable[ToolCall]) -> str:
@@ -189,7 +189,7 @@ def _use(tool: ToolCall) -> str:
 
 
 def _lines(spoken: Iterable[tuple[str, str]]) -> str:
-    return "\n".join(f"{who}: {_set_in(text)}" for who, text in spoken) or NONE
+    return "\n".join(f"{who}: {_set_in(text)}" for who, text in spoken) or _NONE
 
 
 def _set_in(text: str) -> str:
@@ -200,7 +200,7 @@ def _set_in(text: str) -> str:
 Request = TypeVar("Request", bound=BaseModel)
 Answer = TypeVar("Answer", bound=BaseModel)
 
-PASSES_AT = 0.5
+_PASSES_AT = 0.5
 """Where a judged metric without a threshold passes."""
 _APART = ("name", "threshold", "panel", "prompt")
 """Fields that the fingerprint knows by themselves."""
@@ -282,7 +282,7 @@ class JudgedMetric(TurnMetric, Generic[Request, Answer]):
     @property
     def bar(self) -> float:
         """From here on a judge's score passes."""
-        return PASSES_AT if self.threshold is None else self.threshold
+        return _PASSES_AT if self.threshold is None else self.threshold
 
     async def verdicts(
         self, seen: Sequence[Exchange], *, effects: Effects
@@ -301,7 +301,7 @@ class JudgedMetric(TurnMetric, Generic[Request, Answer]):
 
     async def settle(self, request: Request, *, effects: Effects) -> Verdict:
         """Ask the panel, and make one verdict of what it says."""
-        shown = sealed(request, tags_in(self.prompt.system, self.prompt.user))
+        shown = _sealed(request, tags_in(self.prompt.system, self.prompt.user))
         judges = self.panel.judges
         found = await together(
             self._judge(judge, role, shown, effects)

@@ -232,7 +232,7 @@ def _speaks(part: str) -> bool:
     return any(each.isalnum() for each in part)
 
 
-Support = Literal["supported", "unsupported", "contradictory", "disputed", "not_applicable"]
+_Support = Literal["supported", "unsupported", "contradictory", "disputed", "not_applicable"]
 _GROUNDED = ("supported", "not_applicable")
 
 
@@ -255,7 +255,7 @@ class SentenceItem(JudgeAnswer):
 
     number: Number
     reason: str
-    verdict: Annotated[Support, Lowered]
+    verdict: Annotated[_Support, Lowered]
 
 
 class HallucinationAnswer(JudgeAnswer):

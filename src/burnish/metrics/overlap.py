@@ -27,11 +27,11 @@ _STARTS = 16
 """Places looked at where a run may start."""
 _NOWHERE = -2
 
-Pairs: TypeAlias = dict[int, int]
+_Pairs: TypeAlias = dict[int, int]
 """Places in the reply in order, each with its partner's place in the reference."""
 
 
-def align(reference: Sequence[str], reply: Sequence[str]) -> Pairs:
+def align(reference: Sequence[str], reply: Sequence[str]) -> _Pairs:
     """Pair equal words, each at most once, so that neighbours stay neighbours.
 
     The number of pairs is always the greatest there is. The number of runs is the smallest,
@@ -43,7 +43,7 @@ def align(reference: Sequence[str], reply: Sequence[str]) -> Pairs:
     return dict(sorted({**chosen, **_the_rest(crossing, chosen)}.items()))
 
 
-def count_runs(pairs: Pairs) -> int:
+def count_runs(pairs: _Pairs) -> int:
     """How many stretches of neighbours the pairs fall into."""
     return sum(1 for i, j in pairs.items() if pairs.get(i - 1, _NOWHERE) != j - 1)
 
@@ -93,7 +93,7 @@ class _Partial(NamedTuple):
     before: "_Partial | None"
 
 
-def _best_runs(crossing: _Crossing) -> Pairs:
+def _best_runs(crossing: _Crossing) -> _Pairs:
     """The pairs that join most neighbours; words of which any partner will do are left out."""
     front = [_Partial(0, _NOWHERE, 0, None)]
     for i in range(len(crossing.reply)):
@@ -136,8 +136,8 @@ def _fittest(partials: Sequence[_Partial]) -> list[_Partial]:
     return sorted(best.values(), key=lambda partial: -partial.joins)[:_BEAM]
 
 
-def _unrolled(partial: _Partial, length: int) -> Pairs:
-    found: Pairs = {}
+def _unrolled(partial: _Partial, length: int) -> _Pairs:
+    found: _Pairs = {}
     for i in range(length - 1, -1, -1):
         if partial.partner >= 0:
             found[i] = partial.partner
@@ -146,7 +146,7 @@ def _unrolled(partial: _Partial, length: int) -> Pairs:
     return found
 
 
-def _the_rest(crossing: _Crossing, chosen: Pairs) -> Pairs:
+def _the_rest(crossing: _Crossing, chosen: _Pairs) -> _Pairs:
     """Partners for the words that are still without one, first to first."""
     taken = set(chosen.values())
     free = {
@@ -214,12 +214,12 @@ def _chrf(words: int, lowercase: bool) -> "CHRF":  # noqa: FBT001
 ALPHA, BETA, GAMMA = 0.9, 3.0, 0.5
 """How much recall counts, how fast the penalty grows, and how great it can be."""
 
-Synonyms: TypeAlias = Callable[[str], Collection[str]]
+_Synonyms: TypeAlias = Callable[[str], Collection[str]]
 """Words that mean the same as a word."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeteorScore:
+class _MeteorScore:
     """The score and what it was made of."""
 
     value: float
@@ -228,7 +228,7 @@ class MeteorScore:
     """Stretches of matched words that stand side by side in both texts."""
 
 
-def meteor_score(reference: str, reply: str, *, synonyms: Synonyms | None = None) -> MeteorScore:
+def meteor_score(reference: str, reply: str, *, synonyms: _Synonyms | None = None) -> _MeteorScore:
     """Compare a reply with a reference: all words by their stems, the rest by `synonyms`.
 
     Words are runs of letters and digits of any script, in small letters; punctuation is left
@@ -240,7 +240,7 @@ def meteor_score(reference: str, reply: str, *, synonyms: Synonyms | None = None
         pairs = _with_synonyms(pairs, wanted, given, synonyms)
     chunks = count_runs(pairs)
     value = _value(len(pairs), chunks, len(wanted), len(given))
-    return MeteorScore(value=value, matches=len(pairs), chunks=chunks)
+    return _MeteorScore(value=value, matches=len(pairs), chunks=chunks)
 
 
 def _value(matches: int, chunks: int, wanted: int, given: int) -> float:
@@ -252,8 +252,8 @@ def _value(matches: int, chunks: int, wanted: int, given: int) -> float:
 
 
 def _with_synonyms(
-    pairs: Pairs, wanted: Sequence[str], given: Sequence[str], synonyms: Synonyms
-) -> Pairs:
+    pairs: _Pairs, wanted: Sequence[str], given: Sequence[str], synonyms: _Synonyms
+) -> _Pairs:
     """The pairs, and for words without one the first synonym that is free, a neighbour first."""
     found = dict(pairs)
     free = sorted(set(range(len(wanted))) - set(pairs.values()))
@@ -275,7 +275,7 @@ class _Synset(Protocol):
     def lemmas(self) -> Iterable[_Lemma]: ...
 
 
-class WordNet(Protocol):
+class _WordNet(Protocol):
     """What is used of nltk's reader of the wordnet corpus."""
 
     def synsets(self, word: str, /) -> Iterable[_Synset]:
@@ -283,7 +283,7 @@ class WordNet(Protocol):
         ...
 
 
-def synonyms_in(wordnet: WordNet) -> Synonyms:
+def synonyms_in(wordnet: _WordNet) -> _Synonyms:
     """Synonyms as a wordnet has them; those of several words are left out."""
 
     @lru_cache(maxsize=1 << 14)
@@ -295,10 +295,10 @@ def synonyms_in(wordnet: WordNet) -> Synonyms:
 
 
 @cache
-def installed_synonyms() -> Synonyms | None:
+def installed_synonyms() -> _Synonyms | None:
     """Synonyms from nltk's wordnet corpus, where the user has both; else nothing."""
     try:
-        wordnet: WordNet = import_module("nltk.corpus").wordnet
+        wordnet: _WordNet = import_module("nltk.corpus").wordnet
         wordnet.synsets("word")
     except (ImportError, LookupError):  # no nltk; no corpus
         return None

@@ -301,8 +301,8 @@ def _union_hits(wanted: Sequence[Sequence[str]], given: Sequence[Sequence[str]])
     return hits
 
 
-Measure = Literal["f1", "precision", "recall"]
-_ADVICE: dict[Measure, str] = {
+_Measure = Literal["f1", "precision", "recall"]
+_ADVICE: dict[_Measure, str] = {
     "precision": "too many words that the expected text does not have",
     "recall": "words of the expected text are missing",
     "f1": "too few words in common with the expected text",
@@ -314,7 +314,7 @@ class RougeRule:
     """How large the ROUGE of a text must be, against the expected one."""
 
     kind: str = "rouge1"
-    measure: Measure = "f1"
+    measure: _Measure = "f1"
     """The number to report; the bounds below decide."""
     min_precision: float = 0.0
     min_recall: float = 0.0
@@ -344,7 +344,7 @@ def compare_rouge(expected: str, found: str, rule: RougeRule) -> RougeMatch:
     score = rouge_score(
         expected, found, kind=rule.kind, stem=rule.stem, split_summaries=rule.split_summaries
     )
-    had: dict[Measure, tuple[float, float]] = {
+    had: dict[_Measure, tuple[float, float]] = {
         "precision": (score.precision, rule.min_precision),
         "recall": (score.recall, rule.min_recall),
         "f1": (score.f1, rule.min_f1),

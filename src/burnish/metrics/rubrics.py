@@ -39,7 +39,7 @@ def rubrics_for(own: Sequence[Rubric], case: Case, metric: str) -> tuple[Rubric,
     return (*own, *(rubric for rubric in case.rubrics if rubric.metric in ("", metric)))
 
 
-def rubric_faults(rubrics: Sequence[Rubric]) -> list[str]:
+def _rubric_faults(rubrics: Sequence[Rubric]) -> list[str]:
     """Why a judge could not be asked by these rubrics."""
     counts = Counter(rubric.id.strip() for rubric in rubrics)
     faults = [f"two rubrics have the id '{each}'" for each, n in counts.items() if each and n > 1]
@@ -54,30 +54,30 @@ def rubric_problems(metric: str, rubrics: Sequence[Rubric]) -> list[Problem]:
     """The same as problems of a metric's settings."""
     remedy = "give each rubric an id of its own and a text"
     where = f"{metric}.rubrics"
-    return [Problem(where=where, message=text, remedy=remedy) for text in rubric_faults(rubrics)]
+    return [Problem(where=where, message=text, remedy=remedy) for text in _rubric_faults(rubrics)]
 
 
 def clash(case: Case, rubrics: Sequence[Rubric]) -> str:
     """What is wrong with the rubrics of a metric and a case together; empty if nothing."""
-    faults = rubric_faults(rubrics)
+    faults = _rubric_faults(rubrics)
     return f"case '{case.id}': {'; '.join(faults)}" if faults else ""
 
 
-def listed(rubrics: Sequence[Rubric]) -> str:
+def _listed(rubrics: Sequence[Rubric]) -> str:
     """The rubrics as a judge is shown them."""
     return "\n".join(f"{rubric.id.strip()}: {' '.join(rubric.text.split())}" for rubric in rubrics)
 
 
-GRADES = "ABCDEFGHIJKLMNOPQRST"
+_GRADES = "ABCDEFGHIJKLMNOPQRST"
 """From the best to the worst, in equal steps."""
-USUAL_CRITERIA = "Which answer serves the user better: correct, complete, to the point."
+_USUAL_CRITERIA = "Which answer serves the user better: correct, complete, to the point."
 
 
 def _raised(value: object) -> object:
     return value.strip().upper() if isinstance(value, str) else value
 
 
-Grade = Annotated[
+_Grade = Annotated[
     Literal[
         "A", "B", "C", "D", "E", "F", "G", "H", "I", "J",
         "K", "L", "M", "N", "O", "P", "Q", "R", "S", "T",
@@ -107,8 +107,8 @@ class PairAnswer(JudgeAnswer):
     """What the judge says of the two."""
 
     reasoning: str
-    first_grade: Grade
-    second_grade: Grade
+    first_grade: _Grade
+    second_grade: _Grade
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +147,7 @@ class PairwiseVerifier(JudgedMetric[PairRequest, PairAnswer]):
         return PairRequest(
             user_prompt=shown(exchange.asked),
             conversation=before(exchange),
-            criteria="\n".join(filter(None, [self.criteria, listed(rubrics)])) or USUAL_CRITERIA,
+            criteria="\n".join(filter(None, [self.criteria, _listed(rubrics)])) or _USUAL_CRITERIA,
             first_answer=shown(said(exchange)),
             second_answer=shown(exchange.expected),
         )
@@ -204,7 +204,7 @@ def _compared(one: Verdict, two: Verdict, values: tuple[float, float]) -> Verdic
 
 
 def _quality(grade: str) -> float:
-    return 1 - GRADES.index(grade) / (len(GRADES) - 1)
+    return 1 - _GRADES.index(grade) / (len(_GRADES) - 1)
 
 
 def _side(value: float) -> int:
@@ -297,7 +297,7 @@ class RubricJudge(JudgedMetric[RubricRequest, RubricAnswer]):
             agent_response=shown(said(exchange)),
             reference=shown(exchange.expected),
             knowledge=numbered(self.knowledge(exchange)),
-            rubrics=listed(rubrics),
+            rubrics=_listed(rubrics),
             ids=tuple(rubric.id.strip() for rubric in rubrics),
             texts=tuple(rubric.text for rubric in rubrics),
         )

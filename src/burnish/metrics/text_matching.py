@@ -10,7 +10,7 @@ from typing import Literal
 
 from burnish.core.content import Json
 
-WIDTH = 80
+_WIDTH = 80
 """Longer texts are cut when a reason quotes them."""
 _BEFORE = 20
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), 127)} | {
@@ -20,12 +20,12 @@ _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), 127)} | {
 }
 
 
-def quoted(text: str, width: int = WIDTH) -> str:
+def quoted(text: str, width: int = _WIDTH) -> str:
     """The text in quotes, cut at `width`, line ends shown as signs."""
     return f"'{cut(text, width)}'"
 
 
-def cut(text: str, width: int = WIDTH) -> str:
+def cut(text: str, width: int = _WIDTH) -> str:
     """The text on one line, at most about `width` long."""
     kept = text if len(text) <= width else f"{text[: width - 1]}…"
     return kept.translate(_CONTROLS)
@@ -39,13 +39,13 @@ def without_middle(text: str, most: int) -> str:
     return f"{text[:half]} […] {text[-half:]}"
 
 
-def quoted_at(text: str, place: int, width: int = WIDTH) -> str:
+def _quoted_at(text: str, place: int, width: int = _WIDTH) -> str:
     """The part of a long text that a place is in, quoted."""
     start = max(0, place - _BEFORE)
     return f"'{'…' if start else ''}{cut(text[start:], width)}'"
 
 
-def shown(value: Json, width: int = WIDTH) -> str:
+def shown(value: Json, width: int = _WIDTH) -> str:
     """A JSON value as a reason quotes it: text in quotes, all else as JSON."""
     if isinstance(value, str):
         return quoted(value, width)
@@ -146,9 +146,9 @@ def off_length(length: int, rule: LengthRule) -> str:
     return f"too short: {told}; add {counted((rule.min or 0) - length, thing)}"
 
 
-ARITHMETIC = Context(prec=60, traps=[])
+_ARITHMETIC = Context(prec=60, traps=[])
 """For all that is computed here: no setting of the user's may change what a number is."""
-HUNDREDTH = Decimal("0.01")
+_HUNDREDTH = Decimal("0.01")
 
 _PLAIN = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,6})?"
 _GROUPED = r"[0-9]{1,3}(?P<by>[,_'’ \u00a0\u2009\u202f])(?:[0-9]{2,3}(?P=by))*[0-9]{3}(?:\.[0-9]*)?"
@@ -163,7 +163,7 @@ _SIGNS = str.maketrans({"\u2212": "-", "\uff0b": "+", "\uff05": "%"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumberReading:
+class _NumberReading:
     """A number that a text holds, or what keeps the text from being one."""
 
     value: Decimal | None = None
@@ -172,12 +172,12 @@ class NumberReading:
     problem: str = ""
 
 
-def read_number(text: str, *, percent: bool = False, separators: bool = False) -> NumberReading:
+def _read_number(text: str, *, percent: bool = False, separators: bool = False) -> _NumberReading:
     """The number that the whole text is, with a percent sign or separators where allowed."""
     stripped = text.strip().translate(_SIGNS)
     written = _NUMBER.fullmatch(stripped)
     if written is None:
-        return NumberReading(problem=_why_not(stripped))
+        return _NumberReading(problem=_why_not(stripped))
     if written["grouped"] and not separators:
         return _refused(stripped, "thousands separators are", "accept_thousands_separators")
     if written["percent"] and not percent:
@@ -185,13 +185,13 @@ def read_number(text: str, *, percent: bool = False, separators: bool = False) -
     digits = written["plain"] or written["grouped"].replace(written["by"], "")
     value = Decimal(f"{written['sign']}{digits}")
     if not written["percent"]:
-        return NumberReading(value=value)
-    return NumberReading(value=ARITHMETIC.multiply(value, HUNDREDTH), percent=True)
+        return _NumberReading(value=value)
+    return _NumberReading(value=_ARITHMETIC.multiply(value, _HUNDREDTH), percent=True)
 
 
-def _refused(text: str, what: str, option: str) -> NumberReading:
+def _refused(text: str, what: str, option: str) -> _NumberReading:
     told = f"found {quoted(text)}: {what} not accepted"
-    return NumberReading(problem=f"{told}; set {option} or ask for a bare number")
+    return _NumberReading(problem=f"{told}; set {option} or ask for a bare number")
 
 
 def _why_not(text: str) -> str:
@@ -224,9 +224,9 @@ class NumberRule:
     """`12%` is 0.12."""
     accept_thousands_separators: bool = False
 
-    def read(self, text: str) -> NumberReading:
+    def read(self, text: str) -> _NumberReading:
         """The number that a text is, written as this rule allows."""
-        return read_number(
+        return _read_number(
             text, percent=self.accept_percent, separators=self.accept_thousands_separators
         )
 
@@ -234,7 +234,7 @@ class NumberRule:
         """Whether two finite numbers are near enough, the bounds included."""
         if expected == found:
             return True
-        share = ARITHMETIC.multiply(ARITHMETIC.abs(expected), _decimal(self.relative_tolerance))
+        share = _ARITHMETIC.multiply(_ARITHMETIC.abs(expected), _decimal(self.relative_tolerance))
         off = _apart(expected, found)
         return off <= _decimal(self.absolute_tolerance) or off <= share
 
@@ -276,19 +276,20 @@ def _decimal(number: float) -> Decimal:
 
 
 def _apart(one: Decimal, other: Decimal) -> Decimal:
-    return ARITHMETIC.abs(ARITHMETIC.subtract(one, other))
+    return _ARITHMETIC.abs(_ARITHMETIC.subtract(one, other))
 
 
 def _slip(wanted: Decimal, given: Decimal, rule: NumberRule, *, mixed: bool) -> str:
     """The usual mistake that would explain the difference, if one does."""
     if mixed and any(
-        rule.near(wanted, ARITHMETIC.multiply(given, scale)) for scale in (Decimal(100), HUNDREDTH)
+        rule.near(wanted, _ARITHMETIC.multiply(given, scale))
+        for scale in (Decimal(100), _HUNDREDTH)
     ):
         return "one is a percentage and the other is not"
-    if rule.near(wanted, ARITHMETIC.minus(given)):
+    if rule.near(wanted, _ARITHMETIC.minus(given)):
         return "the sign is wrong"
     for power in _UNITS:
-        if wanted and rule.near(wanted, ARITHMETIC.scaleb(given, Decimal(-power))):
+        if wanted and rule.near(wanted, _ARITHMETIC.scaleb(given, Decimal(-power))):
             return f"10^{power} times the expected: check the unit"
     return ""
 
@@ -349,12 +350,12 @@ def difference(expected: str, found: str) -> str:
     """What was expected and found, where two texts part, and what is the same in them."""
     if not found:
         return f"expected {quoted(expected)}, found nothing"
-    if len(expected) <= WIDTH and len(found) <= WIDTH:
+    if len(expected) <= _WIDTH and len(found) <= _WIDTH:
         told = f"expected {quoted(expected)}, found {quoted(found)}"
     else:
         place = _parting(expected, found)
         told = (
-            f"expected {quoted_at(expected, place)}, found {quoted_at(found, place)} "
+            f"expected {_quoted_at(expected, place)}, found {_quoted_at(found, place)} "
             f"(they part at character {place + 1})"
         )
     nearly = _likeness(expected, found)

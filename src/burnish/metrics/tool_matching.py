@@ -209,10 +209,10 @@ def compare_expected_tools(
 
 def compare_no_tools(calls: Sequence[ToolCall]) -> Match:
     """Whether no tool was called, where none should be."""
-    return Match.missed(f"expected no call of any tool, {names_of(calls)}") if calls else HELD
+    return Match.missed(f"expected no call of any tool, {_names_of(calls)}") if calls else HELD
 
 
-def names_of(calls: Sequence[ToolCall]) -> str:
+def _names_of(calls: Sequence[ToolCall]) -> str:
     """The names of the tools that were called, in order."""
     if not calls:
         return "no tool was called"
@@ -236,7 +236,7 @@ def _unmet(expected: ExpectedTool, calls: Sequence[ToolCall], fits: Sequence[_Fi
     times = f" at least {expected.count} times" if expected.count > 1 else ""
     told = f"expected a call of '{expected.name}'{times}"
     if not fits:
-        return Match.missed(f"{told}, {names_of(calls)}")
+        return Match.missed(f"{told}, {_names_of(calls)}")
     good = sum(not fit.wrong for fit in fits)
     if good >= expected.count:
         return Match.missed(f"{told}, but the calls that fit count for other expectations")
@@ -259,14 +259,14 @@ class ToolRule:
     """None does not look at results."""
 
 
-ANY_RESULT = ToolRule()
+_ANY_RESULT = ToolRule()
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrajectoryRule:
     """How the calls of a turn should agree with the expected ones."""
 
-    default: ToolRule = ANY_RESULT
+    default: ToolRule = _ANY_RESULT
     overrides: Mapping[str, ToolRule] = field(default_factory=dict[str, ToolRule])
     """Other rules, by the name of the expected tool."""
     order_sensitive: bool = False
@@ -282,7 +282,7 @@ STRICT = TrajectoryRule(order_sensitive=True)
 """Names and arguments, in order, nothing more and nothing less."""
 
 
-def compare_calls(expected: ToolCall, found: ToolCall, rule: ToolRule = ANY_RESULT) -> Match:
+def _compare_calls(expected: ToolCall, found: ToolCall, rule: ToolRule = _ANY_RESULT) -> Match:
     """Whether one call is as another."""
     name = compare_texts(expected.name, found.name, rule.name)
     if not name.held:
@@ -329,10 +329,10 @@ def _one_by_one(
     expected: Sequence[ToolCall], found: Sequence[ToolCall], rule: TrajectoryRule
 ) -> Match:
     for number, (one, other) in enumerate(zip(expected, found, strict=False), start=1):
-        match = compare_calls(one, other, rule.rule_for(one.name))
+        match = _compare_calls(one, other, rule.rule_for(one.name))
         if not match.held:
             where = f"call {number} of {len(expected)}, {cut(one.name, 40)}"
-            return Match.missed(f"{where}: {match.reason}; {names_of(found)}")
+            return Match.missed(f"{where}: {match.reason}; {_names_of(found)}")
     return _surplus(expected[len(found) :], found[len(expected) :])
 
 
@@ -342,13 +342,13 @@ def _in_order_among_others(
     start = 0
     for number, wanted in enumerate(expected, start=1):
         how, rest = rule.rule_for(wanted.name), range(start, len(found))
-        fits = (place for place in rest if compare_calls(wanted, found[place], how).held)
+        fits = (place for place in rest if _compare_calls(wanted, found[place], how).held)
         place = next(fits, None)
         if place is None:
             after = f", after call {start}" if start else ""
             told = _near(wanted, found[start:], rule)
             where = f"call {number} of {len(expected)}, {_call(wanted)}, was not made in this order"
-            return Match.missed(f"{where}{after}: {told or names_of(found)}")
+            return Match.missed(f"{where}{after}: {told or _names_of(found)}")
         start = place + 1
     return HELD
 
@@ -360,7 +360,7 @@ def _in_any_order(
         [
             place
             for place, other in enumerate(found)
-            if compare_calls(one, other, rule.rule_for(one.name)).held
+            if _compare_calls(one, other, rule.rule_for(one.name)).held
         ]
         for one in expected
     ]
@@ -385,7 +385,7 @@ def _near(wanted: ToolCall, calls: Sequence[ToolCall], rule: TrajectoryRule) -> 
     nearest = next(same, None)
     if nearest is None:
         return ""
-    return f"{cut(nearest.name, 40)} was called, but {compare_calls(wanted, nearest, how).reason}"
+    return f"{cut(nearest.name, 40)} was called, but {_compare_calls(wanted, nearest, how).reason}"
 
 
 def _listed(calls: Sequence[ToolCall]) -> str:

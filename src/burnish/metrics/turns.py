@@ -169,7 +169,7 @@ ROLE = "user_simulator"
 DEFAULT_TURNS = 20
 """Where a scenario sets no limit, or none at all: two models can be polite for ever."""
 
-Reply = Callable[[str], Awaitable[str]]
+_Reply = Callable[[str], Awaitable[str]]
 
 
 class TalkSoFar(BaseModel):
@@ -218,7 +218,7 @@ def user_simulator(client: ModelClient, prompt: RolePrompt) -> ModelRole[TalkSoF
 
 async def converse(
     case: Case,
-    reply: Reply,
+    reply: _Reply,
     *,
     user: Role[TalkSoFar, NextRemark],
     draw: int,

@@ -9,14 +9,14 @@ from xml.parsers import expat
 from burnish.metrics.json_matching import FENCE
 from burnish.metrics.text_matching import HELD, Match, cut, quoted
 
-Kind = Literal["start", "end", "text"]
+_Kind = Literal["start", "end", "text"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class XmlMark:
+class _XmlMark:
     """A start tag, an end tag or a text."""
 
-    kind: Kind
+    kind: _Kind
     name: str
     """The tag with its namespace, or the text without the space around it."""
     attributes: tuple[tuple[str, str], ...] = ()
@@ -29,10 +29,10 @@ class XmlMark:
 
 
 @dataclass(frozen=True, kw_only=True)
-class XmlReading:
+class _XmlReading:
     """The marks of a document in order, or what kept it from being read."""
 
-    marks: tuple[XmlMark, ...] = ()
+    marks: tuple[_XmlMark, ...] = ()
     problem: str = ""
 
 
@@ -44,17 +44,17 @@ class _Marks:
     """Gathers marks while a document is read."""
 
     def __init__(self) -> None:
-        self.marks: list[XmlMark] = []
+        self.marks: list[_XmlMark] = []
         self._text: list[str] = []
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         self._end_text()
         told = tuple(sorted(attributes.items()))
-        self.marks.append(XmlMark(kind="start", name=name, attributes=told))
+        self.marks.append(_XmlMark(kind="start", name=name, attributes=told))
 
     def end(self, name: str) -> None:
         self._end_text()
-        self.marks.append(XmlMark(kind="end", name=name))
+        self.marks.append(_XmlMark(kind="end", name=name))
 
     def text(self, text: str) -> None:
         self._text.append(text)
@@ -66,16 +66,16 @@ class _Marks:
         text = "".join(self._text).strip()
         self._text.clear()
         if text:
-            self.marks.append(XmlMark(kind="text", name=text))
+            self.marks.append(_XmlMark(kind="text", name=text))
 
 
-def parse_xml(text: str) -> XmlReading:
+def _parse_xml(text: str) -> _XmlReading:
     """The document that the whole text is: one root, and nothing outside of it."""
     stripped = text.strip()
     if not stripped:
-        return XmlReading(problem="found nothing where XML should be")
+        return _XmlReading(problem="found nothing where XML should be")
     if stripped.startswith(FENCE):
-        return XmlReading(problem=f"the answer is inside a {FENCE} fence: ask for bare XML")
+        return _XmlReading(problem=f"the answer is inside a {FENCE} fence: ask for bare XML")
     marks = _Marks()
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.StartElementHandler = marks.start
@@ -85,14 +85,14 @@ def parse_xml(text: str) -> XmlReading:
     try:
         parser.Parse(stripped, True)  # noqa: FBT003 - expat takes it by place only
     except _Refused:
-        return XmlReading(problem="it declares a DOCTYPE, which is not accepted: ask for none")
+        return _XmlReading(problem="it declares a DOCTYPE, which is not accepted: ask for none")
     except (expat.ExpatError, UnicodeEncodeError) as error:
         told = f"found {quoted(stripped)}, which is not well-formed XML ({error})"
-        return XmlReading(problem=f"{told}: ask for one root with nothing around it")
-    return XmlReading(marks=tuple(marks.marks))
+        return _XmlReading(problem=f"{told}: ask for one root with nothing around it")
+    return _XmlReading(marks=tuple(marks.marks))
 
 
-def xml_path(marks: Sequence[XmlMark]) -> str:
+def _xml_path(marks: Sequence[_XmlMark]) -> str:
     """Where the last of some marks from the start of a document stands: `/order/item[2]`."""
     steps: list[str] = []
     seen = [Counter[str]()]
@@ -134,19 +134,19 @@ def compare_xml(expected: str | None, found: str, rule: XmlRule = WELL_FORMED) -
     """
     if rule.ignore or not (rule.valid or rule.needs_reference):
         return HELD
-    wanted = parse_xml(expected or "") if rule.needs_reference else XmlReading()
+    wanted = _parse_xml(expected or "") if rule.needs_reference else _XmlReading()
     if wanted.problem:
         return Match.missed(f"the expected answer is no XML ({wanted.problem}): mend the case")
-    given = parse_xml(found)
+    given = _parse_xml(found)
     if given.problem:
         return Match.missed(given.problem)
     return _compare(wanted, given) if rule.needs_reference else HELD
 
 
-def _compare(wanted: XmlReading, given: XmlReading) -> Match:
+def _compare(wanted: _XmlReading, given: _XmlReading) -> Match:
     # Neither document can be the beginning of the other: each ends with its root.
     for index, (one, other) in enumerate(zip(wanted.marks, given.marks, strict=False)):
         if one != other:
-            path = cut(xml_path(wanted.marks[: index + 1]))
+            path = cut(_xml_path(wanted.marks[: index + 1]))
             return Match.missed(f"at {path}: expected {one}, found {other}")
     return HELD

@@ -37,7 +37,7 @@ class NotAnObject(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerObject:
+class _AnswerObject:
     """A JSON object out of an answer."""
 
     text: str
@@ -46,7 +46,7 @@ class AnswerObject:
     """What was wrong with the answer as it was written."""
 
 
-def read_object(answer: str) -> AnswerObject:
+def read_object(answer: str) -> _AnswerObject:
     """The one JSON object that an answer holds. Raises NotAnObject."""
     whole = answer.strip().removeprefix("\ufeff").strip()
     try:
@@ -54,12 +54,12 @@ def read_object(answer: str) -> AnswerObject:
     except _UNREADABLE:
         return _read_around(_after_thoughts(whole))
     if isinstance(value, dict):
-        return AnswerObject(text=whole)
+        return _AnswerObject(text=whole)
     # A list of one object holds one object.
     return _read_around(whole if isinstance(value, list) else "")
 
 
-def _read_around(text: str) -> AnswerObject:
+def _read_around(text: str) -> _AnswerObject:
     objects = [each for each in _objects(text) if each.value or each.fenced]
     objects = [each for each in objects if each.fenced] or objects
     if not objects:
@@ -69,7 +69,7 @@ def _read_around(text: str) -> AnswerObject:
     first = objects[0]
     around = () if len(first.source) == len(text) else ("text around the JSON object",)
     spelled = first.source if first.valid else json.dumps(first.value)
-    return AnswerObject(text=spelled, mended=(*around, *first.mended))
+    return _AnswerObject(text=spelled, mended=(*around, *first.mended))
 
 
 # -- finding objects ---------------------------------------------------------------------------

@@ -105,7 +105,7 @@ RETRIES = RetryPolicy(attempts=5, first_wait=0.5, longest_wait=30.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answered:
+class _Answered:
     """How a call ended, as the journal keeps it: a reply, or why there is none."""
 
     reply: ChatReply | None = None
@@ -160,7 +160,7 @@ class ModelClient:
         call = Call(
             kind="model",
             request=self._request(request),
-            codec=codec(Answered),
+            codec=codec(_Answered),
             draw=draw,
             estimate=self.estimate(),
         )
@@ -177,7 +177,7 @@ class ModelClient:
         assert isinstance(data, dict)
         return {"model": self.fingerprint, "named": self.ref.label, **data}
 
-    async def _perform(self, request: ChatRequest, draw: int) -> Receipt[Answered]:
+    async def _perform(self, request: ChatRequest, draw: int) -> Receipt[_Answered]:
         attempts = 0
 
         async def attempt(number: int) -> ChatReply:
@@ -194,11 +194,11 @@ class ModelClient:
                 asked=lambda error: getattr(error, "retry_after", None),
             )
         except ModelUnavailable as error:
-            gone = Answered(trouble="unavailable", message=str(error), attempts=attempts)
+            gone = _Answered(trouble="unavailable", message=str(error), attempts=attempts)
             # Nobody answered, so nobody sent a bill; what a timeout cost is the endpoint's secret.
             return Receipt(value=gone, spend=Spend(calls=1), missing=True)
         except ModelRejected as error:
-            refused = Answered(trouble="rejected", message=str(error), attempts=attempts)
+            refused = _Answered(trouble="rejected", message=str(error), attempts=attempts)
             return Receipt(value=refused, spend=Spend(calls=1))
         return self._receipt(reply, attempts)
 
@@ -210,7 +210,7 @@ class ModelClient:
         except TimeoutError as error:
             raise ModelUnavailable(f"{self.ref.label} did not answer within {limit:g} s") from error
 
-    def _receipt(self, reply: ChatReply, attempts: int) -> Receipt[Answered]:
+    def _receipt(self, reply: ChatReply, attempts: int) -> Receipt[_Answered]:
         usage = replace(reply.usage, requests=max(1, reply.usage.requests))
         cost = self.prices.nano_usd(self.ref, usage, reply.model)
         spend = Spend(
@@ -220,5 +220,5 @@ class ModelClient:
             nano_usd=cost or 0,
             unpriced=1 if cost is None else 0,
         )
-        answered = Answered(reply=replace(reply, usage=usage), nano_usd=cost, attempts=attempts)
+        answered = _Answered(reply=replace(reply, usage=usage), nano_usd=cost, attempts=attempts)
         return Receipt(value=answered, spend=spend)

@@ -93,7 +93,7 @@ class JournaledModel(Model[None]):
     ) -> ModelResponse:
         """One answer, once."""
         _, parameters = self.prepare_request(model_settings, model_request_parameters)
-        request = chat_request(messages, parameters)
+        request = _chat_request(messages, parameters)
         priced = await self._client.ask(request, draw=self._draw, effects=self._effects)
         self._log.replies.append(priced)
         return _replied(priced.reply)
@@ -102,7 +102,7 @@ class JournaledModel(Model[None]):
 # -- from pydantic-ai's words to ours ----------------------------------------------------------
 
 
-def chat_request(
+def _chat_request(
     messages: Sequence[ModelMessage], parameters: ModelRequestParameters
 ) -> ChatRequest:
     """A conversation and how its answer is to look."""

@@ -41,7 +41,7 @@ _EXTRAS: Mapping[ProviderProtocol, tuple[str, str]] = {
 }
 """The extra of burnish that a protocol needs, and the module that it installs."""
 NO_KEY = "no-key-needed"
-AZURE_V1 = "/openai/v1"
+_AZURE_V1 = "/openai/v1"
 """Where a resource of Azure speaks OpenAI's own protocol, which takes no version."""
 _SERVERLESS = ".models.ai.azure.com"
 """Hosts of Azure that serve one model each, under `/v1`."""
@@ -152,7 +152,7 @@ def _azure(ref: ModelRef, parts: SplitResult) -> tuple[SplitResult, str]:
     resource = parts.path.removesuffix("/openai")
     if version := ref.api_version or os.environ.get(_VERSION, "").strip():
         return parts._replace(path=resource), version
-    return parts._replace(path=f"{resource}{AZURE_V1}"), ""
+    return parts._replace(path=f"{resource}{_AZURE_V1}"), ""
 
 
 def _refused(ref: ModelRef, what: str, remedy: str) -> ModelRefused:
@@ -161,7 +161,7 @@ def _refused(ref: ModelRef, what: str, remedy: str) -> ModelRefused:
 
 # -- pydantic-ai's model for an endpoint -------------------------------------------------------
 
-CONNECTING = 15.0
+_CONNECTING = 15.0
 """Seconds for opening a connection; everything else is under the call's own timeout."""
 
 
@@ -172,7 +172,7 @@ def http_client(endpoint: Endpoint, transport: "AsyncBaseTransport | None" = Non
 
     return httpx2.AsyncClient(
         limits=httpx2.Limits(max_connections=1000, max_keepalive_connections=256),
-        timeout=httpx2.Timeout(None, connect=CONNECTING),
+        timeout=httpx2.Timeout(None, connect=_CONNECTING),
         transport=transport,
         trust_env=not endpoint.is_local,
         # Reading the certificates of the world takes longer than many a local call; this
@@ -227,7 +227,7 @@ def _openai_provider(
 
 def _azure_key(ref: ModelRef, endpoint: Endpoint) -> Mapping[str, str] | None:
     """The header that Azure takes a key in, also where gateways stand before it."""
-    if ref.row.protocol != "azure" or not endpoint.address.endswith(AZURE_V1):
+    if ref.row.protocol != "azure" or not endpoint.address.endswith(_AZURE_V1):
         return None
     return {"api-key": endpoint.key}
 

@@ -32,7 +32,7 @@ class ModelRefused(BurnishError):
 ModelError: TypeAlias = ModelUnavailable | ModelRejected | ModelRefused
 
 
-LONGEST = 300
+_LONGEST = 300
 
 _SECONDS = re.compile(r"\d+(?:\.\d+)?")
 _DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
@@ -51,7 +51,7 @@ def words_of(body: object) -> str:
     message = _field(inside(body), "message")
     if not isinstance(message, str) or "<" in message[:20]:
         return ""
-    return " ".join(message.split())[:LONGEST]
+    return " ".join(message.split())[:_LONGEST]
 
 
 def wait_of(headers: Mapping[str, str] | None, body: object) -> float | None:

@@ -16,7 +16,7 @@ from burnish.models.providers import find_provider
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.system.settings import Settings
 
-DEFAULT_LIMITS = {"local": EndpointLimit(concurrency=1)}
+_DEFAULT_LIMITS = {"local": EndpointLimit(concurrency=1)}
 """The embedded model answers one at a time; waiting for it is not its slowness."""
 
 
@@ -35,7 +35,7 @@ class Models:
         backends: Mapping[str, Backend] | None = None,
     ) -> None:
         self.prices = prices or Prices()
-        self._limits = limits or Limits(DEFAULT_LIMITS)
+        self._limits = limits or Limits(_DEFAULT_LIMITS)
         self._retries = retries
         self._doubles = dict(backends or {})
         self._made: dict[str, Backend] = {}
@@ -108,7 +108,7 @@ class ModelsBlock(Settings):
         prices = {name: block.price() for name, block in self.prices.items()}
         return Models(
             prices=Prices(overrides=prices),
-            limits=Limits(DEFAULT_LIMITS | _limits(self.limits)),
+            limits=Limits(_DEFAULT_LIMITS | _limits(self.limits)),
             retries=RetryPolicy(
                 attempts=self.attempts,
                 first_wait=RETRIES.first_wait,

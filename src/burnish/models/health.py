@@ -39,7 +39,7 @@ from burnish.models.providers import HealthRequest, Provider, ProviderProtocol, 
 from burnish.system import Redactor, file_system_of, is_network_file_system
 from burnish.version import VERSION
 
-State: TypeAlias = Literal["ok", "absent", "wrong"]
+_State: TypeAlias = Literal["ok", "absent", "wrong"]
 """`absent` is fine where nobody needs it."""
 
 
@@ -49,7 +49,7 @@ class HealthFinding:
 
     area: str
     name: str
-    state: State = "ok"
+    state: _State = "ok"
     told: str
     remedy: str = ""
     needed: bool = False
@@ -102,7 +102,7 @@ _MOST_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class HealthProbe:
+class _HealthProbe:
     """One question to one address."""
 
     name: str
@@ -114,7 +114,7 @@ class HealthProbe:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProbeAnswer:
+class _ProbeAnswer:
     """What came back: a status with its body, or why nothing did."""
 
     status: int = 0
@@ -131,40 +131,40 @@ class ProbeAnswer:
         return len(cast("list[Any]", listed)) if isinstance(listed, list) else 0
 
 
-def ask_all(probes: Sequence[HealthProbe], *, seconds: float) -> dict[str, ProbeAnswer]:
+def _ask_all(probes: Sequence[_HealthProbe], *, seconds: float) -> dict[str, _ProbeAnswer]:
     """What each one answers within these seconds, whatever hangs: a name server may, too."""
-    heard: dict[str, ProbeAnswer] = {}
+    heard: dict[str, _ProbeAnswer] = {}
     asking = [threading.Thread(target=_note, args=(p, heard), daemon=True) for p in probes]
     until = time.monotonic() + seconds
     for thread in asking:
         thread.start()
     for thread in asking:
         thread.join(max(0.0, until - time.monotonic()))
-    late = ProbeAnswer(trouble=f"no answer within {seconds:g} s")
+    late = _ProbeAnswer(trouble=f"no answer within {seconds:g} s")
     in_time = dict(heard)
     return {probe.name: in_time.get(probe.name, late) for probe in probes}
 
 
-def ask(probe: HealthProbe) -> ProbeAnswer:
+def _ask(probe: _HealthProbe) -> _ProbeAnswer:
     """One answer. What goes wrong is told in our words: theirs may show a header."""
     try:
         request = Request(probe.url, headers=dict(probe.headers))  # noqa: S310
         with _opener(probe).open(request, timeout=probe.seconds) as response:
-            return ProbeAnswer(status=response.status, body=response.read(_MOST_BYTES))
+            return _ProbeAnswer(status=response.status, body=response.read(_MOST_BYTES))
     except HTTPError as error:
         with error:
-            return ProbeAnswer(status=error.code)
+            return _ProbeAnswer(status=error.code)
     except (OSError, HTTPException) as error:
-        return ProbeAnswer(trouble=_trouble(error, probe.seconds))
+        return _ProbeAnswer(trouble=_trouble(error, probe.seconds))
     except ValueError:
-        return ProbeAnswer(trouble="the address or the key has characters that cannot be sent")
+        return _ProbeAnswer(trouble="the address or the key has characters that cannot be sent")
 
 
-def _note(probe: HealthProbe, heard: dict[str, ProbeAnswer]) -> None:
-    heard[probe.name] = ask(probe)
+def _note(probe: _HealthProbe, heard: dict[str, _ProbeAnswer]) -> None:
+    heard[probe.name] = _ask(probe)
 
 
-def _opener(probe: HealthProbe) -> OpenerDirector:
+def _opener(probe: _HealthProbe) -> OpenerDirector:
     """One that follows no redirect: the key would go along."""
     opener = OpenerDirector()
     for handler in (
@@ -198,7 +198,7 @@ _SECONDS = 3.5
 _REFUSALS = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
 
 
-def embedded(site: HealthSite) -> HealthFinding:
+def _embedded(site: HealthSite) -> HealthFinding:
     """Whether the file of the embedded model is here, and whole."""
     finding = HealthFinding(
         area="models", name=f"local:{_EMBEDDED}", told=KNOWN[_EMBEDDED].description
@@ -211,20 +211,20 @@ def embedded(site: HealthSite) -> HealthFinding:
     return finding
 
 
-def local_services(site: HealthSite) -> Iterator[HealthFinding]:
+def _local_services(site: HealthSite) -> Iterator[HealthFinding]:
     """Whether the services of this machine answer."""
     rows = [row for row in all_providers() if _is_service(row)]
-    yield from _local(site, rows, ask_all(_probes(site, rows), seconds=_LOCAL_SECONDS))
+    yield from _local(site, rows, _ask_all(_probes(site, rows), seconds=_LOCAL_SECONDS))
 
 
-def online(site: HealthSite) -> Iterator[HealthFinding]:
+def _online(site: HealthSite) -> Iterator[HealthFinding]:
     """Whether the services of this machine and every provider whose key is there answer.
 
     All are asked at once.
     """
     rows = all_providers()
     services = [row for row in rows if _is_service(row)]
-    heard = ask_all(_probes(site, rows), seconds=_SECONDS)
+    heard = _ask_all(_probes(site, rows), seconds=_SECONDS)
     yield from _local(site, services, heard)
     for row in rows:
         if row in services or row.protocol == "embedded":
@@ -236,16 +236,16 @@ def _is_service(row: Provider) -> bool:
     return row.is_local and row.probe is not None
 
 
-def _probes(site: HealthSite, rows: Sequence[Provider]) -> list[HealthProbe]:
+def _probes(site: HealthSite, rows: Sequence[Provider]) -> list[_HealthProbe]:
     probes = (_probe(site, row, row.probe) for row in rows if row.probe is not None)
     return [probe for probe in probes if probe is not None]
 
 
-def _probe(site: HealthSite, row: Provider, request: HealthRequest) -> HealthProbe | None:
+def _probe(site: HealthSite, row: Provider, request: HealthRequest) -> _HealthProbe | None:
     """What is sent, with the key where one is needed; None where there is no key."""
     url = f"{site.addresses[row.name].removesuffix(request.drop)}{request.path}"
     if row.is_local:
-        return HealthProbe(name=row.name, url=url, seconds=_LOCAL_SECONDS, proxied=False)
+        return _HealthProbe(name=row.name, url=url, seconds=_LOCAL_SECONDS, proxied=False)
     values = (site.environ.get(name, "").strip() for name in row.key_variables)
     key = next(filter(None, values), None)
     if key is None and row.key_optional != "always":
@@ -253,11 +253,11 @@ def _probe(site: HealthSite, row: Provider, request: HealthRequest) -> HealthPro
     headers = dict(request.headers)
     if key is not None and request.key_header:
         headers[request.key_header] = f"{request.key_prefix}{key}"
-    return HealthProbe(name=row.name, url=url, headers=headers)
+    return _HealthProbe(name=row.name, url=url, headers=headers)
 
 
 def _local(
-    site: HealthSite, rows: Sequence[Provider], heard: Mapping[str, ProbeAnswer]
+    site: HealthSite, rows: Sequence[Provider], heard: Mapping[str, _ProbeAnswer]
 ) -> Iterator[HealthFinding]:
     for row in rows:
         assert row.probe is not None
@@ -265,7 +265,7 @@ def _local(
         yield _service(row, where, heard[row.name], row.probe.listing)
 
 
-def _service(row: Provider, where: str, heard: ProbeAnswer, listing: str) -> HealthFinding:
+def _service(row: Provider, where: str, heard: _ProbeAnswer, listing: str) -> HealthFinding:
     finding = HealthFinding(area="models", name=f"{row.name}:…", told="")
     if heard.status == HTTPStatus.OK:
         return replace(finding, told=f"answers at {where}; models: {heard.count(listing)}")
@@ -273,7 +273,7 @@ def _service(row: Provider, where: str, heard: ProbeAnswer, listing: str) -> Hea
     return replace(finding, state="absent", told=f"{where}: {told}", remedy=row.start_hint)
 
 
-def _remote(row: Provider, heard: ProbeAnswer) -> HealthFinding:
+def _remote(row: Provider, heard: _ProbeAnswer) -> HealthFinding:
     finding = HealthFinding(area="models", name=f"{row.name}:…", told="answers, and takes the key")
     if heard.status == HTTPStatus.OK:
         return finding
@@ -311,8 +311,8 @@ def examine(site: HealthSite, *, ask_providers: bool = False) -> list[HealthFind
         *_storage(site),
         *_libraries(),
         *_keys(site),
-        embedded(site),
-        *(online(site) if ask_providers else local_services(site)),
+        _embedded(site),
+        *(_online(site) if ask_providers else _local_services(site)),
     ]
     return [_redacted(finding, redactor) for finding in findings]
 

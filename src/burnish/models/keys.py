@@ -10,8 +10,8 @@ from burnish.models.errors import ModelRefused
 from burnish.models.references import ModelRef, is_here, is_providers_own
 from burnish.system import read_text
 
-DOTENV = ".env"
-WHERE = f"in the environment or in {DOTENV}"
+_DOTENV = ".env"
+WHERE = f"in the environment or in {_DOTENV}"
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*)\}", re.ASCII)
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)\s*=(.*)", re.ASCII)
@@ -33,8 +33,8 @@ def load_dotenv(folder: Path, environ: MutableMapping[str, str]) -> list[str]:
 def find_dotenv(folder: Path) -> Path | None:
     """The nearest `.env`, from `folder` up to the repository it lies in."""
     for place in _upwards(folder.resolve()):
-        if (place / DOTENV).is_file():
-            return place / DOTENV
+        if (place / _DOTENV).is_file():
+            return place / _DOTENV
     return None
 
 
@@ -86,7 +86,7 @@ def require_reference(text: str, where: str) -> str:
     """A key as a configuration may hold it: nothing, or the name of a variable."""
     if not text or _REFERENCE.fullmatch(text.strip()):
         return text.strip()
-    remedy = f"put it in {DOTENV} and write ${{NAME}}"
+    remedy = f"put it in {_DOTENV} and write ${{NAME}}"
     raise ConfigError([Problem(where=where, message="a key is written out", remedy=remedy)])
 
 

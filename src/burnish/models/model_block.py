@@ -40,7 +40,7 @@ def _provider(name: str) -> str:
     raise PydanticKnownError("literal_error", {"expected": f"{', '.join(names)} or {last}"})
 
 
-ProviderName: TypeAlias = Annotated[str, AfterValidator(_provider)]
+_ProviderName: TypeAlias = Annotated[str, AfterValidator(_provider)]
 Temperature: TypeAlias = Annotated[float, Field(ge=0, le=2)]
 TopP: TypeAlias = Annotated[float, Field(gt=0, le=1)]
 
@@ -68,7 +68,7 @@ class ModelBlock(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    provider: ProviderName
+    provider: _ProviderName
     name: Annotated[str, Field(min_length=1)]
     temperature: Temperature | None = None
     max_tokens: AtLeastOne | None = None

@@ -19,10 +19,10 @@ from typing import Literal, TypeAlias, cast
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.outcomes import Usage
 
-GROUP = "burnish.providers"
+_GROUP = "burnish.providers"
 ProviderProtocol: TypeAlias = Literal["openai", "azure", "anthropic", "google", "embedded"]
 """How a provider's endpoints are spoken to; `embedded` runs inside this process."""
-Where: TypeAlias = Literal["never", "elsewhere", "always"]
+_Where: TypeAlias = Literal["never", "elsewhere", "always"]
 """`elsewhere` is at an address that is not the provider's own."""
 
 _MILLION = 1_000_000
@@ -85,7 +85,7 @@ class Provider:
     """Its own hosts, subdomains included: its usual key and its listed prices are for these."""
     key_variables: tuple[str, ...] = ()
     """The variables that hold its key, the usual one first."""
-    key_optional: Where = "never"
+    key_optional: _Where = "never"
     """Where its models may be called without a key."""
     address_hint: str = "give the address of the endpoint"
     """What to do where a model needs a `base_url` and has none."""
@@ -102,7 +102,7 @@ class Provider:
     """How to start a local one that does not answer."""
     has_embeddings: bool = False
     """Whether it offers embeddings as OpenAI's protocol has them."""
-    legacy_max_tokens: Where = "always"
+    legacy_max_tokens: _Where = "always"
     """Where its endpoints may know `max_tokens` only, and ignore its newer name in silence."""
     chat_model: str = "pydantic_ai.models.openai:OpenAIChatModel"
     """For the OpenAI protocol: the class that words its requests."""
@@ -211,7 +211,7 @@ _BY_NAME = {name: row for row in BUILT_IN for name in row.names}
 def _plug_ins() -> tuple[Provider, ...]:
     """The rows of installed packages. A name that is taken is refused: keys and prices go by it."""
     taken, rows = set(_BY_NAME), list[Provider]()
-    for point in entry_points(group=GROUP):
+    for point in entry_points(group=_GROUP):
         for row in _rows(point):
             if row in BUILT_IN:
                 continue
@@ -238,5 +238,5 @@ def _rows(point: EntryPoint) -> Iterator[Provider]:
 
 
 def _wrong(point: EntryPoint, message: str) -> Problem:
-    where = f"the entry point '{point.name}' of {GROUP} ({point.value})"
+    where = f"the entry point '{point.name}' of {_GROUP} ({point.value})"
     return Problem(where=where, message=message, remedy="mend or remove the package that brings it")

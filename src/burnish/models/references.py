@@ -106,7 +106,7 @@ def is_here(ref: ModelRef) -> bool:
     row = ref.row
     if row.is_local and (row.protocol == "embedded" or not ref.base_url):
         return True
-    return is_loopback(host_of(ref))
+    return is_loopback(_host_of(ref))
 
 
 def is_loopback(host: str) -> bool:
@@ -119,12 +119,12 @@ def is_loopback(host: str) -> bool:
 
 def is_providers_own(ref: ModelRef) -> bool:
     """Another endpoint may speak the same protocol under the same names, at prices of its own."""
-    host = host_of(ref)
+    host = _host_of(ref)
     own = ref.row.hosts
     return not ref.base_url or any(host == name or host.endswith(f".{name}") for name in own)
 
 
-def host_of(ref: ModelRef) -> str:
+def _host_of(ref: ModelRef) -> str:
     """The host of the model's address; empty when it has none."""
     try:
         address = expand_variables(ref.base_url, os.environ)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pydantic_ai.settings import ModelSettings
 
 
-LANE = 8
+_LANE = 8
 """Calls that share a connection pool: a pool looks at all its connections for every call."""
 
 
@@ -91,7 +91,7 @@ class WireBackend:
     def _lane(self, endpoint: str) -> Generator[int, None, None]:
         """The first lane that is not full; a new one when all are."""
         lanes = self._under_way.setdefault(endpoint, [])
-        lane = next((n for n, calls in enumerate(lanes) if calls < LANE), len(lanes))
+        lane = next((n for n, calls in enumerate(lanes) if calls < _LANE), len(lanes))
         if lane == len(lanes):
             lanes.append(0)
         lanes[lane] += 1
@@ -104,7 +104,7 @@ class WireBackend:
         endpoint = endpoint_of(ref)
         settings = (*_identity(ref, endpoint), *ref.settings.sent())
         if settings not in self._checked:
-            require_settings(ref, endpoint)
+            _require_settings(ref, endpoint)
             self._checked.add(settings)
         return endpoint
 
@@ -365,7 +365,7 @@ _FIELDS = {
 """The names that a setting has on some wire."""
 
 
-def require_settings(ref: ModelRef, endpoint: Endpoint) -> None:
+def _require_settings(ref: ModelRef, endpoint: Endpoint) -> None:
     """Raise ModelRefused when a setting would not reach the model.
 
     Libraries drop what they believe a model does not take, with a warning at best. So a request

@@ -26,7 +26,7 @@ from burnish.runs.recorder import now
 from burnish.system import FileLock, Redactor, remove_stale_temporaries
 from burnish.system.redaction import MARKER
 
-LOCK = "adopt.lock"
+_LOCK = "adopt.lock"
 _SHOWN = 60
 
 
@@ -280,7 +280,7 @@ def adopting(run: RunRecord, file: Path | None = None) -> Generator[None, None, 
     agent = Path(os.path.realpath(file or run.header.project.file))
     homes = homes_of(run.header)
     with (
-        FileLock.acquire(run.folder / LOCK, holding=f"the adoption of run {run.header.id}"),
+        FileLock.acquire(run.folder / _LOCK, holding=f"the adoption of run {run.header.id}"),
         _alone_with(agent),
         contextlib.nullcontext() if homes is None else homes.alone(),
     ):

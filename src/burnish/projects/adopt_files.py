@@ -24,13 +24,13 @@ from burnish.system.files import file_trouble, spare_beside
 from burnish.system.restoration import digest
 
 NAME = "adopted.json"
-SCHEMA = 1
+_SCHEMA = 1
 
 # -- lines: hunks that can be undone, an edit carried over to another spelling -----------------
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hunk:
+class _Hunk:
     """Lines that took the place of others."""
 
     line: int
@@ -39,16 +39,16 @@ class Hunk:
     after: tuple[str, ...]
 
 
-def hunks(before: str, after: str) -> tuple[Hunk, ...]:
+def hunks(before: str, after: str) -> tuple[_Hunk, ...]:
     """What makes the new text from the old one, with nothing of what stayed."""
     old, new = lines_of(before), lines_of(after)
     return tuple(
-        Hunk(line=j1, before=tuple(old[i1:i2]), after=tuple(new[j1:j2]))
+        _Hunk(line=j1, before=tuple(old[i1:i2]), after=tuple(new[j1:j2]))
         for i1, i2, j1, j2 in _edits(old, new)
     )
 
 
-def without(after: str, done: Sequence[Hunk]) -> str:
+def without(after: str, done: Sequence[_Hunk]) -> str:
     """The old text, given the new one."""
     lines = lines_of(after)
     for hunk in reversed(done):
@@ -136,7 +136,7 @@ class AdoptedFile:
     before: str
     """SHA-256."""
     after: str
-    hunks: tuple[Hunk, ...]
+    hunks: tuple[_Hunk, ...]
 
     @classmethod
     def of(cls, change: FileChange) -> "AdoptedFile":
@@ -174,7 +174,7 @@ class AdoptedFile:
 class Adopted:
     """The last adoption of a run."""
 
-    schema: int = SCHEMA
+    schema: int = _SCHEMA
     trial: int
     candidate: str
     at: str

@@ -12,7 +12,7 @@ from burnish.metrics.turns import NextRemark, TalkSoFar
 from burnish.system.settings import Settings
 from burnish.targets.callables import CallableTarget, CallingTarget, CommandTarget, HttpTarget
 
-Text = Annotated[str, Field(min_length=1)]
+_Text = Annotated[str, Field(min_length=1)]
 User = Role[TalkSoFar, NextRemark]
 
 
@@ -32,7 +32,7 @@ class PythonBlock(CalledBlock):
     """A Python function. `module:function` alone is short for `{call: module:function}`."""
 
     short: ClassVar[str] = "call"
-    call: Text
+    call: _Text
     """`module:function`, importable from the folder of the file."""
 
     def made(self, folder: Path, user: User | None) -> CallingTarget:
@@ -44,7 +44,7 @@ class HttpBlock(CalledBlock):
     """An HTTP endpoint. An address alone is short for `{url: …}`."""
 
     short: ClassVar[str] = "url"
-    url: Text
+    url: _Text
     """Where requests go."""
     method: Literal["POST", "PUT", "PATCH"] = "POST"
     """How they are sent."""

@@ -41,7 +41,7 @@ from burnish.system.user_functions import is_reference
 from burnish.targets.callables import CallableTarget, CallingTarget
 from burnish.targets.callables.target import no_player, notes_for
 
-Agent: TypeAlias = Callable[..., Any] | Target | str | Path
+_Agent: TypeAlias = Callable[..., Any] | Target | str | Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,7 @@ def is_closable(target: Target) -> TypeGuard[Closable]:
     return inspect.iscoroutinefunction(getattr(target, "close", None))
 
 
-def names_a_function(text: str) -> bool:
+def _names_a_function(text: str) -> bool:
     """Whether a text is `module:function`, and no file."""
     return is_reference(text) and not Path(text).exists()
 
@@ -111,15 +111,15 @@ def as_reference(model: ModelRef | str) -> ModelRef:
     return ModelRef.parse(model) if isinstance(model, str) else model
 
 
-GivenMetric: TypeAlias = str | Mapping[str, Json] | Metric
-GivenMetrics: TypeAlias = Sequence[GivenMetric] | Path
+_GivenMetric: TypeAlias = str | Mapping[str, Json] | Metric
+_GivenMetrics: TypeAlias = Sequence[_GivenMetric] | Path
 
 _STANDARD = frozenset(get_args(StandardName))
 _RAG = frozenset(get_args(RagBlock.model_fields["metric_type"].annotation))
 
 
-def make_given(
-    given: GivenMetrics, cases: Sequence[Case], making: MetricMaking
+def _make_given(
+    given: _GivenMetrics, cases: Sequence[Case], making: MetricMaking
 ) -> tuple[Metric, ...]:
     """The metrics that are asked for: those with a name first, then those of one's own."""
     if isinstance(given, Path):
@@ -139,7 +139,7 @@ def make_given(
     return (*made.values(), *own)
 
 
-def blocks_of(given: Sequence[str | Mapping[str, Json]]) -> Sequence[AgentMetric]:
+def _blocks_of(given: Sequence[str | Mapping[str, Json]]) -> Sequence[AgentMetric]:
     """The blocks that names and mappings stand for."""
     written: list[Json] = [_block(each) if isinstance(each, str) else dict(each) for each in given]
     return validate_config(written, MetricList, source="metrics").root
@@ -148,7 +148,7 @@ def blocks_of(given: Sequence[str | Mapping[str, Json]]) -> Sequence[AgentMetric
 def _made(
     named: Sequence[str | Mapping[str, Json]], cases: Sequence[Case], making: MetricMaking
 ) -> tuple[Metric, ...]:
-    return make_agent_metrics(blocks_of(named), cases, making)
+    return make_agent_metrics(_blocks_of(named), cases, making)
 
 
 def _block(name: str) -> Json:
@@ -162,13 +162,13 @@ def _block(name: str) -> Json:
 
 
 T = TypeVar("T")
-Cases: TypeAlias = Sequence[Case] | str | Path
+_Cases: TypeAlias = Sequence[Case] | str | Path
 
 
 def evaluate(
-    agent: Agent,
-    cases: Cases | None = None,
-    metrics: GivenMetrics | None = None,
+    agent: _Agent,
+    cases: _Cases | None = None,
+    metrics: _GivenMetrics | None = None,
     *,
     repeats: int | None = None,
     concurrency: int | None = None,
@@ -215,25 +215,25 @@ def _refuse_inside_a_loop() -> None:
 
 
 def measurement_of(
-    agent: Agent,
-    cases: Cases | None,
-    metrics: GivenMetrics | None,
+    agent: _Agent,
+    cases: _Cases | None,
+    metrics: _GivenMetrics | None,
     how: How,
     *,
     subject: str = "",
 ) -> Measurement:
     """An agent, cases and metrics, ready to be measured; reports call it `subject`."""
-    if isinstance(agent, Path) or (isinstance(agent, str) and not names_a_function(agent)):
+    if isinstance(agent, Path) or (isinstance(agent, str) and not _names_a_function(agent)):
         return _of_file(Path(agent), cases, metrics, how)
     models = how.models or Models()
     chosen = _read(cases)
     target, name = target_of(agent, chosen, how, models)
-    made = make_given(_required(metrics, "metrics"), chosen, _making(how, models))
+    made = _make_given(_required(metrics, "metrics"), chosen, _making(how, models))
     return _measurement(subject or name, target, made, chosen, how, models)
 
 
 def _of_file(
-    path: Path, cases: Cases | None, metrics: GivenMetrics | None, how: How
+    path: Path, cases: _Cases | None, metrics: _GivenMetrics | None, how: How
 ) -> Measurement:
     """What the file says, with what is said here in its place.
 
@@ -254,7 +254,7 @@ def _of_file(
     setup = measurement.setup
     if metrics is not None and not isinstance(metrics, Path):
         models = Models()
-        made = make_given(metrics, setup.dataset.train, _making(how, models))
+        made = _make_given(metrics, setup.dataset.train, _making(how, models))
         resources = (*setup.resources, models)
         setup = replace(setup, metrics=made, objective=_objective(made), resources=resources)
     setup = _said_here(setup, how)
@@ -322,7 +322,7 @@ def _making(how: How, models: Models) -> MetricMaking:
     return MetricMaking(models=models, folder=Path.cwd(), judge=judge)
 
 
-def _read(cases: Cases | None) -> tuple[Case, ...]:
+def _read(cases: _Cases | None) -> tuple[Case, ...]:
     given = _required(cases, "cases")
     return read_cases(Path(given)).cases if isinstance(given, str | Path) else tuple(given)
 

@@ -143,7 +143,7 @@ class GraphFile(Dialect):
         """Say in the draft what the file says; the graph itself is read by its target."""
         translation = Translation(document, draft, strategy)
         translation.block((), {"kind": "", **self.keys}, names=False)
-        own_settings(translation, ("optimizer",), self.block, strategy_plugin(self.strategy))
+        _own_settings(translation, ("optimizer",), self.block, strategy_plugin(self.strategy))
         if translation.problems:
             translation.problems += _graph_problems(document)
         translation.settle()
@@ -296,7 +296,7 @@ class SuiteFile(Dialect):
         draft.default("strategy.settings.repeats", min(2, usual))
         translation = Translation(document, draft, strategy)
         translation.block((), {"kind": "", **self.keys}, names=False)
-        own_settings(translation, ("optimizer",), self.block, strategy_plugin(self.strategy))
+        _own_settings(translation, ("optimizer",), self.block, strategy_plugin(self.strategy))
         translation.settle()
 
 
@@ -339,7 +339,7 @@ class WorkflowFile(Dialect):
         translation.settle()
 
 
-def own_settings(
+def _own_settings(
     translation: Translation, at: TreePath, block: Mapping[str, str], own: StrategyPlugin
 ) -> None:
     """A block in which the settings of one strategy stand right in it.

@@ -75,7 +75,7 @@ async def launched(open_run: Callable[[], Run], listeners: Sequence[Listener] = 
                 write_report(run.directory.folder)  # last, since it may show what they hold
 
 
-RESULTS = Path("results") / "judge-check"
+_RESULTS = Path("results") / "judge-check"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +145,7 @@ def prepare_judge_check(labels: Path, flags: Flags, *, models: Models | None = N
     described = describe(Document(path=labels, tree=tree), flags, dialect=LabelledReplies())
     setup = build(described, models=models)
     assert isinstance(setup.strategy, Measure)
-    home = labels.resolve().parent / RESULTS / short_id({**setup.inputs()})
+    home = labels.resolve().parent / _RESULTS / short_id({**setup.inputs()})
     return JudgeCheck(labelled=labelled, setup=setup, measure=setup.strategy, folder=home)
 
 
@@ -179,7 +179,7 @@ def _cut_short(ending: Ending) -> Problem:
     )
 
 
-FLAGS_ALONE = "prompts"
+_FLAGS_ALONE = "prompts"
 """The kind of a run that flags describe without any file."""
 _OLD_NAMES = {
     "sealed_cases": "test",
@@ -218,7 +218,7 @@ def load_project(
     is laid over the file, and `models` stand in for the real ones.
     """
     if path.is_dir():
-        document = Document.of_flags(path, {"kind": FLAGS_ALONE})
+        document = Document.of_flags(path, {"kind": _FLAGS_ALONE})
     else:
         document = Document.read(path)
     return _loaded(describe(document, flags, environ=environ, request=request), models)

@@ -22,7 +22,7 @@ from burnish.runs.plugins import Building, StrategyPlugin
 from burnish.runs.spec import CaseSet
 from burnish.system.config_errors import near
 
-NEEDS_A_TRAJECTORY = ("tool_trajectory_avg_score", "llm_rubric_knowledge_recall")
+_NEEDS_A_TRAJECTORY = ("tool_trajectory_avg_score", "llm_rubric_knowledge_recall")
 
 
 def trajectory_problems(blocks: Sequence[AgentMetric]) -> list[Problem]:
@@ -35,7 +35,7 @@ def trajectory_problems(blocks: Sequence[AgentMetric]) -> list[Problem]:
             "llm_rubric_response",
         )
         for block in blocks
-        if isinstance(block, MetricItem) and block.kind in NEEDS_A_TRAJECTORY
+        if isinstance(block, MetricItem) and block.kind in _NEEDS_A_TRAJECTORY
     ]
 
 
@@ -88,7 +88,7 @@ def read_case_sets(building: Building, at: str, sets: Sequence[CaseSet]) -> tupl
     """The cases of some files, in the order in which they are named; what is wrong is kept."""
 
     def read() -> tuple[Case, ...]:
-        return tuple(case for each in sets for case in read_case_set(building, each))
+        return tuple(case for each in sets for case in _read_case_set(building, each))
 
     return building.problems.attempt(at, read, ())
 
@@ -104,7 +104,7 @@ def _dataset(
     cases: dict[Split, tuple[Case, ...]] = {}
     for split, files in sets.items():
         try:
-            cases[split] = tuple(case for each in files for case in read_case_set(building, each))
+            cases[split] = tuple(case for each in files for case in _read_case_set(building, each))
         except ConfigError as error:
             cases[split] = ()
             problems += error.problems
@@ -123,7 +123,7 @@ def _dataset(
     return dataset
 
 
-def read_case_set(building: Building, cases: CaseSet) -> tuple[Case, ...]:
+def _read_case_set(building: Building, cases: CaseSet) -> tuple[Case, ...]:
     """The cases of a file, or those of them that are named, in that order."""
     path = building.path(cases.file)
     by_name = {case.id: case for case in read_some_cases(path)}
@@ -190,7 +190,7 @@ def read_metrics(
     described = own is None or spec.blocks or spec.file is not None
     at, read = "metrics.blocks" if described else own_at, metric_blocks(building, own)
     if replies_only:
-        problems.attempt(at, lambda: refuse_trajectories(read), None)
+        problems.attempt(at, lambda: _refuse_trajectories(read), None)
     before = len(problems.found)
     if own is not None and read.judge is None:
         read = replace(read, judge=own.judge)
@@ -227,7 +227,7 @@ def _made(
     return make_agent_metrics(read.blocks, cases, making)
 
 
-def refuse_trajectories(read: MetricsRead) -> None:
+def _refuse_trajectories(read: MetricsRead) -> None:
     """Refuse metrics that would look for tools nobody can know of."""
 
     if problems := trajectory_problems(read.blocks):

@@ -11,17 +11,17 @@ from burnish.system import YamlTree
 from burnish.system.config_errors import dotted
 
 T = TypeVar("T")
-Keys = tuple[str | int, ...]
+_Keys = tuple[str | int, ...]
 
 
 @dataclass(kw_only=True)
-class Gathering:
+class _Gathering:
     """The problems of one file, each with its line."""
 
     tree: YamlTree
     problems: list[Problem] = field(default_factory=list[Problem])
 
-    def of(self, at: Keys, make: Callable[[], T], otherwise: T) -> T:
+    def of(self, at: _Keys, make: Callable[[], T], otherwise: T) -> T:
         """What `make` gives; where it cannot, the problem is kept and `otherwise` given."""
         try:
             return make()
@@ -55,7 +55,7 @@ class Gathering:
                     self.problems.append(self._placed(problem, (at,)))
         return None
 
-    def add(self, at: Keys, message: str, remedy: str = "") -> None:
+    def add(self, at: _Keys, message: str, remedy: str = "") -> None:
         """Keep a problem."""
         self.problems.append(Problem(where=self.place(at), message=message, remedy=remedy))
 
@@ -64,7 +64,7 @@ class Gathering:
         if self.problems:
             raise ConfigError(list(dict.fromkeys(self.problems)))
 
-    def place(self, keys: Keys) -> str:
+    def place(self, keys: _Keys) -> str:
         """Where a key stands, or the nearest one around it."""
         source = self.tree.path.name
         line = next(
@@ -72,7 +72,7 @@ class Gathering:
         )
         return f"{source}:{line} {dotted(keys)}" if line else f"{source} {dotted(keys)}".strip()
 
-    def _placed(self, problem: Problem, at: Keys) -> Problem:
+    def _placed(self, problem: Problem, at: _Keys) -> Problem:
         """With the key's place before its own, which may be in another file."""
         here = self.place(at)
         return replace(problem, where=f"{here}: {problem.where}" if problem.where else here)

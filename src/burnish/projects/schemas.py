@@ -15,11 +15,11 @@ from burnish.runs.plugins import strategy_names, strategy_plugin, target_plugin
 from burnish.runs.spec import RunSpec
 from burnish.system.settings import Door, field_docs, plain_type
 
-DRAFT = "https://json-schema.org/draft/2020-12/schema"
-Schema = dict[str, Any]
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+_Schema = dict[str, Any]
 
 
-def file_schema(dialect: Dialect) -> Schema:
+def file_schema(dialect: Dialect) -> _Schema:
     """What a file of this kind may hold; settings of every installed strategy included."""
     return _Making(dialect).schema()
 
@@ -29,9 +29,9 @@ class _Making:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._definitions: Schema = {}
+        self._definitions: _Schema = {}
 
-    def schema(self) -> Schema:
+    def schema(self) -> _Schema:
         dialect, inside = self._dialect, self._dialect.strategy_at[:-1]
         own = target_plugin(dialect.target).document
         root = self._object({}) if own is None else self._of_model(own)
@@ -48,13 +48,13 @@ class _Making:
             self._searches(root, right_in_it=False)
         root["properties"]["kind"] = {"const": dialect.kind}
         return {
-            "$schema": DRAFT,
+            "$schema": _DRAFT,
             "title": f"burnish: {dialect.kind}",
             **root,
             "$defs": self._definitions,
         }
 
-    def _fill(self, place: Schema, keys: Mapping[str, str]) -> None:
+    def _fill(self, place: _Schema, keys: Mapping[str, str]) -> None:
         """The keys of a table; `budget.max_usd` is a key in a block."""
         for key, field in keys.items():
             *above, name = key.split(".")
@@ -63,7 +63,7 @@ class _Making:
                 home = self._child(home, step)
             home["properties"].setdefault(name, self._field(field) if field else {})
 
-    def _searches(self, place: Schema, *, right_in_it: bool) -> None:
+    def _searches(self, place: _Schema, *, right_in_it: bool) -> None:
         """Blocks of strategies, models of roles; settings of strategies that stand right there."""
         for name in strategy_names():
             plugin = strategy_plugin(name)
@@ -77,7 +77,7 @@ class _Making:
                 for key, schema in settings["properties"].items():
                     place["properties"].setdefault(key, schema)
 
-    def _field(self, path: str) -> Schema:
+    def _field(self, path: str) -> _Schema:
         info, owner = field_at(path.split("."), self._dialect)
         if info is None:
             return {}
@@ -87,22 +87,22 @@ class _Making:
         text = field_docs(owner).get(path.rpartition(".")[2], "")
         return {**schema, "description": text} if text else schema
 
-    def _of_model(self, model: type[BaseModel]) -> Schema:
+    def _of_model(self, model: type[BaseModel]) -> _Schema:
         """A model as an object of its own, so that keys can be added to it."""
         schema = self._of_type(model)
         name = schema.get("$ref", "").rpartition("/")[2]
         whole = self._definitions.pop(name) if name else schema
         return {**self._object({}), **whole, "properties": dict(whole.get("properties", {}))}
 
-    def _of_type(self, kind: Any) -> Schema:
+    def _of_type(self, kind: Any) -> _Schema:
         schema = TypeAdapter(kind).json_schema(ref_template="#/$defs/{model}")
         self._definitions |= schema.pop("$defs", {})
         return schema
 
-    def _child(self, place: Schema, name: str) -> Schema:
+    def _child(self, place: _Schema, name: str) -> _Schema:
         """The block under a key as an object of its own, made where it is not there yet."""
-        known: Schema = place["properties"].get(name, {})
-        ways: list[Schema] = [known, *known.get("anyOf", ())]
+        known: _Schema = place["properties"].get(name, {})
+        ways: list[_Schema] = [known, *known.get("anyOf", ())]
         names = [str(each["$ref"]).rpartition("/")[2] for each in ways if "$ref" in each]
         block = known if "properties" in known else self._object({})
         if names:
@@ -111,7 +111,7 @@ class _Making:
         place["properties"][name] = block
         return block
 
-    def _object(self, properties: Schema) -> Schema:
+    def _object(self, properties: _Schema) -> _Schema:
         return {"type": "object", "properties": properties, "additionalProperties": False}
 
 

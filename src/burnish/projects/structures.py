@@ -21,7 +21,7 @@ from burnish.targets.graph import GraphTarget
 from burnish.targets.graph.graphs import Condition
 from burnish.targets.graph.surfaces import node_id
 
-Way = tuple[str, str]
+_Way = tuple[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +31,8 @@ class Anatomy:
     target: AgentTarget | GraphTarget
     targets: frozenset[str]
     """The surfaces that a search may change."""
-    conditions: Mapping[Way, tuple[Condition | None, ...]] = field(
-        default_factory=dict[Way, tuple[Condition | None, ...]]
+    conditions: Mapping[_Way, tuple[Condition | None, ...]] = field(
+        default_factory=dict[_Way, tuple[Condition | None, ...]]
     )
     """By edge, what must hold for it to be taken."""
 
@@ -64,7 +64,7 @@ def _of_graph(document: Document) -> Anatomy:
     assert surfaces is not None
     target = GraphTarget(graph, building.models, surfaces=surfaces)
     left_out = untargeted(building, target)
-    conditions: dict[Way, tuple[Condition | None, ...]] = {}
+    conditions: dict[_Way, tuple[Condition | None, ...]] = {}
     for edge in graph.edges:
         way = (node_id(graph, edge.source), node_id(graph, edge.to))
         conditions[way] = (*conditions.get(way, ()), edge.when)

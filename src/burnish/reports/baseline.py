@@ -221,7 +221,7 @@ PASSING = "pass rate"
 
 
 @dataclass(frozen=True, kw_only=True)
-class MetricNoise:
+class _MetricNoise:
     """How one number moves between sweeps over the same cases."""
 
     metric: str
@@ -237,7 +237,7 @@ class MetricNoise:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlakyCase:
+class _FlakyCase:
     """A case whose verdict is not the same in every sweep."""
 
     case: str
@@ -250,13 +250,13 @@ class Noise:
     """What sweeps over the same cases with the same agent differ in."""
 
     sweeps: int
-    metrics: tuple[MetricNoise, ...]
+    metrics: tuple[_MetricNoise, ...]
     """The pass rate first, where there is one."""
     changed: float | None
     """The share of verdicts that differ between two sweeps; None when there are none."""
     careful: float | None
     """What the set can show in pass rate when nothing is known about the noise."""
-    flaky: tuple[FlakyCase, ...] = ()
+    flaky: tuple[_FlakyCase, ...] = ()
     wavering: int = 0
     """Cases whose scores move while their verdict stays."""
 
@@ -275,7 +275,7 @@ def noise_of(rows: Sequence[CaseRow]) -> Noise:
         metrics=tuple(_noises({PASSING: verdicts, **_by_metric(rows, sweeps)})),
         changed=_changed(verdicts),
         careful=None if rate is None else _finite(smallest_difference(len(judged), pass_rate=rate)),
-        flaky=tuple(FlakyCase(case=r.case, passes=r.passes, of=sweeps) for r in flaky),
+        flaky=tuple(_FlakyCase(case=r.case, passes=r.passes, of=sweeps) for r in flaky),
         wavering=wavering,
     )
 
@@ -311,15 +311,15 @@ def _by_metric(rows: Sequence[CaseRow], sweeps: int) -> dict[str, list[list[floa
     }
 
 
-def _noises(tried: Mapping[str, Sequence[Sequence[float]]]) -> Iterator[MetricNoise]:
+def _noises(tried: Mapping[str, Sequence[Sequence[float]]]) -> Iterator[_MetricNoise]:
     for metric, cases in tried.items():
         if cases and len(cases[0]) > 1:
             yield _noise(metric, cases)
 
 
-def _noise(metric: str, tried: Sequence[Sequence[float]]) -> MetricNoise:
+def _noise(metric: str, tried: Sequence[Sequence[float]]) -> _MetricNoise:
     means = tuple(mean(sweep) for sweep in zip(*tried, strict=True))
-    return MetricNoise(
+    return _MetricNoise(
         metric=metric,
         cases=len(tried),
         sweeps=means,

@@ -74,7 +74,7 @@ class MetricSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TryRates:
+class _TryRates:
     """What several tries at each case say."""
 
     k: int
@@ -103,7 +103,7 @@ class Totals:
     """Cases in which the agent itself failed at least once: 0 in every metric."""
     pass_rate: Share | None
     """Of the cases with a verdict, those that pass in every try."""
-    tries: TryRates | None = None
+    tries: _TryRates | None = None
     seconds_p50: float | None = None
     """Of the runs that gave an answer."""
     seconds_p95: float | None = None
@@ -182,12 +182,12 @@ def _totals_of(rows: Sequence[CaseRow], evaluation: Evaluation, bill: Bill) -> T
     )
 
 
-def _rates(evaluation: Evaluation) -> Iterator[TryRates]:
+def _rates(evaluation: Evaluation) -> Iterator[_TryRates]:
     k = len(evaluation.sweeps)
     if k > 1:
         every = pass_hat_k(evaluation, k)
         whole = evaluation.only({*evaluation.cases} - {*every.left_out})
-        yield TryRates(
+        yield _TryRates(
             k=k,
             one=pass_at_k(whole, 1).value,
             any_of_k=pass_at_k(whole, k).value,
@@ -202,7 +202,7 @@ def _rates(evaluation: Evaluation) -> Iterator[TryRates]:
 
 NAME = "evaluation.json"
 """The report in the folder of its run."""
-SCHEMA = 1
+_SCHEMA = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +223,7 @@ class About:
 class EvalReport:
     """What a measurement found, case by case and in sum."""
 
-    schema: int = SCHEMA
+    schema: int = _SCHEMA
     about: About
     burnish: str = VERSION
     """The version that measured."""
@@ -308,7 +308,7 @@ class EvalReport:
         try:
             data: Json = json.loads(read_bytes(file))
             schema = data.get("schema") if isinstance(data, dict) else None
-            if isinstance(schema, int) and schema > SCHEMA:
+            if isinstance(schema, int) and schema > _SCHEMA:
                 raise _unfit(file, "this report was written by a newer burnish")
             return codec(EvalReport).decode(data)
         except ValueError:

@@ -23,7 +23,7 @@ class CaseVerdict(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreRow:
+class _ScoreRow:
     """What one metric said of one turn."""
 
     metric: str
@@ -43,7 +43,7 @@ class Try:
     replies: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
     """What was said to the agent, where a model made it up."""
-    scores: tuple[ScoreRow, ...] = ()
+    scores: tuple[_ScoreRow, ...] = ()
     error: str = ""
     """Why there is no reply."""
     error_kind: str = ""
@@ -139,7 +139,7 @@ def _try(result: CaseResult, metrics: Collection[str]) -> Try:
         replies=outcome.replies,
         asked=outcome.asked,
         scores=tuple(
-            ScoreRow(metric=s.metric, value=s.value, passed=s.passed, reason=s.reason, turn=s.turn)
+            _ScoreRow(metric=s.metric, value=s.value, passed=s.passed, reason=s.reason, turn=s.turn)
             for s in result.scores
         ),
         error=failure.message if failure else "",
@@ -244,7 +244,7 @@ def _of_try(row: CaseRow, one: Try) -> Iterator[Complaint]:
             yield _complaint(row, one, score, Trouble.FAILED)
 
 
-def _complaint(row: CaseRow, one: Try, score: ScoreRow, trouble: Trouble) -> Complaint:
+def _complaint(row: CaseRow, one: Try, score: _ScoreRow, trouble: Trouble) -> Complaint:
     turn = -1 if score.turn is None else score.turn
     return Complaint(
         trouble=trouble,

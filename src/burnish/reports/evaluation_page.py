@@ -30,7 +30,7 @@ from burnish.runs.progress import ProgressLines
 # -- sentences --------------------------------------------------------------------------------
 
 
-Line = tuple[str, str]
+_Line = tuple[str, str]
 """A short label and what follows it."""
 
 
@@ -74,7 +74,7 @@ def _s(n: int) -> str:
     return "fails" if n == 1 else "fail"
 
 
-def totals_lines(report: EvalReport) -> Iterator[Line]:
+def totals_lines(report: EvalReport) -> Iterator[_Line]:
     """Counts, rates, latency, money."""
     totals = report.totals
     yield "cases", _counts(totals)

@@ -62,7 +62,7 @@ class LineView:
             self.progress = self.plugin.progress()
 
 
-REFRESH_SECONDS = 0.1
+_REFRESH_SECONDS = 0.1
 _BAR = 12
 
 
@@ -204,7 +204,7 @@ class LiveView:
 
     def _draw(self, *, now: bool) -> None:
         # Drawing for every case would cost more than the cases of a fast target.
-        if now or time.monotonic() - self._drawn > REFRESH_SECONDS:
+        if now or time.monotonic() - self._drawn > _REFRESH_SECONDS:
             self._drawn = time.monotonic()
             self._live.update(self.panel(), refresh=True)
 
@@ -217,7 +217,7 @@ def _row(*cells: Text | ProgressBar) -> Table:
     return row
 
 
-SECONDS_BETWEEN_TICKS = 0.25
+_SECONDS_BETWEEN_TICKS = 0.25
 
 
 class NdjsonView:
@@ -234,7 +234,7 @@ class NdjsonView:
     def tick(self, tick: Tick) -> None:
         """Write how far the evaluation is, but not for every case."""
         now = time.monotonic()
-        if tick.done < tick.total and now - self._last < SECONDS_BETWEEN_TICKS:
+        if tick.done < tick.total and now - self._last < _SECONDS_BETWEEN_TICKS:
             return
         self._last = now
         data: dict[str, Json] = {

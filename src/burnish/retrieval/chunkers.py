@@ -52,7 +52,7 @@ def _sections(file: SourceFile, settings: SourceSettings) -> Iterable[Section]:
     if file.suffix in PDF:
         return pdf_sections(file)
     if file.suffix in TABLES:
-        return [Section(text=table_text(file, settings.delimiter))]
+        return [Section(text=_table_text(file, settings.delimiter))]
     text = file.read_text()
     if file.suffix in MARKDOWN and structured:
         return markdown_sections(text)
@@ -63,7 +63,7 @@ def _sections(file: SourceFile, settings: SourceSettings) -> Iterable[Section]:
 
 def _sections_of_records(file: SourceFile, settings: SourceSettings) -> Iterable[Section]:
     if file.suffix in TABLES | JSON:
-        return record_sections(file, settings)
+        return _record_sections(file, settings)
     remedy = "fields are read from CSV, JSON and JSONL; for other files leave vector_field out"
     raise file.trouble("it has no records with fields", remedy=remedy)
 
@@ -79,11 +79,11 @@ def _id(file: SourceFile, section: Section, number: int, part: int) -> str:
     return f"{file.name}#{section.record}" + (f"/{part:06d}" if part > 1 else "")
 
 
-Record = Mapping[str, Json]
+_Record = Mapping[str, Json]
 _DELIMITERS = ",;\t|"
 
 
-def record_sections(file: SourceFile, settings: SourceSettings) -> Iterator[Section]:
+def _record_sections(file: SourceFile, settings: SourceSettings) -> Iterator[Section]:
     """A section a record: its searched fields as text, the others as metadata."""
     seen: set[str] = set()
     for number, record in enumerate(_records(file, settings), start=1):
@@ -103,14 +103,14 @@ def record_sections(file: SourceFile, settings: SourceSettings) -> Iterator[Sect
         )
 
 
-def table_text(file: SourceFile, delimiter: str | None) -> str:
+def _table_text(file: SourceFile, delimiter: str | None) -> str:
     """A table as text: a paragraph a row, each cell behind the name of its column."""
     rows = _rows(file, delimiter)
     shown = (", ".join(f"{name}: {cell}" for name, cell in row.items() if cell) for row in rows)
     return "\n\n".join(filter(None, shown))
 
 
-def _records(file: SourceFile, settings: SourceSettings) -> Iterable[Record]:
+def _records(file: SourceFile, settings: SourceSettings) -> Iterable[_Record]:
     if file.suffix in TABLES:
         return _rows(file, settings.delimiter)
     if file.suffix == ".json":
@@ -144,7 +144,7 @@ def _delimiter(file: SourceFile, text: str) -> str:
     return max(_DELIMITERS, key=header.count)
 
 
-def _listed(file: SourceFile, path: str | None) -> Iterator[Record]:
+def _listed(file: SourceFile, path: str | None) -> Iterator[_Record]:
     held = _parsed(file, file.read_text() or "[]", line=0)
     for name in path.split(".") if path else ():
         if not isinstance(held, dict) or name not in held:
@@ -157,7 +157,7 @@ def _listed(file: SourceFile, path: str | None) -> Iterator[Record]:
         yield _mapping(file, each, f"record {number}")
 
 
-def _json_lines(file: SourceFile) -> Iterator[Record]:
+def _json_lines(file: SourceFile) -> Iterator[_Record]:
     for number, line in enumerate(file.read_text().split("\n"), start=1):
         if line.strip():
             yield _mapping(file, _parsed(file, line, line=number), f"line {number}")
@@ -172,13 +172,13 @@ def _parsed(file: SourceFile, text: str, *, line: int) -> Json:
     return value
 
 
-def _mapping(file: SourceFile, value: Json, where: str) -> Record:
+def _mapping(file: SourceFile, value: Json, where: str) -> _Record:
     if isinstance(value, dict):
         return value
     raise file.trouble(f"{where} is no record", remedy="each record is a mapping of its fields")
 
 
-def _require_fields(file: SourceFile, record: Record, settings: SourceSettings) -> None:
+def _require_fields(file: SourceFile, record: _Record, settings: SourceSettings) -> None:
     """A field that the first record lacks is most likely misspelled."""
     for name in (settings.id_field, *settings.vector_fields, *settings.meta_fields):
         if _has(record, name):
@@ -188,11 +188,11 @@ def _require_fields(file: SourceFile, record: Record, settings: SourceSettings) 
         raise file.trouble(f"the first record has no field '{name}'", remedy=hint)
 
 
-def _has(record: Record, name: str) -> bool:
+def _has(record: _Record, name: str) -> bool:
     return name in record or ("." in name and _field(record, name) is not None)
 
 
-def _field(record: Record, name: str) -> Json:
+def _field(record: _Record, name: str) -> Json:
     """A field by its name, or by a path with dots into what it holds."""
     if name in record:
         return record[name]

@@ -12,9 +12,9 @@ from burnish.core.cases import squeeze
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
 
-Chunking: TypeAlias = Literal["structure", "token"]
+_Chunking: TypeAlias = Literal["structure", "token"]
 
-CHUNKING_VERSION = 2
+_CHUNKING_VERSION = 2
 """Raised when the same files and settings come to mean other chunks."""
 
 
@@ -26,7 +26,7 @@ class SourceSettings:
     """A file, a folder or a glob."""
     folder: Path
     """What a relative source is taken from."""
-    chunking: Chunking = "token"
+    chunking: _Chunking = "token"
     """`structure` cuts Markdown and HTML at their headings first; `token` by length alone."""
     max_chunk_tokens: int = 800
     chunk_overlap: int = 50
@@ -55,7 +55,7 @@ class SourceSettings:
     def cut(self) -> dict[str, Json]:
         """Everything that decides which chunks a file becomes."""
         return {
-            "version": CHUNKING_VERSION,
+            "version": _CHUNKING_VERSION,
             "chunking": self.chunking,
             "max_chunk_tokens": self.max_chunk_tokens,
             "chunk_overlap": self.chunk_overlap,
@@ -100,7 +100,7 @@ class Section:
     metadata: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
 
-UNSPACED = (
+_UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u30ff\u3100-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
@@ -110,8 +110,8 @@ ends, so each sign stands for itself and pairs of them are looked for."""
 TOKENIZER = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
 """Words by their English stems, without accents; marks belong to their word."""
 
-_SIGN = re.compile(f"([{UNSPACED}])")
-_RUN = re.compile(f"[{UNSPACED}]+|[^{UNSPACED}]+")
+_SIGN = re.compile(f"([{_UNSPACED}])")
+_RUN = re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 _QUOTED = re.compile(r'["“„«]([^"“”„«»]+)["”“»]')
 _AROUND = " \t\n.,;:!?¿¡…。、！？'\"“”„«»()[]{}"
 _MOST_TERMS = 256
@@ -164,7 +164,7 @@ def _literal(term: str) -> str:
     return f'"{clean}"'
 
 
-_WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]{{1,32}}")
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]{{1,32}}")
 _A_WORD, _A_CHARACTER = 4 / 3, 1 / 4
 _LATE = 0.75
 """A cut is moved back to a better place within the last quarter of a piece."""

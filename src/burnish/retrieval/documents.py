@@ -23,7 +23,7 @@ PDF = frozenset({".pdf"})
 TABLES = frozenset({".csv", ".tsv"})
 JSON = frozenset({".json", ".jsonl", ".ndjson"})
 _PLAIN = frozenset({".txt", ".text", ".rst", ".adoc", ".log"})
-KNOWN = MARKDOWN | HTML | PDF | TABLES | JSON | _PLAIN
+_KNOWN = MARKDOWN | HTML | PDF | TABLES | JSON | _PLAIN
 """What is taken from a folder. A file that is named or matched may end in anything."""
 
 
@@ -103,7 +103,7 @@ def _in_folder(folder: Path) -> Iterator[Path]:
         inside[:] = [name for name in inside if not name.startswith(".")]
         for name in files:
             path = Path(place, name)
-            if path.suffix.lower() in KNOWN and not name.startswith(".") and path.is_file():
+            if path.suffix.lower() in _KNOWN and not name.startswith(".") and path.is_file():
                 yield path
 
 
@@ -111,11 +111,11 @@ def _name(path: Path, folder: Path) -> str:
     return Path(os.path.relpath(path, folder)).as_posix()
 
 
-ARROW = " > "
+_ARROW = " > "
 
 
 @dataclass
-class Outline:
+class _Outline:
     """Collects the sections of a document while it is read from top to bottom."""
 
     sections: list[Section] = field(default_factory=list[Section])
@@ -143,7 +143,7 @@ class Outline:
             if not (leaf and headings):
                 return
             text = headings[-1]
-        place = ARROW.join(headings)
+        place = _ARROW.join(headings)
         self.sections.append(Section(text=text, place=place, headings=headings))
 
 
@@ -184,7 +184,7 @@ class _Reader(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self._outline = Outline()
+        self._outline = _Outline()
         self._unseen: list[str] = []
         self._words: list[str] = []
         self._level = 0
@@ -251,7 +251,7 @@ def markdown_sections(text: str) -> list[Section]:
     parser = MarkdownIt("commonmark").enable("table").disable("html_block")
     # Only where blocks begin and end is of interest, not what is in them.
     parser.core.ruler.enableOnly(["normalize", "block"])
-    outline = Outline()
+    outline = _Outline()
     front = _FRONT.match(text)
     start = front.end() if front else 0
     outline.line(text[:start])

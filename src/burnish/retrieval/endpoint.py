@@ -49,13 +49,13 @@ if TYPE_CHECKING:
     )
 
 
-BATCH = 64
+_BATCH = 64
 """Texts in one request."""
 _QUOTA = {"insufficient_quota", "billing_hard_limit_reached"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Embeddings:
+class _Embeddings:
     """What an endpoint gave for some texts."""
 
     vectors: Sequence["array[float]"]
@@ -79,7 +79,7 @@ class _Answer(BaseModel):
     model: str | None = None
 
 
-def read_answer(body: bytes, texts: int) -> Embeddings | None:
+def _read_answer(body: bytes, texts: int) -> _Embeddings | None:
     """The vectors in the order of the texts; None where the answer does not fit them."""
     try:
         answer = _Answer.model_validate_json(body)
@@ -90,7 +90,7 @@ def read_answer(body: bytes, texts: int) -> Embeddings | None:
     finite = all(math.isfinite(number) for item in items for number in item.embedding)
     if len(items) != texts or len(lengths) != 1 or 0 in lengths or not finite:
         return None
-    return Embeddings(
+    return _Embeddings(
         vectors=[array("f", item.embedding) for item in items],
         tokens=answer.usage.prompt_tokens if answer.usage else 0,
         model=answer.model or "",
@@ -98,12 +98,14 @@ def read_answer(body: bytes, texts: int) -> Embeddings | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbeddingPosts:
+class _EmbeddingPosts:
     """Posts requests, over one connection pool an address."""
 
     _clients: dict[str, "AsyncClient"] = field(default_factory=dict[str, "AsyncClient"])
 
-    async def post(self, ref: ModelRef, texts: Sequence[str], dimensions: int | None) -> Embeddings:
+    async def post(
+        self, ref: ModelRef, texts: Sequence[str], dimensions: int | None
+    ) -> _Embeddings:
         """One attempt. Raises ModelUnavailable, ModelRejected or ModelRefused."""
         place = endpoint_of(ref)
         body: dict[str, Json] = {"model": ref.name, "input": [*texts]}
@@ -113,7 +115,7 @@ class EmbeddingPosts:
         # Raised here, not where it was caught: the error behind it may carry the key along.
         if not isinstance(outcome, bytes):
             raise outcome
-        found = read_answer(outcome, len(texts))
+        found = _read_answer(outcome, len(texts))
         if found is None:
             message = f"{ref.label} at {place.address} gave something that is no list of vectors"
             raise ModelUnavailable(f"{message}; is it a model for embeddings?")
@@ -210,7 +212,7 @@ def _document(error: "HTTPStatusError") -> Mapping[str, object]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Embedded:
+class _Embedded:
     """How a call ended, as the journal keeps it: vectors, or why there are none."""
 
     vectors: tuple[str, ...] = ()
@@ -230,7 +232,7 @@ class EndpointEmbedder:
     prices: Prices = field(default_factory=Prices)
     limits: Limits = field(default_factory=Limits)
     retries: RetryPolicy = RETRIES
-    _posts: EmbeddingPosts = field(default_factory=EmbeddingPosts, repr=False, compare=False)
+    _posts: _EmbeddingPosts = field(default_factory=_EmbeddingPosts, repr=False, compare=False)
 
     @classmethod
     def of(cls, client: ModelClient, *, dimensions: int | None = None) -> "EndpointEmbedder":
@@ -266,11 +268,11 @@ class EndpointEmbedder:
         """Close every connection."""
         await self._posts.close()
 
-    async def _ask(self, texts: Sequence[str], effects: Effects) -> Embedded:
+    async def _ask(self, texts: Sequence[str], effects: Effects) -> _Embedded:
         call = Call(
             kind="embed",
             request=self._request(texts),
-            codec=codec(Embedded),
+            codec=codec(_Embedded),
             estimate=Spend(calls=1, unpriced=0 if self.prices.known(self.ref) else 1),
         )
         answer = await effects.once(call, lambda _: self._perform(texts))
@@ -287,10 +289,10 @@ class EndpointEmbedder:
             return {**asked, "text": texts[0]}
         return {**asked, "digest": digest([*texts])}
 
-    async def _perform(self, texts: Sequence[str]) -> Receipt[Embedded]:
+    async def _perform(self, texts: Sequence[str]) -> Receipt[_Embedded]:
         attempts = 0
 
-        async def attempt(number: int) -> Embeddings:
+        async def attempt(number: int) -> _Embeddings:
             nonlocal attempts
             attempts = number
             async with self.limits.place(self.ref.endpoint):
@@ -304,15 +306,15 @@ class EndpointEmbedder:
                 asked=lambda error: getattr(error, "retry_after", None),
             )
         except ModelUnavailable as error:
-            gone = Embedded(trouble="unavailable", message=str(error), attempts=attempts)
+            gone = _Embedded(trouble="unavailable", message=str(error), attempts=attempts)
             return Receipt(value=gone, spend=Spend(calls=1), missing=True)
         except ModelRejected as error:
-            refused = Embedded(trouble="rejected", message=str(error), attempts=attempts)
+            refused = _Embedded(trouble="rejected", message=str(error), attempts=attempts)
             return Receipt(value=refused, spend=Spend(calls=1))
         kept = tuple(b64encode(vector.tobytes()).decode() for vector in found.vectors)
-        return Receipt(value=Embedded(vectors=kept, attempts=attempts), spend=self._spend(found))
+        return Receipt(value=_Embedded(vectors=kept, attempts=attempts), spend=self._spend(found))
 
-    def _spend(self, found: Embeddings) -> Spend:
+    def _spend(self, found: _Embeddings) -> Spend:
         usage = Usage(requests=1, input_tokens=found.tokens)
         cost = self.prices.nano_usd(self.ref, usage, found.model)
         unpriced = 1 if cost is None else 0
@@ -320,8 +322,8 @@ class EndpointEmbedder:
 
 
 def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(texts), BATCH):
-        yield texts[start : start + BATCH]
+    for start in range(0, len(texts), _BATCH):
+        yield texts[start : start + _BATCH]
 
 
 def embedder_for(client: ModelClient, *, dimensions: int | None = None) -> Embedder:

@@ -22,21 +22,21 @@ from burnish.retrieval.index import Index, IndexContent, index_in_memory, read_i
 from burnish.system import FileLock, remove_stale_temporaries, write_atomic
 from burnish.system.files import file_trouble
 
-INDEX_VERSION = 1
+_INDEX_VERSION = 1
 """Raised when the same chunks come to be kept or searched otherwise."""
 
-Stamp: TypeAlias = tuple[tuple[str, int, int, int], ...]
+_Stamp: TypeAlias = tuple[tuple[str, int, int, int], ...]
 
 
-def stamp_of(files: Sequence[SourceFile]) -> Stamp:
+def _stamp_of(files: Sequence[SourceFile]) -> _Stamp:
     """Names, sizes and times: what tells without reading that nothing was changed."""
     return tuple((file.name, *_look(file.path)) for file in files)
 
 
-def index_hash(settings: SourceSettings, files: Sequence[SourceFile], identity: str) -> str:
+def _index_hash(settings: SourceSettings, files: Sequence[SourceFile], identity: str) -> str:
     """A hash of everything that an index is made from."""
     held: list[Json] = [[file.name, _sha256_of(file)] for file in files]
-    return digest([INDEX_VERSION, settings.cut, held, identity])[:32]
+    return digest([_INDEX_VERSION, settings.cut, held, identity])[:32]
 
 
 def _look(path: Path) -> tuple[int, int, int]:
@@ -55,7 +55,7 @@ _PAUSE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class _Wanted:
     """An index by its name, and what it takes to build it."""
 
     name: str
@@ -70,7 +70,7 @@ class Wanted:
         return self.folder / f"{self.name}.db"
 
 
-async def read_or_build(wanted: Wanted, effects: Effects) -> Index:
+async def _read_or_build(wanted: _Wanted, effects: Effects) -> Index:
     """The index from its file, or built; in memory where nothing can be kept."""
     if (found := await asyncio.to_thread(read_index, wanted.path, wanted.name)) is not None:
         return found
@@ -83,7 +83,7 @@ async def read_or_build(wanted: Wanted, effects: Effects) -> Index:
         return found
 
 
-async def _content(wanted: Wanted, effects: Effects) -> IndexContent:
+async def _content(wanted: _Wanted, effects: Effects) -> IndexContent:
     chunks = await asyncio.to_thread(_chunks, wanted)
     vectors = None
     if wanted.embedder is not None and chunks:
@@ -92,18 +92,18 @@ async def _content(wanted: Wanted, effects: Effects) -> IndexContent:
     return IndexContent(hash=wanted.name, chunks=chunks, vectors=vectors)
 
 
-def _chunks(wanted: Wanted) -> list[Chunk]:
+def _chunks(wanted: _Wanted) -> list[Chunk]:
     """In the order of their ids, of the content that the name stands for."""
     chunks = read_chunks(wanted.settings, wanted.files)
     identity = wanted.embedder.identity if wanted.embedder else ""
-    if index_hash(wanted.settings, wanted.files, identity) != wanted.name:
+    if _index_hash(wanted.settings, wanted.files, identity) != wanted.name:
         message = "its files were changed while they were read"
         problem = Problem(where=wanted.settings.source, message=message, remedy="start again")
         raise ConfigError([problem])
     return sorted(chunks, key=lambda chunk: chunk.id)
 
 
-def _kept(wanted: Wanted, content: IndexContent) -> Index | None:
+def _kept(wanted: _Wanted, content: IndexContent) -> Index | None:
     try:
         write_index(wanted.path, content)
     except FileTrouble:
@@ -112,7 +112,7 @@ def _kept(wanted: Wanted, content: IndexContent) -> Index | None:
 
 
 @asynccontextmanager
-async def _alone(wanted: Wanted) -> AsyncGenerator[None, None]:
+async def _alone(wanted: _Wanted) -> AsyncGenerator[None, None]:
     """One process builds and the others wait; where there can be no lock, each builds its own."""
     lock = await _lock(wanted)
     try:
@@ -122,7 +122,7 @@ async def _alone(wanted: Wanted) -> AsyncGenerator[None, None]:
             lock.release()
 
 
-async def _lock(wanted: Wanted) -> FileLock | None:
+async def _lock(wanted: _Wanted) -> FileLock | None:
     path = wanted.folder / f"{wanted.name}.lock"
     try:
         _prepare(wanted.folder)
@@ -145,7 +145,7 @@ def _prepare(folder: Path) -> None:
         write_atomic(folder / ".gitignore", "*\n", durable=False)
 
 
-def notes_on(wanted: Wanted, index: Index) -> tuple[str, ...]:
+def _notes_on(wanted: _Wanted, index: Index) -> tuple[str, ...]:
     """What the user of an index should know."""
     source = wanted.settings.source
     told = {
@@ -158,12 +158,12 @@ def notes_on(wanted: Wanted, index: Index) -> tuple[str, ...]:
     return tuple(note for note, holds in told.items() if holds)
 
 
-FOLDER = Path(".burnish/index")
+_FOLDER = Path(".burnish/index")
 """Where indexes are kept, from the folder of their sources."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class _Kept:
     """What the journal keeps of an index: that it was there."""
 
     index: str
@@ -176,7 +176,7 @@ class Indexes:
         """`folder` keeps the files; without it, `.burnish/index` beside the sources."""
         self._folder = folder
         self._open: dict[str, Index] = {}
-        self._hashes: dict[tuple[SourceSettings, str], tuple[Stamp, str]] = {}
+        self._hashes: dict[tuple[SourceSettings, str], tuple[_Stamp, str]] = {}
         self._building: dict[str, asyncio.Lock] = {}
 
     def hash_of(self, settings: SourceSettings, embedder: Embedder | None = None) -> str:
@@ -193,16 +193,16 @@ class Indexes:
         """
         files = find_files(settings)
         name = self._hash(settings, files, embedder)
-        folder = self._folder or settings.folder / FOLDER
-        wanted = Wanted(
+        folder = self._folder or settings.folder / _FOLDER
+        wanted = _Wanted(
             name=name, settings=settings, files=tuple(files), embedder=embedder, folder=folder
         )
 
-        async def perform(nested: Effects) -> Receipt[Kept]:
+        async def perform(nested: Effects) -> Receipt[_Kept]:
             await self._have(wanted, nested)
-            return Receipt(value=Kept(index=name))
+            return Receipt(value=_Kept(index=name))
 
-        call = Call(kind="index", request={"index": name}, codec=codec(Kept), estimate=NOTHING)
+        call = Call(kind="index", request={"index": name}, codec=codec(_Kept), estimate=NOTHING)
         await effects.once(call, perform)
         return await self._have(wanted, effects)
 
@@ -216,21 +216,21 @@ class Indexes:
         self, settings: SourceSettings, files: list[SourceFile], embedder: Embedder | None
     ) -> str:
         identity = embedder.identity if embedder else ""
-        stamp = stamp_of(files)
+        stamp = _stamp_of(files)
         known = self._hashes.get((settings, identity))
         if known is not None and known[0] == stamp:
             return known[1]
-        name = index_hash(settings, files, identity)
+        name = _index_hash(settings, files, identity)
         self._hashes[settings, identity] = (stamp, name)
         return name
 
-    async def _have(self, wanted: Wanted, effects: Effects) -> Index:
+    async def _have(self, wanted: _Wanted, effects: Effects) -> Index:
         if wanted.name in self._open:
             return self._open[wanted.name]
         async with self._building.setdefault(wanted.name, asyncio.Lock()):
             if wanted.name not in self._open:
-                found = await read_or_build(wanted, effects)
-                index = replace(found, notes=notes_on(wanted, found))
+                found = await _read_or_build(wanted, effects)
+                index = replace(found, notes=_notes_on(wanted, found))
                 # Whoever forgets to close lets go of the file all the same.
                 weakref.finalize(index, index.db.close)
                 self._open[wanted.name] = index

@@ -37,7 +37,7 @@ def fuse(rankings: Sequence[Ranking], *, rrf_k: float) -> Mapping[int, float]:
     return {row: min(1.0, math.fsum(parts)) for row, parts in shares.items()}
 
 
-SearchMode: TypeAlias = Literal["semantic", "keyword", "hybrid"]
+_SearchMode: TypeAlias = Literal["semantic", "keyword", "hybrid"]
 _LEAST_FETCHED = 20
 
 
@@ -45,7 +45,7 @@ _LEAST_FETCHED = 20
 class SearchSettings:
     """How to search; every one of these is looked at in every search of its mode."""
 
-    mode: SearchMode = "hybrid"
+    mode: _SearchMode = "hybrid"
     top_k: int = 10
     min_score: float | None = None
     """A hit below it is left out, after the cut to `top_k`."""

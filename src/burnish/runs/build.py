@@ -108,7 +108,7 @@ def build(
                 *search.notes,
                 *reviewed,
                 *(
-                    judge_notes(parts, repeats=settings.repeats, writer=search.client)
+                    _judge_notes(parts, repeats=settings.repeats, writer=search.client)
                     if strategy.proposes
                     else ()
                 ),
@@ -159,7 +159,7 @@ def _write(data: dict[str, JsonValue], written: Mapping[str, JsonValue], path: F
         data[key] = raw
 
 
-def judge_notes(parts: TargetParts, *, repeats: int, writer: ModelClient | None) -> Iterator[str]:
+def _judge_notes(parts: TargetParts, *, repeats: int, writer: ModelClient | None) -> Iterator[str]:
     """What is to be said of models that judge."""
     judged = [metric for each in parts.metrics for metric in judged_parts(each)]
     if judged and repeats == 1:

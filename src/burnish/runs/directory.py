@@ -56,7 +56,7 @@ from burnish.system import (
 )
 
 NAME = "run.json"
-SCHEMA = 1
+_SCHEMA = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ class Project:
 class Header:
     """What a run was started with."""
 
-    schema: int = SCHEMA
+    schema: int = _SCHEMA
     id: str
     strategy: str
     seed: int
@@ -107,7 +107,7 @@ class Header:
         """Read run.json; files of earlier schemas are read too."""
         try:
             header = codec(Header).decode(json.loads(read_bytes(folder / NAME)))
-            if header.schema > SCHEMA:
+            if header.schema > _SCHEMA:
                 raise JournalTrouble(
                     f"{folder / NAME} was written by a newer burnish", remedy="upgrade burnish"
                 )

@@ -16,7 +16,7 @@ from burnish.system.yaml import TreePath
 
 M = TypeVar("M", bound=BaseModel)
 R = TypeVar("R")
-Where: TypeAlias = "FilePlace | str"
+_Where: TypeAlias = "FilePlace | str"
 
 
 class Strength(IntEnum):
@@ -62,7 +62,7 @@ class Places:
 
     source: str = ""
     """What to name where a value has no place: the file as a whole."""
-    known: Mapping[TreePath, Where] = field(default_factory=dict[TreePath, Where])
+    known: Mapping[TreePath, _Where] = field(default_factory=dict[TreePath, _Where])
 
     def where(self, path: TreePath) -> str:
         """The place of a value, or of the nearest one around it."""
@@ -77,7 +77,7 @@ class Places:
         """Whether a flag has set the value: then that is what to change."""
         return str(self.known.get(path, "")).startswith("--")
 
-    def place(self, path: TreePath) -> Where:
+    def place(self, path: TreePath) -> _Where:
         """The place of a value, or inside that of the nearest one around it."""
         for length in range(len(path), -1, -1):
             place = self.known.get(path[:length])
@@ -88,14 +88,14 @@ class Places:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class _Entry:
     """One value that a door gives."""
 
     path: TreePath
     value: JsonValue
     """None takes away what weaker doors give."""
     strength: Strength
-    place: Where
+    place: _Where
     written: JsonValue = None
     """As it was written, where the value is what variables of the environment made of it."""
 
@@ -105,8 +105,8 @@ class Draft:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self._entries: list[Entry] = []
-        self._marks: dict[TreePath, Where] = {}
+        self._entries: list[_Entry] = []
+        self._marks: dict[TreePath, _Where] = {}
         self._notes: list[tuple[TreePath, str]] = []
 
     def put(
@@ -114,13 +114,13 @@ class Draft:
         path: str | TreePath,
         value: JsonValue,
         *,
-        place: Where = "",
+        place: _Where = "",
         strength: Strength,
         written: JsonValue = None,
     ) -> None:
         """Say something; None says nothing. `written` is the value with `${VAR}` unexpanded."""
         if value is not None:
-            entry = Entry(
+            entry = _Entry(
                 path=_path(path), value=value, strength=strength, place=place, written=written
             )
             self._entries.append(entry)
@@ -131,9 +131,9 @@ class Draft:
 
     def silence(self, path: str, *, strength: Strength) -> None:
         """Say that nothing holds at a path, whatever weaker doors give."""
-        self._entries.append(Entry(path=_path(path), value=None, strength=strength, place=""))
+        self._entries.append(_Entry(path=_path(path), value=None, strength=strength, place=""))
 
-    def mark(self, path: str | TreePath, place: Where) -> None:
+    def mark(self, path: str | TreePath, place: _Where) -> None:
         """Where a value would stand: the place to name should it be missing."""
         self._marks[_path(path)] = place
 
@@ -167,7 +167,7 @@ class Draft:
             (each.path, each.value if each.written is None else each.written) for each in entries
         )
 
-    def _by_strength(self) -> list[Entry]:
+    def _by_strength(self) -> list[_Entry]:
         return sorted(self._entries, key=lambda each: each.strength)
 
 
@@ -217,7 +217,7 @@ def _take_away(data: dict[str, JsonValue], path: TreePath) -> None:
     data.pop(last, None)
 
 
-def _places(entry: Entry) -> Iterator[tuple[TreePath, Where]]:
+def _places(entry: _Entry) -> Iterator[tuple[TreePath, _Where]]:
     """The place of a value, and of everything that stands in it."""
     if entry.place:
         yield entry.path, entry.place

@@ -76,12 +76,12 @@ class Signals:
             raise KeyboardInterrupt
 
 
-TICK = 0.25
+_TICK = 0.25
 """Seconds between two looks. What is waited for is counted in looks, so that a program that was
 stopped and goes on, or a machine that is busy, is not taken for one that hangs."""
 _BLOCKED_LOOKS = 4
 """So many looks at a loop that does not turn, and whatever blocks it is woken."""
-BY_SIGNAL = "asked to stop by a signal"
+_BY_SIGNAL = "asked to stop by a signal"
 _WAKE = signal.SIGURG
 """Ignored unless somebody handles it, and hardly anybody does: Go takes it for the same purpose."""
 
@@ -132,7 +132,7 @@ class Watch:
     # -- in the thread ---------------------------------------------------------------------
 
     def _look(self) -> None:
-        while not self._over.wait(TICK):
+        while not self._over.wait(_TICK):
             self._look_at_loop()
             with suppress(OSError):  # whether there is a stop file may not be told just now
                 self._look_at_calls()
@@ -153,13 +153,13 @@ class Watch:
     def _look_at_calls(self) -> None:
         reason = self._run.outside_reason(searching=self.searching)
         if self.signalled:
-            reason = StopReason(code="signal", detail=BY_SIGNAL)
+            reason = StopReason(code="signal", detail=_BY_SIGNAL)
         # Going over recorded trials takes its time, and makes no calls.
         moved = self._run.replaying or self._landed != self._run.calls_ended
         self._landed = self._run.calls_ended
         self._quiet = 0 if reason is None or moved else self._quiet + 1
         grace = self._run.setup.grace_seconds
-        if reason is None or self.broken_off is not None or self._quiet * TICK < grace:
+        if reason is None or self.broken_off is not None or self._quiet * _TICK < grace:
             return
         told = f"the trial under way was dropped, since no call ended for {grace:g} s"
         self.broken_off = replace(reason, detail=f"{reason.detail}; {told}")
@@ -169,7 +169,7 @@ class Watch:
     @property
     def _expired(self) -> bool:
         limit = self._run.blocking_limit
-        return limit is not None and self._blocked * TICK >= limit
+        return limit is not None and self._blocked * _TICK >= limit
 
     @property
     def _ending(self) -> bool:
@@ -240,7 +240,7 @@ async def _watched(run: Run) -> tuple[StopReason, SealedResult | None]:
 
     def ask() -> None:
         watch.signalled = True
-        loop.call_soon_threadsafe(run.ask_to_stop, BY_SIGNAL)
+        loop.call_soon_threadsafe(run.ask_to_stop, _BY_SIGNAL)
 
     def insist() -> None:
         watch.insisting = True

@@ -76,7 +76,7 @@ class CasePolicy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scores:
+class _Scores:
     """All scores of one outcome, as the journal keeps them."""
 
     scores: tuple[Score, ...]
@@ -285,10 +285,10 @@ class Evaluator:
         call = Call(
             kind="score",
             request={"run": run_key, "metrics": self._grading},
-            codec=codec(Scores),
+            codec=codec(_Scores),
             estimate=NOTHING,
             computed=True,
-            otherwise=lambda error: Scores(scores=self._no_scores(error.message)),
+            otherwise=lambda error: _Scores(scores=self._no_scores(error.message)),
         )
         kept = await scope.once(call, lambda effects: self._grade(case, outcome, effects))
         return kept.scores
@@ -296,7 +296,7 @@ class Evaluator:
     def _no_scores(self, reason: str) -> tuple[Score, ...]:
         return tuple(Score.of_nothing(metric.name, reason) for metric in self._metrics)
 
-    async def _grade(self, case: Case, outcome: Outcome, effects: Effects) -> Receipt[Scores]:
+    async def _grade(self, case: Case, outcome: Outcome, effects: Effects) -> Receipt[_Scores]:
         def score(metric: Metric) -> Coroutine[Any, Any, Sequence[Score]]:
             return _score(metric, case, outcome, effects)
 
@@ -306,7 +306,7 @@ class Evaluator:
         else:
             found = [await score(metric) for metric in self._metrics]
         scores = tuple(score for given in found for score in given)
-        return Receipt(value=Scores(scores=scores), missing=any(score.missing for score in scores))
+        return Receipt(value=_Scores(scores=scores), missing=any(score.missing for score in scores))
 
 
 async def _score(metric: Metric, case: Case, outcome: Outcome, effects: Effects) -> Sequence[Score]:
@@ -337,7 +337,7 @@ class Closable(Protocol):
         ...
 
 
-class StrategyIdentity(Protocol):
+class _StrategyIdentity(Protocol):
     """What a run knows of the strategy that searches in it."""
 
     @property
@@ -354,7 +354,7 @@ class Conditions:
     metrics: tuple[Metric, ...]
     objective: Objective
     dataset: Dataset
-    strategy: StrategyIdentity
+    strategy: _StrategyIdentity
     seed: int = 42
     budget: Budget = field(default_factory=Budget)
     concurrency: int = 8

@@ -170,7 +170,7 @@ TRIALS, EVENTS, TRAJECTORY = "trials.jsonl", "events.jsonl", "trajectory.csv"
 
 _CHUNK = 64 * 1024
 
-COLUMNS = (
+_COLUMNS = (
     "trial_id",
     "timestamp",
     "cycle",
@@ -200,7 +200,7 @@ def event_line(event: Event) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LastShown:
+class _LastShown:
     """The last whole rows of the files."""
 
     trial: int = -1
@@ -208,11 +208,11 @@ class LastShown:
     """Its id."""
 
 
-def last_shown(folder: Path) -> LastShown:
+def last_shown(folder: Path) -> _LastShown:
     """What the files show last; lines that are torn or not ours show nothing."""
     trial, event = (_last_row(folder / name) for name in (TRIALS, EVENTS))
     number, name = trial.get("number"), event.get("id")
-    return LastShown(
+    return _LastShown(
         trial=number if isinstance(number, int) else -1,
         event=name if isinstance(name, str) else "",
     )
@@ -252,7 +252,7 @@ class Ledger:
         _replace(self.folder / TRIALS, [_trial_line(*each) for each in followed])
         _replace(self.folder / EVENTS, [event_line(event) for event in told])
         flat = (_csv_line(_flat(row, after)) for row, _, after in followed)
-        _replace(self.folder / TRAJECTORY, [_csv_line(COLUMNS), *flat])
+        _replace(self.folder / TRAJECTORY, [_csv_line(_COLUMNS), *flat])
         self._leader, self._last = Leader(), None
         if followed:
             self._last, _, after = followed[-1]

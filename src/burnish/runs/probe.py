@@ -12,7 +12,7 @@ from burnish.core.protocols import Call, Effects, Receipt, Rehearsable, Scope, T
 from burnish.core.surfaces import Candidate
 from burnish.journal.once import JournaledEffects, Rehearsal
 
-MOST_RUNS = 50
+_MOST_RUNS = 50
 """Measured runs that are gone over again; those in which most happened come first."""
 
 
@@ -45,7 +45,7 @@ class Prober:
 
         The answer is journaled: a replay takes it from there, whatever else the journal holds.
         """
-        runs = sorted(measured, key=lambda run: -len(run[1].outcome.trace.steps))[:MOST_RUNS]
+        runs = sorted(measured, key=lambda run: -len(run[1].outcome.trace.steps))[:_MOST_RUNS]
 
         async def perform(effects: Effects) -> Receipt[Probed]:
             del effects

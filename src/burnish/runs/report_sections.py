@@ -72,7 +72,7 @@ def cost_rows(
     run: RunRecord, *, unit: str = "case", over: str = "trials"
 ) -> Iterator[tuple[str, str]]:
     """What is missing, and what it took."""
-    if lost := missing_cases(run):
+    if lost := _missing_cases(run):
         yield "missing", f"{counted(lost, unit)} over all {over}, in no mean and never a 0"
     yield "spent", spending(run.spent)
     if run.billed != run.spent:
@@ -94,7 +94,7 @@ def gains(run: RunRecord) -> dict[int, float | None]:
     return removed
 
 
-def missing_cases(run: RunRecord) -> int:
+def _missing_cases(run: RunRecord) -> int:
     """Cases that are missing, over all trials."""
     results = (result_of(row, split) for row in run.rows for split in SPLITS)
     return sum(len(result.measurement.missing_cases) for result in results if result is not None)

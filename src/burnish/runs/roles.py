@@ -22,7 +22,7 @@ _MOST_CHARS = 1200
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reply(Generic[Answer]):
+class _Reply(Generic[Answer]):
     """What came back: an answer, or why there is none."""
 
     answer: Answer | None = None
@@ -40,7 +40,7 @@ class Asked(Generic[Answer]):
     """What it saw and said, for the record."""
 
 
-def as_asked(role: Role[Request, Answer], seen: Json, reply: Reply[Answer]) -> Asked[Answer]:
+def as_asked(role: Role[Request, Answer], seen: Json, reply: _Reply[Answer]) -> Asked[Answer]:
     """A reply, with what it was given to."""
     said = None if reply.answer is None else role.answers.encode(reply.answer)
     proposal = Proposal(
@@ -49,42 +49,42 @@ def as_asked(role: Role[Request, Answer], seen: Json, reply: Reply[Answer]) -> A
     return Asked(answer=reply.answer, proposal=proposal)
 
 
-class _ReplyCodec(Codec[Reply[Answer]]):
+class _ReplyCodec(Codec[_Reply[Answer]]):
     def __init__(self, answers: Codec[Answer]) -> None:
         self._answers = answers
 
-    def encode(self, value: Reply[Answer]) -> Json:
+    def encode(self, value: _Reply[Answer]) -> Json:
         if value.answer is None:
             return {"failure": value.failure}
         mended: dict[str, Json] = {"mended": list(value.mended)} if value.mended else {}
         return {"answer": self._answers.encode(value.answer), **mended}
 
-    def decode(self, data: Json) -> Reply[Answer]:
+    def decode(self, data: Json) -> _Reply[Answer]:
         assert isinstance(data, dict)
         if "failure" in data:
-            return Reply(failure=str(data["failure"]))
+            return _Reply(failure=str(data["failure"]))
         mended = codec(tuple[str, ...]).decode(data.get("mended", []))
-        return Reply(answer=self._answers.decode(data["answer"]), mended=mended)
+        return _Reply(answer=self._answers.decode(data["answer"]), mended=mended)
 
 
 async def ask_once(
     role: Role[Request, Answer], request: Request, *, draw: int, scope: Scope
-) -> Reply[Answer]:
+) -> _Reply[Answer]:
     """Ask through the journal. A failure is a result: it is not asked for again."""
 
-    async def perform(effects: Effects) -> Receipt[Reply[Answer]]:
+    async def perform(effects: Effects) -> Receipt[_Reply[Answer]]:
         try:
             receipt = await role.answer(request, draw=draw, effects=effects)
         except RoleFailed as error:
-            failed: Reply[Answer] = Reply(failure=error.message)
+            failed: _Reply[Answer] = _Reply(failure=error.message)
             return Receipt(value=failed, spend=error.spend, missing=True)
         except asyncio.CancelledError:
             if asked_to_leave():
                 raise
             return Receipt(
-                value=Reply(failure=f"the {role.name} raised CancelledError"), missing=True
+                value=_Reply(failure=f"the {role.name} raised CancelledError"), missing=True
             )
-        reply = Reply(answer=receipt.value, mended=receipt.mended)
+        reply = _Reply(answer=receipt.value, mended=receipt.mended)
         return Receipt(value=reply, spend=receipt.spend)
 
     call = Call(
@@ -94,7 +94,7 @@ async def ask_once(
         draw=draw,
         estimate=role.estimate(request) if role.leaf else NOTHING,
         retried_as_a_whole=True,
-        otherwise=lambda error: Reply(failure=error.message),
+        otherwise=lambda error: _Reply(failure=error.message),
     )
     return await scope.once(call, perform)
 

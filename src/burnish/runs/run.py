@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checked:
+class _Checked:
     """What a target said of a candidate, as the journal keeps it."""
 
     problems: tuple[Problem, ...]
@@ -277,8 +277,8 @@ class Run:
         checked = await self.remember(
             "check",
             {"target": self.target.description.fingerprint, "candidate": candidate.id},
-            Checked,
-            lambda: Checked(problems=tuple(self.target.check(candidate))),
+            _Checked,
+            lambda: _Checked(problems=tuple(self.target.check(candidate))),
         )
         return list(checked.problems)
 

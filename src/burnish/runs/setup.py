@@ -64,7 +64,7 @@ class Strategy(Protocol):
 
 
 @runtime_checkable
-class KnowsSecrets(Protocol):
+class _KnowsSecrets(Protocol):
     """Something that was given keys, and knows their values."""
 
     def secrets(self) -> Sequence[str]:
@@ -80,7 +80,7 @@ class Setup(Conditions):
 
     def secrets(self) -> list[str]:
         """The keys that anything here was given."""
-        known = [each for each in self.resources if isinstance(each, KnowsSecrets)]
+        known = [each for each in self.resources if isinstance(each, _KnowsSecrets)]
         return [secret for each in known for secret in each.secrets()]
 
     def inputs(self) -> dict[str, str]:
@@ -338,7 +338,7 @@ class AfterBaseline:
         return self._exported
 
 
-class Wishes(Protocol):
+class _Wishes(Protocol):
     """Who says what is to be left when a run has ended."""
 
     @property
@@ -352,7 +352,7 @@ class Wishes(Protocol):
         ...
 
 
-def with_outputs(setup: Setup, wishes: Wishes) -> Setup:
+def with_outputs(setup: Setup, wishes: _Wishes) -> Setup:
     """The setup of a run that keeps the best only, or that stops after its baseline."""
     exporter = setup.exporter or in_folders(setup.target)
     if wishes.baseline_only:

@@ -24,7 +24,7 @@ from burnish.models.model_block import ModelBlock
 from burnish.runs.evaluation import CasePolicy
 from burnish.system.settings import Door, Limits, Settings, Text
 
-SCHEMA = 1
+_SCHEMA = 1
 DEFAULT_SEED = 42
 DEFAULT_CONCURRENCY = 8
 T = TypeVar("T", bound="TargetSpec")
@@ -108,7 +108,7 @@ _CASE_SET = {
         },
     ]
 }
-CaseSets: TypeAlias = Annotated[
+_CaseSets: TypeAlias = Annotated[
     tuple[CaseSet, ...],
     WithJsonSchema({"anyOf": [*_CASE_SET["anyOf"], {"type": "array", "items": _CASE_SET}]}),
 ]
@@ -119,7 +119,7 @@ class DataSpec(Settings):
     """The cases: what proposals learn from, what decides, and what is looked at once."""
 
     cases: Annotated[
-        CaseSets,
+        _CaseSets,
         Door(
             flag="*",
             panel="What is measured",
@@ -132,7 +132,7 @@ class DataSpec(Settings):
     ] = ()
     """Cases to measure, in place of those of the file."""
     train: Annotated[
-        CaseSets,
+        _CaseSets,
         Door(
             flag="*",
             panel="Cases",
@@ -145,7 +145,7 @@ class DataSpec(Settings):
     ] = ()
     """Cases to learn from."""
     holdout: Annotated[
-        CaseSets,
+        _CaseSets,
         Door(
             flag="*",
             aliases=("--val",),
@@ -159,7 +159,7 @@ class DataSpec(Settings):
     ] = ()
     """Cases that decide."""
     test: Annotated[
-        CaseSets,
+        _CaseSets,
         Door(flag="*", panel="Cases", metavar="FILE", paths=True, http=True, runs="searches"),
     ] = ()
     """Sealed cases, scored once, at the end."""

@@ -26,7 +26,7 @@ class ImpureStopper:
     look: Callable[[], StopReason | None]
 
 
-def at_most(code: str, limit: int, count: Callable[[Standing], int], unit: str) -> Stopper:
+def _at_most(code: str, limit: int, count: Callable[[Standing], int], unit: str) -> Stopper:
     """Stop when a count reaches its limit."""
 
     def stop(standing: Standing) -> StopReason | None:
@@ -37,12 +37,12 @@ def at_most(code: str, limit: int, count: Callable[[Standing], int], unit: str) 
     return stop
 
 
-def out_of_patience(patience: int) -> Stopper:
+def _out_of_patience(patience: int) -> Stopper:
     """Stop after so many trials in a row without an accept."""
-    return at_most("patience", patience, lambda s: s.since_accept, "trials without an accept")
+    return _at_most("patience", patience, lambda s: s.since_accept, "trials without an accept")
 
 
-def good_enough(threshold: float) -> Stopper:
+def _good_enough(threshold: float) -> Stopper:
     """Stop when the incumbent's score reaches a threshold."""
 
     def stop(standing: Standing) -> StopReason | None:
@@ -54,7 +54,7 @@ def good_enough(threshold: float) -> Stopper:
     return stop
 
 
-def enough_pass(threshold: float) -> Stopper:
+def _enough_pass(threshold: float) -> Stopper:
     """Stop when the incumbent passes so large a share of the cases, and none is missing."""
 
     def stop(standing: Standing) -> StopReason | None:
@@ -67,7 +67,7 @@ def enough_pass(threshold: float) -> Stopper:
     return stop
 
 
-def all_passing(metrics: Sequence[str]) -> Stopper:
+def _all_passing(metrics: Sequence[str]) -> Stopper:
     """Stop when the incumbent passes these metrics on every case, and none is missing."""
 
     def stop(standing: Standing) -> StopReason | None:
@@ -79,7 +79,7 @@ def all_passing(metrics: Sequence[str]) -> Stopper:
     return stop
 
 
-def means_reached(thresholds: Mapping[str, float]) -> Stopper:
+def _means_reached(thresholds: Mapping[str, float]) -> Stopper:
     """Stop when the incumbent's mean of each metric reaches its threshold, and none is missing."""
 
     def stop(standing: Standing) -> StopReason | None:
@@ -98,13 +98,13 @@ def pure_stoppers(budget: Budget) -> Iterator[Stopper]:
     That the goal is reached comes first: where a limit is reached too, it is the better reason.
     """
     if budget.required_metrics:
-        yield all_passing(budget.required_metrics)
+        yield _all_passing(budget.required_metrics)
     if budget.metric_thresholds:
-        yield means_reached(budget.metric_thresholds)
+        yield _means_reached(budget.metric_thresholds)
     if budget.score_threshold is not None:
-        yield good_enough(budget.score_threshold)
+        yield _good_enough(budget.score_threshold)
     if budget.pass_rate_threshold is not None:
-        yield enough_pass(budget.pass_rate_threshold)
+        yield _enough_pass(budget.pass_rate_threshold)
     counts: list[tuple[str, int | None, Callable[[Standing], int], str]] = [
         ("max_trials", budget.max_trials, lambda s: s.trials, "trials"),
         ("max_proposals", budget.max_proposals, lambda s: s.proposals, "proposals"),
@@ -117,9 +117,9 @@ def pure_stoppers(budget: Budget) -> Iterator[Stopper]:
     ]
     for code, limit, count, unit in counts:
         if limit is not None:
-            yield at_most(code, limit, count, unit)
+            yield _at_most(code, limit, count, unit)
     if budget.patience is not None:
-        yield out_of_patience(budget.patience)
+        yield _out_of_patience(budget.patience)
 
 
 def stop_file(folder: Path) -> ImpureStopper:

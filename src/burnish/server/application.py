@@ -33,10 +33,10 @@ from burnish.system.config_errors import nearest
 from burnish.system.settings import Place
 from burnish.version import VERSION
 
-log = logging.getLogger("burnish.server")
+_log = logging.getLogger("burnish.server")
 BASE_PATH = "/promptiter/v1/apps"
-API = "/api/v1"
-REFINEMENT = "/api/experiments"
+_API = "/api/v1"
+_REFINEMENT = "/api/experiments"
 """AWP refine's routes, whose errors are in FastAPI's own shape."""
 _ROUTERS = (runs, runs, runs, runs, runs, runs, runs)
 _CODES = {404: "not_found", 405: "method_not_allowed", 400: "bad_request"}
@@ -62,7 +62,7 @@ def create_app(
     app = FastAPI(
         title="burnish",
         version=VERSION,
-        openapi_url=f"{API}/openapi.json" if whole else None,
+        openapi_url=f"{_API}/openapi.json" if whole else None,
         docs_url=None,  # its pages load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
@@ -78,7 +78,7 @@ def create_app(
     documented = [] if security.tokens is None else [Depends(HTTPBearer(auto_error=False))]
     if whole:
         for each in _ROUTERS:
-            app.include_router(each.router, prefix=API, responses=ERRORS, dependencies=documented)
+            app.include_router(each.router, prefix=_API, responses=ERRORS, dependencies=documented)
         folders = [app.folder for app in manager.apps.values() if app.folder is not None]
         refinement = refinement_router(manager.places.data, folders)
         app.include_router(refinement, responses=DETAILED, dependencies=documented)
@@ -88,7 +88,7 @@ def create_app(
         requests=app.state.requests,
         body_bytes=manager.limits.body_bytes,
         plain_under=base,
-        open_paths=frozenset({f"{API}/health"}),
+        open_paths=frozenset({f"{_API}/health"}),
     )
     _tell_errors(app)
     return app
@@ -124,13 +124,13 @@ async def _own(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, BurnishError)
     status, _ = status_of(error)
     if status == INTERNAL[0]:
-        log.error("a request failed: %s", error)
+        _log.error("a request failed: %s", error)
     return JSONResponse(told(error), status_code=status)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    if path_of(request.scope).startswith(REFINEMENT):
+    if path_of(request.scope).startswith(_REFINEMENT):
         return await request_validation_exception_handler(request, error)
     problems: list[Json] = [
         {
@@ -162,7 +162,7 @@ def _remedy(kind: str, loc: tuple[str | int, ...]) -> str:
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path, message = path_of(request.scope), str(error.detail).lower()
-    if path.startswith(REFINEMENT):
+    if path.startswith(_REFINEMENT):
         return await http_exception_handler(request, error)
     plain = path.startswith(cast("str", request.app.state.base_path))
     body = {"error": message} if plain else problem(_CODES.get(error.status_code, "http"), message)

@@ -11,24 +11,24 @@ from burnish.core.content import Json
 from burnish.core.errors import BurnishError
 from burnish.server.stores.records import RunEvent, RunMissing, RunStatus, RunStore
 
-LOOK_SECONDS = 1.0
+_LOOK_SECONDS = 1.0
 """How often the store is asked for what other processes did."""
-HEARTBEAT_SECONDS = 15.0
+_HEARTBEAT_SECONDS = 15.0
 """After so long a silence a comment is sent, or proxies would give the connection up."""
 _KEPT = 256
 _AT_ONCE = 200
-HEARTBEAT = b": still here\n\n"
+_HEARTBEAT = b": still here\n\n"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Frame:
+class _Frame:
     """An event as it is sent."""
 
     number: int
     content: bytes
 
     @classmethod
-    def of(cls, event: RunEvent) -> "Frame":
+    def of(cls, event: RunEvent) -> "_Frame":
         """The event with its number as id."""
         data: dict[str, Json] = {
             "number": event.number,
@@ -48,7 +48,7 @@ class Tail:
     def __init__(self, store: RunStore, app_name: str, run_id: str, *, after: int) -> None:
         self._store = store
         self._run = (app_name, run_id)
-        self._frames: deque[Frame] = deque(maxlen=_KEPT)
+        self._frames: deque[_Frame] = deque(maxlen=_KEPT)
         self._last = after
         self._news = asyncio.Event()
         self._told = asyncio.Event()
@@ -74,7 +74,7 @@ class Tail:
                 yield _end(self.ended)
                 return
             if not found and not await _happens(told) and not self._closed:
-                yield HEARTBEAT
+                yield _HEARTBEAT
 
     def close(self) -> None:
         """Nobody listens any more, or the service goes down: streams end without an end."""
@@ -82,7 +82,7 @@ class Tail:
         self._tell()
         self._news.set()  # the reader ends by itself: a store does not like to be cut short
 
-    async def _since(self, after: int) -> list[Frame]:
+    async def _since(self, after: int) -> list[_Frame]:
         first = self._frames[0].number if self._frames else self._last + 1
         if after + 1 >= first:
             return [frame for frame in self._frames if frame.number > after]
@@ -95,7 +95,7 @@ class Tail:
                 await self._look()
             if self.ended is None and not self._closed:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._news.wait(), LOOK_SECONDS)
+                    await asyncio.wait_for(self._news.wait(), _LOOK_SECONDS)
                 self._news.clear()
 
     async def _look(self) -> None:
@@ -163,13 +163,13 @@ class Tails:
             tail.close()
 
 
-def _framed(events: Iterable[RunEvent]) -> list[Frame]:
-    return [Frame.of(event) for event in events]
+def _framed(events: Iterable[RunEvent]) -> list[_Frame]:
+    return [_Frame.of(event) for event in events]
 
 
 async def _happens(told: asyncio.Event) -> bool:
     try:
-        await asyncio.wait_for(told.wait(), HEARTBEAT_SECONDS)
+        await asyncio.wait_for(told.wait(), _HEARTBEAT_SECONDS)
     except TimeoutError:
         return False
     return True

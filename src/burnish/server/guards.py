@@ -80,10 +80,10 @@ def told(error: BurnishError) -> dict[str, Json]:
     return problem(code, error.message, remedy=error.remedy, problems=problems)
 
 
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-Application: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+_Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[_Message]]
+Send: TypeAlias = Callable[[_Message], Awaitable[None]]
+_Application: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 _BODIES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _METHODS = "GET, POST, PUT, DELETE, OPTIONS"
@@ -95,7 +95,7 @@ class Guard:
 
     def __init__(
         self,
-        app: Application,
+        app: _Application,
         *,
         security: Security,
         requests: Requests,
@@ -169,7 +169,7 @@ class Guard:
             (b"vary", b"Origin"),
         ]
 
-        async def shared(message: Message) -> None:
+        async def shared(message: _Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), *more]
             await send(message)
@@ -179,7 +179,7 @@ class Guard:
     def _counted(self, method: str, send: Send) -> Send:
         began = time.perf_counter()
 
-        async def counted(message: Message) -> None:
+        async def counted(message: _Message) -> None:
             if message["type"] == "http.response.start":
                 self._requests.count(method, message["status"], time.perf_counter() - began)
             await send(message)
@@ -197,11 +197,11 @@ def _is_preflight(method: str, headers: Mapping[str, str]) -> bool:
     return method == "OPTIONS" and "access-control-request-method" in headers
 
 
-def _once(first: Message, receive: Receive) -> Receive:
+def _once(first: _Message, receive: Receive) -> Receive:
     """Give a message that was read already, then what comes."""
     waiting = [first]
 
-    async def again() -> Message:
+    async def again() -> _Message:
         return waiting.pop() if waiting else await receive()
 
     return again

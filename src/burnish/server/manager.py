@@ -61,10 +61,10 @@ class ServiceLimits:
     """How long a blocking run may take; None for as long as it needs."""
 
 
-log = logging.getLogger("burnish.server")
+_log = logging.getLogger("burnish.server")
 _CLEANING_SECONDS = 5.0
 """What a run that was cancelled gets to close its journal."""
-Key = tuple[str, str]
+_Key = tuple[str, str]
 """App and run."""
 
 
@@ -79,9 +79,9 @@ class Launcher:
         self._limits = limits
         self._tails = tails
         self._room = asyncio.Semaphore(limits.running)
-        self._drives: dict[Key, Drive] = {}
+        self._drives: dict[_Key, Drive] = {}
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-        self.tasks: dict[Key, asyncio.Task[None]] = {}
+        self.tasks: dict[_Key, asyncio.Task[None]] = {}
         self.counts: Counter[str] = Counter(started=0, recovered=0)
         """How many runs were started here, picked up here, and how those ended."""
 
@@ -100,13 +100,13 @@ class Launcher:
         """Whether there is no room for another run now."""
         return self._room.locked()
 
-    def launch(self, key: Key, work: Work) -> None:
+    def launch(self, key: _Key, work: Work) -> None:
         """Drive a run as soon as there is room."""
         task = asyncio.create_task(self._driven(key, work), name=f"run {key[0]}/{key[1]}")
         self.tasks[key] = task
         task.add_done_callback(lambda _: self.tasks.pop(key, None))
 
-    def cancel(self, key: Key, *, finished: bool) -> None:
+    def cancel(self, key: _Key, *, finished: bool) -> None:
         """Stop a run that was canceled; one that waits has ended by that."""
         if (drive := self._drives.get(key)) is not None:
             drive.cancel()
@@ -135,7 +135,7 @@ class Launcher:
         if self.tasks:
             await asyncio.wait([*self.tasks.values()], timeout=seconds)
 
-    async def _driven(self, key: Key, work: Work) -> None:
+    async def _driven(self, key: _Key, work: Work) -> None:
         """Wait for room, take the lease, drive."""
         drive: Drive | None = None
         try:
@@ -151,13 +151,13 @@ class Launcher:
         except RunMissing:
             pass  # deleted
         except BurnishError as error:
-            log.warning("run %s/%s stands still: %s", *key, error.message)
+            _log.warning("run %s/%s stands still: %s", *key, error.message)
         finally:
             self._drives.pop(key, None)
             if drive is None or not drive.worked:
                 await work.drop()
 
-    async def _placed(self, key: Key, lease: Lease) -> Place:
+    async def _placed(self, key: _Key, lease: Lease) -> Place:
         """Where the run lies, said in the store before it begins."""
         record = await self._store.get(*key, result=False)
         place = self._places.of(record)
@@ -194,9 +194,9 @@ class RunManager:
         self.limits = limits or ServiceLimits()
         self.tails = Tails(self.store)
         self.launcher = Launcher(self.store, self.places, self.limits, self.tails)
-        self.left: dict[Key, str] = {}
+        self.left: dict[_Key, str] = {}
         """Runs that are not driven, and why this process cannot."""
-        self._starting: set[Key] = set()
+        self._starting: set[_Key] = set()
         self._sweeping: asyncio.Task[None] | None = None
         self._closed = self._closing = False
 
@@ -342,7 +342,7 @@ class RunManager:
 
     async def recover(self) -> int:
         """Pick up runs that nobody drives; how many. The others are in `left`, with the reason."""
-        left: dict[Key, str] = {}
+        left: dict[_Key, str] = {}
         found, cursor = 0, ""
         while True:
             which = RunFilter(undriven=True)
@@ -382,7 +382,7 @@ class RunManager:
             try:
                 await self.recover()
             except BurnishError as error:
-                log.warning("runs that were left are looked for again later: %s", error.message)
+                _log.warning("runs that were left are looked for again later: %s", error.message)
 
     # -- inside ------------------------------------------------------------------------------
 

@@ -171,7 +171,7 @@ def _about(name: str, look: Callable[[], T]) -> T:
         ) from None
 
 
-MARK = "header"
+_MARK = "header"
 """Under this mark a journal in a database keeps the header of its run."""
 
 
@@ -207,7 +207,7 @@ class Place:
         store = self.journals.journal(self.name)
         db = store.take()
         try:
-            db.execute(store.sql.first_mark, (MARK, read_text(folder / HEADER)))
+            db.execute(store.sql.first_mark, (_MARK, read_text(folder / HEADER)))
         finally:
             store.close()
         point_to(store, folder)
@@ -218,7 +218,7 @@ class Place:
             return self.begun
         store = self.journals.journal(self.name)
         with JournalReader(store) as reader:
-            kept = reader.marks().get(MARK)
+            kept = reader.marks().get(_MARK)
         if kept is None:
             return False
 

@@ -86,7 +86,7 @@ class TokenBook:
                 message = f"a token needs {_SHORTEST} characters or more"
                 remedy = "make one with `burnish serve token new`"
                 raise ConfigError([Problem(where="--token", message=message, remedy=remedy)])
-        self._own = [KeptToken(sha256=hashed(each), scope=Scope.RUN) for each in self.given]
+        self._own = [KeptToken(sha256=_hashed(each), scope=Scope.RUN) for each in self.given]
         self.given = ()
         self._refresh()
 
@@ -99,7 +99,7 @@ class TokenBook:
     def scope_of(self, token: str) -> Scope | None:
         """What a token is good for; None where nobody knows it."""
         self._refresh()
-        asked, found = hashed(token), None
+        asked, found = _hashed(token), None
         # All of them, always: the time taken tells nothing.
         for each in (*self._own, *self._hashes):
             if hmac.compare_digest(each.sha256, asked):
@@ -115,16 +115,16 @@ class TokenBook:
             self._hashes, self._seen = [], None
             return
         if self._seen != (state.st_mtime_ns, state.st_size):
-            self._hashes = read_tokens(self.path)
+            self._hashes = _read_tokens(self.path)
             self._seen = (state.st_mtime_ns, state.st_size)
 
 
-def hashed(token: str) -> str:
+def _hashed(token: str) -> str:
     """What is kept of a token. It is long and random, so a plain hash hides it."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def read_tokens(path: Path) -> list[KeptToken]:
+def _read_tokens(path: Path) -> list[KeptToken]:
     """The tokens of a file."""
     try:
         return _KEPT.validate_json(read_bytes(path))
@@ -136,8 +136,8 @@ def new_token(path: Path, scope: Scope, *, name: str = "") -> str:
     """Make a token, keep its hash in a file that only its owner reads, and give it back."""
     token = f"bt_{secrets.token_urlsafe(32)}"
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    kept = read_tokens(path) if path.exists() else []
-    kept.append(KeptToken(sha256=hashed(token), scope=scope, created_at=at, name=name))
+    kept = _read_tokens(path) if path.exists() else []
+    kept.append(KeptToken(sha256=_hashed(token), scope=scope, created_at=at, name=name))
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps([each.model_dump(mode="json") for each in kept], indent=2)
     before = os.umask(0o077)

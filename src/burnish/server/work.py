@@ -33,7 +33,7 @@ from burnish.system import Redactor
 T = TypeVar("T")
 
 
-class Job(Generic[T]):
+class _Job(Generic[T]):
     """A coroutine in another thread's loop; unlike a future's, its end is waited for."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[object, object, T]) -> None:
@@ -82,9 +82,9 @@ class LoopThread:
         self._thread = threading.Thread(target=self._live, name=name, daemon=True)
         self._thread.start()
 
-    def submit(self, work: Coroutine[object, object, T]) -> Job[T]:
+    def submit(self, work: Coroutine[object, object, T]) -> _Job[T]:
         """Begin a coroutine there."""
-        return Job(self._loop, work)
+        return _Job(self._loop, work)
 
     def close(self) -> None:
         """End the loop; what is left in it is cancelled. Does not wait for that: see `join`."""
@@ -243,7 +243,7 @@ class App(Protocol):
         ...
 
 
-def entered(thread: LoopThread | None, name: str) -> AbstractContextManager[LoopThread]:
+def _entered(thread: LoopThread | None, name: str) -> AbstractContextManager[LoopThread]:
     """The thread to run in: one that stays, or one that ends with the run."""
     return LoopThread(name) if thread is None else nullcontext(thread)
 
@@ -255,7 +255,7 @@ _BEAT_SECONDS = 2.0
 """So soon, at the latest, a run hears that another process wants it canceled."""
 _GONE = (LeaseLost, RunNotRunning, RunMissing)
 
-Told = tuple[NewEvent, RunChanges]
+_Told = tuple[NewEvent, RunChanges]
 
 
 class Drive:
@@ -274,8 +274,8 @@ class Drive:
         self._seconds = seconds
         self._held_until = time.monotonic() + seconds
         self._announce = announce
-        self._queue: asyncio.Queue[Told | None] = asyncio.Queue()
-        self._job: Job[Ended] | None = None
+        self._queue: asyncio.Queue[_Told | None] = asyncio.Queue()
+        self._job: _Job[Ended] | None = None
         self._stop = StopSwitch()
         self._over = asyncio.Event()
         self._lost = False
@@ -327,7 +327,7 @@ class Drive:
 
     async def _worked(self, work: Work, order: Order) -> Ended:
         """How it ended; what it raised is told, not passed on."""
-        with entered(work.thread, f"run-{self.run[1]}") as loop:
+        with _entered(work.thread, f"run-{self.run[1]}") as loop:
             self._job, self.worked = loop.submit(work.drive(order)), True
             if self._canceled or self._lost:
                 self._job.cancel()
@@ -383,7 +383,7 @@ class Drive:
                 except _GONE as error:
                     self._lose(error)
 
-    async def _kept(self, told: Told) -> None:
+    async def _kept(self, told: _Told) -> None:
         """Keep an event; a store that does not answer is asked again while the lease holds."""
         event, changes = told
         while True:

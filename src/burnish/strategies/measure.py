@@ -12,9 +12,9 @@ from burnish.core.protocols import Role, Target
 from burnish.core.trials import SplitResult, Trial
 from burnish.runs.run import Run
 
-BLOCK = 16
+_BLOCK = 16
 """Cases between two looks at limits and signals."""
-AHEAD = 15
+_AHEAD = 15
 """Blocks that are begun meanwhile, so that nobody waits at the end of one."""
 
 
@@ -71,8 +71,8 @@ class Measure:
             run.target.baseline,
             split=Split.TRAIN,
             repeats=self.repeats,
-            block_size=BLOCK,
-            look_ahead=AHEAD,
+            block_size=_BLOCK,
+            look_ahead=_AHEAD,
         )
         async with aclosing(blocks) as parts:
             async for part in parts:

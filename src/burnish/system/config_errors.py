@@ -66,16 +66,16 @@ _LISTED = 12
 _Union: TypeAlias = tuple[TreePath, str | int]
 
 
-def complaint(errors: Sequence[ErrorDetails]) -> str:
+def _complaint(errors: Sequence[ErrorDetails]) -> str:
     """One sentence for all that is said about one value."""
-    expected = [expectation(error) for error in errors]
+    expected = [_expectation(error) for error in errors]
     if all(expected):
         phrase = " or ".join(dict.fromkeys(filter(None, expected)))
         return f"expected {phrase}, found {_found_by(errors[0])}"
     return "; or ".join(dict.fromkeys(map(_own_words, errors)))
 
 
-def expectation(error: ErrorDetails) -> str | None:
+def _expectation(error: ErrorDetails) -> str | None:
     """What may stand there, to follow the word 'expected'; None when it cannot be said so."""
     kind, context = error["type"], error.get("ctx", {})
     if kind in _BOUNDS:
@@ -106,7 +106,7 @@ def nearest(word: str, names: Sequence[str]) -> str | None:
     return spelled[close[0]] if close else None
 
 
-def choices(error: ErrorDetails) -> list[str]:
+def _choices(error: ErrorDetails) -> list[str]:
     """The texts that a choice allows; none when the error is not about a choice."""
     context = error.get("ctx", {})
     return re.findall(r"'([^']*)'", str(context.get("expected", context.get("expected_tags", ""))))
@@ -275,9 +275,9 @@ def problem_of(fault: Fault, where: str) -> Problem:
     if error["type"] == "extra_forbidden":
         message, remedy = _unknown_key(fault)
     else:
-        message = complaint([_without_secret(one, fault.path, redactor) for one in fault.errors])
+        message = _complaint([_without_secret(one, fault.path, redactor) for one in fault.errors])
         value = error.get("ctx", {}).get("tag", error["input"])
-        likely = nearest(str(value), choices(error))
+        likely = nearest(str(value), _choices(error))
         remedy = "add it" if message == MISSING else _did_you_mean(likely)
     return Problem(message=redactor.text(message), where=redactor.text(where), remedy=remedy)
 

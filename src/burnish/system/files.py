@@ -85,7 +85,7 @@ def put_in_place(path: Path, make: Callable[[Path], None]) -> None:
         raise
 
 
-def is_abandoned(name: str, *, shared: bool = False) -> bool:
+def _is_abandoned(name: str, *, shared: bool = False) -> bool:
     """Whether a file of this name is a spare whose writer is gone, or was an earlier self.
 
     In a container the number of this process may well have been its predecessor's; where the
@@ -181,7 +181,7 @@ def remove_stale_temporaries(folder: Path, *, shared: bool = False) -> None:
     try:
         entries = list(folder.iterdir()) if folder.is_dir() else []
         for entry in entries:
-            if not is_abandoned(entry.name, shared=shared):
+            if not _is_abandoned(entry.name, shared=shared):
                 continue
             if entry.is_dir() and not entry.is_symlink():
                 remove_tree(entry)

@@ -29,7 +29,7 @@ _KILLED_WITHIN = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProcessEntry:
+class _ProcessEntry:
     """One process; pid and start time together name it for good."""
 
     pid: int
@@ -39,11 +39,11 @@ class ProcessEntry:
     """False for a zombie, which only waits to be reaped."""
 
 
-def process_entry(pid: int) -> ProcessEntry | None:
+def process_entry(pid: int) -> _ProcessEntry | None:
     """What is known of one process; None when it is gone."""
     try:
         process = psutil.Process(pid)
-        return ProcessEntry(
+        return _ProcessEntry(
             pid=pid,
             group=os.getpgid(pid),
             start_time=_start_time(process),
@@ -53,7 +53,7 @@ def process_entry(pid: int) -> ProcessEntry | None:
         return None
 
 
-def boot_id() -> str:
+def _boot_id() -> str:
     """Changes whenever the machine starts, and differs between machines; '' when not known."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -92,7 +92,7 @@ class Owner:
         return cls(
             pid=os.getpid(),
             started=entry.start_time if entry else "",
-            boot=boot_id(),
+            boot=_boot_id(),
             host=os.uname().nodename,
             space=_pid_namespace(),
         )
@@ -115,7 +115,7 @@ class Owner:
     def is_gone(self, sign_of_life: Path) -> bool:
         """Whether it ended; one of another machine or container when its file is old."""
         if self.host == os.uname().nodename:
-            if "" not in (self.boot, boot_id()) and self.boot != boot_id():
+            if "" not in (self.boot, _boot_id()) and self.boot != _boot_id():
                 return True
             if self.space == _pid_namespace():
                 return self._ended_here()
@@ -153,7 +153,7 @@ def is_running(group: int) -> bool:
     return any(entry is not None and entry.is_running for entry in members)
 
 
-async def end_group(group: int, grace: float) -> None:
+async def _end_group(group: int, grace: float) -> None:
     """Ask the group to end, wait for `grace` seconds, then kill it."""
     try:
         if grace > 0:
@@ -166,7 +166,7 @@ async def end_group(group: int, grace: float) -> None:
     await _until_gone(group, _KILLED_WITHIN)
 
 
-def kill_group(group: int) -> None:
+def _kill_group(group: int) -> None:
     """End a group without asking, and see it gone."""
     _signal(group, signal.SIGKILL)
     limit = time.monotonic() + _KILLED_WITHIN
@@ -278,7 +278,7 @@ class ChildProcesses:
         path = _record_path(self.folder, process.pid)
         # Long after it ended by itself, its number may belong to somebody else.
         if process.returncode is None or _is_ours(_read_record(path)):
-            await end_group(process.pid, grace)
+            await _end_group(process.pid, grace)
         await _exit_code(process)
         path.unlink(missing_ok=True)
 
@@ -286,7 +286,7 @@ class ChildProcesses:
         """Put a group on record; with a `marker`, whoever carries it is ended with the group."""
         leader = process_entry(group)
         started = leader.start_time if leader else ""
-        record = _Record(pgid=group, start_time=started, boot=boot_id(), marker=marker)
+        record = _Record(pgid=group, start_time=started, boot=_boot_id(), marker=marker)
         # Not durable: no process survives the power cut either.
         write_atomic(_record_path(self.folder, group), record.model_dump_json(), durable=False)
 
@@ -311,9 +311,9 @@ def end_leftovers(folder: Path) -> list[int]:
 def _end_recorded(path: Path) -> int | None:
     record, ended = _read_record(path), None
     if record and _is_ours(record):
-        kill_group(record.pgid)
+        _kill_group(record.pgid)
         ended = record.pgid
-    if record and record.boot in ("", boot_id()):
+    if record and record.boot in ("", _boot_id()):
         kill_marked(record.marker)
     path.unlink(missing_ok=True)
     return ended
@@ -349,7 +349,7 @@ def _driver_name(pid: int) -> str:
 
 def _machine() -> str:
     """This start of this machine: a home folder may be shared with others."""
-    return boot_id().replace("-", "")[:12] or "here"
+    return _boot_id().replace("-", "")[:12] or "here"
 
 
 async def _exit_code(process: asyncio.subprocess.Process) -> int:
@@ -379,7 +379,7 @@ def _is_ours(record: _Record | None) -> bool:
     """Whether the group still runs and is the one on record, not a later owner of its number."""
     if record is None or record.pgid <= 1 or record.pgid == os.getpgrp():
         return False
-    if record.boot not in ("", boot_id()):
+    if record.boot not in ("", _boot_id()):
         return False
     leader = process_entry(record.pgid)
     if leader is not None and leader.start_time != record.start_time:

@@ -41,7 +41,7 @@ _SHAPES = tuple(
         ),
     )
 )
-CUES = (*dict.fromkeys(cue for cue, _ in _SHAPES), "basic")
+_CUES = (*dict.fromkeys(cue for cue, _ in _SHAPES), "basic")
 """A text, in lower case, without any of these has no shape of a secret in it."""
 _BASIC = re.compile(r"(\bbasic\s+)([a-z0-9_+/-]{4,}={0,2})", re.IGNORECASE)
 
@@ -65,7 +65,7 @@ _SECRET_IN_JSON = re.compile(
 _REFERENCE = re.compile(r"\s*([a-z]+\s+)?\$\{[a-z_]\w*\}\s*", re.IGNORECASE)
 
 
-def written_forms(secret: str) -> Iterator[str]:
+def _written_forms(secret: str) -> Iterator[str]:
     """The secret as it is, and as URLs, JSON and base64 would show it."""
     raw = secret.encode("utf-8", "surrogatepass")
     yield secret
@@ -76,7 +76,7 @@ def written_forms(secret: str) -> Iterator[str]:
     yield from _base64_forms(raw)
 
 
-def without_shapes(text: str) -> str:
+def _without_shapes(text: str) -> str:
     """The text without what looks like a secret to anyone."""
     lowered = text.lower()
     for cue, pattern in _SHAPES:
@@ -138,7 +138,7 @@ class Redactor:
         """The text without secrets; doing it again changes nothing."""
         # What is left after a replacement may have become a shape of its own. Each round takes
         # characters away and never touches a marker, so there is a last one.
-        while (redacted := without_shapes(self.without_known(value))) != value:
+        while (redacted := _without_shapes(self.without_known(value))) != value:
             value = redacted
         return value
 
@@ -150,7 +150,7 @@ class Redactor:
         lowered = document.lower()
         return not (
             any(form in document for form in self._forms)
-            or any(cue in lowered for cue in CUES)
+            or any(cue in lowered for cue in _CUES)
             or (any(n in lowered for n in _NAME_CUES) and _SECRET_IN_JSON.search(lowered))
         )
 
@@ -181,7 +181,7 @@ class Redactor:
 
     @cached_property
     def _forms(self) -> tuple[str, ...]:
-        forms = {form for secret in self.secrets for form in written_forms(secret)}
+        forms = {form for secret in self.secrets for form in _written_forms(secret)}
         # A part of the marker would be found in the marker, for ever.
         return tuple(sorted((f for f in forms if f not in MARKER), key=len, reverse=True))
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 """Of the records: those of another burnish are left to it."""
 
-Fate: TypeAlias = Literal["put back", "left alone", "failed"]
+_Fate: TypeAlias = Literal["put back", "left alone", "failed"]
 _SPARE = re.compile(r"\.(?P<pid>\d{1,10})-[0-9a-f]{16}\.burnish-tmp")
 _LOOK = 0.5
 """Seconds between two looks at the owner: a forked child of it may keep the pipe open."""
@@ -67,7 +67,7 @@ class PutBack:
     """What became of one borrowed file that did not hold its own content."""
 
     path: str
-    fate: Fate
+    fate: _Fate
     told: str
 
     def __str__(self) -> str:
@@ -170,7 +170,7 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def guard(owner: int, record: Path) -> None:
+def _guard(owner: int, record: Path) -> None:
     """Wait for the end of the owner, then put back what it borrowed."""
     open_pipe, pause, beat = True, 0.005, time.monotonic()
     while os.getppid() == owner:
@@ -224,4 +224,4 @@ if __name__ == "__main__":
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # It ends by itself as soon as its owner does, and not before.
         signal.signal(number, signal.SIG_IGN)
-    guard(int(sys.argv[1]), Path(sys.argv[2]))
+    _guard(int(sys.argv[1]), Path(sys.argv[2]))

@@ -54,7 +54,7 @@ def to_plain(node: object, *, most_values: int = _MOST_VALUES) -> JsonValue:
     return _Walk(most_values=most_values).value(node, ())
 
 
-def plain_key(key: object) -> str | None:
+def _plain_key(key: object) -> str | None:
     """The text of a scalar key, as YAML would write it; None for anything else."""
     if key is None or isinstance(key, bool):
         return {None: "null", True: "true", False: "false"}[key]
@@ -96,7 +96,7 @@ class _Walk:
     def _dict(self, node: Mapping[object, object], path: TreePath) -> dict[str, JsonValue]:
         plain: dict[str, JsonValue] = {}
         for key, item in node.items():
-            name = plain_key(key)
+            name = _plain_key(key)
             if name is None:
                 raise NotPlain("a key is not a single text", path=path, remedy="Use a text.")
             if name in plain:
@@ -173,11 +173,11 @@ def parse_json(text: str, *, source: str) -> JsonValue:
         raise ConfigError([problem]) from None
     except ValueError as error:
         if len(text) <= _PLACED and is_modest(text, levels=_PLACED_LEVELS, aliases=0):
-            parse_json_places(text, source=source)
+            _parse_json_places(text, source=source)
         raise ConfigError([Problem(message=str(error), where=source)]) from None
 
 
-def parse_json_places(text: str, *, source: str) -> object:
+def _parse_json_places(text: str, *, source: str) -> object:
     """ruamel's tree of a JSON text, for its lines."""
     # JSON allows tabs between values and YAML does not; within its strings there are none.
     return parse_yaml(text.replace("\t", " "), source=source)
@@ -190,7 +190,7 @@ def write_yaml(root: object, *, like: str) -> str:
     return stream.getvalue().replace("\n", "\r\n" if "\r\n" in like else "\n")
 
 
-def write_json(data: JsonValue, *, like: str) -> str:
+def _write_json(data: JsonValue, *, like: str) -> str:
     """The value as text, indented as the text it came from."""
     indent = re.search(r"\n([ \t]+)\S", like)
     return json.dumps(data, indent=indent[1] if indent else None, ensure_ascii=False) + "\n"
@@ -266,7 +266,7 @@ class YamlTree:
     def dump(self) -> str:
         """The tree as text: comments, order and quoting as they were read."""
         if _is_json(self.path):
-            return write_json(self.data, like=self.text)
+            return _write_json(self.data, like=self.text)
         return self.text if self.root is None else write_yaml(self.root, like=self.text)
 
     @cached_property
@@ -274,7 +274,7 @@ class YamlTree:
         if not _is_json(self.path):
             return self.root
         try:
-            return parse_json_places(self.text, source=self.path.name)
+            return _parse_json_places(self.text, source=self.path.name)
         except ConfigError:
             return None
 
@@ -297,7 +297,7 @@ def parse_tree(path: Path, text: str) -> YamlTree:
 def tree_of(path: Path, data: Mapping[str, JsonValue]) -> YamlTree:
     """The tree of a file that would hold this data."""
     plain = cast("JsonValue", dict(data))
-    text = write_json(plain, like="\n  x") if _is_json(path) else write_yaml(plain, like="")
+    text = _write_json(plain, like="\n  x") if _is_json(path) else write_yaml(plain, like="")
     return parse_tree(path, text)
 
 
@@ -338,7 +338,7 @@ def _key_for(node: object, step: str | int) -> tuple[object] | None:
         return (step,) if 0 <= step < len(cast("list[object]", node)) else None
     if isinstance(node, Mapping):
         keys = cast("Mapping[object, object]", node)
-        return next(((key,) for key in keys if plain_key(key) == str(step)), None)
+        return next(((key,) for key in keys if _plain_key(key) == str(step)), None)
     return None
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from itertools import takewhile
 from typing import Any, Generic, TypeVar, cast
 
-Task = asyncio.Task[Any]
-Loop = asyncio.AbstractEventLoop
+_Task = asyncio.Task[Any]
+_Loop = asyncio.AbstractEventLoop
 Head = TypeVar("Head")
 """A step, as whoever records it keeps it."""
 
@@ -22,7 +22,7 @@ class Strand(Generic[Head]):
     """One line of work, in which one thing comes after the other."""
 
     def __init__(
-        self, owner: object, heads: tuple[Head, ...] = (), loop: Loop | None = None
+        self, owner: object, heads: tuple[Head, ...] = (), loop: _Loop | None = None
     ) -> None:
         self._owner = weakref.ref(owner)
         self._task = isinstance(owner, asyncio.Task)
@@ -133,9 +133,9 @@ class Births:
     """
 
     def __init__(self) -> None:
-        self._seen: weakref.WeakKeyDictionary[Task, int] = weakref.WeakKeyDictionary()
+        self._seen: weakref.WeakKeyDictionary[_Task, int] = weakref.WeakKeyDictionary()
 
-    def look(self, loop: Loop | None, now: int) -> None:
+    def look(self, loop: _Loop | None, now: int) -> None:
         """Note the tasks that are there now."""
         if loop is not None:
             for task in asyncio.all_tasks(loop):
@@ -145,5 +145,5 @@ class Births:
         """Whether this task was begun after the last step of a strand had ended."""
         if not isinstance(owner, asyncio.Task):
             return False
-        seen = self._seen.get(cast("Task", owner))
+        seen = self._seen.get(cast("_Task", owner))
         return seen is None or seen > strand.last

@@ -22,7 +22,7 @@ from burnish.tracing.steps import OpenStep, error_text, plain
 
 Deps = TypeVar("Deps")
 Output = TypeVar("Output")
-Run = AgentRun[Any, Any]
+_Run = AgentRun[Any, Any]
 
 
 def traced_agent(
@@ -45,7 +45,7 @@ class TracedAgent(WrapperAgent[Deps, Output]):
     @asynccontextmanager
     async def iter(  # pyright: ignore[reportIncompatibleMethodOverride] - whatever the wrapped agent takes
         self, user_prompt: Any = None, **more: Any
-    ) -> AsyncGenerator[Run, None]:
+    ) -> AsyncGenerator[_Run, None]:
         """Every way to run an agent goes through here."""
         with OpenStep(self._node or self.name or "agent", inputs=_words(user_prompt)) as step:
             async with self.wrapped.iter(user_prompt, **more) as run:
@@ -57,7 +57,7 @@ class TracedAgent(WrapperAgent[Deps, Output]):
                 _tell(step, run, None)
 
 
-def _tell(step: OpenStep, run: Run, error: BaseException | None) -> None:
+def _tell(step: OpenStep, run: _Run, error: BaseException | None) -> None:
     if step.record is None:
         return
     everything, own = run.all_messages(), run.new_messages()
@@ -74,7 +74,7 @@ def _tell(step: OpenStep, run: Run, error: BaseException | None) -> None:
     _tell_tools(step, run, error_text(error) if error is not None else "")
 
 
-def _tell_tools(step: OpenStep, run: Run, crash: str) -> None:
+def _tell_tools(step: OpenStep, run: _Run, crash: str) -> None:
     """Each use of a tool; one that nothing came back from is where the run crashed."""
     parts = [part for message in run.new_messages() for part in message.parts]
     came = {part.tool_call_id: part for part in parts if isinstance(part, ToolReturnPart)}
@@ -88,7 +88,7 @@ def _tell_tools(step: OpenStep, run: Run, crash: str) -> None:
         step.tool(call.tool_name, _arguments(call), result, error, id=call.tool_call_id)
 
 
-def _answering(run: Run) -> set[str]:
+def _answering(run: _Run) -> set[str]:
     """Tools that are none: by them the model gives its structured answer."""
     return {each.name for each in run.ctx.deps.tool_manager.tool_defs if each.kind == "output"}
 

@@ -13,7 +13,7 @@ from burnish.core.outcomes import Step, ToolCall, Trace, Usage
 from burnish.tracing.branches import Births, Strand, current_owner, open_ends
 from burnish.tracing.steps import PLACE, Place, error_text, plain, plain_mapping
 
-NEVER_ENDED = "the step had not ended when the agent answered"
+_NEVER_ENDED = "the step had not ended when the agent answered"
 
 
 @dataclass(kw_only=True, eq=False)
@@ -88,13 +88,13 @@ class Record:
             input=self.input,
             output=self.output,
             tools=tuple(self.tools),
-            error=self.error if self.ended else self.error or NEVER_ENDED,
+            error=self.error if self.ended else self.error or _NEVER_ENDED,
             usage=self.usage,
             seconds=self.seconds,
         )
 
 
-def in_order(records: Iterable[Record]) -> list[Record]:
+def _in_order(records: Iterable[Record]) -> list[Record]:
     """As they began, except that what comes before a record stands before it."""
     listed: dict[Record, None] = {}
     waiting = sorted(records, key=lambda record: -record.number)
@@ -196,7 +196,7 @@ class Recorder:
     def trace(self) -> Trace:
         """What was recorded, so that what came before a step stands before it."""
         with self._lock:
-            return Trace(steps=tuple(record.step() for record in in_order(self._records)))
+            return Trace(steps=tuple(record.step() for record in _in_order(self._records)))
 
     def _record(
         self,

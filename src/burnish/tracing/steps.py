@@ -41,7 +41,7 @@ def leave(trace: Trace) -> None:
         found.append(trace)
 
 
-class StepRecord(Protocol):
+class _StepRecord(Protocol):
     """A step while it is written down."""
 
     input: "Json"
@@ -63,10 +63,10 @@ class StepRecord(Protocol):
         ...
 
 
-R = TypeVar("R", bound=StepRecord)
+R = TypeVar("R", bound=_StepRecord)
 
 
-class Recording(Protocol[R]):
+class _Recording(Protocol[R]):
     """Whoever writes the steps of a run down."""
 
     def begin(
@@ -98,7 +98,7 @@ class Recording(Protocol[R]):
 class Place(Generic[R]):
     """What a context knows of the recording; a copy of the context keeps it as it was then."""
 
-    recorder: Recording[R]
+    recorder: _Recording[R]
     strand: "Strand[R]"
     heads: tuple[R, ...]
     """The open ends of the strand when this was set."""
@@ -173,8 +173,8 @@ class OpenStep:
         self._inputs = inputs
         self._surfaces = surfaces
         self._after = after
-        self._recorder: Recording[Any] | None = None
-        self.record: StepRecord | None = None
+        self._recorder: _Recording[Any] | None = None
+        self.record: _StepRecord | None = None
         """What is written down of it; None where nobody records."""
 
     def done(self, output: T) -> T:
@@ -249,7 +249,7 @@ def step(
     return OpenStep(node, inputs=inputs, surfaces=surfaces, after=after)
 
 
-def _records(after: Sequence[OpenStep] | None) -> list[StepRecord] | None:
+def _records(after: Sequence[OpenStep] | None) -> list[_StepRecord] | None:
     if after is None:
         return None
     return [each.record for each in after if each.record is not None]

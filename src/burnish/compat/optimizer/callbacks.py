@@ -103,30 +103,30 @@ def read_row(folder: Path, number: int) -> TrialRow:
     return codec(TrialRow).decode(json.loads(body))
 
 
-def score_of(result: SplitResult | None) -> float | None:
+def _score_of(result: SplitResult | None) -> float | None:
     """The score of a whole result."""
     return None if result is None else result.measurement.score
 
 
-def case_scores(result: SplitResult) -> dict[str, float | None]:
+def _case_scores(result: SplitResult) -> dict[str, float | None]:
     """The mean of each case over metrics and repeats; None where a part of it is missing."""
     return {
-        case: mean_of([value for each in by_metric.values() for value in each])
+        case: _mean_of([value for each in by_metric.values() for value in each])
         for case, by_metric in result.scores.items()
     }
 
 
-def mean_of(values: Sequence[float | None]) -> float | None:
+def _mean_of(values: Sequence[float | None]) -> float | None:
     """The mean; None where a part of it is missing."""
     known = [value for value in values if value is not None]
     return mean(known) if known and len(known) == len(values) else None
 
 
-Moment: TypeAlias = tuple[str, dict[str, Any]]
+_Moment: TypeAlias = tuple[str, dict[str, Any]]
 """The method without its `on_`, and what it is given."""
 
 
-def proposed(row: TrialRow, state: SearchState, trainset: int) -> Iterator[Moment]:
+def _proposed(row: TrialRow, state: SearchState, trainset: int) -> Iterator[_Moment]:
     """From the choice of a parent to the candidate's own look at the minibatch."""
     trial, now = row.trial, {"iteration": row.number}
     parents = state.places_of(trial)
@@ -151,7 +151,7 @@ def proposed(row: TrialRow, state: SearchState, trainset: int) -> Iterator[Momen
         yield "evaluation_end", now | _on_minibatch(trial, parents)
 
 
-def _asked(row: TrialRow, parent: int | None, texts: Mapping[str, str]) -> Iterator[Moment]:
+def _asked(row: TrialRow, parent: int | None, texts: Mapping[str, str]) -> Iterator[_Moment]:
     trial, now = row.trial, {"iteration": row.number}
     fields = list(trial.touched)
     answered = [each for each in trial.proposals if each.answer is not None]
@@ -177,30 +177,30 @@ def _on_minibatch(trial: Trial, parents: Sequence[int]) -> dict[str, Any]:
     by_case = trial.train.scores.values()
     return {
         "candidate_idx": None,
-        "scores": list(case_scores(trial.train).values()),
+        "scores": list(_case_scores(trial.train).values()),
         "has_trajectories": False,
         "parent_ids": list(parents),
         "outputs": [],
         "trajectories": None,
         "objective_scores": [
-            {m: mean_of(values) for m, values in each.items()} for each in by_case
+            {m: _mean_of(values) for m, values in each.items()} for each in by_case
         ],
         "is_seed_candidate": False,
     }
 
 
-def validated(row: TrialRow, state: SearchState, valset: int, *, best: bool) -> Iterator[Moment]:
+def _validated(row: TrialRow, state: SearchState, valset: int, *, best: bool) -> Iterator[_Moment]:
     """How it did on validation, or on as much of it as it was run on."""
     trial = row.trial
     if trial.holdout is None:
         return
-    scores = case_scores(trial.holdout)
+    scores = _case_scores(trial.holdout)
     told = {
         "iteration": row.number,
         "candidate_idx": state.place_of(trial.candidate.id),
         "candidate": prompts_of(trial),
         "scores_by_val_id": scores,
-        "average_score": score_of(trial.holdout),
+        "average_score": _score_of(trial.holdout),
         "num_examples_evaluated": len(scores),
         "total_valset_size": valset,
         "parent_ids": state.places_of(trial),
@@ -212,7 +212,7 @@ def validated(row: TrialRow, state: SearchState, valset: int, *, best: bool) -> 
     yield "valset_breakdown", {"iteration": row.number, "metric_breakdown": means}
 
 
-def settled(row: TrialRow, state: SearchState) -> Iterator[Moment]:
+def _settled(row: TrialRow, state: SearchState) -> Iterator[_Moment]:
     """Whether it was taken into the pool, by the state after it."""
     trial, now = row.trial, {"iteration": row.number}
     parents, merging = state.places_of(trial), trial.phase == "merge"
@@ -221,7 +221,7 @@ def settled(row: TrialRow, state: SearchState) -> Iterator[Moment]:
         place = {"new_candidate_idx": number, "parent_ids": parents}
         if merging:
             yield "merge_accepted", now | place
-        yield "candidate_accepted", now | place | {"new_score": score_of(trial.holdout)}
+        yield "candidate_accepted", now | place | {"new_score": _score_of(trial.holdout)}
         return
     reason = round_of(row, Spent()).acceptance_reason
     if merging:
@@ -279,13 +279,13 @@ class GepaEvents:
         baseline, now = row.trial.phase == BASELINE, {"iteration": row.number}
         if not baseline:
             self._tell("iteration_start", now | {"state": state, "trainset_loader": None})
-            for moment in proposed(row, state, self.sizes.get("train", 0)):
+            for moment in _proposed(row, state, self.sizes.get("train", 0)):
                 self._tell(*moment)
         state.take(row)
-        for moment in validated(row, state, valset, best=baseline or row.trial.accepted):
+        for moment in _validated(row, state, valset, best=baseline or row.trial.accepted):
             self._tell(*moment)
         if not baseline:
-            for moment in settled(row, state):
+            for moment in _settled(row, state):
                 self._tell(*moment)
         self._tell("budget_updated", now | self._budget(row))
         self._tell("state_saved", now | {"run_dir": str(self.folder)})

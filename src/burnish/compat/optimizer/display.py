@@ -33,7 +33,7 @@ class Reporter:
     def say(self, line: str) -> None:
         """Print a line, unless nothing is to be printed."""
         if self.verbose:
-            _print(line if sys.stdout.isatty() else plain(line))
+            _print(line if sys.stdout.isatty() else _plain(line))
 
     @contextmanager
     def watching(self, folder: Path, budget: Budget) -> Generator[list[Listener], None, None]:
@@ -70,7 +70,7 @@ class Reflections:
         """Nothing: a case is no question."""
 
 
-def plain(line: str) -> str:
+def _plain(line: str) -> str:
     """The line in ASCII, for logs."""
     return line.translate(_PLAIN).encode("ascii", "replace").decode()
 

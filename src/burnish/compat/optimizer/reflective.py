@@ -46,7 +46,7 @@ from burnish.targets.callables import CallableTarget
 from burnish.targets.prompts import PromptsTarget, TargetPrompt
 from burnish.targets.prompts.fields import is_async
 
-VERBOSITIES = (0, 1, 2)
+_VERBOSITIES = (0, 1, 2)
 
 
 def check_arguments(
@@ -70,7 +70,7 @@ def check_arguments(
         told = "train and validation are the same file: the score would be that of a known exam"
         remedy = "`burnish data split` makes two files of one"
         problems.append(_wrong("validation_dataset_path", told, remedy))
-    if verbose not in VERBOSITIES:
+    if verbose not in _VERBOSITIES:
         problems.append(_wrong("verbose", f"it is {verbose}", "say 0, 1 or 2"))
     if problems:
         raise WrongInput(problems)
@@ -95,7 +95,7 @@ def warn_of_merge(file: AnyOptimizerConfig, target_prompt: TargetPrompt) -> None
         warnings.warn(told, UserWarning, stacklevel=3)
 
 
-def check_folder(folder: Path) -> None:
+def _check_folder(folder: Path) -> None:
     """The folder is new, empty, or that of a run to go on with."""
     if folder.is_dir() and any(folder.iterdir()) and not (folder / HEADER).exists():
         told = f"{folder} holds other files, and no run to go on with"
@@ -152,7 +152,7 @@ class SetTelling(Telling):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepared:
+class _Prepared:
     """A run that is ready to be opened, and whom to tell about its sets."""
 
     setup: Setup
@@ -172,9 +172,9 @@ class Prepared:
                 await self.telling.tell(point)
 
 
-async def prepared(
+async def _prepared(
     optimizer: BaseOptimizer, stop_callbacks: Mapping[str, Callable[[], bool]]
-) -> Prepared:
+) -> _Prepared:
     """Everything that a run is made of; nothing is written, and nobody is called."""
     with as_wrong_input():
         description = _described(optimizer)
@@ -213,15 +213,15 @@ def _agent(optimizer: BaseOptimizer) -> CallableTarget:
         raise WrongKind(error.problems, remedy=error.remedy) from error
 
 
-def _watched(setup: Setup, callbacks: Callbacks | None) -> Prepared:
+def _watched(setup: Setup, callbacks: Callbacks | None) -> _Prepared:
     """With callbacks around each run of a case and each scoring of it."""
     if callbacks is None or not callbacks.named:
-        return Prepared(setup=setup)
+        return _Prepared(setup=setup)
     telling = SetTelling(callbacks=callbacks, eval_set_id="", sets=_sets(setup.dataset))
     scoring = Scoring(telling=telling, metrics=len(setup.metrics))
     target = WatchedTarget(target=setup.target, telling=telling)
     watched = replace(setup, target=target, metrics=scoring.watch(setup.metrics))
-    return Prepared(setup=watched, telling=telling)
+    return _Prepared(setup=watched, telling=telling)
 
 
 def _sets(dataset: Dataset) -> dict[str, str]:
@@ -242,9 +242,9 @@ class ReflectiveOptimizer(BaseOptimizer):
 
     async def run(self, *, reporter: Reporter | None = None) -> OptimizeResult:
         """Optimise; the prompts are back as they were before this returns or raises."""
-        check_folder(self.folder)
+        _check_folder(self.folder)
         state, voice = SearchState(), Voice()
-        ready = await prepared(self, by_label(self.extra_stop_callbacks, state, voice))
+        ready = await _prepared(self, by_label(self.extra_stop_callbacks, state, voice))
         self.baseline = {name: str(v) for name, v in ready.setup.target.baseline.values.items()}
         run = await _opened(ready.setup, self.folder)
         voice.run = run
@@ -282,7 +282,7 @@ class ReflectiveOptimizer(BaseOptimizer):
             write_report(self.folder)
         return result
 
-    async def _driven(self, run: Run, ready: Prepared) -> None:
+    async def _driven(self, run: Run, ready: _Prepared) -> None:
         """Search. What a run fails of is in its result; what is a bug, or an end, is raised."""
         try:
             await ready.tell_begin()

@@ -33,17 +33,17 @@ from burnish.runs.driver import Ending, drive
 from burnish.runs.run import Run
 from burnish.runs.setup import Furnish, Setup, resume, start
 
-Progress: TypeAlias = Callable[[RunResult], None]
+_Progress: TypeAlias = Callable[[RunResult], None]
 """Is given the whole result so far after every stage, those of an earlier session too."""
-CANCELED = "run canceled"
+_CANCELED = "run canceled"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Telling:
+class _Telling:
     """Whom a run tells what."""
 
     observer: Observer | None = None
-    progress: Progress | None = None
+    progress: _Progress | None = None
 
 
 class PromptIterEngine:
@@ -82,7 +82,7 @@ class PromptIterEngine:
 
     def check(self, request: RunRequest) -> None:
         """Raise everything that is wrong with a request. Calls nobody."""
-        _Driving(self._plan(request), Telling()).setup.check()
+        _Driving(self._plan(request), _Telling()).setup.check()
 
     async def run(
         self,
@@ -90,7 +90,7 @@ class PromptIterEngine:
         *,
         observer: Observer | None = None,
         run_dir: str | Path | None = None,
-        progress: Progress | None = None,
+        progress: _Progress | None = None,
         furnish: Furnish | None = None,
     ) -> RunResult:
         """Optimise, and say what came of it.
@@ -103,7 +103,7 @@ class PromptIterEngine:
         """
         plan = self._plan(request)
         folder = None if run_dir is None else Path(run_dir)
-        driving = _Driving(plan, Telling(observer=observer, progress=progress))
+        driving = _Driving(plan, _Telling(observer=observer, progress=progress))
         return await driving.driven(folder, furnish)
 
     async def close(self) -> None:
@@ -124,7 +124,7 @@ class PromptIterEngine:
 class _Driving:
     """One run of the engine."""
 
-    def __init__(self, plan: Plan, telling: Telling) -> None:
+    def __init__(self, plan: Plan, telling: _Telling) -> None:
         self._plan = plan
         self._delivery = Delivery(telling.observer)
         anatomy, assets = plan.anatomy, plan.assets
@@ -184,7 +184,7 @@ class _Driving:
             await self._delivery.settled()
             self._finished(run, ending)
         except Interrupted:
-            self._collector.changed(status=RunStatus.CANCELED, error_message=CANCELED)
+            self._collector.changed(status=RunStatus.CANCELED, error_message=_CANCELED)
             raise
         except BurnishError as error:
             self._failed(run, error)
@@ -192,7 +192,7 @@ class _Driving:
             if self._delivery.failed is not None:
                 self._failed(run, self._delivery.failed)
                 return
-            self._collector.changed(status=RunStatus.CANCELED, error_message=CANCELED)
+            self._collector.changed(status=RunStatus.CANCELED, error_message=_CANCELED)
             raise
         except Exception as error:
             self._failed(run, BurnishError(f"{type(error).__name__}: {error}"))
@@ -201,7 +201,7 @@ class _Driving:
     def _finished(self, run: Run, ending: Ending) -> None:
         collector = self._collector
         if ending.interrupted:
-            collector.changed(status=RunStatus.CANCELED, error_message=CANCELED)
+            collector.changed(status=RunStatus.CANCELED, error_message=_CANCELED)
         else:
             collector.changed(status=RunStatus.SUCCEEDED)
         if ending.reason != FINISHED:

@@ -32,7 +32,7 @@ from burnish.system import write_atomic
 
 
 @dataclass(frozen=True, kw_only=True)
-class InTurn:
+class _InTurn:
     """Another metric, which waits until nobody else scores; what it says is the same."""
 
     metric: Metric
@@ -66,7 +66,7 @@ class InTurn:
 def in_turn(metrics: Sequence[Metric]) -> tuple[Metric, ...]:
     """The metrics, no two of which score at the same time."""
     turn = asyncio.Lock()
-    return tuple(InTurn(metric=metric, turn=turn) for metric in metrics)
+    return tuple(_InTurn(metric=metric, turn=turn) for metric in metrics)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +121,7 @@ class ResultFiles:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetMetric:
+class _SetMetric:
     """One name, and by set the metric that goes by it; other sets are not scored."""
 
     name: str
@@ -173,21 +173,21 @@ def _joined(name: str, by_set: Mapping[str, Sequence[Metric]], sets: Mapping[str
     return (
         first
         if same and len(found) == len(by_set)
-        else SetMetric(name=name, by_set=found, sets=sets)
+        else _SetMetric(name=name, by_set=found, sets=sets)
     )
 
 
-EXPECTED_RUNNER = "expected_runner_enabled"
+_EXPECTED_RUNNER = "expected_runner_enabled"
 """The extra of a case that asks for the teacher's answer, whatever the file expects."""
 
 
-def wants_teacher(case: Case) -> bool:
+def _wants_teacher(case: Case) -> bool:
     """Whether the case says that its reference comes from the teacher."""
-    return case.extras.get(EXPECTED_RUNNER) is True
+    return case.extras.get(_EXPECTED_RUNNER) is True
 
 
 @dataclass(frozen=True, kw_only=True)
-class Teacher:
+class _Teacher:
     """Answers cases, so that others can be compared with it."""
 
     target: Target
@@ -200,7 +200,7 @@ class Teacher:
     def teaches(self, case: Case) -> bool:
         """Whether a case needs an answer: it asks for one, or has none."""
         bare = case.scenario is None and all(turn.expected is None for turn in case.turns)
-        return bare or wants_teacher(case)
+        return bare or _wants_teacher(case)
 
     def estimate(self, case: Case) -> Spend:
         """What an answer costs."""
@@ -229,11 +229,11 @@ class Teacher:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaughtMetric:
+class _TaughtMetric:
     """Another metric, with the teacher's answer where a case has none."""
 
     metric: Metric
-    teacher: Teacher
+    teacher: _Teacher
 
     @property
     def name(self) -> str:
@@ -274,7 +274,7 @@ def _with_answers(case: Case, taught: Outcome) -> Case:
 
 
 T = TypeVar("T")
-OUTPUT = Path("results") / "promptiter"
+_OUTPUT = Path("results") / "promptiter"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,7 +312,7 @@ class EvaluationStack:
 
     app_name: str
     data_dir: Path = Path("data")
-    output_dir: Path = OUTPUT
+    output_dir: Path = _OUTPUT
     shared_metrics: str = ""
     """The id of one metrics file for all sets."""
     sets: Mapping[str, Sequence[Case]] = field(default_factory=dict[str, Sequence[Case]])
@@ -440,7 +440,7 @@ class _Loading:
         if self._request.teacher is not None:
             return
         for case in (*dataset.train, *dataset.holdout):
-            if wants_teacher(case):
+            if _wants_teacher(case):
                 told = "this case takes its reference from the teacher, and there is none"
                 yield Problem(where=case.id, message=told, remedy="give the request a teacher")
 
@@ -448,5 +448,5 @@ class _Loading:
         if self._request.teacher is None:
             return metrics
         target, _ = target_of(self._request.teacher, (), How(), self._models)
-        teacher = Teacher(target=target)
-        return tuple(TaughtMetric(metric=metric, teacher=teacher) for metric in metrics)
+        teacher = _Teacher(target=target)
+        return tuple(_TaughtMetric(metric=metric, teacher=teacher) for metric in metrics)

@@ -50,7 +50,7 @@ from burnish.system.config_errors import dotted
 _SEVERITIES = ("", *(each.value for each in Severity))
 
 
-def problems_of(request: RunRequest, anatomy: Anatomy) -> list[Problem]:
+def _problems_of(request: RunRequest, anatomy: Anatomy) -> list[Problem]:
     """What can be seen without reading any set."""
     return [
         *_sets(request),
@@ -60,7 +60,7 @@ def problems_of(request: RunRequest, anatomy: Anatomy) -> list[Problem]:
     ]
 
 
-def mismatches(request: RunRequest, assets: Assets) -> list[Problem]:
+def _mismatches(request: RunRequest, assets: Assets) -> list[Problem]:
     """What the sets do not have: metrics and cases that hints, targets and guards name."""
     found: list[Problem] = []
     for each in request.train_inputs:
@@ -81,7 +81,7 @@ def mismatches(request: RunRequest, assets: Assets) -> list[Problem]:
     return [*found, *_uneven_targets(request, assets), *_guards(request, assets)]
 
 
-def protected_cases(request: RunRequest, assets: Assets) -> dict[str, list[str]]:
+def _protected_cases(request: RunRequest, assets: Assets) -> dict[str, list[str]]:
     """By protected case, the cases of validation that may be meant."""
     holdout = [case.id for case in assets.dataset.holdout]
     return {
@@ -195,7 +195,7 @@ def _uneven_targets(request: RunRequest, assets: Assets) -> Iterator[Problem]:
 
 
 def _guards(request: RunRequest, assets: Assets) -> Iterator[Problem]:
-    for name, cases in protected_cases(request, assets).items():
+    for name, cases in _protected_cases(request, assets).items():
         if len(cases) != 1:
             told = "several validation sets have it" if cases else "no validation set has it"
             remedy = "say set/case" if cases else ""
@@ -231,7 +231,7 @@ class RunDefaults:
         )
 
 
-def settings_of(
+def _settings_of(
     request: RunRequest,
     anatomy: Anatomy,
     assets: Assets,
@@ -260,7 +260,7 @@ def settings_of(
     )
 
 
-def unknown_in(settings: BackpropSettings, target: Target, assets: Assets) -> list[Problem]:
+def _unknown_in(settings: BackpropSettings, target: Target, assets: Assets) -> list[Problem]:
     """What the settings name and the sets of a request do not have."""
     found = unknown_names(settings, target, assets.metrics, assets.dataset)
     return [
@@ -374,7 +374,7 @@ class Plan:
     ) -> "Plan":
         """The plan; everything that is wrong is said at once, as far as it can be told."""
         anatomy = Anatomy.of(target)
-        problems = [*stages.problems(), *problems_of(request, anatomy)]
+        problems = [*stages.problems(), *_problems_of(request, anatomy)]
         start = anatomy.baseline
         try:
             start = anatomy.candidate(request.initial_profile) if request.initial_profile else start
@@ -383,13 +383,13 @@ class Plan:
         if problems:
             raise ConfigError(problems)
         assets = stack.load(request)
-        if problems := mismatches(request, assets):
+        if problems := _mismatches(request, assets):
             raise ConfigError(problems)
         # An aggregator of one's own may do more than merge, so it sees single remarks too.
         by_model = isinstance(stages.aggregator, ModelStage | ModelRef | str)
         usual = defaults or RunDefaults()
-        settings = settings_of(request, anatomy, assets, usual.settings, merge_single=not by_model)
-        if problems := unknown_in(settings, target, assets):
+        settings = _settings_of(request, anatomy, assets, usual.settings, merge_single=not by_model)
+        if problems := _unknown_in(settings, target, assets):
             raise ConfigError(problems)
         return cls(
             request=request,

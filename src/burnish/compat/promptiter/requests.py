@@ -232,7 +232,7 @@ _WIDTHS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class RequestPatch:
+class _RequestPatch:
     """One field that a request sets."""
 
     field: TreePath
@@ -241,22 +241,22 @@ class RequestPatch:
     """Where the request says it, in Python's names."""
 
 
-def patches(request: RunRequest) -> Iterator[RequestPatch]:
+def patches(request: RunRequest) -> Iterator[_RequestPatch]:
     """What a request says itself, without what it would be by default; sets of cases aside."""
     data = cast("dict[str, JsonValue]", request.model_dump(mode="json", by_alias=False))
     for source, target in _FIELDS.items():
         value = _value(data, source)
         if _is_set(request, source) and value is not None and (value or source[-1] not in _OPEN):
-            yield RequestPatch(field=target, value=value, source=source)
+            yield _RequestPatch(field=target, value=value, source=source)
     yield from _losses(request)
     for name, (block, key) in _WIDTHS.items():
         width = _width(getattr(request, block), key)
         if width:
-            yield RequestPatch(field=(*_SETTINGS, name), value=width, source=(block,))
+            yield _RequestPatch(field=(*_SETTINGS, name), value=width, source=(block,))
     at_once = _concurrency(request)
     if at_once:
         source = ("evaluation_options",)
-        yield RequestPatch(field=("execution", "concurrency"), value=at_once, source=source)
+        yield _RequestPatch(field=("execution", "concurrency"), value=at_once, source=source)
 
 
 def settings_data(request: RunRequest) -> dict[str, JsonValue]:
@@ -287,7 +287,7 @@ def _value(data: JsonValue, path: TreePath) -> JsonValue:
     return data
 
 
-def _losses(request: RunRequest) -> Iterator[RequestPatch]:
+def _losses(request: RunRequest) -> Iterator[_RequestPatch]:
     """What people say of cases that fail, and where losses begin."""
     hints: list[JsonValue] = [
         {
@@ -305,9 +305,9 @@ def _losses(request: RunRequest) -> Iterator[RequestPatch]:
         for goal in each.loss_targets
     }
     if hints:
-        yield RequestPatch(field=(*_SETTINGS, "loss_hints"), value=hints, source=("train",))
+        yield _RequestPatch(field=(*_SETTINGS, "loss_hints"), value=hints, source=("train",))
     if goals:
-        yield RequestPatch(field=(*_SETTINGS, "loss_targets"), value=goals, source=("train",))
+        yield _RequestPatch(field=(*_SETTINGS, "loss_targets"), value=goals, source=("train",))
 
 
 def _width(options: BaseModel, key: str) -> JsonValue:

@@ -79,7 +79,7 @@ class AggregationResult(Wire):
     surfaces: tuple[AggregatedSurface, ...] = ()
 
 
-ZERO_TIME = "0001-01-01T00:00:00Z"
+_ZERO_TIME = "0001-01-01T00:00:00Z"
 """How Go writes a time that nobody noted."""
 
 TraceStatus: TypeAlias = Literal["completed", "incomplete", "failed"]
@@ -128,8 +128,8 @@ class Step(Wire):
     branch: str = ""
     node_id: str = ""
     node_type: str = ""
-    started_at: str = ZERO_TIME
-    ended_at: str = ZERO_TIME
+    started_at: str = _ZERO_TIME
+    ended_at: str = _ZERO_TIME
     predecessor_step_ids: tuple[str, ...] = ()
     applied_surface_ids: tuple[str, ...] = ()
     input: Text | None = None
@@ -146,8 +146,8 @@ class Trace(Wire):
     root_agent_name: str = ""
     root_invocation_id: str = ""
     session_id: str = ""
-    started_at: str = ZERO_TIME
-    ended_at: str = ZERO_TIME
+    started_at: str = _ZERO_TIME
+    ended_at: str = _ZERO_TIME
     status: TraceStatus = "completed"
     input: Text | None = None
     output: Text | None = None

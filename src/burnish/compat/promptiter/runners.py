@@ -30,7 +30,7 @@ Runner: TypeAlias = Callable[..., Any] | Target
 Parameters named `user_id`, `session_id` and `schema`, and those of the run options, are filled.
 """
 Supplier: TypeAlias = Callable[[], str]
-PROVIDER = "runner"
+_PROVIDER = "runner"
 
 
 def new_id() -> str:
@@ -50,7 +50,7 @@ class RunnerBackend:
     async def complete(self, ref: ModelRef, request: ChatRequest, *, draw: int) -> ChatReply:
         """Put the whole conversation into one message, and take what comes back."""
         try:
-            outcome = await self._run(message_of(request), request.schema, draw)
+            outcome = await self._run(_message_of(request), request.schema, draw)
         except BurnishError:
             raise
         except Exception as error:
@@ -64,7 +64,7 @@ class RunnerBackend:
 
     async def _run(self, message: str, schema: Mapping[str, Json] | None, draw: int) -> Outcome:
         runner = self.runner
-        if is_target(runner):
+        if _is_target(runner):
             case = Case.single(message, name="message")
             effects = DirectEffects()
             return (await runner.run(runner.baseline, case, draw=draw, effects=effects)).value
@@ -97,7 +97,7 @@ class RunnerModels(Models):
 
     def client(self, ref: ModelRef, settings: ModelSettings | None = None) -> ModelClient:
         """The runner for its own reference, else the project's model."""
-        if ref.provider != PROVIDER:
+        if ref.provider != _PROVIDER:
             return self._models.client(ref, settings)
         return ModelClient(ref=ref, backend=self._runner, prices=self.prices)
 
@@ -116,11 +116,11 @@ def asked_by(
     """Whoever is to answer, as a model: its reference, and the models that reach it."""
     if isinstance(who, str | ModelRef):
         return as_reference(who), models
-    ref = ModelRef(provider=PROVIDER, name=name_of(who))
+    ref = ModelRef(provider=_PROVIDER, name=name_of(who))
     return ref, RunnerModels(models, backend or RunnerBackend(runner=who))
 
 
-def message_of(request: ChatRequest) -> str:
+def _message_of(request: ChatRequest) -> str:
     """A conversation as one message, with the schema that the answer must keep."""
     said = "\n\n".join(message.content for message in request.messages)
     if request.schema is None:
@@ -129,14 +129,14 @@ def message_of(request: ChatRequest) -> str:
     return f"{said}\n\nThe JSON schema of the answer:\n{schema}"
 
 
-def is_target(runner: object) -> TypeGuard[Target]:
+def _is_target(runner: object) -> TypeGuard[Target]:
     """Whether it is an agent target rather than a function."""
     return hasattr(runner, "baseline") and hasattr(runner, "description")
 
 
 def name_of(code: object) -> str:
     """What a function, or the class of an object, is called."""
-    if is_target(code):
+    if _is_target(code):
         return code.description.kind
     named = _named(code)
     return f"{named.__module__}:{named.__qualname__}"
@@ -144,7 +144,7 @@ def name_of(code: object) -> str:
 
 def code_identity(code: object) -> str:
     """What tells this code from another: its own fingerprint, else its name and its file."""
-    if is_target(code):
+    if _is_target(code):
         return code.description.fingerprint
     own = getattr(code, "fingerprint", None)
     if isinstance(own, str):

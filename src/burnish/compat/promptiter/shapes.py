@@ -24,7 +24,7 @@ from burnish.system.settings import Place
 _UPPER = {"id": "ID", "ids": "IDs", "url": "URL", "api": "API", "usd": "USD"}
 
 
-def pascal(name: str) -> str:
+def _pascal(name: str) -> str:
     """A field as a Go struct calls it: `eval_set_id` is `EvalSetID`."""
     return "".join(_UPPER.get(word, word.capitalize()) for word in name.split("_"))
 
@@ -35,7 +35,7 @@ class Wire(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         populate_by_name=True,
-        alias_generator=pascal,
+        alias_generator=_pascal,
         allow_inf_nan=False,
         extra="forbid",
     )
@@ -103,12 +103,12 @@ def _unknown(data: Json, place: Place, at: str) -> Iterator[str]:
 def _problems(error: ValidationError, where: str) -> Iterator[Problem]:
     for each in error.errors():
         path = ".".join(
-            pascal(part) if isinstance(part, str) else str(part) for part in each["loc"]
+            _pascal(part) if isinstance(part, str) else str(part) for part in each["loc"]
         )
         yield Problem(where=path or where, message=each["msg"])
 
 
-PromptSyntax: TypeAlias = Literal["mixed_brace", "single_brace", "double_brace"]
+_PromptSyntax: TypeAlias = Literal["mixed_brace", "single_brace", "double_brace"]
 
 
 def _nothing(value: object) -> bool:
@@ -159,7 +159,7 @@ class SurfaceValue(Wire):
     """The value of a surface: one branch is set, the others are null."""
 
     text: str | None = None
-    prompt_syntax: PromptSyntax | None = None
+    prompt_syntax: _PromptSyntax | None = None
     few_shot: tuple[Example, ...] | None = None
     model: ModelValue | None = None
     tools: tuple[ToolValue, ...] | None = None
@@ -262,7 +262,7 @@ def union_of(position: Position, value: Value) -> SurfaceValue:
 
 def value_of(given: SurfaceValue, position: Position, surface: CoreSurface) -> Value:
     """The value that a union spells for this position. Raises with what is wrong about it."""
-    branch = branch_of(position)
+    branch = _branch_of(position)
     if given.branches != (branch,):
         found = ", ".join(given.branches) or "none"
         raise _wrong(position, f"only '{branch}' may be set, found {found}")
@@ -281,7 +281,7 @@ def value_of(given: SurfaceValue, position: Position, surface: CoreSurface) -> V
             return _scalar(position, given.text or "", surface)
 
 
-def branch_of(position: Position) -> str:
+def _branch_of(position: Position) -> str:
     """The branch of the union that holds values of this position."""
     if position.type is SurfaceType.FEW_SHOT:
         return "few_shot"

@@ -51,10 +51,10 @@ from burnish.strategies.backprop.prompts import (
 )
 
 Kind: TypeAlias = Literal["backwarder", "aggregator", "optimizer"]
-MessageBuilder: TypeAlias = Callable[[Any], str]
+_MessageBuilder: TypeAlias = Callable[[Any], str]
 """Makes the message from the stage's request, in PromptIter's terms."""
 
-ROLES: Mapping[Kind, str] = {
+_ROLES: Mapping[Kind, str] = {
     "backwarder": prompts.BACKWARDER,
     "aggregator": prompts.AGGREGATOR,
     "optimizer": prompts.PATCHER,
@@ -67,7 +67,7 @@ class ModelStage:
 
     kind: Kind
     who: Runner | ModelRef | str
-    message_builder: MessageBuilder | None = None
+    message_builder: _MessageBuilder | None = None
     """What is said in place of burnish's own prompt."""
     run_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """A model's settings; for a runner, further arguments."""
@@ -79,7 +79,7 @@ class ModelStage:
 
     def role(self, models: Models, views: StageViews) -> Role[Any, Any]:
         """The role, seen to be within reach."""
-        prompt = in_force(ROLES[self.kind], self.folder)
+        prompt = in_force(_ROLES[self.kind], self.folder)
         if self.message_builder is not None:
             prompt = _built(self, prompt, views)
         makers: Mapping[Kind, Callable[[ModelClient, RolePrompt], Role[Any, Any]]] = {
@@ -112,14 +112,14 @@ class ModelStage:
         return replace(ref, settings=replace(ref.settings, **self.run_options))
 
 
-class StageMaker(Protocol):
+class _StageMaker(Protocol):
     """Makes a stage from a model, `openai:gpt-4o`, or from a runner."""
 
     def __call__(
         self,
         who: Runner | ModelRef | str,
         *,
-        message_builder: MessageBuilder | None = None,
+        message_builder: _MessageBuilder | None = None,
         run_options: Mapping[str, Any] | None = None,
         user_id_supplier: Supplier = new_id,
         session_id_supplier: Supplier = new_id,
@@ -129,7 +129,7 @@ class StageMaker(Protocol):
         ...
 
 
-def _maker(kind: Kind) -> StageMaker:
+def _maker(kind: Kind) -> _StageMaker:
     def make(
         who: Runner | ModelRef | str, *, run_options: Mapping[str, Any] | None = None, **more: Any
     ) -> ModelStage:

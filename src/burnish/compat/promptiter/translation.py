@@ -51,14 +51,14 @@ from burnish.strategies.backprop.packets import (
 )
 from burnish.strategies.backprop.rounds import Attempt, Round
 
-ACCEPTED = "candidate score gain satisfies acceptance policy"
-REJECTED = "candidate score gain does not satisfy acceptance policy"
-LAST_ROUND = "max rounds reached"
-PATIENCE = "max rounds without acceptance reached"
-GOOD_ENOUGH = "target score reached"
-GO_ON = "continue optimization"
+_ACCEPTED = "candidate score gain satisfies acceptance policy"
+_REJECTED = "candidate score gain does not satisfy acceptance policy"
+_LAST_ROUND = "max rounds reached"
+_PATIENCE = "max rounds without acceptance reached"
+_GOOD_ENOUGH = "target score reached"
+_GO_ON = "continue optimization"
 NO_LOSSES = "no losses to optimize"
-NO_BLAME = "no surface can be blamed for the losses"
+_NO_BLAME = "no surface can be blamed for the losses"
 
 
 def acceptance(attempt: Attempt, objective: Objective) -> AcceptanceDecision:
@@ -67,7 +67,7 @@ def acceptance(attempt: Attempt, objective: Objective) -> AcceptanceDecision:
     if decision is None:
         return AcceptanceDecision(reason=attempt.why)
     by_gain = decision.accepted or decision.code in {"below", "tie"}
-    told = ACCEPTED if decision.accepted else REJECTED
+    told = _ACCEPTED if decision.accepted else _REJECTED
     return AcceptanceDecision(
         accepted=decision.accepted,
         score_delta=_gain(attempt, objective),
@@ -97,13 +97,13 @@ class Patience:
         policy, wanted = self.request.stop_policy, self.request.stop_policy.target_score
         limit = policy.max_rounds_without_acceptance
         reasons = {
-            LAST_ROUND: number >= self.request.max_rounds,
-            PATIENCE: 0 < limit <= self.without_accept,
-            GOOD_ENOUGH: wanted is not None and score is not None and score >= wanted - EPSILON,
-            NO_BLAME: not any(attempt.all_proposals for attempt in attempts),
+            _LAST_ROUND: number >= self.request.max_rounds,
+            _PATIENCE: 0 < limit <= self.without_accept,
+            _GOOD_ENOUGH: wanted is not None and score is not None and score >= wanted - EPSILON,
+            _NO_BLAME: not any(attempt.all_proposals for attempt in attempts),
         }
         why = next((reason for reason, holds in reasons.items() if holds), "")
-        return StopDecision(should_stop=bool(why), reason=why or GO_ON)
+        return StopDecision(should_stop=bool(why), reason=why or _GO_ON)
 
 
 def chosen(tried: Sequence[Attempt]) -> Attempt:
@@ -160,7 +160,7 @@ def _candidate(attempt: Attempt, objective: Objective, named: Callable[[str], st
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tracing:
+class _Tracing:
     """Reads the runs of one case."""
 
     anatomy: Anatomy
@@ -298,7 +298,7 @@ class Translator:
 
     def _case(self, name: str, results: Sequence[evaluations.CaseResult]) -> WireCaseResult:
         home = self.homes[name]
-        tracing = Tracing(anatomy=self.anatomy, case=self.cases[name])
+        tracing = _Tracing(anatomy=self.anatomy, case=self.cases[name])
         metrics = dict.fromkeys(score.metric for result in results for score in result.scores)
         return WireCaseResult(
             eval_set_id=home.eval_set,
@@ -356,7 +356,7 @@ class Translator:
         )
 
     def _node(self, name: str) -> str:
-        return Tracing.node_in(self.anatomy, name)
+        return _Tracing.node_in(self.anatomy, name)
 
     def _sorted(self, by_case: Mapping[str, T]) -> list[tuple[str, T]]:
         def place(each: tuple[str, object]) -> tuple[str, str]:

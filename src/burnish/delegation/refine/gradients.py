@@ -28,7 +28,7 @@ def read_json(path: Path) -> Json:
         ) from error
 
 
-def json_rows(path: Path) -> Iterator[Mapping[str, Json]]:
+def _json_rows(path: Path) -> Iterator[Mapping[str, Json]]:
     """The lines that are JSON objects; a torn one at the end of a killed run is left out."""
     if not path.is_file():
         return
@@ -79,7 +79,7 @@ def _refused(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number")
 
 
-MAX_REJECTIONS = 2
+_MAX_REJECTIONS = 2
 _REJECTED = frozenset(("reject", "rejected", "fail", "failed"))
 
 
@@ -107,7 +107,7 @@ class RunSignals:
 def run_signals(run: Path) -> RunSignals:
     """What the run in this folder came to."""
     completion = mapping(read_json(run / COMPLETION))
-    rows = list(json_rows(run / "metrics.jsonl"))
+    rows = list(_json_rows(run / "metrics.jsonl"))
     left = number(mapping(completion.get("final_budget")).get("budget_remaining_pct"))
     return RunSignals(
         eval_score=_eval(completion, rows),
@@ -155,10 +155,10 @@ def _allowed(run: Path, completion: Mapping[str, Json]) -> int:
     name = "max_rejected_completions"
     budget = mapping(mapping(read_json(run / MANIFEST)).get("budget"))
     told = (number(mapping(completion.get("config_used")).get(name)), number(budget.get(name)))
-    return next((int(each) for each in told if each and each >= 1), MAX_REJECTIONS)
+    return next((int(each) for each in told if each and each >= 1), _MAX_REJECTIONS)
 
 
-LAST_REJECTIONS = 3
+_LAST_REJECTIONS = 3
 _KEY_CHARS = 120
 _NO_REJECTIONS = frozenset(
     ("r31_plan_tool_closure", "critique_bypass", "critique_delegate", "completion_circuit_breaker")
@@ -176,7 +176,7 @@ class GradientDefect:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rejection:
+class _Rejection:
     """A gate that turned a completion down."""
 
     gate: str
@@ -192,7 +192,7 @@ class Gradient:
     prior_loss_total: float | None = None
     prior_raw_signals: Mapping[str, Json] = field(default_factory=dict[str, Json])
     defects: tuple[GradientDefect, ...] = ()
-    rejected_gates: tuple[Rejection, ...] = ()
+    rejected_gates: tuple[_Rejection, ...] = ()
     eval_deltas: Mapping[str, float] = field(default_factory=dict[str, float])
     """By metric, what is missing to its threshold."""
 
@@ -228,7 +228,7 @@ def gradient_of(run: Path, *, loss: float | None = None) -> Gradient:
         prior_loss_total=loss,
         prior_raw_signals=signals,
         defects=tuple(defects),
-        rejected_gates=tuple(_gate_rejections(run, run_id))[-LAST_REJECTIONS:],
+        rejected_gates=tuple(_gate_rejections(run, run_id))[-_LAST_REJECTIONS:],
         eval_deltas=_deltas(mapping(completion.get("evaluation"))),
     )
 
@@ -269,13 +269,13 @@ def _told_defects(completion: Mapping[str, Json]) -> list[GradientDefect]:
     ]
 
 
-def _gate_rejections(run: Path, run_id: str) -> Iterator[Rejection]:
-    path = events_path(run, run_id)
-    found = () if path is None else map(_rejection, json_rows(path))
+def _gate_rejections(run: Path, run_id: str) -> Iterator[_Rejection]:
+    path = _events_path(run, run_id)
+    found = () if path is None else map(_rejection, _json_rows(path))
     yield from (each for each in found if each is not None)
 
 
-def _rejection(row: Mapping[str, Json]) -> Rejection | None:
+def _rejection(row: Mapping[str, Json]) -> _Rejection | None:
     """A rejection in either of the two shapes, or None."""
     if row.get("type") == "gate.reject":
         fields = row
@@ -286,10 +286,10 @@ def _rejection(row: Mapping[str, Json]) -> Rejection | None:
     gate = text(fields.get("gate"))
     if gate in _NO_REJECTIONS:
         return None
-    return Rejection(gate=gate, reason=text(fields.get("reason")), ts=text(row.get("ts")))
+    return _Rejection(gate=gate, reason=text(fields.get("reason")), ts=text(row.get("ts")))
 
 
-def events_path(run: Path, run_id: str = "") -> Path | None:
+def _events_path(run: Path, run_id: str = "") -> Path | None:
     """`logs/<run id>/events.jsonl` beside any folder on the way up, else one in the run itself."""
     home = run.resolve()
     names = [name for name in dict.fromkeys((run_id, home.name)) if name]

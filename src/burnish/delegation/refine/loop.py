@@ -53,11 +53,11 @@ from burnish.runs.events import BASELINE, SearchEnded
 from burnish.runs.run import Run
 from burnish.system import Redactor, write_atomic
 
-PLATEAU = 0.01
+_PLATEAU = 0.01
 """Two losses this close are no progress."""
 _SLACK = 1e-9
 """What floating point may add to a difference."""
-TWICE_THE_SEED = 2.0
+_TWICE_THE_SEED = 2.0
 
 EMPTY, EMPTY_LATER = "empty_gradient", "empty_gradient_midloop"
 REASONS = {
@@ -85,11 +85,13 @@ def stop_after(
     steps = list(_steps(losses))[-2:]
     if len(steps) == 2 and all(step is None or step > _SLACK for step in steps):
         return "regression"
-    if len(steps) == 2 and all(step is not None and abs(step) < PLATEAU - _SLACK for step in steps):
+    if len(steps) == 2 and all(
+        step is not None and abs(step) < _PLATEAU - _SLACK for step in steps
+    ):
         return "plateau"
     if len(losses) >= wanted:
         return "max_iterations"
-    spent = seed_seconds > 0 and seconds >= TWICE_THE_SEED * seed_seconds
+    spent = seed_seconds > 0 and seconds >= _TWICE_THE_SEED * seed_seconds
     return "wall_time_exhausted" if spent else ""
 
 
@@ -140,7 +142,7 @@ class Attempt:
     cannot_win: str = ""
 
 
-class Iterating(Protocol):
+class _Iterating(Protocol):
     """Who runs iterations, and keeps what came of them."""
 
     async def delegate(self, job: Job) -> DelegationResult:
@@ -169,7 +171,7 @@ class Refinement:
     listen: Callable[[Session], None] = lambda _: None
     """Shown the session after every step."""
 
-    async def run(self, session: Session, by: Iterating) -> Session:
+    async def run(self, session: Session, by: _Iterating) -> Session:
         """Refine until there is a reason to stop; the session says how it ended, errors too.
 
         What only interrupts it (Interrupted, RunLocked, ResumeRefused, ReplayDiverged) is raised,
@@ -222,7 +224,7 @@ class Refinement:
 class _Rounds:
     """Where a session stands."""
 
-    def __init__(self, refinement: Refinement, session: Session, by: Iterating) -> None:
+    def __init__(self, refinement: Refinement, session: Session, by: _Iterating) -> None:
         self.session = session
         self._by = by
         self._all = refinement
@@ -341,7 +343,7 @@ class _Rounds:
         )
 
 
-STEER = "steer"
+_STEER = "steer"
 """What an iteration is told beside its task: the one value that distinguishes candidates."""
 
 
@@ -437,7 +439,7 @@ class _Iterations:
     async def record(self, attempt: Attempt) -> None:
         run, start, k = self.run, self.run.target.baseline, attempt.k
         origin = Origin(kind=Refine.name, note=f"iteration {k}")
-        candidate = start.child({STEER: attempt.steer}, origin=origin) if k else start
+        candidate = start.child({_STEER: attempt.steer}, origin=origin) if k else start
         (case,) = run.dataset.train
         recorded = replace(case, recorded=_outcome(attempt))
         # Two iterations may be told the same: the draw is what tells them apart.
@@ -454,7 +456,7 @@ def _trial(attempt: Attempt, candidate: Candidate, train: SplitResult) -> Trial:
         candidate=candidate,
         phase=Refine.name,
         cycle=attempt.k,
-        touched=(STEER,),
+        touched=(_STEER,),
         train=train,
         decision=_decision(attempt),
     )

@@ -108,7 +108,7 @@ def reference_of(name: str) -> str:
     return f"{row.name}:{model}" if slash and model and row is not None else ""
 
 
-LEAST_SECONDS = 60
+_LEAST_SECONDS = 60
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ def halved(seed: SeedBudget) -> Envelope:
         max_total_workers=_half(caps.max_total_workers),
         max_tool_calls=_half(caps.max_tool_calls),
         max_total_tokens=max(1, caps.max_total_tokens // 2),
-        max_wall_time=float(max(LEAST_SECONDS, int(seconds / 2))),
+        max_wall_time=float(max(_LEAST_SECONDS, int(seconds / 2))),
     )
 
 
@@ -138,7 +138,7 @@ def _half(cap: int) -> int:
     return max(1, math.ceil(cap / 2))
 
 
-def inputs_of(run: Path, manifest: Mapping[str, Json], deliverable: Path) -> tuple[Path, ...]:
+def _inputs_of(run: Path, manifest: Mapping[str, Json], deliverable: Path) -> tuple[Path, ...]:
     """The given files that are still there; the deliverable comes before those of its names."""
     taken = {path.name for path in deliverable.iterdir()}
     found: dict[str, Path] = {}
@@ -238,7 +238,7 @@ def _read(folder: Path) -> Seed:
         budget=_budget(completion, manifest),
         models=_models(completion, manifest),
         deliverable=deliverable,
-        inputs=inputs_of(folder, manifest, deliverable),
+        inputs=_inputs_of(folder, manifest, deliverable),
         signals=signals,
         gradient=gradient_of(folder, loss=signals.loss.total),
         tags=tuple(map(text, tags)) if isinstance(tags, list) else (),

@@ -103,7 +103,7 @@ def _known(kind: type[Session] | type[Iteration], data: Mapping[str, Json]) -> d
 
 
 SESSIONS = "refinement_sessions"
-LATEST = "session.json"
+_LATEST = "session.json"
 """Where a pointer is wanted: the session that was written last."""
 _LOCK = ".lock"
 
@@ -155,7 +155,7 @@ class SessionFiles:
         """Write it, whole or not at all."""
         write_atomic(self.folder / f"{session.session_id}.json", session.text)
         if self.pointer:
-            write_atomic(self.folder / LATEST, session.text)
+            write_atomic(self.folder / _LATEST, session.text)
 
     def place(self, session: Session) -> Path:
         """The folder of a session's run: its iterations, its journal and its page."""
@@ -165,7 +165,7 @@ class SessionFiles:
         """Every session that can be read, by name, as its file has it."""
         found: list[dict[str, Json]] = []
         for path in sorted(self.folder.glob("*.json")):
-            if path.name == LATEST:
+            if path.name == _LATEST:
                 continue
             with contextlib.suppress(BurnishError):
                 data = read_json(path)
@@ -207,9 +207,9 @@ def digests(folder: Path) -> dict[str, str]:
     return found
 
 
-BEST = "BEST"
-MANIFEST = "manifest.json"
-ASIDE = "manifest.burnish.json"
+_BEST = "BEST"
+_MANIFEST = "manifest.json"
+_ASIDE = "manifest.burnish.json"
 """The manifest's name where the deliverable has a manifest.json of its own."""
 _NEW, _OLD = ".BEST.new", ".BEST.old"
 _SLACK = 1e-9
@@ -281,8 +281,8 @@ def told_from(run: Path, home: Path) -> str:
 
 def best_so_far(home: Path) -> Mapping[str, Json] | None:
     """The manifest of BEST in a folder, or None where there is none."""
-    for folder in (BEST, _OLD):
-        for name in (ASIDE, MANIFEST):
+    for folder in (_BEST, _OLD):
+        for name in (_ASIDE, _MANIFEST):
             found = mapping(read_json(home / folder / name))
             if "best_loss" in found or "loss" in found:
                 return found
@@ -297,9 +297,9 @@ def loss_of(manifest: Mapping[str, Json]) -> float | None:
 def put_best(home: Path, deliverable: Path, manifest: Mapping[str, Json]) -> Path:
     """Exchange BEST for copies of these files; a kill leaves the old one or the new one."""
     recover(home)
-    new, best = home / _NEW, home / BEST
+    new, best = home / _NEW, home / _BEST
     _copy(deliverable, new)
-    name = ASIDE if os.path.lexists(new / MANIFEST) else MANIFEST
+    name = _ASIDE if os.path.lexists(new / _MANIFEST) else _MANIFEST
     text = json.dumps(dict(manifest), indent=2, ensure_ascii=False, allow_nan=False)
     write_atomic(new / name, text + "\n")
     try:
@@ -314,7 +314,7 @@ def put_best(home: Path, deliverable: Path, manifest: Mapping[str, Json]) -> Pat
 
 def recover(home: Path) -> None:
     """Put BEST back where a kill came between the two renames; remove what was left half made."""
-    old, best = home / _OLD, home / BEST
+    old, best = home / _OLD, home / _BEST
     if old.exists() and not best.exists():
         old.rename(best)
     for left in (old, home / _NEW):
@@ -346,11 +346,11 @@ def _copy(deliverable: Path, new: Path) -> None:
     """Copies, never links: what is written to one may not change the other."""
     copy_workspace(deliverable, new, exclude=())
     lost = sorted(map(shown, _files(deliverable) - _files(new)))
-    clash = [ASIDE] if os.path.lexists(new / ASIDE) else []
+    clash = [_ASIDE] if os.path.lexists(new / _ASIDE) else []
     if lost or clash:
         remove_tree(new)
-        told = f"cannot be read: {', '.join(lost)}" if lost else f"burnish needs the name {ASIDE}"
-        raise FileTrouble(f"{deliverable} cannot be copied to {BEST}: {told}")
+        told = f"cannot be read: {', '.join(lost)}" if lost else f"burnish needs the name {_ASIDE}"
+        raise FileTrouble(f"{deliverable} cannot be copied to {_BEST}: {told}")
     # What may not be written is copied with its rights; BEST must be replaceable.
     for path in (new, *new.rglob("*")):
         if path.is_dir() and not path.is_symlink():

@@ -15,7 +15,7 @@ from burnish.delegation.workflow_spec import WorkflowOverrides
 from burnish.projects.dialects import Document
 from burnish.system import write_atomic
 
-PLAIN = "workflow.yaml"
+_PLAIN = "workflow.yaml"
 """The file of the plain workflow, in the folder of the sessions."""
 _AWP_METRICS: Json = [
     {"name": name, "kind": "deterministic_test", "weight": weight, "params": {"expr": expr}}
@@ -108,7 +108,7 @@ class RefineWorkflow:
         signals, own = seed.signals, self.base.models
         # Where a user named the file, its models are meant and not the seed's.
         models = (
-            seed_models(seed)
+            _seed_models(seed)
             if self.settings.workflow is None
             else ModelPair(manager=own.get("manager", ""), worker=own.get("worker", ""))
         )
@@ -131,7 +131,7 @@ class RefineWorkflow:
                 yield tier_of(k, settings.iterations).value, self.made(pair)
 
 
-def seed_models(seed: Seed) -> ModelPair:
+def _seed_models(seed: Seed) -> ModelPair:
     """The seed's models as references; empty where they have no name here."""
     return ModelPair(
         manager=reference_of(seed.models.manager), worker=reference_of(seed.models.worker)
@@ -140,7 +140,7 @@ def seed_models(seed: Seed) -> ModelPair:
 
 def _plain(seed: Seed, settings: RefineSettings, folder: Path) -> Path:
     """A manager, a worker and a critic, as the seed had them, and nothing else."""
-    own = seed_models(seed)
+    own = _seed_models(seed)
     strongest = settings.tier_high.models if settings.tier_high else ModelPair()
     named = ModelPair() if settings.named_tiers else settings.models
     manager = named.manager or own.manager or strongest.manager
@@ -158,7 +158,7 @@ def _plain(seed: Seed, settings: RefineSettings, folder: Path) -> Path:
     if seed.signals.eval_score is not None and "kept" not in seed.manifest:
         evaluation: Json = {"metrics": _AWP_METRICS, "thresholds": _AWP_ZONES}
         data["observability"] = {"evaluation": evaluation}
-    path = folder / PLAIN
+    path = folder / _PLAIN
     # JSON is YAML too.
     write_atomic(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
     return path

@@ -34,7 +34,7 @@ from burnish.runs.run import Run
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class _Measured:
     """A candidate with what is known of it."""
 
     candidate: Candidate
@@ -45,7 +45,7 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measuring:
+class _Measuring:
     """Runs the suite."""
 
     run: Run
@@ -64,21 +64,21 @@ class Measuring:
         repeats = self.settings.repeats
         return await self.run.evaluate(candidate, split=split, repeats=repeats, draw=draw)
 
-    async def whole(self, candidate: Candidate, *, draw: int = 0) -> Measured:
+    async def whole(self, candidate: Candidate, *, draw: int = 0) -> _Measured:
         """Both splits."""
         train = await self.split(candidate, Split.TRAIN, draw=draw)
         held = None
         if self.run.dataset.holdout:
             held = await self.split(candidate, Split.HOLDOUT, draw=draw)
         loss = self.run.objective.measure(train).loss
-        return Measured(candidate=candidate, train=train, holdout=held, loss=loss)
+        return _Measured(candidate=candidate, train=train, holdout=held, loss=loss)
 
     def result(self, evaluation: Evaluation | None) -> SplitResult | None:
         """For the ledger."""
         return None if evaluation is None else SplitResult.of(evaluation, self.run.objective)
 
 
-def runs_of(*evaluations: Evaluation | None) -> tuple[TaskRun, ...]:
+def _runs_of(*evaluations: Evaluation | None) -> tuple[TaskRun, ...]:
     """What the ledger keeps of each run of a task."""
     return tuple(
         _run(result, evaluation.split)
@@ -102,7 +102,7 @@ def _run(result: CaseResult, split: Split) -> TaskRun:
     )
 
 
-UPDATE = "update"
+_UPDATE = "update"
 """The phase of a changed text."""
 
 
@@ -123,9 +123,9 @@ class Training:
         self,
         run: Run,
         settings: EpochSettings,
-        measuring: Measuring,
+        measuring: _Measuring,
         role: Role[TextGradRequest, TextGrad],
-        start: Measured,
+        start: _Measured,
     ) -> None:
         self._run = run
         self._settings = settings
@@ -191,9 +191,9 @@ class Training:
             holdout = await measuring.split(candidate, Split.HOLDOUT)
             decision = self._decide(train, holdout)
         loss = run.objective.measure(train).loss
-        found = Measured(candidate=candidate, train=train, holdout=holdout, loss=loss)
+        found = _Measured(candidate=candidate, train=train, holdout=holdout, loss=loss)
         stays = not decision.accepted and self._kept_anyway(decision)
-        details = replace(details, runs=runs_of(train, holdout), stays=stays)
+        details = replace(details, runs=_runs_of(train, holdout), stays=stays)
         run.record(
             replace(
                 trial,
@@ -206,7 +206,7 @@ class Training:
         self._go_on(found, decision, stays=stays)
         self._remember(best, decision.reason)
 
-    def _go_on(self, found: Measured, decision: Decision, *, stays: bool) -> None:
+    def _go_on(self, found: _Measured, decision: Decision, *, stays: bool) -> None:
         if decision.accepted:
             self._run.advance(found.candidate)
             self._best = self._here = found
@@ -236,7 +236,7 @@ class Training:
     def _trial(self, epoch: int, proposed: Proposed, details: EpochDetails) -> Trial:
         here, best = self._here.candidate, proposed.best
         note = "" if best is None else str(best.artifact_name)
-        origin = Origin(by="epochs", kind=UPDATE, note=note)
+        origin = Origin(by="epochs", kind=_UPDATE, note=note)
         if best is None:
             candidate: Candidate = replace(here, origin=origin)
         else:
@@ -244,7 +244,7 @@ class Training:
             candidate = here.child(changes, origin=origin)
         return Trial(
             candidate=candidate,
-            phase=UPDATE,
+            phase=_UPDATE,
             cycle=epoch,
             touched=() if best is None else (str(best.artifact_name),),
             proposals=proposed.proposals,
@@ -261,8 +261,8 @@ def _kept(decision: Decision) -> Decision:
     return replace(decision, verdict=Verdict.KEEP, reason=told)
 
 
-VERSION = 1
-AGAIN = "epoch"
+_VERSION = 1
+_AGAIN = "epoch"
 """The phase of the same texts measured once more."""
 
 
@@ -284,7 +284,7 @@ class Epochs:
     def fingerprint(self) -> str:
         """A hash of the settings that decide. How many epochs there may be is a budget."""
         settings = {k: v for k, v in self.settings.model_dump().items() if k != "epochs"}
-        return short_id([VERSION, settings])
+        return short_id([_VERSION, settings])
 
     @property
     def roles(self) -> Sequence[Role[Any, Any]]:
@@ -299,7 +299,7 @@ class Epochs:
 
     async def search(self, run: Run) -> None:
         """Epoch after epoch, until there is a reason to stop."""
-        measuring = Measuring(run=run, settings=self.settings)
+        measuring = _Measuring(run=run, settings=self.settings)
         if run.stop_reason(measuring.need) is not None:
             return
         start = await measuring.whole(run.target.baseline)
@@ -314,7 +314,7 @@ class Epochs:
         if reason:
             _tell_end(run, epoch, reason)
 
-    async def _measure_again(self, run: Run, measuring: Measuring) -> None:
+    async def _measure_again(self, run: Run, measuring: _Measuring) -> None:
         """The same texts under other draws: what is left is noise."""
         candidate, repeats = run.target.baseline, self.settings.repeats
         for epoch in range(2, self.settings.epochs + 1):
@@ -324,23 +324,25 @@ class Epochs:
             run.record(
                 Trial(
                     candidate=candidate,
-                    phase=AGAIN,
+                    phase=_AGAIN,
                     cycle=epoch,
                     train=measuring.result(found.train),
                     holdout=measuring.result(found.holdout),
                     details=EpochDetails(
-                        epoch=epoch, runs=runs_of(found.train, found.holdout)
+                        epoch=epoch, runs=_runs_of(found.train, found.holdout)
                     ).to_json(),
                 )
             )
         _tell_end(run, self.settings.epochs, "max_epochs")
 
 
-def _record_start(run: Run, measuring: Measuring, start: Measured, settings: EpochSettings) -> None:
+def _record_start(
+    run: Run, measuring: _Measuring, start: _Measured, settings: EpochSettings
+) -> None:
     details = EpochDetails(
         epoch=1,
         learning_rate=settings.learning_rate,
-        runs=runs_of(start.train, start.holdout),
+        runs=_runs_of(start.train, start.holdout),
     )
     run.record(
         Trial(

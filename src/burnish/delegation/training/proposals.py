@@ -82,9 +82,9 @@ def _unfit(request: TextGradRequest, answer: TextGrad) -> str:
     return ""
 
 
-REMEMBERED = 6
+_REMEMBERED = 6
 """Attempts that the role is told of."""
-MOST_RUNS = 12
+_MOST_RUNS = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +210,7 @@ class Proposing:
             mean_loss="unknown" if loss is None else f"{loss:.4f}",
             runs=self._runs(train),
             other_texts=_listed(others),
-            tried="\n".join(each.told() for each in self.tried[-REMEMBERED:]) or "(nothing)",
+            tried="\n".join(each.told() for each in self.tried[-_REMEMBERED:]) or "(nothing)",
             learning_rate=f"{rate:g}: {step_words(rate)}",
             must_keep="\n".join(kept) or "(nothing)",
             max_chars=surface.max_chars or MOST_CHARS,
@@ -225,7 +225,7 @@ class Proposing:
             worst.setdefault(result.case, result)
         told = (transcript(result, cases[case]) for case, result in worst.items())
         shown = [said for said in told if self.run.secrets.leaked(said) is None]
-        return "\n\n".join(shown[:MOST_RUNS]) or "(none)"
+        return "\n\n".join(shown[:_MOST_RUNS]) or "(none)"
 
 
 def _score(result: CaseResult) -> float:

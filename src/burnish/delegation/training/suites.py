@@ -105,8 +105,8 @@ class PolicySpec(TargetSpec):
         return self
 
 
-USUAL = "workflow.yaml"
-PLAIN = Path(__file__).with_name("plain_workflow.yaml")
+_USUAL = "workflow.yaml"
+_PLAIN = Path(__file__).with_name("plain_workflow.yaml")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +149,7 @@ class SuiteTasks:
 
     def _workflow(self, block: TaskBlock) -> LoadedWorkflow:
         path = self._file(block)
-        told = _overrides(block, plain=path == PLAIN)
+        told = _overrides(block, plain=path == _PLAIN)
         key = canonical([str(path.resolve()), told.to_json()])
         if key not in self.loaded:
             self.loaded[key] = load_workflow(
@@ -166,12 +166,12 @@ class SuiteTasks:
         named = block.workflow or self.spec.workflow
         if named is not None:
             return self.building.path(named)
-        usual = self.building.path(USUAL)
+        usual = self.building.path(_USUAL)
         if not usual.is_file() and block.model is None:
             message = "it names neither a workflow nor a model"
-            remedy = f"name one, for the task or the suite, or put {USUAL} beside the suite"
+            remedy = f"name one, for the task or the suite, or put {_USUAL} beside the suite"
             raise ConfigError([Problem(message=message, remedy=remedy)])
-        return usual if usual.is_file() else PLAIN
+        return usual if usual.is_file() else _PLAIN
 
 
 def _is_program(loaded: LoadedWorkflow) -> bool:

@@ -91,7 +91,7 @@ class Epoch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Put:
+class _Put:
     """What became of accepted texts."""
 
     versions: Mapping[str, int]
@@ -143,7 +143,7 @@ class TrainingLog:
                 )
             _keep_change(db, origin, source, {}, number)
 
-    def put(self, source: Source, texts: Mapping[str, str], *, expected: Mapping[str, int]) -> Put:
+    def put(self, source: Source, texts: Mapping[str, str], *, expected: Mapping[str, int]) -> _Put:
         """Add these texts as versions and make them active; once, however often it is told.
 
         `expected` are the versions that were active when the run began. Where they are others by
@@ -151,7 +151,7 @@ class TrainingLog:
         """
         with writing(self.path) as db:
             if (told := _change(db, source.origin)) is not None:
-                return Put(versions=told["put"], active=told["put_active"])
+                return _Put(versions=told["put"], active=told["put_active"])
             before = active_in(db)
             epoch = _epoch_of(db, source)
             found = {n: add_version(db, n, text, epoch=epoch) for n, text in texts.items()}
@@ -165,7 +165,7 @@ class TrainingLog:
             known = {**before, **changed} if undisturbed else left
             told = {"active": known, "put": changed, "put_active": undisturbed}
             _keep_change(db, source.origin, source, told, None)
-            return Put(versions=changed, active=undisturbed)
+            return _Put(versions=changed, active=undisturbed)
 
     def epochs(self, suite: str) -> list[dict[str, Json]]:
         """The epochs of all versions of a suite, in the order in which they were run."""
@@ -243,12 +243,12 @@ def _keep_change(
     )
 
 
-KEPT = "suite"
+_KEPT = "suite"
 """Where `Project.config` of a training keeps all this."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SuiteRecord:
+class _SuiteRecord:
     """What a training is about, kept in the header of its run."""
 
     name: str
@@ -260,19 +260,19 @@ class SuiteRecord:
 
     def to_json(self) -> Json:
         """For the header."""
-        return codec(SuiteRecord).encode(self)
+        return codec(_SuiteRecord).encode(self)
 
     @classmethod
-    def of(cls, config: Mapping[str, Json]) -> "SuiteRecord | None":
+    def of(cls, config: Mapping[str, Json]) -> "_SuiteRecord | None":
         """What the config of a run's project keeps; None where it is no training."""
-        kept = config.get(KEPT)
-        return codec(SuiteRecord).decode(kept) if isinstance(kept, dict) else None
+        kept = config.get(_KEPT)
+        return codec(_SuiteRecord).decode(kept) if isinstance(kept, dict) else None
 
 
 class RegistryKeeper:
     """Listens to a training and keeps its registry."""
 
-    def __init__(self, run: Run, record: SuiteRecord) -> None:
+    def __init__(self, run: Run, record: _SuiteRecord) -> None:
         self._run = run
         self._record = record
         self._log = TrainingLog(Path(record.registry))
@@ -414,7 +414,7 @@ class PolicyPlugin(TargetPlugin):
             objective=Objective(weights={NAME: 1.0}),
             own_model=_managers_model(target),
             settled=_settled(spec, registry, policy),
-            record={KEPT: _record(spec, registry)},
+            record={_KEPT: _record(spec, registry)},
             notes=notes if holdout else (*notes, _NO_HOLDOUT),
             resources=(target, *models.values()),
         )
@@ -424,12 +424,12 @@ class PolicyPlugin(TargetPlugin):
         assert isinstance(run.target, DelegationTarget)
         # Delegations that were under way when a run was killed go on from here.
         run.target.move_in(run.directory)
-        record = SuiteRecord.of(run.directory.header.project.config)
+        record = _SuiteRecord.of(run.directory.header.project.config)
         return None if record is None else RegistryKeeper(run, record)
 
     def last_words(self, run: RunRecord) -> Iterable[str]:
         """Which texts a run has made active, and where."""
-        record = SuiteRecord.of(run.header.project.config)
+        record = _SuiteRecord.of(run.header.project.config)
         changed: dict[str, int] = {}
         for change in read_all(run.events, PolicyChanged):
             changed.update(change.versions)
@@ -470,7 +470,7 @@ def _managers_model(target: DelegationTarget) -> ModelRef | None:
 
 
 def _record(spec: PolicySpec, registry: PolicyRegistry) -> Json:
-    return SuiteRecord(
+    return _SuiteRecord(
         name=spec.name,
         tasks=[task.model_dump(mode="json", exclude_none=True) for task in spec.tasks],
         baseline=dict(spec.baseline_artifacts),

@@ -23,7 +23,7 @@ Chunk: TypeAlias = dict[str, Any]
 """A piece of an answer, as an OpenAI-compatible endpoint streams it."""
 
 
-class Server(Protocol):
+class _Server(Protocol):
     """What is used of the engine's server."""
 
     def handle_chat_completions(self, body: Chunk, heard: Callable[[Chunk], bool], /) -> object:
@@ -31,11 +31,11 @@ class Server(Protocol):
         ...
 
 
-Start: TypeAlias = Callable[[Path, EngineShape], Server]
+_Start: TypeAlias = Callable[[Path, EngineShape], _Server]
 
 
 @dataclass(frozen=True, kw_only=True)
-class EngineAnswer:
+class _EngineAnswer:
     """All chunks of one answer, and how long they took."""
 
     chunks: list[Chunk]
@@ -45,14 +45,14 @@ class EngineAnswer:
 class Engine:
     """One model file: loaded by the first request, asked by at most `slots` threads."""
 
-    def __init__(self, path: Path, shape: EngineShape, start: Start) -> None:
+    def __init__(self, path: Path, shape: EngineShape, start: _Start) -> None:
         self._path, self._shape, self._start = path, shape, start
         self._threads = ThreadPoolExecutor(shape.slots, thread_name_prefix="burnish-engine")
         self._loading = threading.Lock()
         self._closing = threading.Event()
-        self._server: Server | None = None
+        self._server: _Server | None = None
 
-    async def chat(self, body: Chunk) -> EngineAnswer:
+    async def chat(self, body: Chunk) -> _EngineAnswer:
         """The answer. The event loop stays free, and a cancelled answer ends at its next chunk."""
         gone = threading.Event()
         loop = asyncio.get_running_loop()
@@ -66,7 +66,7 @@ class Engine:
         self._closing.set()
         await asyncio.to_thread(self._free)
 
-    def _answer(self, body: Chunk, gone: threading.Event) -> EngineAnswer:
+    def _answer(self, body: Chunk, gone: threading.Event) -> _EngineAnswer:
         server = self._loaded()
         chunks: list[Chunk] = []
 
@@ -80,9 +80,9 @@ class Engine:
         except (ValueError, RuntimeError, TypeError) as error:
             # With orjson in the environment a lone surrogate is a TypeError, else a ValueError.
             raise ModelRejected(f"{self._path.name} cannot take this request: {error}") from error
-        return EngineAnswer(chunks=chunks, seconds=time.perf_counter() - started)
+        return _EngineAnswer(chunks=chunks, seconds=time.perf_counter() - started)
 
-    def _loaded(self) -> Server:
+    def _loaded(self) -> _Server:
         with self._loading:
             if self._server is None:
                 self._server = self._start(self._path, self._shape)
@@ -127,7 +127,7 @@ class _Piece(BaseModel):
     model: str = ""
 
 
-def read_reply(ref: ModelRef, heard: EngineAnswer) -> ChatReply:
+def _read_reply(ref: ModelRef, heard: _EngineAnswer) -> ChatReply:
     """The whole answer; what kept it from being whole is raised."""
     pieces = _read(ref, heard.chunks)
     choices = [choice for piece in pieces for choice in piece.choices]
@@ -168,14 +168,14 @@ def _trouble(ref: ModelRef, error: _Error) -> ModelRejected | ModelUnavailable:
     return ModelRejected(f"{ref.label} cannot take this request: {error.message}")
 
 
-MAX_TOKENS = 512
+_MAX_TOKENS = 512
 """The length of an answer where the settings leave it open."""
 
 
 class EmbeddedBackend:
     """Runs models in this process: one engine a file, loaded when it is first asked."""
 
-    def __init__(self, shape: EngineShape | None = None, *, start: Start = start_server) -> None:
+    def __init__(self, shape: EngineShape | None = None, *, start: _Start = start_server) -> None:
         self._shape = shape or EngineShape()
         self._start = start
         self._engines: dict[Path, Engine] = {}
@@ -184,7 +184,7 @@ class EmbeddedBackend:
         """One answer. Equal requests and draws give equal answers."""
         _require_settings(ref)
         engine = self._engine(locate(ref.name).resolve())
-        return read_reply(ref, await engine.chat(_body(ref, request, draw)))
+        return _read_reply(ref, await engine.chat(_body(ref, request, draw)))
 
     def check(self, ref: ModelRef) -> None:
         """Raise ModelRefused where the file, the engine or a setting stands in the way."""
@@ -214,7 +214,7 @@ def _body(ref: ModelRef, request: ChatRequest, draw: int) -> Chunk:
     settings = ref.settings
     body: Chunk = {
         "messages": [{"role": m.role, "content": m.content} for m in request.messages],
-        "max_tokens": MAX_TOKENS,
+        "max_tokens": _MAX_TOKENS,
         **settings.sent(),
         # 31 bits: the engine takes the highest seed for "any".
         "seed": stream(settings.seed or 0, "draw", draw).getrandbits(31),

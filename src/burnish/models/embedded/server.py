@@ -36,7 +36,7 @@ class EngineShape:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listening:
+class _Listening:
     """Where the engine's own HTTP server listens. It always does; by default nobody has the key."""
 
     host: str = "127.0.0.1"
@@ -56,12 +56,12 @@ def require_engine() -> Any:
 
 
 def start_server(
-    path: Path, shape: EngineShape, listening: Listening | None = None, name: str = ""
+    path: Path, shape: EngineShape, listening: _Listening | None = None, name: str = ""
 ) -> Any:
     """Load a model. The file was looked at before: what fails here is of the engine's knowledge."""
     engine = require_engine()
     params = _params(engine, path, shape)
-    _listen(params, listening or Listening())
+    _listen(params, listening or _Listening())
     params.model_alias = {name or path.stem}
     try:
         return engine.Server(params)
@@ -111,7 +111,7 @@ def _is_repeatable(path: Path) -> bool:
     return path.name in measured and platform.machine().lower() in {"x86_64", "amd64"}
 
 
-def _listen(params: Any, listening: Listening) -> None:
+def _listen(params: Any, listening: _Listening) -> None:
     """Pages of other sites, other people's prompts and a web page of its own stay out."""
     params.hostnames = [listening.host]
     params.port = listening.port
@@ -157,7 +157,7 @@ def serve(
 
 
 def _start(endpoint: ServedModel, path: Path) -> Any:
-    listening = Listening(host=endpoint.host, port=endpoint.port, key=endpoint.key)
+    listening = _Listening(host=endpoint.host, port=endpoint.port, key=endpoint.key)
     name = path.stem if is_path(endpoint.model.name) else endpoint.model.name
     return start_server(path, EngineShape(), listening, name)
 

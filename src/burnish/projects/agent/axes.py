@@ -35,7 +35,7 @@ from burnish.targets.agent.target import client_for
 
 AXES = ("target", "axes")
 """Where the axes stand in a description."""
-MAX_CHARS = 8000
+_MAX_CHARS = 8000
 """How long a text may become where its axis does not say."""
 NumericSurface: TypeAlias = NumberSurface | ChoiceSurface
 _NEUTRAL = {"top_p": "1.0", "min_score": "0.0", "min_similarity_score": "0.0"}
@@ -67,7 +67,7 @@ class TextAxis(Settings):
     """A text."""
 
     path: Text
-    max_chars: AtLeastOne = MAX_CHARS
+    max_chars: AtLeastOne = _MAX_CHARS
 
 
 class DemonstrationAxis(Settings):
@@ -325,7 +325,7 @@ def starter(agent: LoadedAgent, models: Models) -> str:
     return head + "".join(lines)
 
 
-def suggested_axes(agent: LoadedAgent, models: Models) -> AxesBlock:
+def _suggested_axes(agent: LoadedAgent, models: Models) -> AxesBlock:
     """The axes that this agent has, each of them sound."""
     numbers = [axis for axis in _numbers(agent, models) if _sound(agent, numeric=[axis])]
     texts = [axis for axis in _texts(agent) if _sound(agent, textual=[axis])]
@@ -348,7 +348,7 @@ def _files(agent: LoadedAgent) -> Iterator[str]:
 
 
 def _axes(agent: LoadedAgent, models: Models) -> Iterator[str]:
-    axes = suggested_axes(agent, models)
+    axes = _suggested_axes(agent, models)
     yield "      demonstrations: {max_demos: 8}\n"
     if axes.numeric:
         yield "      numeric:\n"

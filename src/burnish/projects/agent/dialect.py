@@ -141,7 +141,7 @@ def _written_twice(translation: Translation) -> Iterator[Problem]:
 
 NOISY = ("model.temperature", "model.top_p")
 """What makes answers vary: without repeats nobody knows by how much."""
-HYBRID = (*WEIGHTS, "rrf_k")
+_HYBRID = (*WEIGHTS, "rrf_k")
 """What counts in a hybrid search only."""
 
 _MODEL = ("name", "temperature", "top_p", "max_tokens")
@@ -150,7 +150,7 @@ _LIVE: dict[type[ToolBlock], tuple[str, ...]] = {
     FunctionTool: ("description",),
     PromptTool: ("description", "template"),
     VectorstoreTool: (*_SEARCH, "min_similarity_score"),
-    HierarchicalTool: (*_SEARCH, "search_mode", "min_score", *HYBRID),
+    HierarchicalTool: (*_SEARCH, "search_mode", "min_score", *_HYBRID),
     McpTool: (),
 }
 """By kind of tool, the fields that reach what the agent is asked or finds."""
@@ -240,7 +240,7 @@ def _of_tool(block: AgentBlock, steps: tuple[Step, ...], hybrid: Collection[str]
 
 def _of_search(tool: ToolBlock, name: str, hybrid: Collection[str]) -> str:
     mode = getattr(tool, "search_mode", "hybrid")
-    if name not in HYBRID or mode == "hybrid" or tool.name in hybrid:
+    if name not in _HYBRID or mode == "hybrid" or tool.name in hybrid:
         return ""
     return f"it counts in a hybrid search only, and the search_mode of this tool is {mode}"
 

@@ -54,7 +54,7 @@ _SHOWN = 3
 """Cases that are named where many are amiss: they mostly are in the same way."""
 
 
-def read_dataset(building: Building, agent: LoadedAgent, notes: list[str]) -> Dataset:
+def _read_dataset(building: Building, agent: LoadedAgent, notes: list[str]) -> Dataset:
     """The cases of each split, their files in view; what is wrong with them is kept."""
     problems, data = building.problems, building.spec.data
     with_holdout = building.spec.strategy.settings.uses_holdout
@@ -82,12 +82,12 @@ def read_dataset(building: Building, agent: LoadedAgent, notes: list[str]) -> Da
     return dataset
 
 
-def names_cases(building: Building) -> bool:
+def _names_cases(building: Building) -> bool:
     """Whether other cases are measured than the test cases of the agent."""
     return building.cases is not None or bool(building.spec.data.cases)
 
 
-def read_measured(building: Building, agent: LoadedAgent) -> Dataset:
+def _read_measured(building: Building, agent: LoadedAgent) -> Dataset:
     """The cases to measure: those that are named for it, else the test cases of the agent."""
     problems, data = building.problems, building.spec.data
     before = len(problems.found)
@@ -151,7 +151,7 @@ def _require_enough(problems: Problems, dataset: Dataset, least: int) -> None:
         problems.add("data.holdout", message, "add cases, or lower min_holdout_cases")
 
 
-BEST_PROMPT = "best-instructions.md"
+_BEST_PROMPT = "best-instructions.md"
 
 
 def named_exports(agent: LoadedAgent) -> Exporter:
@@ -168,7 +168,7 @@ def named_exports(agent: LoadedAgent) -> Exporter:
         links = {f"best{suffix}": f"{CANDIDATES}/{name}{suffix}"}
         for content in made.values():
             files[prompt] = content
-            links[BEST_PROMPT] = prompt
+            links[_BEST_PROMPT] = prompt
         return Exported(files=files, links=links)
 
     return export
@@ -227,7 +227,7 @@ class AgentPlugin(TargetPlugin):
         """The agent with its axes, cases and metrics."""
         spec: AgentSpec = building.spec.target
         problems = building.problems
-        own_cases = not strategy.proposes and not names_cases(building)
+        own_cases = not strategy.proposes and not _names_cases(building)
         agent = problems.as_raised(
             lambda: agent_of(building.spec.source.file, spec, with_cases=own_cases), None
         )
@@ -239,9 +239,9 @@ class AgentPlugin(TargetPlugin):
         notes = list(_notes(building, strategy))
         axes = Axes() if spec.axes is None else axes_of(agent, spec.axes, problems)
         dataset = (
-            read_dataset(building, agent, notes)
+            _read_dataset(building, agent, notes)
             if strategy.proposes
-            else read_measured(building, agent)
+            else _read_measured(building, agent)
         )
         cases = [*dataset.train, *dataset.holdout, *dataset.test]
         metrics = _metrics(building, agent, cases)

@@ -76,7 +76,7 @@ class ScaledScore:
         return [Score(metric=self.name, value=min(1.0, max(0.0, share)), reason=reason)]
 
 
-def task_dataset(purpose: str, *, holdout: bool) -> Dataset:
+def _task_dataset(purpose: str, *, holdout: bool) -> Dataset:
     """One case, and one more where something else decides; judges read what the files are for."""
     train = Case.single(purpose, name=TASK)
     # No proposer may see the text of a holdout case, so it says nothing of its own.
@@ -84,7 +84,7 @@ def task_dataset(purpose: str, *, holdout: bool) -> Dataset:
     return Dataset(train=(train,), holdout=held)
 
 
-def task_metrics(
+def _task_metrics(
     scorer: ScorerBlock, holdout: ScorerBlock | None, makings: Mapping[str, MetricMaking]
 ) -> tuple[Metric, ...]:
     """The metrics of a task; a holdout with a scorer of its own has metrics of its own."""
@@ -103,7 +103,7 @@ def task_metrics(
     )
 
 
-def with_reads(task: Task, files: Sequence[str]) -> Task:
+def _with_reads(task: Task, files: Sequence[str]) -> Task:
     """The task with the file that its metrics read: the one that is named, or the only one."""
     held = task.holdout_scoring
     return replace(
@@ -140,13 +140,13 @@ def _made(scorer: ScorerBlock, making: MetricMaking) -> dict[str, TurnMetric]:
     return made
 
 
-TRAINING = (
+_TRAINING = (
     "there is no holdout: what is kept is decided by the numbers that the editor sees, so the "
     "result is a training score"
 )
 
 
-def build(building: Building, strategy: StrategyPlugin) -> TargetParts | None:
+def _build(building: Building, strategy: StrategyPlugin) -> TargetParts | None:
     """The files of a task; None, with what is wrong kept, where they cannot be."""
     task = _TaskBuilding(building=building, strategy=strategy)
     check_task(task.spec, task.goal, building.folder, building.problems)
@@ -161,7 +161,7 @@ def build(building: Building, strategy: StrategyPlugin) -> TargetParts | None:
     purpose = task.spec.purpose(building.folder)
     return TargetParts(
         target=target,
-        dataset=task_dataset(purpose, holdout=task.spec.holdout is not None),
+        dataset=_task_dataset(purpose, holdout=task.spec.holdout is not None),
         metrics=metrics,
         objective=task.objective(metrics),
         primary=task.primary,
@@ -202,7 +202,7 @@ class _TaskBuilding:
         def made() -> tuple[Metric, ...]:
             makings = {TASK: self._making(self.spec.scorer)}
             makings[HOLDOUT] = makings[TASK] if held is None else self._making(held)
-            return task_metrics(self.spec.scorer, held, makings)
+            return _task_metrics(self.spec.scorer, held, makings)
 
         return self.building.problems.attempt("target.scorer.metrics", made, ())
 
@@ -252,7 +252,7 @@ class _TaskBuilding:
             return None
         files = list(target.texts)
         task = problems.attempt(
-            "target.scorer", lambda: with_reads(target.task, files), target.task
+            "target.scorer", lambda: _with_reads(target.task, files), target.task
         )
         axes = () if FileSurface in self.strategy.needs else self._axes(target)
         return ArtifactsTarget(task=task, sandbox=target.sandbox, axes=axes)
@@ -327,7 +327,7 @@ class _TaskBuilding:
     def notes(self, metrics: tuple[Metric, ...]) -> Iterator[str]:
         """What is to be said of the measurement."""
         if self.spec.holdout is None:
-            yield TRAINING
+            yield _TRAINING
         judged = [part for metric in metrics for part in judged_parts(metric)]
         alone = [metric.name for metric in judged if len(metric.panel.judges) == 1]
         if alone:
@@ -345,7 +345,7 @@ class ArtifactsPlugin(TargetPlugin):
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
         """The files, their one or two cases, and what measures them."""
-        return build(building, strategy)
+        return _build(building, strategy)
 
     def plan(self, setup: Setup, strategy: StrategyPlugin) -> Iterable[str]:
         """The lines of `--dry-run`; no command is started for them."""

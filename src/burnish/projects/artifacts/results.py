@@ -24,7 +24,7 @@ from burnish.system.workspaces import DiffSummary, summarize_diff
 from burnish.targets.artifacts.target import ArtifactsTarget
 from burnish.targets.artifacts.task import file_and_place
 
-FilesOf: TypeAlias = Callable[[Candidate], Mapping[str, str]]
+_FilesOf: TypeAlias = Callable[[Candidate], Mapping[str, str]]
 _WHOLE = 2**31
 """A patch that leaves something out could not be applied."""
 
@@ -47,12 +47,12 @@ class TaskTrial:
         return summarize_diff(self.before, after, max_chars=_WHOLE)
 
 
-def task_trials(rows: Sequence[TrialRow], files_of: FilesOf) -> list[TaskTrial]:
+def task_trials(rows: Sequence[TrialRow], files_of: _FilesOf) -> list[TaskTrial]:
     """Every trial of a run."""
     return [_trial(row, rows, files_of) for row in rows]
 
 
-def _trial(row: TrialRow, rows: Sequence[TrialRow], files_of: FilesOf) -> TaskTrial:
+def _trial(row: TrialRow, rows: Sequence[TrialRow], files_of: _FilesOf) -> TaskTrial:
     leaders = [each.trial.candidate for each in rows if each.number < row.number and leads(each)]
     candidate, parent = row.trial.candidate, None
     if row.trial.phase != BASELINE:
@@ -71,7 +71,7 @@ def _encoded(texts: Mapping[str, str]) -> dict[str, bytes]:
     return {path: text.encode() for path, text in texts.items()}
 
 
-SCHEMA = 1
+_SCHEMA = 1
 KEEP, DISCARD = "keep", "discard"
 
 
@@ -82,13 +82,13 @@ def result_row(
     row, told = trial.row, trial.row.trial
     held = told.holdout
     return {
-        "schema": SCHEMA,
+        "schema": _SCHEMA,
         "trial": row.number,
         "iteration": told.cycle,
         "at": row.at,
         "candidate": None if trial.after is None else told.candidate.id,
         "parent": None if trial.parent is None else trial.parent.id,
-        "decision": decision_word(told),
+        "decision": _decision_word(told),
         "reason": _reason(told),
         "rationale": EditDetails.of(told).rationale or "",
         **_measured(told.train, primary, constraints),
@@ -105,7 +105,7 @@ def result_row(
     }
 
 
-def decision_word(trial: Trial) -> str:
+def _decision_word(trial: Trial) -> str:
     """`baseline`, `keep`, `discard` or `crash`."""
     if trial.phase == BASELINE:
         return BASELINE
@@ -140,14 +140,14 @@ def _hashes(files: Mapping[str, bytes]) -> dict[str, Json]:
 PATCH, PROBLEMS, FILES = "diff.patch", "problems.txt", "files"
 
 
-def candidate_name(row: TrialRow) -> str:
+def _candidate_name(row: TrialRow) -> str:
     """`iter-03`, as in the run's own folder."""
     return f"iter-{row.number:02d}"
 
 
 def write_candidate(home: Path, trial: TaskTrial) -> None:
     """The files of a trial and its diff, kept or not; where it has none, why."""
-    folder = home / candidate_name(trial.row)
+    folder = home / _candidate_name(trial.row)
     problems = trial.row.trial.problems
     if problems:
         _write(folder / PROBLEMS, "".join(f"{problem}\n" for problem in problems))
@@ -167,7 +167,7 @@ def _write(path: Path, content: str | bytes) -> None:
     write_atomic(path, content, durable=False)
 
 
-KEPT = "task"
+_KEPT = "task"
 """Where `Project.config` of a task's run keeps all this."""
 
 
@@ -191,7 +191,7 @@ class TaskLog:
     @classmethod
     def of(cls, config: Mapping[str, Json]) -> "TaskLog | None":
         """What the config of a run's project keeps; None where it is no run over a task."""
-        kept = config.get(KEPT)
+        kept = config.get(_KEPT)
         return codec(TaskLog).decode(kept) if isinstance(kept, dict) else None
 
     @property
@@ -207,7 +207,7 @@ class TaskLog:
 class TaskResults:
     """Listens to a run over a task and writes what each trial gave."""
 
-    def __init__(self, folder: Path, log: TaskLog, files_of: FilesOf) -> None:
+    def __init__(self, folder: Path, log: TaskLog, files_of: _FilesOf) -> None:
         self._folder = folder
         self._log = log
         self._files_of = files_of
@@ -243,7 +243,7 @@ class TaskResults:
             "run": run,
             **result_row(trial, primary=log.primary, constraints=log.constraints),
             "repeats": log.repeats,
-            "folder": f"{log.candidate_dir.rstrip('/')}/{run}/{candidate_name(trial.row)}",
+            "folder": f"{log.candidate_dir.rstrip('/')}/{run}/{_candidate_name(trial.row)}",
         }
         return json.dumps(told, ensure_ascii=False)
 
@@ -266,7 +266,7 @@ def _numbers_there(path: Path, run: str) -> set[int]:
 def task_record(log: TaskLog, target: ArtifactsTarget) -> dict[str, Json]:
     """The files with their hashes, and how the run is logged."""
     hashes = {path: digest(text.encode()) for path, text in target.texts.items()}
-    return {KEPT: log.to_json(), HOME_FILES: {**hashes}}
+    return {_KEPT: log.to_json(), HOME_FILES: {**hashes}}
 
 
 @dataclass(frozen=True, kw_only=True)

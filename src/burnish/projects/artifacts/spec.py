@@ -35,7 +35,7 @@ def _inside(path: str) -> str:
     return path
 
 
-def leads_out(folder: Path, path: str) -> bool:
+def _leads_out(folder: Path, path: str) -> bool:
     """Whether a link on the way leads out of the folder, as far as the path exists."""
     home = Path(os.path.realpath(folder))
     real = Path(os.path.realpath(folder / path))
@@ -47,10 +47,10 @@ def plain(path: str) -> str:
     return PurePosixPath(path).as_posix()
 
 
-Inside: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(_inside)]
-Suffix: TypeAlias = Annotated[str, Field(pattern=r"^\.[\w.+-]+$")]
+_Inside: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(_inside)]
+_Suffix: TypeAlias = Annotated[str, Field(pattern=r"^\.[\w.+-]+$")]
 Variable: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
-Reference: TypeAlias = Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
+_Reference: TypeAlias = Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
 
 
 class RunnerBlock(Settings):
@@ -58,7 +58,7 @@ class RunnerBlock(Settings):
 
     command: Text
     """What the shell runs."""
-    cwd: Inside = "."
+    cwd: _Inside = "."
     """From the folder of the file."""
     timeout_seconds: AboveZero = 300.0
     """Seconds that it may take."""
@@ -86,14 +86,14 @@ class ScorerBlock(Settings):
     """What the keys say, unless it is said: `command`, `function` or `metrics`."""
     command: Text | None = None
     """What the shell runs to score; it prints JSON."""
-    function: Reference | None = None
+    function: _Reference | None = None
     """`module:function`, importable from the folder of the file."""
     parse: ParseBlock = Field(default_factory=ParseBlock)
     metrics: list[AgentMetric] = Field(default_factory=list[AgentMetric])
     """Judges with rubrics, rules and checks of a format, as agent files list them."""
     judge: ModelBlock | None = None
     """Who judges where a metric names nobody."""
-    reads: Inside | None = None
+    reads: _Inside | None = None
     """The file whose text metrics score; the only one unless named."""
     timeout_seconds: AboveZero = 300.0
     """Seconds that it may take."""
@@ -148,7 +148,7 @@ class HoldoutBlock(Settings):
 
     runner: RunnerBlock | None = None
     scorer: ScorerBlock | None = None
-    files: list[Inside] = Field(default_factory=list[str])
+    files: list[_Inside] = Field(default_factory=list[str])
     """What only these steps find in their workspace: neither the task's own nor editors see it."""
 
     @model_validator(mode="after")
@@ -161,7 +161,7 @@ class HoldoutBlock(Settings):
 class AxisBlock(Settings):
     """A number in a range, or one of several choices, at a place in a YAML or JSON file."""
 
-    file: Inside
+    file: _Inside
     path: Text
     """Keys with dots between them, and numbers for places in a list: `retry.waits.0`."""
     low: float | None = None
@@ -209,9 +209,9 @@ class AxisBlock(Settings):
 class LoggingBlock(Settings):
     """Where results are written beside the run's own folder."""
 
-    results_file: Inside = "work/results.jsonl"
+    results_file: _Inside = "work/results.jsonl"
     """One line of JSON a candidate."""
-    candidate_dir: Inside = "work/candidates"
+    candidate_dir: _Inside = "work/candidates"
     """The files of every candidate."""
 
 
@@ -245,11 +245,11 @@ class ArtifactsSpec(TargetSpec):
     """The name of the folder unless said."""
     description: str = ""
     """What the files are for; whoever edits reads it."""
-    include: Annotated[list[Inside], Field(min_length=1)]
+    include: Annotated[list[_Inside], Field(min_length=1)]
     """Paths or patterns, from the folder of the file; `**` goes through folders."""
-    exclude: list[Inside] = Field(default_factory=list[str])
+    exclude: list[_Inside] = Field(default_factory=list[str])
     """What is not edited though `include` names it."""
-    allowed_file_types: list[Suffix] = Field(default_factory=list[str])
+    allowed_file_types: list[_Suffix] = Field(default_factory=list[str])
     """Such as `.md`; none named allows every type that `include` matches."""
     runner: RunnerBlock | None = None
     scorer: ScorerBlock
@@ -258,9 +258,9 @@ class ArtifactsSpec(TargetSpec):
     axes: list[AxisBlock] = Field(default_factory=list[AxisBlock])
     """Numbers and choices inside YAML or JSON files, for strategies that tune numbers."""
     logging: LoggingBlock = Field(default_factory=LoggingBlock)
-    protect: list[Inside] = Field(default_factory=list[str])
+    protect: list[_Inside] = Field(default_factory=list[str])
     """What no candidate may touch, even where it is scratch."""
-    scratch: list[Inside] = Field(default_factory=list[str])
+    scratch: list[_Inside] = Field(default_factory=list[str])
     """What a run writes as it likes. Every workspace starts without it."""
     sandbox: Mode = "auto"
     """`bwrap` insists on isolation, `none` goes without; `auto` takes what works here."""
@@ -290,7 +290,7 @@ class ArtifactsSpec(TargetSpec):
         return names[0] if self.scorer.way == "metrics" and len(names) == 1 else "score"
 
 
-ALWAYS = ("loss", "pass_rate", "cost_usd", "latency_sec", "failed_cases", RUNTIME)
+_ALWAYS = ("loss", "pass_rate", "cost_usd", "latency_sec", "failed_cases", RUNTIME)
 """Numbers that every evaluation has beside those of its scorer."""
 
 
@@ -336,7 +336,7 @@ def _check_places(spec: ArtifactsSpec, folder: Path, problems: Problems) -> None
     if spec.holdout is not None and spec.holdout.runner is not None:
         places["target", "holdout", "runner", "cwd"] = spec.holdout.runner.cwd
     for at, path in places.items():
-        if leads_out(folder, path):
+        if _leads_out(folder, path):
             message = f"'{path}' leads out of the folder of the task file, through a link"
             problems.add(at, message, "name a folder that lies there itself")
         elif at[-1] == "cwd" and not (folder / path).is_dir():
@@ -379,7 +379,7 @@ def _check_names(spec: ArtifactsSpec, objective: ObjectiveSpec, problems: Proble
     for place, scorer in _scorers(spec):
         if scorer.way != "metrics":
             continue
-        measured = [*scorer.names, *ALWAYS]
+        measured = [*scorer.names, *_ALWAYS]
         for at, name in names.items():
             if name not in measured:
                 _refuse_name(at, name, measured, place, problems)

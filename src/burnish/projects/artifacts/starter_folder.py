@@ -8,7 +8,7 @@ from burnish.system import make_folder, read_bytes
 from burnish.system.files import file_trouble
 
 TASK_FILE = "task.yaml"
-NAMES = (
+_NAMES = (
     TASK_FILE,
     "SKILL.md",
     "rubric.md",
@@ -30,12 +30,12 @@ def make_starter(folder: Path) -> list[Path]:
             raise file_trouble("make", folder.parent, error) from error
         if not make_folder(folder, _fill):
             raise _taken(folder, "it is there already")
-    return [folder / name for name in NAMES]
+    return [folder / name for name in _NAMES]
 
 
 def _fill_empty(folder: Path) -> None:
     """A folder may have other files; none of ours may be among them."""
-    there = [name for name in NAMES if (folder / name).exists() or (folder / name).is_symlink()]
+    there = [name for name in _NAMES if (folder / name).exists() or (folder / name).is_symlink()]
     if there:
         raise _taken(folder, f"there is already: {', '.join(there)}")
     try:
@@ -45,7 +45,7 @@ def _fill_empty(folder: Path) -> None:
 
 
 def _fill(folder: Path) -> None:
-    for name in NAMES:
+    for name in _NAMES:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("xb") as file:

@@ -36,7 +36,7 @@ from burnish.targets.graph.surfaces import node_id, positions_of_graph
 _PATHS = ("train", "holdout", "sealed", "metrics_file")
 
 
-def exporter_of(target: GraphTarget) -> Exporter:
+def _exporter_of(target: GraphTarget) -> Exporter:
     """A folder for each candidate, and `candidates/best` to the leader."""
 
     def export(candidate: Candidate, folder: Path, number: int) -> Exported:
@@ -139,9 +139,9 @@ def graph_parts(
         own_model=own_model,
         no_model=no_model,
         left_out=untargeted(building, target),
-        short_names=short_names(target.graph),
+        short_names=_short_names(target.graph),
         cases_demonstrate=False,
-        exporter=exporter_of(target),
+        exporter=_exporter_of(target),
         record=graph_files(target.graph),
         notes=tuple(target.notes),
         resources=(target,),
@@ -152,7 +152,7 @@ def graph_surfaces(building: Building, graph: Graph) -> tuple[Surface, ...] | No
     """What may be edited; None, with what is wrong kept, where the description names others."""
     spec: GraphSpec = building.spec.target
     known = [position.id for position in positions_of_graph(graph)]
-    names, before = short_names(graph), len(building.problems.found)
+    names, before = _short_names(graph), len(building.problems.found)
     for at, name in _named_surfaces(spec):
         if names.get(name, name) not in known:
             building.problems.add(at, f"there is no surface '{name}'", near(name, known))
@@ -176,12 +176,12 @@ def graph_surfaces(building: Building, graph: Graph) -> tuple[Surface, ...] | No
 def untargeted(building: Building, target: GraphTarget) -> tuple[str, ...]:
     """The surfaces that the description leaves out, where it names some."""
     spec: GraphSpec = building.spec.target
-    names = short_names(target.graph)
+    names = _short_names(target.graph)
     chosen = {names.get(name, name) for name in spec.targets}
     return tuple(each.id for each in target.surfaces if chosen and each.id not in chosen)
 
 
-def short_names(graph: Graph) -> Mapping[str, str]:
+def _short_names(graph: Graph) -> Mapping[str, str]:
     """Surfaces and nodes without the graph's name before them, and their whole ids."""
     ids = [position.id for position in positions_of_graph(graph)]
     ids += [node_id(graph, name) for name in graph.nodes]
@@ -189,7 +189,7 @@ def short_names(graph: Graph) -> Mapping[str, str]:
     return {name: whole for name, whole in short.items() if name not in ids}
 
 
-def pinned_cases(building: Building, cases: Sequence[Case]) -> tuple[Case, ...]:
+def _pinned_cases(building: Building, cases: Sequence[Case]) -> tuple[Case, ...]:
     """The cases, with their files as they are now; what is wrong with those is kept."""
     if problems := check_attachments(cases, building.folder):
         building.problems.found += problems
@@ -208,7 +208,7 @@ def _dataset(building: Building, strategy: StrategyPlugin) -> Dataset | None:
     dataset = read_splits(building, strategy)
     if dataset is None:
         return None
-    cases = {split: pinned_cases(building, dataset.cases(split)) for split in Split}
+    cases = {split: _pinned_cases(building, dataset.cases(split)) for split in Split}
     return Dataset(train=cases[Split.TRAIN], holdout=cases[Split.HOLDOUT], test=cases[Split.TEST])
 
 
@@ -232,7 +232,7 @@ def _check_models(building: Building, target: GraphTarget) -> None:
         at = ("nodes", name, "model")
         place = at if tree is None else FilePlace(tree=tree, keys=at)
         problems.attempt(place, client.check, None)
-    keys = {short_names(target.graph).get(name, name): name for name in spec.choices}
+    keys = {_short_names(target.graph).get(name, name): name for name in spec.choices}
     for surface in target.surfaces:
         if isinstance(surface, ChoiceSurface):
             node = surface.id.partition("#")[0].rpartition("/")[2]

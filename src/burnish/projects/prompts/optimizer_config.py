@@ -24,7 +24,7 @@ GEPA, REFLECTIVE = "gepa_reflective", "reflective"
 BUILT_IN = (GEPA, REFLECTIVE)
 """The algorithms that burnish has: the loop of AgentOptimizer, and the same with racing."""
 
-STOPPERS = (
+_STOPPERS = (
     "max_metric_calls",
     "max_iterations_without_improvement",
     "timeout_seconds",
@@ -121,8 +121,8 @@ class ReflectiveAlgorithm(Shape):
 
     @model_validator(mode="after")
     def _ends(self) -> "ReflectiveAlgorithm":
-        if all(getattr(self, name) is None for name in STOPPERS):
-            raise ValueError(f"nothing would end the search: set one of {', '.join(STOPPERS)}")
+        if all(getattr(self, name) is None for name in _STOPPERS):
+            raise ValueError(f"nothing would end the search: set one of {', '.join(_STOPPERS)}")
         return self
 
     @property
@@ -188,7 +188,7 @@ def read_optimizer(tree: YamlTree) -> OptimizerConfig:
 def read_any_optimizer(tree: YamlTree, *, algorithms: Collection[str] = ()) -> AnyOptimizerConfig:
     """The same of a file that may name one of these `algorithms` too."""
     names = dict.fromkeys((*BUILT_IN, *algorithms))
-    name = algorithm_name(tree.data)
+    name = _algorithm_name(tree.data)
     problems: list[Problem] = []
     if name is not None and name not in names:
         problems.append(_unknown_algorithm(tree, name, names))
@@ -201,7 +201,7 @@ def read_any_optimizer(tree: YamlTree, *, algorithms: Collection[str] = ()) -> A
     return config
 
 
-def algorithm_name(data: Json) -> str | None:
+def _algorithm_name(data: Json) -> str | None:
     """What `optimize.algorithm.name` says."""
     for key in ("optimize", "algorithm", "name"):
         data = data.get(key) if isinstance(data, Mapping) else None
@@ -231,7 +231,7 @@ def as_json(config: AnyOptimizerConfig) -> dict[str, Json]:
     return config.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-def key_path(data: Json, *names: str) -> TreePath:
+def _key_path(data: Json, *names: str) -> TreePath:
     """The keys that lead to a place, each in the spelling in which it is written."""
     path: list[str | int] = []
     for name in names:
@@ -274,7 +274,7 @@ def _metric_problems(tree: YamlTree, config: AnyOptimizerConfig) -> list[Problem
     unknown = [name for name in _required_metrics(config) if name not in names]
     if not unknown:
         return []
-    path = key_path(tree.data, "optimize", "stop", "required_metrics")
+    path = _key_path(tree.data, "optimize", "stop", "required_metrics")
     message = f"no such metric in evaluate.metrics: {', '.join(unknown)}"
     remedy = f"there are: {', '.join(names)}"
     return [Problem(where=str(FilePlace(tree=tree, keys=path)), message=message, remedy=remedy)]
@@ -437,7 +437,7 @@ class _Translation:
         self._draft.put(field, value, place=place, strength=Strength.FILE)
 
     def _place(self, *names: str) -> FilePlace:
-        return self._document.place(*key_path(self._document.tree.data, *names))
+        return self._document.place(*_key_path(self._document.tree.data, *names))
 
 
 def _usual_settings(algorithm: ReflectiveAlgorithm) -> dict[str, JsonValue]:

@@ -36,7 +36,7 @@ _PROMPTS = "prompts"
 """Where `Project.config` keeps the path of each field that is a file."""
 
 
-def prompt_files(prompts: TargetPrompt) -> dict[str, Json]:
+def _prompt_files(prompts: TargetPrompt) -> dict[str, Json]:
     """The fields that are files, and a hash of each."""
     paths = {field.name: str(field.path) for field in prompts.files}
     hashes = {str(field.path): digest(field.content()) for field in prompts.files}
@@ -189,7 +189,7 @@ class PromptsPlugin(TargetPlugin):
             dataset=dataset,
             metrics=metrics,
             no_model="there is nobody to rewrite prompts",
-            record=prompt_files(target.prompts),
+            record=_prompt_files(target.prompts),
             notes=(
                 *_agent_notes(target, dataset, settable=settable),
                 *MetricsRead(blocks=building.spec.metrics.blocks).notes,

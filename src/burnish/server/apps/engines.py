@@ -179,13 +179,13 @@ def _plain(value: Any) -> Json:
     return cast("_Told", value).to_json()
 
 
-STRATEGY = "backprop"
+_STRATEGY = "backprop"
 
 
 class EngineWork:
     """A request that an engine found good."""
 
-    strategy = STRATEGY
+    strategy = _STRATEGY
 
     def __init__(
         self,
@@ -286,7 +286,7 @@ class EngineApp:
 
     def about(self) -> dict[str, Json]:
         """An engine."""
-        return {"name": self.name, "kind": "engine", "strategy": STRATEGY, "promptiter": True}
+        return {"name": self.name, "kind": "engine", "strategy": _STRATEGY, "promptiter": True}
 
     def structure(self) -> dict[str, Json]:
         """The structure of its target."""
@@ -309,7 +309,7 @@ class EngineApp:
             return self._thread
 
 
-def has_structure(path: Path) -> bool:
+def _has_structure(path: Path) -> bool:
     """Whether PromptIter can say anything of the file."""
     try:
         read_structure(path)
@@ -454,7 +454,7 @@ class FileApp:
 
     def about(self) -> dict[str, Json]:
         """A file; whether PromptIter's routes know it."""
-        known = has_structure(self.path)
+        known = _has_structure(self.path)
         return {"name": self.name, "kind": "file", "strategy": "", "promptiter": known}
 
     def structure(self) -> dict[str, Json]:

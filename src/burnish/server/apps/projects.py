@@ -27,10 +27,10 @@ from burnish.server.work import Ended, LoopThread, Order, Tell
 from burnish.system import validate_config
 from burnish.system.settings import Door, SettingField, Settings, plain_type
 
-PROMPTITER = "promptiter"
+_PROMPTITER = "promptiter"
 """The key of a request in PromptIter's terms."""
-MOST_NAMES = 100
-Text = Annotated[str, Field(min_length=1, max_length=200)]
+_MOST_NAMES = 100
+_Text = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class HttpSettings(Settings):
@@ -50,7 +50,7 @@ class HttpSettings(Settings):
                 flags[field.name] = str(datasets.path(value))
             else:
                 if _names_code(field):
-                    refuse_unlisted({name: str(value)}, allowed)
+                    _refuse_unlisted({name: str(value)}, allowed)
                 flags[field.name] = value
         return flags
 
@@ -92,9 +92,9 @@ def _type_of(field: SettingField) -> Any:
     if field.path[0] == "data":
         kind = DatasetName
     elif _names_code(field) or field.path == ("strategy", "name"):
-        kind = Text
+        kind = _Text
     elif get_origin(plain_type(kind)) is tuple:
-        kind = Annotated[list[Text], Field(max_length=MOST_NAMES)]
+        kind = Annotated[list[_Text], Field(max_length=_MOST_NAMES)]
     return Optional[kind]  # noqa: UP045 - a type that is only known here
 
 
@@ -136,7 +136,7 @@ class Asked(Settings):
         return self.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
 
 
-def refuse_unlisted(named: dict[str, str], allowed: Set[str]) -> None:
+def _refuse_unlisted(named: dict[str, str], allowed: Set[str]) -> None:
     """Refuse code and models that the operator did not list."""
     for key, name in named.items():
         if name not in allowed:

@@ -173,12 +173,12 @@ class Slimming:
         return value | {name: _scores(value[name]) for name in names if name in value}
 
 
-FULL = Slimming()
+_FULL = Slimming()
 
 
 def slimmed(result: Json, omit: Slimming) -> Json:
     """A RunResult without the parts that `omit` names; nothing is copied that stays."""
-    return result if omit == FULL else omit.result(result)
+    return result if omit == _FULL else omit.result(result)
 
 
 def _scores(evaluation: Json) -> Json:

@@ -21,7 +21,7 @@ from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, NotJournalable, Problem, RunNotFound
 from burnish.system import is_network_file_system
 
-Row: TypeAlias = Mapping[Any, Any]
+_Row: TypeAlias = Mapping[Any, Any]
 
 
 class RunStatus(StrEnum):
@@ -92,7 +92,7 @@ class RunRecord:
     """How many events there are."""
 
     @classmethod
-    def of_row(cls, row: Row, *, request: Json = None, result: Json = None) -> "RunRecord":
+    def of_row(cls, row: _Row, *, request: Json = None, result: Json = None) -> "RunRecord":
         """The record of a database's row, with the request and the result if they were read."""
         until = float(row["lease_until"])
         return cls(
@@ -163,7 +163,7 @@ class Lease:
     """As of the claim or the last renewal."""
 
     @classmethod
-    def of_row(cls, row: Row) -> "Lease":
+    def of_row(cls, row: _Row) -> "Lease":
         """The lease of the run in a database's row."""
         return cls(
             app_name=row["app_name"],
@@ -347,7 +347,7 @@ class StoreTrouble(BurnishError):
 # -- names, scores and cursors -----------------------------------------------------------
 
 
-LONGEST = 255
+_LONGEST = 255
 
 
 def check_names(app_name: str, run_id: str) -> None:
@@ -370,8 +370,8 @@ def _fault(name: str) -> str:
         return "is empty"
     if name != name.strip():
         return "begins or ends with a space"
-    if len(name) > LONGEST:
-        return f"is longer than {LONGEST} characters"
+    if len(name) > _LONGEST:
+        return f"is longer than {_LONGEST} characters"
     printable = name.isprintable()
     return "" if printable else "has characters that cannot be printed"
 

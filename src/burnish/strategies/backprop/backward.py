@@ -44,13 +44,13 @@ async def ask_each(
     """The replies, in order; each request has a draw of its own, however many go at once."""
 
     async def ask(place: int) -> Asked[Answer]:
-        return await ask_one(run, role, requests[place], draw=draw + place)
+        return await _ask_one(run, role, requests[place], draw=draw + place)
 
     async with aclosing(AsyncioExecutor(size).map(range(len(requests)), ask)) as replies:
         return [reply async for reply in replies]
 
 
-async def ask_one(
+async def _ask_one(
     run: Run, role: Role[Request, Answer], request: Request, *, draw: int
 ) -> Asked[Answer]:
     """The reply. A request that would show held out text is not sent, and has no answer.
@@ -65,7 +65,7 @@ async def ask_one(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Merged:
+class _Merged:
     """What should change, by surface, in order of its name."""
 
     surfaces: Mapping[str, Sequence[MergedGradient]]
@@ -94,7 +94,7 @@ class Merger:
 
     async def merged(
         self, gradients: Sequence[SurfaceGradient], candidate: Candidate, *, draw: int
-    ) -> Merged:
+    ) -> _Merged:
         """What should change about each surface; never less than was said."""
         said: dict[str, list[SurfaceGradient]] = {}
         for gradient in sorted(gradients, key=lambda each: (each.surface, each.order)):
@@ -111,7 +111,7 @@ class Merger:
             else:
                 found[name] = answered
         proposals = tuple(reply.proposal for reply in replies)
-        return Merged(surfaces=found, lost=tuple(lost), proposals=proposals)
+        return _Merged(surfaces=found, lost=tuple(lost), proposals=proposals)
 
     def _request(
         self, name: str, gradients: Sequence[SurfaceGradient], candidate: Candidate
@@ -200,7 +200,7 @@ class Walk:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Backward:
+class _Backward:
     """What the walks brought, run by run."""
 
     gradients: tuple[SurfaceGradient, ...]
@@ -208,7 +208,7 @@ class Backward:
     proposals: tuple[Proposal, ...] = ()
 
     @classmethod
-    def of(cls, walks: Sequence[Walk]) -> "Backward":
+    def of(cls, walks: Sequence[Walk]) -> "_Backward":
         """All of them together; the order is that of the runs, whoever was done first."""
         return cls(
             gradients=tuple(each for walk in walks for each in walk.gradients),
@@ -253,7 +253,7 @@ class Backwards:
         candidate: Candidate,
         *,
         draw: int,
-    ) -> Backward:
+    ) -> _Backward:
         """Walk every run back to its beginning."""
         sizes = [len(traces[loss.case, loss.draw].steps) for loss in losses]
         starts = accumulate(sizes, initial=draw)
@@ -268,7 +268,7 @@ class Backwards:
             return walk
 
         async with aclosing(AsyncioExecutor(self._parallel).map(walks, walk_back)) as done:
-            return Backward.of([walk async for walk in done])
+            return _Backward.of([walk async for walk in done])
 
     def _visit(self, walk: Walk, candidate: Candidate) -> tuple[Step, BackwardRequest] | None:
         """The next step worth asking about: one with something to blame, or steps before it."""
@@ -281,7 +281,7 @@ class Backwards:
         return None
 
     async def _step_back(self, walk: Walk, step: Step, request: BackwardRequest) -> None:
-        reply = await ask_one(self._run, self._role, request, draw=walk.draw + len(walk.left))
+        reply = await _ask_one(self._run, self._role, request, draw=walk.draw + len(walk.left))
         walk.proposals.append(reply.proposal)
         why = self._delivered(walk, step, request, reply)
         if why:

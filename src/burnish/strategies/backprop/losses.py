@@ -10,7 +10,7 @@ from burnish.metrics.text_matching import without_middle
 from burnish.strategies.backprop.packets import CaseLoss, Lost, Severity, TerminalLoss
 from burnish.strategies.backprop.settings import LossHint
 
-MOST_CHARS = 1500
+_MOST_CHARS = 1500
 """Of one text in a loss."""
 WHOLE = "agent"
 """The node of an agent whose run left no steps: a graph of one."""
@@ -75,7 +75,7 @@ class Losses:
                 draw=result.draw,
                 metric=score.metric,
                 step="",
-                severity=severity_of(result, score).value,
+                severity=_severity_of(result, score).value,
                 text=self._words(result, score),
             )
             steps = [step.id for step in self._begins(result, score, trace)]
@@ -121,7 +121,7 @@ def _expected(case: Case, number: int | None) -> list[str]:
     return [*lines, f"Expected tools: {', '.join(wanted)}"] if wanted else lines
 
 
-def severity_of(result: CaseResult, score: Score) -> Severity:
+def _severity_of(result: CaseResult, score: Score) -> Severity:
     """A crash is the worst, then nothing right, then not enough right."""
     if result.outcome.failed:
         return Severity.P0
@@ -170,4 +170,4 @@ def chosen(losses: Sequence[CaseLoss], cases: Iterable[str]) -> list[CaseLoss]:
 
 
 def _cut(text: str) -> str:
-    return without_middle(text, MOST_CHARS)
+    return without_middle(text, _MOST_CHARS)

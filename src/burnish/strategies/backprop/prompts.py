@@ -150,10 +150,10 @@ class PatchAnswer(Words):
     reason: str
 
 
-Backwarder: TypeAlias = ModelRole[BackwardRequest, BackwardAnswer]
+_Backwarder: TypeAlias = ModelRole[BackwardRequest, BackwardAnswer]
 
 
-def backwarder(client: ModelClient, prompt: RolePrompt) -> Backwarder:
+def backwarder(client: ModelClient, prompt: RolePrompt) -> _Backwarder:
     """The role that says, step by step, what is to blame and what to pass on."""
     return ModelRole(
         name=BACKWARDER,
@@ -273,7 +273,7 @@ def patch_schema(request: PatchRequest) -> dict[str, Json]:
     return with_value(PatchAnswer, request.limits)
 
 
-MOST_CHARS = 4000
+_MOST_CHARS = 4000
 """Of one text of a step."""
 
 
@@ -336,10 +336,10 @@ def shown_surface(
 
 def _text(value: Json) -> str:
     text = value if isinstance(value, str) else canonical(value).decode()
-    return "" if value is None else without_middle(text, MOST_CHARS)
+    return "" if value is None else without_middle(text, _MOST_CHARS)
 
 
 def _tool(call: ToolCall) -> str:
     asked = canonical(dict(call.arguments)).decode()
     back = f"failed: {call.error}" if call.error else _text(call.result)
-    return without_middle(f"{call.name}({asked}) → {back}", MOST_CHARS)
+    return without_middle(f"{call.name}({asked}) → {back}", _MOST_CHARS)

@@ -165,7 +165,7 @@ class BackpropLines(ProgressLines):
         place = "" if trial.index in (None, 1) else f".{trial.index}"
         label = f"[r{trial.cycle}{place}]"
         room = min(_WIDEST_NOTE, max(_NOTE, width - _REST))
-        name = f"{label:<6} {padded(touched_words(trial.touched), room)}"
+        name = f"{label:<6} {padded(_touched_words(trial.touched), room)}"
         if not trial.measured:
             return shorten_after(f"{name} {outcome(trial)}  ", trial.reason, width)
         parts = [
@@ -179,7 +179,7 @@ class BackpropLines(ProgressLines):
         return fitted(parts, width)
 
 
-def touched_words(surfaces: Sequence[str]) -> str:
+def _touched_words(surfaces: Sequence[str]) -> str:
     """`planner#instruction +1`: the first surface, without the way to its node."""
     names = [_short(name) for name in surfaces]
     more = f" +{len(names) - 1}" if len(names) > 1 else ""
@@ -294,7 +294,7 @@ def _rounds_made(run: RunRecord) -> Iterator[Section]:
         rows.append(
             (
                 _label(run, row),
-                cell(touched_words([*row.trial.touched]), 50),
+                cell(_touched_words([*row.trial.touched]), 50),
                 number(BackpropDetails.of(row.trial).train_score),
                 number(now),
                 "—" if gain is None else f"{gain:+z.3f}",

@@ -46,7 +46,7 @@ from burnish.strategies.backprop.prompts import (
 )
 from burnish.strategies.backprop.settings import BackpropSettings
 
-REMEMBERED = 3
+_REMEMBERED = 3
 """Rejected patches of a surface that the patcher is shown."""
 _SHOWN = 600
 
@@ -65,13 +65,13 @@ class Patched:
     """One set of patches: at most one a surface."""
 
     patches: tuple[Patch, ...] = ()
-    refused: tuple["Refused", ...] = ()
+    refused: tuple["_Refused", ...] = ()
     lost: tuple[Lost, ...] = ()
     proposals: tuple[Proposal, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refused:
+class _Refused:
     """Something that a role offered as a value and that cannot be one."""
 
     surface: str
@@ -96,7 +96,7 @@ class RejectedPatches:
 
     def of(self, surface: str) -> str:
         """The last few of a surface, in words."""
-        return "\n".join(self.told.get(surface, [])[-REMEMBERED:]) or "(none)"
+        return "\n".join(self.told.get(surface, [])[-_REMEMBERED:]) or "(none)"
 
 
 class Patcher:
@@ -161,7 +161,7 @@ class Patcher:
         found = [
             self._patch(name, reply, candidate) for name, reply in zip(names, replies, strict=True)
         ]
-        refused = [each for each in found if isinstance(each, Refused)]
+        refused = [each for each in found if isinstance(each, _Refused)]
         lost = [Lost(role=self._role.name, where=each.surface, why=each.why) for each in refused]
         return Patched(
             patches=tuple(each for each in found if isinstance(each, Patch)),
@@ -170,12 +170,14 @@ class Patcher:
             proposals=tuple(reply.proposal for reply in replies),
         )
 
-    def _patch(self, name: str, reply: Asked[PatchAnswer], candidate: Candidate) -> Patch | Refused:
+    def _patch(
+        self, name: str, reply: Asked[PatchAnswer], candidate: Candidate
+    ) -> Patch | _Refused:
         """The patch, or why there is none."""
         if reply.answer is None:
-            return Refused(surface=name, offered=None, why=reply.proposal.error)
+            return _Refused(surface=name, offered=None, why=reply.proposal.error)
         surface, offered = self._surfaces[name], reply.answer.value
-        refused = Refused(surface=name, offered=offered, why="the patch changes nothing")
+        refused = _Refused(surface=name, offered=offered, why="the patch changes nothing")
         try:
             value = value_from(offered, surface)
         except BadValue as error:
@@ -198,7 +200,7 @@ def why_missing(evaluation: Evaluation) -> str:
     return f" (the first: {_line(first)})" if first else ""
 
 
-def crashed(evaluation: Evaluation) -> dict[str, str]:
+def _crashed(evaluation: Evaluation) -> dict[str, str]:
     """By case, what its agent raised; the first repeat that failed speaks for the case."""
     found: dict[str, str] = {}
     for result in evaluation.results:
@@ -210,7 +212,7 @@ def crashed(evaluation: Evaluation) -> dict[str, str]:
 
 def crash_words(evaluation: Evaluation) -> str:
     """In how many cases the agent itself failed, and how; empty where it did in none."""
-    failed = crashed(evaluation)
+    failed = _crashed(evaluation)
     if not failed:
         return ""
     count = f"{len(failed)} of {len(evaluation.cases)} cases of {evaluation.split.value}"
@@ -249,7 +251,7 @@ class Attempt:
     round: Round
     candidate: Candidate
     patches: tuple[Patch, ...] = ()
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[_Refused, ...] = ()
     lost: tuple[Lost, ...] = ()
     proposals: tuple[Proposal, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -363,7 +365,7 @@ def _walked(details: BackpropDetails, walk: Round) -> BackpropDetails:
         details,
         losses=tuple(loss for case in walk.losses for loss in case.losses),
         train_missing=tuple(walk.missing),
-        train_failed=dict(crashed(walk.train)),
+        train_failed=dict(_crashed(walk.train)),
         failure_classes={case: each.value for case, each in (walk.classes or {}).items()},
         gradients=tuple(walk.gradients),
         merged={

@@ -170,7 +170,7 @@ class Watcher(Protocol):
         ...
 
 
-DRAWS = 1_000_000
+_DRAWS = 1_000_000
 """Draws set aside for each round."""
 
 
@@ -282,7 +282,7 @@ class Search:
             self._run.tell(Warned(message=told), f"train:{self.number}:failed")
 
     async def _learned(self, found: Round) -> Round:
-        draw = DRAWS * self.number
+        draw = _DRAWS * self.number
         found = await self._learner.walked(found, draw=draw)
         self._show("round_backward", found)
         found = await self._learner.merged(found, draw=draw)
@@ -297,7 +297,7 @@ class Search:
             found.merged or {},
             found.parent,
             sets=self._settings.candidates_per_round if found.merged else 1,
-            draw=DRAWS * self.number,
+            draw=_DRAWS * self.number,
         )
         attempts: list[Attempt] = []
         there: set[str] = set()

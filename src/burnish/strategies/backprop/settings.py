@@ -11,7 +11,7 @@ from burnish.strategies.backprop.packets import Severity
 from burnish.system.settings import Door, Settings, Text
 
 GateName: TypeAlias = Literal["min_gain", "sigma", "strict"]
-PARALLELISM = 16
+_PARALLELISM = 16
 
 
 class LossHint(Settings):
@@ -41,16 +41,16 @@ class GuardSettings(Settings):
 def _at_once(value: Any) -> Any:
     """`{enabled, at_once}` and a plain true or false as the number that they mean."""
     if isinstance(value, bool):
-        return PARALLELISM if value else 1
+        return _PARALLELISM if value else 1
     if not isinstance(value, dict):
         return value
     data = cast("dict[str, Any]", value)
     if set(data) - {"enabled", "at_once"}:
         return data
-    return data.get("at_once", PARALLELISM) if data.get("enabled", True) else 1
+    return data.get("at_once", _PARALLELISM) if data.get("enabled", True) else 1
 
 
-AtOnce: TypeAlias = Annotated[AtLeastOne, BeforeValidator(_at_once)]
+_AtOnce: TypeAlias = Annotated[AtLeastOne, BeforeValidator(_at_once)]
 
 
 class BackpropSettings(StrategySettings):
@@ -79,11 +79,11 @@ class BackpropSettings(StrategySettings):
     """What a person says about cases that fail."""
     loss_targets: dict[str, Text] = Field(default_factory=dict[str, str])
     """By metric, the node where its losses begin instead of where the run ended."""
-    backward_parallelism: AtOnce = PARALLELISM
+    backward_parallelism: _AtOnce = _PARALLELISM
     """Cases that are walked back at once."""
-    aggregation_parallelism: AtOnce = PARALLELISM
+    aggregation_parallelism: _AtOnce = _PARALLELISM
     """Surfaces whose gradients are merged at once."""
-    patch_parallelism: AtOnce = PARALLELISM
+    patch_parallelism: _AtOnce = _PARALLELISM
     """Surfaces that are patched at once."""
     merge_single: bool = False
     """Ask the aggregator even where there is one gradient only."""

@@ -33,7 +33,7 @@ from burnish.system.config_errors import near
 from burnish.system.yaml import TreePath
 
 
-def require_known(run: Run, settings: BackpropSettings) -> None:
+def _require_known(run: Run, settings: BackpropSettings) -> None:
     """Refuse splits without cases, and names of cases and metrics that do not exist."""
     train = [case.id for case in run.dataset.train]
     holdout = [case.id for case in run.dataset.holdout]
@@ -53,7 +53,7 @@ def require_known(run: Run, settings: BackpropSettings) -> None:
         raise ConfigError(problems)
 
 
-def listed(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     """What there is, for whoever named something else."""
     return f"there are: {', '.join(names) or 'none'}"
 
@@ -64,11 +64,11 @@ def _unknown(
     for name in dict.fromkeys(names):
         if name not in known:
             yield Problem(
-                where=where, message=f"there is no {what} '{name}'", remedy=listed([*known])
+                where=where, message=f"there is no {what} '{name}'", remedy=_listed([*known])
             )
 
 
-VERSION = 1
+_VERSION = 1
 _FREE = (
     "max_rounds",
     "max_rounds_without_acceptance",
@@ -95,7 +95,7 @@ class Backprop:
     def fingerprint(self) -> str:
         """A hash of the settings that decide."""
         settings = {k: v for k, v in self.settings.model_dump().items() if k not in _FREE}
-        return short_id([VERSION, settings])
+        return short_id([_VERSION, settings])
 
     @property
     def roles(self) -> Sequence[Role[Any, Any]]:
@@ -111,7 +111,7 @@ class Backprop:
         """There must be surfaces, those that are named among them, and the nodes that are named."""
         known = [surface.id for surface in target.surfaces]
         problems = [
-            Problem(where=name, message="there is no such surface", remedy=listed(known))
+            Problem(where=name, message="there is no such surface", remedy=_listed(known))
             for name in self.settings.targets
             if name not in known
         ]
@@ -127,7 +127,7 @@ class Backprop:
             Problem(
                 where=f"loss target of {metric}",
                 message=f"there is no node '{node}'",
-                remedy=listed(nodes),
+                remedy=_listed(nodes),
             )
             for metric, node in self.settings.loss_targets.items()
             if node not in nodes
@@ -135,7 +135,7 @@ class Backprop:
 
     async def search(self, run: Run) -> None:
         """Measure the baseline, then make rounds until there is a reason to stop."""
-        require_known(run, self.settings)
+        _require_known(run, self.settings)
         search = Search(
             run,
             self.settings,
@@ -155,13 +155,13 @@ class Backprop:
             run.tell(over, f"round:{search.number}:{ended}")
 
 
-PROPOSER = "proposer"
+_PROPOSER = "proposer"
 """Who fills the roles that nobody is named for."""
 _PANEL = "Graphs of agents"
-_INSTEAD = (PROPOSER, "reflector", "critic")
+_INSTEAD = (_PROPOSER, "reflector", "critic")
 ROLES = (
     RoleNeed(
-        name=PROPOSER,
+        name=_PROPOSER,
         help="Who walks back, merges and patches: provider:name.",
         instead=_INSTEAD[1:],
         panel=_PANEL,
@@ -225,7 +225,7 @@ def _check(building: Building, parts: TargetParts, settings: BackpropSettings) -
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnknownName:
+class _UnknownName:
     """A name in the settings that stands for nothing."""
 
     at: TreePath
@@ -236,7 +236,7 @@ class UnknownName:
 
 def unknown_names(
     settings: BackpropSettings, target: Target, metrics: Sequence[Metric], dataset: Dataset
-) -> Iterator[UnknownName]:
+) -> Iterator[_UnknownName]:
     """Every name in the settings that stands for nothing: surfaces, nodes, metrics, cases."""
     surfaces = [surface.id for surface in target.surfaces]
     for place, name in enumerate(settings.targets):
@@ -261,6 +261,6 @@ def unknown_names(
 
 def _unknown_names(
     at: TreePath, name: str, known: Sequence[str], what: str
-) -> Iterator[UnknownName]:
+) -> Iterator[_UnknownName]:
     if name not in known:
-        yield UnknownName(at=at, message=f"there is no {what} '{name}'", remedy=near(name, known))
+        yield _UnknownName(at=at, message=f"there is no {what} '{name}'", remedy=near(name, known))

@@ -40,14 +40,14 @@ from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimi
 from burnish.strategies.coordinate.trials import Attempt, Incumbent, Memory, Tried
 from burnish.system.redaction import MARKER
 
-Chooser: TypeAlias = Literal["start", "chance", "model"]
+_Chooser: TypeAlias = Literal["start", "chance", "model"]
 """Who chose a point: nobody (it is where such a phase starts), chance, or TPE."""
-WORST = 1.0
+_WORST = 1.0
 """The loss of a point that is not to be had."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Suggested:
+class _Suggested:
     """A point to try, as the journal keeps it."""
 
     point: Mapping[str, Scalar]
@@ -123,7 +123,7 @@ class PointPhase(Phase):
         hoped = best_expected_improvement(self.space, self.known, rng)
         return "converged" if hoped < self.settings.numeric_convergence_eps else ""
 
-    async def _ask(self) -> tuple[Chooser, Point]:
+    async def _ask(self) -> tuple[_Chooser, Point]:
         """The study's next point; kept in the journal, since another optuna may say otherwise."""
         space, known, start = self.space, tuple(self.known), self._warm_up
         seed = self.run.rng(self.study, self.trials).getrandbits(31)
@@ -136,8 +136,8 @@ class PointPhase(Phase):
         found = await self.run.remember(
             "suggestion",
             told,
-            Suggested,
-            lambda: Suggested(point=numeric.suggest(space, known, seed=seed, start=start)),
+            _Suggested,
+            lambda: _Suggested(point=numeric.suggest(space, known, seed=seed, start=start)),
         )
         return "model" if len(known) >= start else "chance", found.point
 
@@ -145,12 +145,12 @@ class PointPhase(Phase):
         """A point nobody could measure is not told: missing is neither good nor bad."""
         self.seen.add(self.key(point))
         if tried.unfit:
-            worst = max([WORST, *(each.loss for each in self.known)])
+            worst = max([_WORST, *(each.loss for each in self.known)])
             self.known.append(Observation(point=point, loss=worst))
         elif tried.loss is not None:
             self.known.append(Observation(point=point, loss=tried.loss))
 
-    def _explained(self, point: Point, by: Chooser) -> TrialDetails:
+    def _explained(self, point: Point, by: _Chooser) -> TrialDetails:
         """Why this point, for the audit row."""
         marginals = Densities.of(self.space, self.known).marginals(point)
         told: dict[str, Json] = {
@@ -210,11 +210,11 @@ def _short(value: Scalar) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-RESULT_CHARS = 600
+_RESULT_CHARS = 600
 """How much of what a tool gave is shown: how it is used can be seen from the beginning of it."""
 
 
-def right_runs(measured: Evaluation, metrics: Sequence[str]) -> dict[str, Outcome]:
+def _right_runs(measured: Evaluation, metrics: Sequence[str]) -> dict[str, Outcome]:
     """By case, a run that passed; one in which no tool failed, where there is one."""
     found: dict[str, Outcome] = {}
     for result in measured.results:
@@ -227,13 +227,13 @@ def right_runs(measured: Evaluation, metrics: Sequence[str]) -> dict[str, Outcom
     return found
 
 
-def traced(case: Case, outcome: Outcome) -> Demonstration:
+def _traced(case: Case, outcome: Outcome) -> Demonstration:
     """What happened, in the agent's own words: what it was asked, the tools it used, its answer."""
-    calls = tuple(map(_shown, calls_of(outcome)))
+    calls = tuple(map(_shown, _calls_of(outcome)))
     return Demonstration(input=case.input, output=outcome.output, case=case.id, calls=calls)
 
 
-def labelled(case: Case) -> Demonstration:
+def _labelled(case: Case) -> Demonstration:
     """What should happen. Calls are shown where the case knows what each of them gives back."""
     wanted = case.turns[-1].expected_calls or ()
     known = all(call.result is not None for call in wanted)
@@ -241,7 +241,7 @@ def labelled(case: Case) -> Demonstration:
     return Demonstration(input=case.input, output=case.expected or "", case=case.id, calls=calls)
 
 
-def calls_of(outcome: Outcome) -> list[ToolCall]:
+def _calls_of(outcome: Outcome) -> list[ToolCall]:
     """Every use of a tool, in order."""
     return [call for step in outcome.trace.steps for call in step.tools]
 
@@ -259,19 +259,19 @@ def _text(result: Json) -> str:
 
 
 def _beginning(text: str) -> str:
-    if len(text) <= RESULT_CHARS:
+    if len(text) <= _RESULT_CHARS:
         return text
-    return f"{text[:RESULT_CHARS]}… [the first {RESULT_CHARS} of {len(text)} characters]"
+    return f"{text[:_RESULT_CHARS]}… [the first {_RESULT_CHARS} of {len(text)} characters]"
 
 
 def _stumbled(outcome: Outcome) -> bool:
-    return any(call.error for call in calls_of(outcome))
+    return any(call.error for call in _calls_of(outcome))
 
 
-POOL = 16
+_POOL = 16
 """Examples to choose from: enough for variety, few enough to learn which are good."""
-COUNT = "count"
-FIRST_COUNTS = (2, 4, 8)
+_COUNT = "count"
+_FIRST_COUNTS = (2, 4, 8)
 """The first trials: how much do any demonstrations help?"""
 
 
@@ -290,19 +290,19 @@ def pool_of(
     """
     there = {demo.case for demo in shown if demo.case}
     fit = [case for case in cases if case.id not in there and _stands_alone(case)]
-    right = right_runs(measured, metrics)
-    traces = [traced(case, right[case.id]) for case in fit if case.id in right]
+    right = _right_runs(measured, metrics)
+    traces = [_traced(case, right[case.id]) for case in fit if case.id in right]
     found = [demo for demo in traces if _may_be_shown(demo, surface)]
     had = {demo.case for demo in found}
-    labels = [labelled(case) for case in fit if case.id not in had and case.expected]
+    labels = [_labelled(case) for case in fit if case.id not in had and case.expected]
     found += [demo for demo in labels if _may_be_shown(demo, surface)]
-    return tuple([*shown, *found][:POOL])
+    return tuple([*shown, *found][:_POOL])
 
 
 def space_of(pool: Sequence[Demonstration], surface: DemosSurface) -> Space:
     """How many, none included, and which stands where."""
     most = min(surface.max_demos, len(pool))
-    count = NumberSurface(id=COUNT, low=0, high=most, integer=True)
+    count = NumberSurface(id=_COUNT, low=0, high=most, integer=True)
     places = [ChoiceSurface(id=_place(n), choices=tuple(range(len(pool)))) for n in range(most)]
     return Space(axes=(count, *places))
 
@@ -316,16 +316,16 @@ def first_points(
     """Points to start with: the first few of the pool; where some are shown, none of them."""
     most = min(surface.max_demos, len(pool))
     order = {_place(n): n for n in range(most)}
-    wanted = (0,) if shown else FIRST_COUNTS
+    wanted = (0,) if shown else _FIRST_COUNTS
     counts = dict.fromkeys(min(count, most) for count in wanted)
-    return [{COUNT: count, **order} for count in counts]
+    return [{_COUNT: count, **order} for count in counts]
 
 
 def shown(
     pool: Sequence[Demonstration], point: Point, surface: DemosSurface
 ) -> tuple[Demonstration, ...]:
     """The demonstrations of a point; each once, and as many as there is room for."""
-    chosen = dict.fromkeys(int(point[_place(n)]) for n in range(int(point[COUNT])))
+    chosen = dict.fromkeys(int(point[_place(n)]) for n in range(int(point[_COUNT])))
     found: list[Demonstration] = []
     for demo in (pool[index] for index in chosen):
         if sum(each.size for each in found) + demo.size <= _room(surface):
@@ -333,12 +333,12 @@ def shown(
     return tuple(found)
 
 
-def drawn(pool: Sequence[Demonstration], surface: DemosSurface, rng: random.Random) -> Point:
+def _drawn(pool: Sequence[Demonstration], surface: DemosSurface, rng: random.Random) -> Point:
     """A point by chance that shows something."""
     most = min(surface.max_demos, len(pool))
     order = rng.sample(range(len(pool)), most)
     places = {_place(n): index for n, index in enumerate(order)}
-    return {COUNT: rng.randint(1, most), **places}
+    return {_COUNT: rng.randint(1, most), **places}
 
 
 def ways_to_show(pool: Sequence[Demonstration], surface: DemosSurface) -> int:
@@ -357,7 +357,7 @@ def point_of(
     places = [pool.index(demo) for demo in demos][:most]
     rest = [index for index in range(len(pool)) if index not in places]
     filled = [*places, *rest][:most]
-    return {COUNT: len(places), **{_place(n): index for n, index in enumerate(filled)}}
+    return {_COUNT: len(places), **{_place(n): index for n, index in enumerate(filled)}}
 
 
 def _place(number: int) -> str:
@@ -378,7 +378,7 @@ def _room(surface: DemosSurface) -> float:
     return math.inf if surface.max_chars is None else surface.max_chars
 
 
-DRAWS = 256
+_DRAWS = 256
 """How often chance is asked for something that was not tried yet."""
 
 
@@ -416,7 +416,7 @@ class DemonstrationPhase(PointPhase):
                 self._tell(point, Tried(incumbent=incumbent, loss=self.memory.losses[tried]))
         return new
 
-    async def _ask(self) -> tuple[Chooser, Point]:
+    async def _ask(self) -> tuple[_Chooser, Point]:
         """The study's next point; another one by chance where that shows what was tried before.
 
         Many points show the same: TPE would ask for nothing at all again and again.
@@ -433,7 +433,7 @@ class DemonstrationPhase(PointPhase):
 
     def _another(self) -> Point | None:
         rng = self.run.rng(self.study, "another", self.trials)
-        points = (drawn(self.pool, self.surface, rng) for _ in range(DRAWS))
+        points = (_drawn(self.pool, self.surface, rng) for _ in range(_DRAWS))
         return next((point for point in points if self.key(point) not in self.seen), None)
 
     def values(self, point: Point) -> Mapping[str, Value]:

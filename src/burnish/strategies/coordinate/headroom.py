@@ -193,16 +193,16 @@ def costs_ahead(
 
 def headroom_lines(found: Headroom) -> Iterator[str]:
     """What the baseline tells: the noise, what holdout can show, and what the search will cost."""
-    yield f"noise    {noise_words(found)}"
+    yield f"noise    {_noise_words(found)}"
     if found.holdout_cases:
         yield f"holdout  {shown_by(found.holdout_cases, _rate(found))}"
     if found.outlook:
         yield f"outlook  {_OUTLOOKS[found.outlook]}"
     if found.outlook != "nothing_to_gain":
-        yield f"the run  {cost_words(found)}"
+        yield f"the run  {_cost_words(found)}"
 
 
-def noise_words(found: Headroom) -> str:
+def _noise_words(found: Headroom) -> str:
     """`±0.021 on train, ±0.034 on holdout over 3 repeats: a gain on train counts from …`."""
     if found.train_std is None or found.bar is None:
         return "not measured: repeats is 1"
@@ -212,7 +212,7 @@ def noise_words(found: Headroom) -> str:
     return f"±{number(found.train_std)} on train{held} over {over}: a gain on train counts {counts}"
 
 
-def cost_words(found: Headroom) -> str:
+def _cost_words(found: Headroom) -> str:
     """What the whole search comes to, the baseline included, at what the baseline cost."""
     costs = found.costs
     least, most = (
@@ -228,13 +228,13 @@ def known_at_the_start(events: Sequence[Event]) -> Iterator[str]:
     found = next(read_all(events, Headroom), None)
     if found is None:
         return
-    yield f"noise of the baseline: {noise_words(found)}"
+    yield f"noise of the baseline: {_noise_words(found)}"
     if found.holdout_cases:
         yield f"what holdout can show: {shown_by(found.holdout_cases, _rate(found))}"
     if found.outlook:
         yield f"outlook at the start: {_OUTLOOKS[found.outlook]}"
     if found.outlook != "nothing_to_gain":
-        yield f"expected at the start: {cost_words(found)}"
+        yield f"expected at the start: {_cost_words(found)}"
 
 
 def dead_axes(events: Sequence[Event]) -> Iterator[str]:

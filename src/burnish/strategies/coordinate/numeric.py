@@ -38,7 +38,7 @@ class Space:
     @cached_property
     def size(self) -> float:
         """How many points there are; infinite where an axis is continuous."""
-        return math.prod(map(values_of, self.axes))
+        return math.prod(map(_values_of, self.axes))
 
     def key(self, point: Point) -> tuple[bytes, ...]:
         """One spelling for one point."""
@@ -49,7 +49,7 @@ class Space:
         return not any(axis.problems(point[axis.id]) for axis in self.axes)
 
 
-def values_of(axis: Axis) -> float:
+def _values_of(axis: Axis) -> float:
     """How many values an axis has; infinite where it is continuous."""
     if isinstance(axis, ChoiceSurface):
         return len(axis.choices)
@@ -60,12 +60,12 @@ def values_of(axis: Axis) -> float:
     return math.floor(axis.high) - math.ceil(axis.low) + 1 if axis.integer else math.inf
 
 
-def grid_place(axis: NumberSurface, value: float) -> int:
+def _grid_place(axis: NumberSurface, value: float) -> int:
     """Which place of its grid a value has, on an axis with a step."""
     return round((value - axis.low) / (axis.step or 1))
 
 
-def on_grid(axis: NumberSurface, place: int) -> int | float:
+def _on_grid(axis: NumberSurface, place: int) -> int | float:
     """The value at a place of the grid, as a person would write it: 0.3, not 0.3000…04."""
     value = Decimal(str(axis.low)) + place * Decimal(str(axis.step or 1))
     return int(value) if axis.integer else float(value)
@@ -87,7 +87,7 @@ def at_unit(axis: NumberSurface, share: float) -> int | float:
     else:
         found = axis.low + share * (axis.high - axis.low)
     if axis.step is not None:
-        return on_grid(axis, min(grid_place(axis, found), int(values_of(axis)) - 1))
+        return _on_grid(axis, min(_grid_place(axis, found), int(_values_of(axis)) - 1))
     if axis.integer:
         return min(math.floor(axis.high), max(math.ceil(axis.low), round(found)))
     return found
@@ -96,7 +96,7 @@ def at_unit(axis: NumberSurface, share: float) -> int | float:
 def _place(axis: Axis, value: Scalar) -> Scalar:
     if isinstance(axis, ChoiceSurface) or axis.step is None:
         return value
-    return grid_place(axis, float(value))
+    return _grid_place(axis, float(value))
 
 
 QUANTILE = 0.25
@@ -106,7 +106,7 @@ CANDIDATES = 24
 
 
 @dataclass(frozen=True, kw_only=True)
-class Marginal:
+class _Marginal:
     """How dense good and other points are around one value of one axis."""
 
     value: Scalar
@@ -129,10 +129,10 @@ class Densities:
         count = math.ceil(QUANTILE * len(ranked))
         return cls(space=space, good=tuple(ranked[:count]), bad=tuple(ranked[count:]))
 
-    def marginals(self, point: Point) -> dict[str, Marginal]:
+    def marginals(self, point: Point) -> dict[str, _Marginal]:
         """Both densities at a point, axis by axis."""
         return {
-            axis.id: Marginal(
+            axis.id: _Marginal(
                 value=point[axis.id],
                 good_density=_density(axis, self.good, point[axis.id]),
                 bad_density=_density(axis, self.bad, point[axis.id]),
@@ -161,7 +161,7 @@ class Densities:
         return below / (share + (1 - share) / self.ratio(point))
 
 
-def ratio(marginals: Mapping[str, Marginal]) -> float:
+def ratio(marginals: Mapping[str, _Marginal]) -> float:
     """Good against other density over all axes."""
     return math.prod(m.good_density / m.bad_density for m in marginals.values())
 
@@ -254,7 +254,7 @@ def _distribution(axis: Axis) -> "BaseDistribution":
     if axis.step is not None:
         # Places of the grid: optuna's own steps neither go with a log scale nor with an end
         # that is off the grid, and add up rounding errors.
-        return IntDistribution(0, int(values_of(axis)) - 1)
+        return IntDistribution(0, int(_values_of(axis)) - 1)
     if axis.integer:
         return IntDistribution(math.ceil(axis.low), math.floor(axis.high), log=axis.log)
     return FloatDistribution(axis.low, axis.high, log=axis.log)
@@ -263,14 +263,14 @@ def _distribution(axis: Axis) -> "BaseDistribution":
 def _to_optuna(axis: Axis, value: Scalar) -> Scalar:
     if isinstance(axis, ChoiceSurface) or axis.step is None:
         return value
-    return grid_place(axis, float(value))
+    return _grid_place(axis, float(value))
 
 
 def _from_optuna(axis: Axis, value: Scalar) -> Scalar:
     if isinstance(axis, ChoiceSurface):
         return value
     if axis.step is not None:
-        return on_grid(axis, int(value))
+        return _on_grid(axis, int(value))
     if axis.integer:
         return value
     # The last bits differ between processors: without them a run that moves replays as it went.

@@ -45,7 +45,7 @@ _SUFFIX = " (and so on)"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Probing:
+class _Probing:
     """Tries the axes of one phase on what was measured, before anything is paid for them."""
 
     run: Run
@@ -74,7 +74,7 @@ class Probing:
         origin = Origin(by="coordinate", kind="probe", note=axis.id)
         others = [
             incumbent.candidate.child({axis.id: value}, origin=origin)
-            for value in other_values(axis, now)
+            for value in _other_values(axis, now)
         ]
         if not others:
             return Probed(reaches=True)
@@ -85,7 +85,7 @@ class Probing:
         self.run.tell(dead, f"cycle:{self.cycle}:{self.phase}:dead:{axis.id}")
 
 
-def other_values(axis: Surface, now: Value) -> tuple[Value, ...]:
+def _other_values(axis: Surface, now: Value) -> tuple[Value, ...]:
     """Values that stand for all that an axis may become; without the one that it has."""
     found: Sequence[Value] = ()
     match axis:
@@ -137,7 +137,7 @@ class Phase(ABC):
         self.settings = settings
         self.limits = limits
         self.memory = memory
-        self.probing = Probing(run=run, cycle=cycle, phase=self.name)
+        self.probing = _Probing(run=run, cycle=cycle, phase=self.name)
         self.trying = Trying(run, settings, cycle=cycle, phase=self.name, memory=memory)
         self.surfaces: dict[str, Surface] = {s.id: s for s in run.target.surfaces}
         self.metrics = list(run.objective.weights)
@@ -186,9 +186,9 @@ class Phase(ABC):
         )
 
 
-REMEMBERED = 3
+_REMEMBERED = 3
 """Rejected diagnoses that the critic is told of."""
-MAX_CHARS = 8000
+_MAX_CHARS = 8000
 """For a text without a bound of its own."""
 
 
@@ -279,7 +279,7 @@ class TextualPhase(Phase):
             axis=axis,
             current_text=_text(axis, incumbent),
             failing_traces="\n\n".join(self._traces(incumbent)),
-            previous_gradients=rejections_told(self.memory.rejected.get(axis, [])[-REMEMBERED:]),
+            previous_gradients=rejections_told(self.memory.rejected.get(axis, [])[-_REMEMBERED:]),
         )
 
     def _traces(self, incumbent: Incumbent) -> list[str]:
@@ -293,7 +293,7 @@ class TextualPhase(Phase):
             axis=axis,
             current_text=_text(axis, incumbent),
             gradient=gradient,
-            max_chars=surface.max_chars or MAX_CHARS,
+            max_chars=surface.max_chars or _MAX_CHARS,
         )
 
 

@@ -48,7 +48,7 @@ from burnish.system import Redactor
 
 def plan_lines(setup: Setup, strategy: Coordinate) -> Iterator[str]:
     """The lines of `--dry-run`."""
-    costs = expected_costs(setup, strategy)
+    costs = _expected_costs(setup, strategy)
     yield from _what(setup)
     yield from _axes(setup, strategy.settings)
     yield from _cases(setup, strategy.settings)
@@ -60,7 +60,7 @@ def plan_lines(setup: Setup, strategy: Coordinate) -> Iterator[str]:
     yield NOTHING_PAID
 
 
-def expected_costs(setup: Setup, strategy: Coordinate) -> Expected:
+def _expected_costs(setup: Setup, strategy: Coordinate) -> Expected:
     """What the search is expected to cost, as well as can be told beforehand."""
     settings = strategy.settings
     skip = settings.holdout_policy == "skip"
@@ -148,7 +148,7 @@ def _costs(costs: Expected, settings: CoordinateSettings) -> Iterator[str]:
     yield "          read come on top"
 
 
-MOST_LINES = 600
+_MOST_LINES = 600
 """Of a diff; beyond that the files are better compared with a tool for it."""
 _SECRET_FIELD = re.compile(
     r"""((?:^|[\s{,"'-])(?:\w*(?:api_?key|secret|password|access_key)|(?:\w+_)?token)["']?: +)"""
@@ -176,8 +176,8 @@ def changed_files(run: RunRecord) -> Iterator[Section]:
         yield Text.of("Nothing: no candidate was better than the baseline.")
         return
     lines = _of_files(run, changes) or [line for change in changes for line in change.lines()]
-    yield Diff(tuple(lines[:MOST_LINES]))
-    if more := max(0, len(lines) - MOST_LINES):
+    yield Diff(tuple(lines[:_MOST_LINES]))
+    if more := max(0, len(lines) - _MOST_LINES):
         yield Text.of(f"{more} more lines are not shown: compare the files themselves.")
 
 

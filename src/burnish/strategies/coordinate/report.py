@@ -38,7 +38,7 @@ from burnish.runs.report_sections import (
 from burnish.strategies.coordinate.headroom import dead_axes, known_at_the_start
 from burnish.strategies.coordinate.plan import changed_files, fall, rationales
 
-PER_LINE = 64
+_PER_LINE = 64
 """Trials and boundaries in one line of the trajectory; a longer run goes on below."""
 _EDGE = "│"
 _MARGIN = 9
@@ -169,10 +169,10 @@ def _lines(rows: Sequence[TrialRow]) -> Iterator[list[_Stretch]]:
     for (cycle, phase), group in groupby(rows, lambda r: (r.trial.cycle, r.trial.phase)):
         left = tuple(group)
         while left:
-            if used >= PER_LINE:
+            if used >= _PER_LINE:
                 yield line
                 line, used = [], 0
-            here, left = left[: PER_LINE - used], left[PER_LINE - used :]
+            here, left = left[: _PER_LINE - used], left[_PER_LINE - used :]
             line.append(_Stretch(cycle=cycle, phase=phase, rows=here))
             used += len(here) + len(_EDGE)
     yield line

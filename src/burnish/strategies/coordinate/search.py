@@ -30,7 +30,7 @@ from burnish.strategies.coordinate.trials import (
     critic,
 )
 
-VERSION = 2
+_VERSION = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Coordinate:
     def fingerprint(self) -> str:
         """A hash of the settings that decide. How many cycles there may be is a budget."""
         settings = {k: v for k, v in self.settings.model_dump().items() if k != "max_cycles"}
-        return short_id([VERSION, settings])
+        return short_id([_VERSION, settings])
 
     @property
     def roles(self) -> Sequence[Role[Any, Any]]:

@@ -24,7 +24,7 @@ from burnish.runs.roles import transcript
 from burnish.runs.run import Run
 from burnish.strategies.coordinate.settings import CoordinateSettings
 
-MOST_TRACES = 10
+_MOST_TRACES = 10
 
 
 class Words(BaseModel):
@@ -138,7 +138,7 @@ def traces_told(
     """
     by_id = {case.id: case for case in cases}
     told = (transcript(result, by_id[result.case]) for result in results)
-    return list(islice((trace for trace in told if secrets.leaked(trace) is None), MOST_TRACES))
+    return list(islice((trace for trace in told if secrets.leaked(trace) is None), _MOST_TRACES))
 
 
 @dataclass(frozen=True, kw_only=True)

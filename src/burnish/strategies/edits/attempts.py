@@ -16,12 +16,12 @@ from burnish.strategies.edits.editors import EditRequest
 from burnish.strategies.edits.settings import EditsSettings
 from burnish.system.workspaces import count_changed_lines, summarize_diff
 
-MOST_CHARS = 6000
+_MOST_CHARS = 6000
 """Of a file's diff in the ledger; the candidate itself is there whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileChange:
+class _FileChange:
     """How one file differs."""
 
     path: str
@@ -40,7 +40,7 @@ class FileChange:
 class Changes:
     """How two candidates differ."""
 
-    files: tuple[FileChange, ...]
+    files: tuple[_FileChange, ...]
 
     @classmethod
     def between(cls, before: Candidate, after: Candidate) -> "Changes":
@@ -68,14 +68,14 @@ class Changes:
         return found
 
 
-def file_change(path: str, before: str, after: str) -> FileChange:
+def file_change(path: str, before: str, after: str) -> _FileChange:
     """How a file differs, line by line."""
     count = count_changed_lines(before, after)
-    shown = summarize_diff({path: before.encode()}, {path: after.encode()}, max_chars=MOST_CHARS)
-    return FileChange(path=path, added=count.added, removed=count.removed, diff=shown.text)
+    shown = summarize_diff({path: before.encode()}, {path: after.encode()}, max_chars=_MOST_CHARS)
+    return _FileChange(path=path, added=count.added, removed=count.removed, diff=shown.text)
 
 
-TAMPERING = "Tampering"
+_TAMPERING = "Tampering"
 """The error of a run that touched what it must leave alone."""
 MAX_MISSING = 0.0
 """One case is all there is: if it is missing, nobody can tell."""
@@ -109,7 +109,7 @@ def crashed(candidate: Evaluation) -> Decision | None:
     if not candidate.failed_cases():
         return None
     failure = next(r.outcome.failure for r in candidate.results if r.outcome.failure)
-    if failure.error == TAMPERING:
+    if failure.error == _TAMPERING:
         return decide("strict", "tampering", failure.message, {})
     told = f"the candidate crashed: {failure.message}"
     return decide("strict", "crash", told, {"crashed": 1.0})
@@ -161,7 +161,7 @@ def _scores(evaluation: Evaluation) -> tuple[Score, ...]:
     return evaluation.results[-1].scores if ran else ()
 
 
-PHASE = "edit"
+_PHASE = "edit"
 KEEP, DISCARD, CRASH = "keep", "discard", "crash"
 HOLDOUT = "holdout_"
 """Begins the code of a decision that holdout made."""
@@ -217,7 +217,7 @@ class Attempt:
         changes = Changes.between(self.parent, candidate)
         return Trial(
             candidate=candidate,
-            phase=PHASE,
+            phase=_PHASE,
             cycle=self.iteration,
             touched=tuple(change.surface for change in diff(self.parent, candidate)),
             proposals=() if self.proposal is None else (self.proposal,),
@@ -247,7 +247,7 @@ class EditDetails(TrialDetails):
     """`keep`, `discard` or `crash`."""
     rationale: str | None = None
     """What the editor said of it."""
-    changes: tuple[FileChange, ...] | None = None
+    changes: tuple[_FileChange, ...] | None = None
     disagreement: tuple[str, ...] | None = None
     """Where the judges of a score did not agree."""
 
@@ -265,9 +265,9 @@ def told_primary(
     return {"name": name, **values}
 
 
-REMEMBERED = 5
+_REMEMBERED = 5
 """Edits turned down that the editor is told of."""
-MOST_LOG = 3000
+_MOST_LOG = 3000
 """Characters of one log."""
 
 
@@ -288,9 +288,9 @@ class Desk:
         return EditRequest(
             task=self.settings.task or "(the task has no description)",
             files="\n\n".join(self._file(s, candidate) for s in self.surfaces),
-            feedback="\n\n".join([self._numbers(train), *remarks_on(train), *logs_of(train)]),
+            feedback="\n\n".join([self._numbers(train), *remarks_on(train), *_logs_of(train)]),
             bounds="\n".join(self._bounds()),
-            turned_down="\n\n".join(map(_turned_down, turned_down[-REMEMBERED:])) or "(nothing)",
+            turned_down="\n\n".join(map(_turned_down, turned_down[-_REMEMBERED:])) or "(nothing)",
             texts={surface.path: str(candidate.values[surface.id]) for surface in self.surfaces},
         )
 
@@ -318,20 +318,20 @@ class Desk:
         return [*told, *(f"- {rule}" for rule in self.rules)]
 
 
-def logs_of(evaluation: Evaluation) -> list[str]:
+def _logs_of(evaluation: Evaluation) -> list[str]:
     """What runner and scorer said in the last run, and why it failed if it did."""
     if not evaluation.results:
         return []
     outcome = evaluation.results[-1].outcome
     told = (
-        [f"it failed: {without_middle(outcome.failure.message, MOST_LOG)}"]
+        [f"it failed: {without_middle(outcome.failure.message, _MOST_LOG)}"]
         if (outcome.failure is not None)
         else []
     )
     parts: Mapping[str, Json] = outcome.data if isinstance(outcome.data, dict) else {}
     for part, said in parts.items():
         told += [
-            f"{part} {stream}:\n{without_middle(text, MOST_LOG)}"
+            f"{part} {stream}:\n{without_middle(text, _MOST_LOG)}"
             for stream, text in _texts(said)
             if text.strip()
         ]
@@ -352,4 +352,4 @@ def _turned_down(attempt: Attempt) -> str:
     crashed = attempt.train is not None and bool(attempt.train.failed_cases())
     if not crashed or attempt.train is None:
         return told
-    return "\n".join([told, *(f"  {log}" for log in logs_of(attempt.train))])
+    return "\n".join([told, *(f"  {log}" for log in _logs_of(attempt.train))])

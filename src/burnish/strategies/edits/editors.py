@@ -68,7 +68,7 @@ class Edit(_Words):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Edited:
+class _Edited:
     """The files after an edit, or why there are none."""
 
     texts: Mapping[str, str]
@@ -82,7 +82,7 @@ def editor(client: ModelClient, prompt: RolePrompt) -> ModelRole[EditRequest, Ed
     )
 
 
-def carried_out(edit: Edit, texts: Mapping[str, str]) -> Edited:
+def carried_out(edit: Edit, texts: Mapping[str, str]) -> _Edited:
     """The files with the edit carried out, whole files first."""
     new = dict(texts)
     problems = [Problem(message=told) for told in edit.refused]
@@ -100,7 +100,7 @@ def carried_out(edit: Edit, texts: Mapping[str, str]) -> Edited:
             new[place.path] = new[place.path].replace(place.search, place.replace)
         else:
             problems.append(_not_there(place, count))
-    return Edited(texts=new, problems=tuple(problems))
+    return _Edited(texts=new, problems=tuple(problems))
 
 
 def _unknown(path: str) -> Problem:
@@ -187,7 +187,7 @@ class CommandEditor:
     async def _edited(self, request: EditRequest, workspace: Workspace) -> CommandResult:
         async with own_place() as place:
             told = place / "TASK.md"
-            told.write_text(brief(request), encoding="utf-8")
+            told.write_text(_brief(request), encoding="utf-8")
             env = {
                 "BURNISH_TASK_FILE": str(told),
                 "BURNISH_FILES": json.dumps(sorted(request.texts)),
@@ -250,7 +250,7 @@ class CommandEditor:
         return told + [f"{shown(path)}: files cannot be added" for path in came]
 
 
-def brief(request: EditRequest) -> str:
+def _brief(request: EditRequest) -> str:
     """What an editing program is told, as a page of Markdown."""
     parts = {
         "Task": request.task,

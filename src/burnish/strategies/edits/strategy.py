@@ -79,8 +79,8 @@ class StageReached(EventData):
     trial: int | None = None
 
 
-VERSION = 2
-IDLE = 12
+_VERSION = 2
+_IDLE = 12
 """Edits in a row that could not be run, after which nothing more is to be had."""
 
 
@@ -95,7 +95,7 @@ class Edits:
     @property
     def fingerprint(self) -> str:
         """A hash of the settings that decide; how many crashes there may be is a budget."""
-        return short_id([VERSION, cast("Json", self.settings.deciding())])
+        return short_id([_VERSION, cast("Json", self.settings.deciding())])
 
     @property
     def roles(self) -> Sequence[Role[Any, Any]]:
@@ -222,7 +222,7 @@ class _Loop:
             return "failure"
         if settings.max_failures is not None and self._failures >= settings.max_failures:
             return "max_failures"
-        return "nothing_new" if self._idle >= IDLE else ""
+        return "nothing_new" if self._idle >= _IDLE else ""
 
     async def _edited(self, parent: Candidate, asked: Asked[Edit]) -> Attempt:
         """The candidate that an answer makes, held to the bounds."""
@@ -321,9 +321,9 @@ class _Loop:
 
 
 EDITOR = RoleNeed(name=ROLE, help="Who edits files: provider:name.", panel="Files")
-MAX_ITERATIONS = 50
+_MAX_ITERATIONS = 50
 """Where no limit on trials is named."""
-NOBODY = (
+_NOBODY = (
     "name a model: editor: openai:gpt-4o, --editor MODEL or BURNISH_EDITOR; or let a program edit: "
     "edits: {mode: command, command: …}"
 )
@@ -353,7 +353,7 @@ def build(building: Building, parts: TargetParts) -> StrategyParts | None:
         return None
     budget = building.spec.budget.budget()
     if budget.max_trials is None:
-        most = MAX_ITERATIONS * settings.candidates_per_iteration
+        most = _MAX_ITERATIONS * settings.candidates_per_iteration
         budget = replace(budget, max_trials=most)
     return StrategyParts(
         strategy=Edits(editor=who.role, settings=settings), budget=budget, client=who.client
@@ -369,7 +369,7 @@ def _editor(building: Building, parts: TargetParts, settings: EditsSettings) -> 
     if settings.command is not None and isinstance(parts.target, ArtifactsTarget):
         return _Editor(role=_program(settings, settings.command, parts.target))
     if ROLE not in building.spec.roles:
-        building.problems.add(f"roles.{ROLE}", parts.no_model, NOBODY)
+        building.problems.add(f"roles.{ROLE}", parts.no_model, _NOBODY)
     return None
 
 

@@ -29,11 +29,11 @@ from burnish.strategies.reflective.settings import ReflectiveSettings
 
 REFLECTIVE, MERGE = "reflective", "merge"
 """Kinds of attempts, which are the phases of their trials."""
-NOBODY = Origin(kind="parent", by=REFLECTIVE)
+_NOBODY = Origin(kind="parent", by=REFLECTIVE)
 """Of the candidate in a row in which nothing was proposed: its parent, as it was."""
 PERFECT = "subsample perfect"
 NOTHING_TO_SHOW = "nothing to show"
-OUTDONE = "outdone"
+_OUTDONE = "outdone"
 """The code of what did better than its parent, beside something that did better still."""
 
 
@@ -77,7 +77,7 @@ class Attempt:
     @property
     def outdone(self) -> bool:
         """Whether it was good, and another proposal of its round better."""
-        return self.decision is not None and self.decision.code == OUTDONE
+        return self.decision is not None and self.decision.code == _OUTDONE
 
     @property
     def unknown(self) -> bool:
@@ -99,7 +99,7 @@ class Attempt:
         """The row of the ledger."""
         why = (Problem(message=self.skipped),) if self.skipped else self.problems
         return Trial(
-            candidate=self.candidate or replace(self.parent, origin=NOBODY),
+            candidate=self.candidate or replace(self.parent, origin=_NOBODY),
             phase=self.kind,
             cycle=self.round,
             touched=self.fields,
@@ -297,7 +297,7 @@ class Merges:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LastChance:
+class _LastChance:
     """Whether the limits leave no room for another round, as the journal keeps it."""
 
     now: bool
@@ -395,8 +395,8 @@ class Trail:
                 "screened": screened,
                 "forked_from": run.directory.header.forked_from,
             },
-            LastChance,
-            lambda: LastChance(
+            _LastChance,
+            lambda: _LastChance(
                 now=nearly_over(
                     run.budget, run.standing, room + run.reserve, trials=count, proposals=asks
                 )
@@ -437,7 +437,7 @@ def _next(attempt: Attempt, *, due: bool) -> Attempt:
 def _outdone(attempt: Attempt) -> Attempt:
     assert attempt.decision is not None
     told = f"{attempt.decision.reason}, but another proposal of the round did better"
-    outdone = replace(attempt.decision, verdict=Verdict.REJECT, code=OUTDONE, reason=told)
+    outdone = replace(attempt.decision, verdict=Verdict.REJECT, code=_OUTDONE, reason=told)
     return replace(attempt, decision=outdone)
 
 

@@ -19,7 +19,7 @@ from burnish.strategies.reflective.settings import FrontierType, ParentSelection
 
 Standards: TypeAlias = Mapping[Hashable, float]
 """How one candidate does at each thing there is to be best at."""
-Fronts: TypeAlias = Mapping[Hashable, frozenset[int]]
+_Fronts: TypeAlias = Mapping[Hashable, frozenset[int]]
 """For each thing, the candidates that are best at it, by number."""
 
 
@@ -37,7 +37,7 @@ def standards(evaluation: Evaluation, objective: Objective, kind: FrontierType) 
     return found
 
 
-def fronts_of(members: Sequence[Standards]) -> Fronts:
+def fronts_of(members: Sequence[Standards]) -> _Fronts:
     """Who is best at each thing; ties stand side by side."""
     best: dict[Hashable, float] = {}
     for does in members:
@@ -53,7 +53,7 @@ def fronts_of(members: Sequence[Standards]) -> Fronts:
     }
 
 
-def without_dominated(fronts: Fronts, scores: Sequence[float]) -> Fronts:
+def without_dominated(fronts: _Fronts, scores: Sequence[float]) -> _Fronts:
     """Leave out, the worst first, whoever is nowhere best alone."""
     there = {number for front in fronts.values() for number in front}
     for number in sorted(there, key=lambda each: (scores[each], -each)):
@@ -63,7 +63,7 @@ def without_dominated(fronts: Fronts, scores: Sequence[float]) -> Fronts:
     return {thing: front & there for thing, front in fronts.items()}
 
 
-def presence(fronts: Fronts) -> Counter[int]:
+def presence(fronts: _Fronts) -> Counter[int]:
     """At how many things each candidate is best."""
     return Counter(number for front in fronts.values() for number in sorted(front))
 
@@ -77,7 +77,7 @@ def _cells(evaluation: Evaluation, objective: Objective) -> dict[Hashable, float
     return found
 
 
-REMEMBERED = 3
+_REMEMBERED = 3
 """Rewrites turned down that the reflector is told of."""
 
 
@@ -143,7 +143,7 @@ class Memory:
 
     def rejections(self, parent: str, name: str) -> str:
         """What was turned down lately, one a line."""
-        told = self.turned_down[parent, name][-REMEMBERED:]
+        told = self.turned_down[parent, name][-_REMEMBERED:]
         return "\n".join(f"- {each.diagnosis} → {each.reason}" for each in told) or "(none)"
 
 
@@ -343,7 +343,7 @@ class Pool:
         chosen = rng.choices(numbers, weights=[counts[each] for each in numbers])[0]
         return self.members[chosen]
 
-    def frontier(self) -> Fronts:
+    def frontier(self) -> _Fronts:
         """Who is best at what, the dominated left out."""
         fronts = fronts_of([member.does for member in self.members])
         return without_dominated(fronts, [member.score for member in self.members])

@@ -17,7 +17,7 @@ from burnish.journal.executors import together
 from burnish.runs.run import Run
 from burnish.strategies.reflective.settings import ReflectiveSettings
 
-ENOUGH_ALIKE = 6
+_ENOUGH_ALIKE = 6
 """Runs that come out again as they did, after which chance is taken to play no part."""
 
 
@@ -144,7 +144,7 @@ def _alike(
 ) -> bool:
     """Whether the second run says what the first one said, often enough to believe it."""
     score = objective.case_score
-    if len(found.cases) < min(ENOUGH_ALIKE, len(order)):
+    if len(found.cases) < min(_ENOUGH_ALIKE, len(order)):
         return False
     return all(score(earlier, case) == score(found, case) for case in found.cases)
 

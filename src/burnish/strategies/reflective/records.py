@@ -10,7 +10,7 @@ from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
 from burnish.core.outcomes import ToolCall
 from burnish.metrics.text_matching import without_middle
 
-MOST_CHARS = 1500
+_MOST_CHARS = 1500
 """Of one text in a record."""
 MOST_IN_ALL = 24_000
 """Of all records of a request."""
@@ -25,7 +25,7 @@ class Reply:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Records:
+class _Records:
     """What the reflector is shown of a minibatch."""
 
     text: str
@@ -43,7 +43,7 @@ class Recorder:
     """What each metric wants, where it says."""
     secrets: LeakWatch
 
-    def of(self, results: Sequence[CaseResult], history: Mapping[str, Sequence[Reply]]) -> Records:
+    def of(self, results: Sequence[CaseResult], history: Mapping[str, Sequence[Reply]]) -> _Records:
         """The records of some runs, as many as there is room for."""
         told: list[str] = []
         left_out = 0
@@ -55,7 +55,7 @@ class Recorder:
                 told.append(record)
             else:
                 left_out += 1
-        return Records(text="\n\n".join(told), left_out=left_out)
+        return _Records(text="\n\n".join(told), left_out=left_out)
 
     def record(self, result: CaseResult, history: Sequence[Reply] = ()) -> str:
         """One run: asked, expected, said, used, and what each metric says of it."""
@@ -151,4 +151,4 @@ def _rubric(row: Mapping[str, Json]) -> str:
 
 
 def _cut(text: str) -> str:
-    return without_middle(text, MOST_CHARS)
+    return without_middle(text, _MOST_CHARS)

@@ -73,12 +73,12 @@ class Known:
         run = RunRecord.read(folder)
         with look_into(folder) as journal:
             costs = Costs.of(journal.costs(), run.rows)
-            wanted = wants_outputs(snapshot(run.header))
+            wanted = wants_outputs(_snapshot(run.header))
             outputs = best_outputs(run.rows, journal) if wanted else None
         return cls(run=run, costs=costs, prompts=prompts or {}, outputs=outputs)
 
 
-def snapshot(header: Header) -> dict[str, Json]:
+def _snapshot(header: Header) -> dict[str, Json]:
     """The optimizer.json of a run."""
     source = header.project.spec.get("source")
     document = source.get("document") if isinstance(source, dict) else None
@@ -86,16 +86,16 @@ def snapshot(header: Header) -> dict[str, Json]:
     return config if isinstance(config, dict) else {}
 
 
-def metric_call_limit(events: Sequence[Event]) -> int | None:
+def _metric_call_limit(events: Sequence[Event]) -> int | None:
     """The limit on metric calls, as the last session has it."""
     sessions = [*read_all(events, SessionBegun)]
     limit = sessions[-1].budget.get("max_metric_calls") if sessions else None
     return limit if isinstance(limit, int) else None
 
 
-def rounds_of(known: Known) -> list[RoundRecord]:
+def _rounds_of(known: Known) -> list[RoundRecord]:
     """Every trial but the baseline's."""
-    limit, used = metric_call_limit(known.run.events), 0
+    limit, used = _metric_call_limit(known.run.events), 0
     found: list[RoundRecord] = []
     for row in known.run.rows:
         used += row.spend.metric_calls
@@ -112,21 +112,21 @@ def result_of(known: Known, *, source_updated: bool = False, trouble: str = "") 
     baseline = run.baseline
     best = baseline if fate.status == "FAILED" else run.best
     before, after = _decisive(baseline), _decisive(best)
-    rounds = rounds_of(known)
+    rounds = _rounds_of(known)
     perfect = after is not None and after.measurement.pass_rate == 1.0
     perfect = perfect and after is not None and not after.measurement.missing_cases
-    first = texts_of(run, baseline) if baseline else dict(known.prompts)
-    found = texts_of(run, best) if best else first
+    first = _texts_of(run, baseline) if baseline else dict(known.prompts)
+    found = _texts_of(run, best) if best else first
     ended = run.ended_at or (run.rows[-1].at if run.rows else "")
     return OptimizeResult(
-        algorithm=algorithm_of(run.header),
+        algorithm=_algorithm_of(run.header),
         status=fate.status,
         finish_reason=fate.finish_reason(perfect=perfect, improved=best is not baseline),
         stop_reason=fate.stop_reason,
         error_message=trouble or fate.error_message,
         **_scores(before, after),
-        metric_thresholds=_thresholds(snapshot(run.header)),
-        per_metric_best_candidates=best_at_metrics(run.rows),
+        metric_thresholds=_thresholds(_snapshot(run.header)),
+        per_metric_best_candidates=_best_at_metrics(run.rows),
         sealed_test=None if run.sealed is None else _sealed(run.sealed),
         baseline_prompts=first,
         best_prompts=found,
@@ -146,7 +146,7 @@ def result_of(known: Known, *, source_updated: bool = False, trouble: str = "") 
     )
 
 
-def texts_of(run: RunRecord, row: TrialRow) -> dict[str, str]:
+def _texts_of(run: RunRecord, row: TrialRow) -> dict[str, str]:
     """The texts of a candidate, as they were written for the user to adopt where they were.
 
     The ledger has taken out of them what only looks like a secret, such as an example of one.
@@ -158,15 +158,15 @@ def texts_of(run: RunRecord, row: TrialRow) -> dict[str, str]:
     }
 
 
-def algorithm_of(header: Header) -> str:
+def _algorithm_of(header: Header) -> str:
     """What the config calls it; else the strategy."""
-    optimize = snapshot(header).get("optimize")
+    optimize = _snapshot(header).get("optimize")
     algorithm = optimize.get("algorithm") if isinstance(optimize, dict) else None
     name = algorithm.get("name") if isinstance(algorithm, dict) else None
     return name if isinstance(name, str) else header.strategy
 
 
-def pool_of(rows: Sequence[TrialRow]) -> list[TrialRow]:
+def _pool_of(rows: Sequence[TrialRow]) -> list[TrialRow]:
     """The candidates that were built on, the baseline first; of each, the trial that tells most."""
     found: dict[str, TrialRow] = {}
     for row in rows:
@@ -180,9 +180,9 @@ def validated(row: TrialRow) -> SplitResult | None:
     return row.trial.holdout if ReflectiveDetails.of(row.trial).holdout_is_whole else None
 
 
-def best_at_metrics(rows: Sequence[TrialRow]) -> dict[str, list[int]]:
+def _best_at_metrics(rows: Sequence[TrialRow]) -> dict[str, list[int]]:
     """By metric, the candidates with the best mean on validation, by their place in the pool."""
-    means = [_means(validated(row)) for row in pool_of(rows)]
+    means = [_means(validated(row)) for row in _pool_of(rows)]
     best = {m: max(each[m] for each in means if m in each) for each in means for m in each}
     return {
         metric: [n for n, each in enumerate(means) if each.get(metric, -1.0) >= top - EPSILON]
@@ -301,8 +301,8 @@ class RoundFiles:
         """Write what an event brings. What cannot be written now is written at the end."""
         try:
             if event.read(SessionBegun):
-                self._limit = metric_call_limit([event])
-                write_beginning(self._folder, self._baseline)
+                self._limit = _metric_call_limit([event])
+                _write_beginning(self._folder, self._baseline)
             elif (trial := event.read(TrialRecorded)) and trial.phase != BASELINE:
                 self._write_round(trial)
         except BurnishError:
@@ -348,9 +348,9 @@ class RoundFiles:
         ]
 
 
-def write_beginning(folder: Path, baseline: Mapping[str, str]) -> None:
+def _write_beginning(folder: Path, baseline: Mapping[str, str]) -> None:
     """The config and the prompts as they are at the start."""
-    config = snapshot(Header.read(folder))
+    config = _snapshot(Header.read(folder))
     if config:
         _write(folder / SNAPSHOT, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
     write_prompts(folder / BASELINE_PROMPTS, baseline)
@@ -380,7 +380,7 @@ def write_result_files(
 
     A run that somebody drives has no result yet, and is refused.
     """
-    first = baseline or kept_prompts(folder)
+    first = baseline or _kept_prompts(folder)
     known = Known.read(folder, first)
     if known.run.driven:
         raise FileTrouble(
@@ -389,7 +389,7 @@ def write_result_files(
         )
     earlier = source_updated or _was_updated(folder)
     result = result_of(known, source_updated=earlier, trouble=trouble)
-    write_beginning(folder, first or result.baseline_prompts)
+    _write_beginning(folder, first or result.baseline_prompts)
     write_files(folder, result, update_source=update_source)
     return result
 
@@ -406,7 +406,7 @@ def write_files(folder: Path, result: OptimizeResult, *, update_source: bool) ->
     _write(folder / RESULT, as_json(result))
 
 
-def kept_prompts(folder: Path) -> dict[str, str]:
+def _kept_prompts(folder: Path) -> dict[str, str]:
     """What the fields said at the start, as far as it was written down."""
     return {path.stem: read_text(path) for path in sorted((folder / BASELINE_PROMPTS).glob("*.md"))}
 

@@ -45,7 +45,7 @@ class Costs:
         found: dict[str, list[Spend]] = {"agent": [], "judges": [], "reflection": []}
         by_row: dict[int, Spend] = {}
         counted: set[str] = set()
-        whose = asked_for(rows)
+        whose = _asked_for(rows)
         together = {first for first, _ in whose}
         for effect in effects:
             kind = _spender(effect.kind)
@@ -77,7 +77,7 @@ def _spender(kind: str) -> str:
     return {"run": "agent", "score": "judges"}.get(kind, "")
 
 
-def asked_for(rows: Sequence[TrialRow]) -> dict[tuple[int, int], int]:
+def _asked_for(rows: Sequence[TrialRow]) -> dict[tuple[int, int], int]:
     """By the trial in which a round began and the place among its questions, whose answer it is.
 
     The attempts of a round are made together, before the first of them is recorded.
@@ -112,7 +112,7 @@ def tokens(spend: Spend) -> dict[str, int]:
     return {"prompt": spend.tokens_in, "completion": spend.tokens_out, "total": spend.tokens}
 
 
-NO_PROPOSAL = "no proposal"
+_NO_PROPOSAL = "no proposal"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +135,7 @@ def round_of(row: TrialRow, spent: Spent) -> RoundRecord:
     return RoundRecord(
         round=row.number,
         kind=trial.phase,
-        started_at=started(row.at, row.seconds),
+        started_at=_started(row.at, row.seconds),
         duration_seconds=round(row.seconds, 3),
         optimized_field_names=list(trial.touched),
         candidate_prompts=prompts_of(trial) if has_proposal(trial) else {},
@@ -178,7 +178,7 @@ def has_proposal(trial: Trial) -> bool:
     return not trial.proposals or any(each.answer is not None for each in trial.proposals)
 
 
-def started(at: str, seconds: float) -> str:
+def _started(at: str, seconds: float) -> str:
     """When something began that ended then; empty where that is not known."""
     if not at:
         return ""
@@ -197,7 +197,7 @@ def _skipped(trial: Trial) -> str | None:
     reason = ReflectiveDetails.of(trial).skipped
     if isinstance(reason, str) and reason:
         return reason
-    return None if has_proposal(trial) else NO_PROPOSAL
+    return None if has_proposal(trial) else _NO_PROPOSAL
 
 
 def _part(held: SplitResult) -> PartOfValidation:
@@ -240,8 +240,8 @@ def _extras(row: TrialRow) -> dict[str, Json]:
 
 UNLABELLED = "unlabelled stop callback"
 """How the code of a stopper begins that has no label of its own."""
-COMPLETED = "completed"
-STOP_REASONS = {
+_COMPLETED = "completed"
+_STOP_REASONS = {
     "required_metrics": "required_metrics_passing",
     "max_metric_calls": "budget_exhausted",
     "max_calls": "budget_exhausted",
@@ -256,14 +256,14 @@ STOP_REASONS = {
     "max_tracked_candidates": "max_tracked_candidates",
     "stop_file": "user_requested_stop",
     "signal": "user_requested_stop",
-    FINISHED.code: COMPLETED,
+    FINISHED.code: _COMPLETED,
 }
 """What burnish calls it, and what AgentOptimizer does; other codes are labels, and stay."""
 _BASELINE_MISSING, _REFLECTOR_FAILED = "baseline_missing", "reflector_failed"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fate:
+class _Fate:
     """How a run ended."""
 
     status: Status
@@ -282,26 +282,26 @@ class Fate:
 def stop_reason(code: str) -> str:
     """AgentOptimizer's name of a reason to stop."""
     if code.startswith(UNLABELLED):
-        return COMPLETED
-    return STOP_REASONS.get(code, code)
+        return _COMPLETED
+    return _STOP_REASONS.get(code, code)
 
 
-def fate_of(run: RunRecord) -> Fate:
+def fate_of(run: RunRecord) -> _Fate:
     """How a run ended that nobody drives any more."""
     ending = run.ending
     if ending is None:
-        return Fate(status="CANCELED", error_message="it was killed; start it again to go on")
+        return _Fate(status="CANCELED", error_message="it was killed; start it again to go on")
     told = ending.reason
     why = stop_reason(ending.code) if ending.code else None
     if run.status == "interrupted":
-        asked = STOP_REASONS["signal"]
-        return Fate(status="CANCELED", stop_reason=asked, error_message=told)
+        asked = _STOP_REASONS["signal"]
+        return _Fate(status="CANCELED", stop_reason=asked, error_message=told)
     if run.status == "failed":
-        return Fate(status="FAILED", error_message=told)
+        return _Fate(status="FAILED", error_message=told)
     if run.search_end == _BASELINE_MISSING:
-        return Fate(status="FAILED", error_message=ended_words(_BASELINE_MISSING, ENDS))
+        return _Fate(status="FAILED", error_message=ended_words(_BASELINE_MISSING, ENDS))
     late = ended_words(_REFLECTOR_FAILED, ENDS) if run.search_end == _REFLECTOR_FAILED else ""
-    return Fate(status="SUCCEEDED", stop_reason=why, error_message=late)
+    return _Fate(status="SUCCEEDED", stop_reason=why, error_message=late)
 
 
 def wants_outputs(config: Mapping[str, Json]) -> bool:

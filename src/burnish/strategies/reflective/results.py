@@ -12,8 +12,8 @@ from burnish.core.errors import FileTrouble
 from burnish.core.formatting import money, shorten
 from burnish.system import read_bytes, write_atomic
 
-SCHEMA = "v1"
-UNKNOWN = "unknown"
+_SCHEMA = "v1"
+_UNKNOWN = "unknown"
 Status: TypeAlias = Literal["SUCCEEDED", "FAILED", "CANCELED"]
 FinishReason: TypeAlias = Literal["completed", "perfect_pass_rate", "no_improvement", "error"]
 
@@ -125,7 +125,7 @@ class RoundRecord(_Told):
 class OptimizeResult(_Told):
     """What an optimisation came to."""
 
-    schema_version: str = SCHEMA
+    schema_version: str = _SCHEMA
     algorithm: str
     status: Status
     finish_reason: FinishReason = "completed"
@@ -201,7 +201,7 @@ class OptimizeResult(_Told):
 
     def format_summary(self, *, output_dir: str | Path, update_source: bool) -> str:
         """For people: what `summary.txt` says."""
-        return summary(self, output_dir=Path(output_dir), update_source=update_source)
+        return _summary(self, output_dir=Path(output_dir), update_source=update_source)
 
 
 def as_json(told: BaseModel) -> str:
@@ -210,7 +210,7 @@ def as_json(told: BaseModel) -> str:
     return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 
 
-def summary(result: OptimizeResult, *, output_dir: Path, update_source: bool) -> str:
+def _summary(result: OptimizeResult, *, output_dir: Path, update_source: bool) -> str:
     """What a person reads first."""
     return "\n".join(_lines(result, output_dir, update_source=update_source)) + "\n"
 
@@ -296,21 +296,21 @@ def _updated(result: OptimizeResult, *, asked: bool) -> str:
 
 
 def _number(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.4f}"
+    return _UNKNOWN if value is None else f"{value:.4f}"
 
 
 def log_line(result: OptimizeResult) -> str:
     """`run.log`: one line for whoever greps."""
     old, new = result.baseline_pass_rate, result.best_pass_rate
     delta = (
-        UNKNOWN if result.pass_rate_improvement is None else f"{result.pass_rate_improvement:+g}"
+        _UNKNOWN if result.pass_rate_improvement is None else f"{result.pass_rate_improvement:+g}"
     )
     parts = [
         result.finished_at,
         f"status={result.status}",
         f"algorithm={result.algorithm}",
-        f"baseline={UNKNOWN if old is None else f'{old:g}'}",
-        f"best={UNKNOWN if new is None else f'{new:g}'}",
+        f"baseline={_UNKNOWN if old is None else f'{old:g}'}",
+        f"best={_UNKNOWN if new is None else f'{new:g}'}",
         f"delta={delta}",
         f"rounds={result.total_rounds}",
         f"duration_seconds={result.duration_seconds:g}",

@@ -72,7 +72,7 @@ def reflector(client: ModelClient, prompt: RolePrompt) -> ModelRole[ReflectReque
     )
 
 
-MAX_CHARS = 8000
+_MAX_CHARS = 8000
 """For a text without a bound of its own."""
 
 
@@ -113,7 +113,7 @@ class Proposer:
             other_texts="",
             rejected="",
             must_keep="",
-            max_chars=MAX_CHARS,
+            max_chars=_MAX_CHARS,
         )
         return total([self._reflector.estimate(blank)] * fields)
 
@@ -172,7 +172,7 @@ class Proposer:
             other_texts="\n\n".join(others) or "(none)",
             rejected=self._memory.rejections(attempt.parent.id, name),
             must_keep="\n".join(kept) or "(nothing in particular)",
-            max_chars=surface.max_chars or MAX_CHARS,
+            max_chars=surface.max_chars or _MAX_CHARS,
         )
 
     def _answered(

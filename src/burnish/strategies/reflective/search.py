@@ -27,7 +27,7 @@ from burnish.strategies.reflective.rounds import (
 )
 from burnish.strategies.reflective.settings import ReflectiveSettings
 
-VERSION = 1
+_VERSION = 1
 IDLE_ROUNDS = 12
 """Rounds in a row without a candidate to run, after which nothing more is to be had: so many,
 or two passes over train where that is more."""
@@ -44,7 +44,7 @@ class Reflective:
     @property
     def fingerprint(self) -> str:
         """A hash of the settings."""
-        return short_id([VERSION, self.settings.model_dump()])
+        return short_id([_VERSION, self.settings.model_dump()])
 
     @property
     def roles(self) -> Sequence[Role[Any, Any]]:
@@ -157,7 +157,7 @@ REFLECTOR = RoleNeed(
     instead=("proposer", "critic"),
     panel="Prompts of any agent",
 )
-PATIENCE = 10
+_PATIENCE = 10
 """Trials in a row without an accept that end a search which nothing else would end."""
 _GOALS = ("score_threshold", "pass_rate_threshold", "required_metrics", "metric_thresholds")
 
@@ -167,8 +167,8 @@ def build(building: Building, parts: TargetParts) -> StrategyParts | None:
     problems, spec = building.problems, building.spec
     texts = parts.texts()
     settings: ReflectiveSettings = spec.strategy.settings.model_copy(update={"fields": texts})
-    budget, notes = ending(spec.budget.budget())
-    small = too_small(budget, parts.dataset, settings)
+    budget, notes = _ending(spec.budget.budget())
+    small = _too_small(budget, parts.dataset, settings)
     if small is not None and not spec.output.baseline_only:
         problems.add("budget.max_metric_calls", small.message, small.remedy)
     ref = building.writer(REFLECTOR, parts)
@@ -183,7 +183,7 @@ def build(building: Building, parts: TargetParts) -> StrategyParts | None:
     )
 
 
-def ending(budget: Budget) -> tuple[Budget, tuple[str, ...]]:
+def _ending(budget: Budget) -> tuple[Budget, tuple[str, ...]]:
     """The budget, with patience where nothing would end the search, and what to say of that.
 
     A reflector never runs out of words, and a goal may never be reached.
@@ -191,11 +191,11 @@ def ending(budget: Budget) -> tuple[Budget, tuple[str, ...]]:
     limits = [getattr(budget, each.name) for each in fields(budget) if each.name not in _GOALS]
     if any(limit is not None for limit in limits):
         return budget, ()
-    note = f"the search ends after {PATIENCE} trials in a row without an accept"
-    return replace(budget, patience=PATIENCE), (f"no limit is set: {note}",)
+    note = f"the search ends after {_PATIENCE} trials in a row without an accept"
+    return replace(budget, patience=_PATIENCE), (f"no limit is set: {note}",)
 
 
-def too_small(budget: Budget, dataset: Dataset, settings: ReflectiveSettings) -> Problem | None:
+def _too_small(budget: Budget, dataset: Dataset, settings: ReflectiveSettings) -> Problem | None:
     """What to say of a budget that cannot finish one round."""
     limit = budget.max_metric_calls
     floor = budget_floor(dataset, settings, test_repeats=settings.repeats)

@@ -16,7 +16,7 @@ only now and then; the others build on candidates that were run over holdout."""
 FieldSelection: TypeAlias = Literal["round_robin", "all", "random"]
 FrontierType: TypeAlias = Literal["instance", "objective", "hybrid", "cartesian"]
 
-MINIBATCH = 3
+_MINIBATCH = 3
 """Cases to reflect on in a round, unless a size is given."""
 
 
@@ -31,7 +31,7 @@ class ReflectiveSettings(StrategySettings):
     """Which texts a round rewrites."""
     frontier: FrontierType = "instance"
     """By what candidates are compared when parents are chosen."""
-    minibatch: AtLeastOne = MINIBATCH
+    minibatch: AtLeastOne = _MINIBATCH
     """Train cases that a round reflects on."""
     history_top_k: Annotated[int, Field(ge=0, le=5)] = 2
     """Earlier replies to each case, best first, that the reflector is shown."""

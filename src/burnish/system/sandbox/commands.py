@@ -43,7 +43,7 @@ _SHELL = "/bin/sh"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class _Order:
     """One command, as the supervisor needs it."""
 
     argv: Sequence[str]
@@ -85,7 +85,7 @@ class Report(BaseModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Supervised:
+class _Supervised:
     """A command that ended, and what it wrote."""
 
     report: Report
@@ -93,7 +93,7 @@ class Supervised:
     stderr: Capture
 
 
-async def supervise(order: Order, children: ChildProcesses, stdin: bytes) -> Supervised:
+async def _supervise(order: _Order, children: ChildProcesses, stdin: bytes) -> _Supervised:
     """Carry out an order; nothing of it runs when this returns, or is cancelled."""
     async with _supervisor(order, children) as supervision:
         process = supervision.process
@@ -118,14 +118,14 @@ async def supervise(order: Order, children: ChildProcesses, stdin: bytes) -> Sup
         lines = err.text().strip().splitlines()
         message = f"bubblewrap could not isolate the command: {lines[-1] if lines else 'no reason'}"
         raise BurnishError(message, remedy="Mend what it names, or say `sandbox: none`.")
-    return Supervised(report=report, stdout=out, stderr=err)
+    return _Supervised(report=report, stdout=out, stderr=err)
 
 
 @dataclass(kw_only=True)
 class _Supervision:
     """A supervisor at work."""
 
-    order: Order
+    order: _Order
     children: ChildProcesses
     process: asyncio.subprocess.Process
     reader: asyncio.StreamReader
@@ -182,7 +182,9 @@ class _Supervision:
 
 
 @asynccontextmanager
-async def _supervisor(order: Order, children: ChildProcesses) -> AsyncGenerator[_Supervision, None]:
+async def _supervisor(
+    order: _Order, children: ChildProcesses
+) -> AsyncGenerator[_Supervision, None]:
     here, there = socket.socketpair()
     with contextlib.closing(here):
         with there:
@@ -199,7 +201,7 @@ async def _supervisor(order: Order, children: ChildProcesses) -> AsyncGenerator[
 
 
 async def _started(
-    children: ChildProcesses, order: Order, line: socket.socket
+    children: ChildProcesses, order: _Order, line: socket.socket
 ) -> asyncio.subprocess.Process:
     script, pipe = Path(supervisor.__file__), asyncio.subprocess.PIPE
     argv = [sys.executable, "-I", "-S", "-B", str(script), str(line.fileno())]
@@ -305,15 +307,15 @@ class Sandbox:
                               hidden=self.hidden, network=self.network)  # fmt: skip
                 argv = [*walled(self.isolation.program, walls), *argv]
             environment[MARKER_VARIABLE] = marker
-            order = Order(argv=argv, cwd=cwd, env=environment, limits=limits,
+            order = _Order(argv=argv, cwd=cwd, env=environment, limits=limits,
                           marker=marker, walled=self._isolates)  # fmt: skip
-            return self._result(await supervise(order, self.children, stdin), limits)
+            return self._result(await _supervise(order, self.children, stdin), limits)
 
     @property
     def _isolates(self) -> bool:
         return self.isolation.kind == "bwrap"
 
-    def _result(self, ran: Supervised, limits: Limits) -> CommandResult:
+    def _result(self, ran: _Supervised, limits: Limits) -> CommandResult:
         report = ran.report
         return CommandResult(
             exit_code=report.exit_code,

@@ -46,7 +46,7 @@ def clean_environment(
     """
     source = os.environ if environ is None else environ
     fresh = {
-        "PATH": os.pathsep.join(search_path(source)),
+        "PATH": os.pathsep.join(_search_path(source)),
         "HOME": str(tmp / "home"),
         "TMPDIR": str(tmp),
         "LANG": "C.UTF-8",
@@ -72,7 +72,7 @@ def with_python(environ: Mapping[str, str], folder: Path, seen_as: Path) -> dict
     return {**environ, "PATH": os.pathsep.join([str(seen_as), environ["PATH"]])}
 
 
-def search_path(environ: Mapping[str, str]) -> list[str]:
+def _search_path(environ: Mapping[str, str]) -> list[str]:
     """Where programs are looked for: the active virtual environment and burnish's own first."""
     active = environ.get("VIRTUAL_ENV")
     first = [str(Path(active) / "bin")] if active else []

@@ -104,7 +104,7 @@ class Command:
             return False
 
 
-def supervise(line: socket.socket, order: dict[str, Any]) -> None:
+def _supervise(line: socket.socket, order: dict[str, Any]) -> None:
     """Carry out an order."""
     _become_subreaper()
     if not _comes_first():
@@ -305,4 +305,4 @@ if __name__ == "__main__":
         _line.set_inheritable(False)
         with _line.makefile("rb") as _orders:
             if _order := _orders.readline():
-                supervise(_line, json.loads(_order))
+                _supervise(_line, json.loads(_order))

@@ -18,7 +18,7 @@ Contents: TypeAlias = Mapping[str, bytes]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LineEdit:
+class _LineEdit:
     """Lines [before, before_end) become lines [after, after_end)."""
 
     before: int
@@ -27,7 +27,7 @@ class LineEdit:
     after_end: int
 
 
-def line_edits(before: Sequence[str], after: Sequence[str]) -> list[LineEdit]:
+def _line_edits(before: Sequence[str], after: Sequence[str]) -> list[_LineEdit]:
     """What to replace by what, in order.
 
     Very different texts give one edit from the first difference to the last: never too few lines.
@@ -90,22 +90,22 @@ def _steps(trace: "list[array[int]]", x: int, y: int) -> list[tuple[int, int, bo
     return steps[::-1]
 
 
-def _joined(start: int, steps: list[tuple[int, int, bool]]) -> list[LineEdit]:
+def _joined(start: int, steps: list[tuple[int, int, bool]]) -> list[_LineEdit]:
     """Steps that follow each other without a line in between become one edit."""
-    edits: list[LineEdit] = []
+    edits: list[_LineEdit] = []
     for x, y, is_removed in steps:
         edit = _edit(start, x, x + is_removed, y, y + (not is_removed))
         last = edits[-1] if edits else None
         if last and (last.before_end, last.after_end) == (edit.before, edit.after):
-            edits[-1] = LineEdit(before=last.before, before_end=edit.before_end,
+            edits[-1] = _LineEdit(before=last.before, before_end=edit.before_end,
                                  after=last.after, after_end=edit.after_end)  # fmt: skip
         else:
             edits.append(edit)
     return edits
 
 
-def _edit(start: int, before: int, before_end: int, after: int, after_end: int) -> LineEdit:
-    return LineEdit(before=start + before, before_end=start + before_end,
+def _edit(start: int, before: int, before_end: int, after: int, after_end: int) -> _LineEdit:
+    return _LineEdit(before=start + before, before_end=start + before_end,
                     after=start + after, after_end=start + after_end)  # fmt: skip
 
 
@@ -141,7 +141,7 @@ class DiffSummary:
 
 def count_changed_lines(before: str, after: str) -> LineCount:
     """How many lines differ; a file that is not there has none."""
-    edits = line_edits(_lines(before), _lines(after))
+    edits = _line_edits(_lines(before), _lines(after))
     return LineCount(
         added=sum(edit.after_end - edit.after for edit in edits),
         removed=sum(edit.before_end - edit.before for edit in edits),
@@ -173,13 +173,13 @@ def _file_diff(path: str, old: bytes | None, new: bytes | None) -> Iterator[str]
         yield "Binary files differ\n"
         return
     before, after = _lines(_text(old)), _lines(_text(new))
-    for hunk in _hunks(line_edits(before, after)):
+    for hunk in _hunks(_line_edits(before, after)):
         yield from _hunk(hunk, before, after)
 
 
-def _hunks(edits: list[LineEdit]) -> Iterator[list[LineEdit]]:
+def _hunks(edits: list[_LineEdit]) -> Iterator[list[_LineEdit]]:
     """Edits whose surroundings touch belong together."""
-    hunk: list[LineEdit] = []
+    hunk: list[_LineEdit] = []
     for edit in edits:
         if hunk and edit.before - hunk[-1].before_end > 2 * _AROUND:
             yield hunk
@@ -189,7 +189,7 @@ def _hunks(edits: list[LineEdit]) -> Iterator[list[LineEdit]]:
         yield hunk
 
 
-def _hunk(hunk: list[LineEdit], before: list[str], after: list[str]) -> Iterator[str]:
+def _hunk(hunk: list[_LineEdit], before: list[str], after: list[str]) -> Iterator[str]:
     lead = min(_AROUND, hunk[0].before)
     trail = min(_AROUND, len(before) - hunk[-1].before_end)
     old = (hunk[0].before - lead, hunk[-1].before_end + trail)

@@ -12,19 +12,19 @@ from typing import Literal, TypeAlias
 
 from burnish.system.files import file_trouble
 
-EntryKind: TypeAlias = Literal["file", "folder", "link", "other"]
+_EntryKind: TypeAlias = Literal["file", "folder", "link", "other"]
 
 _PART = 1024 * 1024
 _ATTEMPTS = 3
 
-ChangeKind: TypeAlias = Literal["added", "removed", "content", "mode", "kind", "links"]
+_ChangeKind: TypeAlias = Literal["added", "removed", "content", "mode", "kind", "links"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
     """One name in a folder."""
 
-    kind: EntryKind
+    kind: _EntryKind
     mode: int = 0
     digest: str = ""
     """Of a file's content or a link's target. What could not be read has a mark instead."""
@@ -136,7 +136,7 @@ class Change:
     """One entry that is not what it was; the first kind of difference that applies."""
 
     path: str
-    kind: ChangeKind
+    kind: _ChangeKind
     before: Entry | None = None
     after: Entry | None = None
     renamed_from: str = ""
@@ -161,7 +161,7 @@ def diff_snapshots(before: Snapshot, after: Snapshot) -> list[Change]:
     return changes
 
 
-def _kind(old: Entry | None, new: Entry | None) -> ChangeKind | None:
+def _kind(old: Entry | None, new: Entry | None) -> _ChangeKind | None:
     if old is None or new is None:
         return "added" if old is None else "removed"
     if old == new:

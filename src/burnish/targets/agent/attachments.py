@@ -31,10 +31,10 @@ from burnish.targets.agent.document_limits import (
     require_size,
 )
 
-KINDS = ("image", "pdf", "text", "excel", "word", "powerpoint", "csv")
-PLAIN = ("text", "csv")
+_KINDS = ("image", "pdf", "text", "excel", "word", "powerpoint", "csv")
+_PLAIN = ("text", "csv")
 """The kinds that are read as they are."""
-PICTURES = "PNG, JPEG, GIF or WebP"
+_PICTURES = "PNG, JPEG, GIF or WebP"
 
 _SUFFIXES = {
     "image": ".png .jpg .jpeg .gif .webp .bmp .tif .tiff .svg .heic",
@@ -53,13 +53,13 @@ _OPTIONS = {
     "pages": ("pdf", "powerpoint"),
     "sheet": ("excel",),
     "range": ("excel",),
-    "cache": KINDS,
+    "cache": _KINDS,
 }
 """Which part of a file can be asked for, and of which kinds."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class _Part:
     """The part of a document that is asked for; all of it where nothing is said."""
 
     kind: str
@@ -68,7 +68,7 @@ class Part:
     cells: str = ""
 
     @classmethod
-    def of(cls, attachment: Attachment) -> "Part":
+    def of(cls, attachment: Attachment) -> "_Part":
         """What an attachment asks for; Unreadable where it asks for what cannot be."""
         _require_sense(attachment)
         options = attachment.options
@@ -82,9 +82,9 @@ class Part:
 
 def _require_sense(attachment: Attachment) -> None:
     """Rows of cases come with any kind of file and any options."""
-    if attachment.kind not in KINDS:
+    if attachment.kind not in _KINDS:
         cause = f"there is no type of file {attachment.kind[:40]!r}"
-        raise Unreadable(cause, remedy=f"Known: {', '.join(KINDS)}.")
+        raise Unreadable(cause, remedy=f"Known: {', '.join(_KINDS)}.")
     places = {"path": "a path", "url": "a url", "data": "data"}
     there = [words for place, words in places.items() if getattr(attachment, place)]
     if len(there) != 1:
@@ -123,7 +123,7 @@ def _listed(value: Json) -> str:
     return f"{value}"[:60] if isinstance(value, list) else shown(value)
 
 
-def name_of(attachment: Attachment) -> str:
+def _name_of(attachment: Attachment) -> str:
     """The name of the file, wherever it is."""
     if attachment.data:
         return PurePath(attachment.name).name
@@ -133,14 +133,14 @@ def name_of(attachment: Attachment) -> str:
     return unquote(address.rpartition("/")[2])
 
 
-def require_name(kind: str, name: str) -> None:
+def _require_name(kind: str, name: str) -> None:
     """Refuse a kind that the file's name speaks against; Unreadable says what to do."""
     suffix = PurePath(name).suffix.lower()
     promised = _KIND_OF_SUFFIX.get(suffix, kind)
     if newer := _NEWER_OF_SUFFIX.get(suffix):
         remedy = f"Save it as {newer} and say `type: {_KIND_OF_SUFFIX[newer]}`."
         raise Unreadable(f"{suffix} files are not read", remedy=remedy)
-    if promised != kind and not {promised, kind} <= set(PLAIN):
+    if promised != kind and not {promised, kind} <= set(_PLAIN):
         remedy = f"Say `type: {promised}`, or name another file."
         raise Unreadable(f"`type: {kind}` does not fit a {suffix} file", remedy=remedy)
 
@@ -151,23 +151,23 @@ def text_of(attachment: Attachment, path: Path) -> str:
     Raises FileTrouble, which says what to mend.
     """
     try:
-        part = Part.of(attachment)
-        if part.kind in PLAIN:
-            return _text_in(bounded_content(path), part)
+        part = _Part.of(attachment)
+        if part.kind in _PLAIN:
+            return _text_in(_bounded_content(path), part)
         return _remembered(part, path, _version(path))
     except Unreadable as error:
-        raise trouble(attachment, error) from error
+        raise _trouble(attachment, error) from error
 
 
 def text_in(attachment: Attachment, content: bytes) -> str:
     """The same, of a document that is in memory."""
     try:
-        return _text_in(content, Part.of(attachment))
+        return _text_in(content, _Part.of(attachment))
     except Unreadable as error:
-        raise trouble(attachment, error) from error
+        raise _trouble(attachment, error) from error
 
 
-def sent_content(attachment: Attachment) -> bytes:
+def _sent_content(attachment: Attachment) -> bytes:
     """What came along as data; Unreadable where that is no base64, or too much."""
     try:
         content = b64decode("".join(attachment.data.split()), validate=True)
@@ -178,13 +178,13 @@ def sent_content(attachment: Attachment) -> bytes:
     return content
 
 
-def bounded_content(path: Path) -> bytes:
+def _bounded_content(path: Path) -> bytes:
     """What a file holds, unless it is too big; Unreadable where it is."""
     require_size(_version(path)[1])
     return read_bytes(path)
 
 
-def trouble(attachment: Attachment, error: Unreadable) -> FileTrouble:
+def _trouble(attachment: Attachment, error: Unreadable) -> FileTrouble:
     """The error of an attachment that cannot be read."""
     place = attachment.path or attachment.url or attachment.name or "a file of a case"
     name = Redactor.from_environment().text(place)
@@ -192,10 +192,10 @@ def trouble(attachment: Attachment, error: Unreadable) -> FileTrouble:
 
 
 @lru_cache(maxsize=32)
-def _remembered(part: Part, path: Path, version: tuple[int, int, int]) -> str:
+def _remembered(part: _Part, path: Path, version: tuple[int, int, int]) -> str:
     """A file goes to the agent once for each candidate and repeat, and is taken apart once."""
     del version
-    return _text_in(bounded_content(path), part)
+    return _text_in(_bounded_content(path), part)
 
 
 def _version(path: Path) -> tuple[int, int, int]:
@@ -211,9 +211,9 @@ def _version(path: Path) -> tuple[int, int, int]:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _text_in(content: bytes, part: Part) -> str:
+def _text_in(content: bytes, part: _Part) -> str:
     """A reader loads when a document of its kind appears."""
-    if part.kind in PLAIN:
+    if part.kind in _PLAIN:
         return _plain_text(content)
     if part.kind == "pdf":
         return _pdf_text(content, part)
@@ -248,7 +248,7 @@ def _no_text(content: bytes, cause: str) -> Unreadable:
     return Unreadable(cause, remedy="Save it as UTF-8.")
 
 
-def _pdf_text(content: bytes, part: Part) -> str:
+def _pdf_text(content: bytes, part: _Part) -> str:
     """The pages; several have headings."""
     from burnish.system.pdf_files import pdf_pages
 
@@ -296,41 +296,41 @@ async def read_attachments(
     return texts, images
 
 
-def picture_here(attachment: Attachment, folder: Path) -> Image:
+def _picture_here(attachment: Attachment, folder: Path) -> Image:
     """A picture that is a file here, or came along; FileTrouble says what to mend."""
     try:
-        Part.of(attachment)
+        _Part.of(attachment)
         if attachment.data:
-            return _picture_in(sent_content(attachment))
-        return _picture_in(bounded_content(folder / attachment.path))
+            return _picture_in(_sent_content(attachment))
+        return _picture_in(_bounded_content(folder / attachment.path))
     except Unreadable as error:
-        raise trouble(attachment, error) from error
+        raise _trouble(attachment, error) from error
 
 
-def text_here(attachment: Attachment, folder: Path) -> str:
+def _text_here(attachment: Attachment, folder: Path) -> str:
     """The text of a document that is a file here, or came along; FileTrouble likewise."""
     if not attachment.data:
         return text_of(attachment, folder / attachment.path)
     try:
-        return text_in(attachment, sent_content(attachment))
+        return text_in(attachment, _sent_content(attachment))
     except Unreadable as error:
-        raise trouble(attachment, error) from error
+        raise _trouble(attachment, error) from error
 
 
 async def _picture(attachment: Attachment, folder: Path, patience: RetryPolicy) -> Image:
     if not attachment.url:
-        return await asyncio.to_thread(picture_here, attachment, folder)
+        return await asyncio.to_thread(_picture_here, attachment, folder)
     content = await _downloaded(attachment, patience)
     try:
         return _picture_in(content)
     except Unreadable as error:
-        raise trouble(attachment, error) from error
+        raise _trouble(attachment, error) from error
 
 
 async def _text(attachment: Attachment, folder: Path, patience: RetryPolicy) -> str:
     # In a thread: a long document takes seconds to take apart, and other cases go on.
     if not attachment.url:
-        return await asyncio.to_thread(text_here, attachment, folder)
+        return await asyncio.to_thread(_text_here, attachment, folder)
     content = await _downloaded(attachment, patience)
     return await asyncio.to_thread(text_in, attachment, content)
 
@@ -338,10 +338,10 @@ async def _text(attachment: Attachment, folder: Path, patience: RetryPolicy) -> 
 async def _downloaded(attachment: Attachment, patience: RetryPolicy) -> bytes:
     fetch = kept_download if attachment.options.get("cache") is True else download
     try:
-        Part.of(attachment)
+        _Part.of(attachment)
         return await fetch(attachment.url, patience=patience)
     except Unreadable as error:
-        raise trouble(attachment, error) from error
+        raise _trouble(attachment, error) from error
 
 
 def _picture_in(content: bytes) -> Image:
@@ -350,15 +350,15 @@ def _picture_in(content: bytes) -> Image:
     if media_type is None:
         likeness = looks_like(content)
         hint = f": it looks like {likeness}" if likeness else ""
-        cause = f"it is no picture that models read ({PICTURES}){hint}"
-        raise Unreadable(cause, remedy=f"Save it as {PICTURES}, or mend its `type`.")
+        cause = f"it is no picture that models read ({_PICTURES}){hint}"
+        raise Unreadable(cause, remedy=f"Save it as {_PICTURES}, or mend its `type`.")
     return Image(media_type=media_type, base64=base64.b64encode(content).decode())
 
 
 def _named(attachment: Attachment) -> str:
     about = attachment.description
     hint = f" description={quoteattr(about)}" if about else ""
-    return f"name={quoteattr(name_of(attachment))}{hint}"
+    return f"name={quoteattr(_name_of(attachment))}{hint}"
 
 
 def check_attachments(cases: Sequence[Case], folder: Path) -> list[Problem]:
@@ -401,14 +401,14 @@ def _problems(where: str, attachment: Attachment, folder: Path) -> list[Problem]
 
 def _look_at(attachment: Attachment, folder: Path) -> None:
     try:
-        Part.of(attachment)
-        require_name(attachment.kind, name_of(attachment))
+        _Part.of(attachment)
+        _require_name(attachment.kind, _name_of(attachment))
         if attachment.url:
             full_address(attachment.url)
             return
     except Unreadable as error:
-        raise trouble(attachment, error) from error
-    read = picture_here if attachment.kind == "image" else text_here
+        raise _trouble(attachment, error) from error
+    read = _picture_here if attachment.kind == "image" else _text_here
     read(attachment, folder)
 
 
@@ -425,7 +425,7 @@ def pinned(cases: Sequence[Case], folder: Path) -> tuple[Case, ...]:
 def _pinned(turn: Turn, folder: Path) -> Turn:
     def hashed(attachment: Attachment) -> Attachment:
         try:
-            sent = sent_content(attachment) if attachment.data else None
+            sent = _sent_content(attachment) if attachment.data else None
         except Unreadable:
             return attachment  # of a recorded case, which needs no files
         content = read_bytes(folder / attachment.path) if sent is None else sent

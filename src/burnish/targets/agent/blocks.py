@@ -25,7 +25,7 @@ from burnish.models.model_block import ModelBlock
 from burnish.models.references import ModelSettings
 from burnish.system import expand_variables
 
-Places: TypeAlias = Annotated[int, Field(ge=1, le=100)]
+_Places: TypeAlias = Annotated[int, Field(ge=1, le=100)]
 WEIGHTS = ("semantic_weight", "keyword_weight", "exact_weight")
 """The weights of a hybrid search; together they are 1."""
 
@@ -69,7 +69,7 @@ class VectorstoreTool(ToolBlock):
     """A name at the agent's provider of embeddings, `provider:name`, or a block that says more."""
     embedding_dimensions: int | None = None
     database: JsonValue = None
-    top_k: Places = 5
+    top_k: _Places = 5
     min_similarity_score: Share | None = None
     chunk_size: AtLeastOne | None = None
     chunk_overlap: NoneOrMore | None = None
@@ -117,7 +117,7 @@ class HierarchicalTool(ToolBlock):
     ] = "none"
     max_subsection_depth: int | None = None
     search_mode: Literal["semantic", "keyword", "hybrid"] = "hybrid"
-    top_k: Places = 10
+    top_k: _Places = 10
     min_score: Share | None = None
     semantic_weight: Share = 0.5
     keyword_weight: Share = 0.3
@@ -210,7 +210,7 @@ AgentTool: TypeAlias = Annotated[
 ]
 
 
-USUAL = ModelSettings(temperature=0.3, max_tokens=1000)
+_USUAL = ModelSettings(temperature=0.3, max_tokens=1000)
 """How a model is asked where the file leaves it open."""
 
 
@@ -223,8 +223,8 @@ class Block(BaseModel):
 class AgentModel(ModelBlock):
     """The model of an agent."""
 
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = USUAL.temperature
-    max_tokens: AtLeastOne | None = USUAL.max_tokens
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = _USUAL.temperature
+    max_tokens: AtLeastOne | None = _USUAL.max_tokens
 
 
 class InstructionsBlock(Block):
@@ -333,11 +333,11 @@ class AgentBlock(Block):
         return told + ([f"execution: {', '.join(keys)} has no effect here"] if keys else [])
 
 
-SECRET_KEYS = ("api_key", "env", "headers")
+_SECRET_KEYS = ("api_key", "env", "headers")
 """What stands under these keys is expanded by whoever sends it, and never kept."""
-IGNORED_KEYS = ("database", "keyword_index", "claude", "openai", "observability", "deployment")
+_IGNORED_KEYS = ("database", "keyword_index", "claude", "openai", "observability", "deployment")
 """What has no effect here need not be set here either."""
-WORD_FOR_WORD = ("demonstrations",)
+_WORD_FOR_WORD = ("demonstrations",)
 """What a tool or a user said may have a `${` of its own in it."""
 
 
@@ -360,7 +360,7 @@ def _expanded(data: Json, env: Mapping[str, str], where: str, problems: list[Pro
     if isinstance(data, dict):
         return {
             key: value
-            if key in SECRET_KEYS + IGNORED_KEYS + WORD_FOR_WORD
+            if key in _SECRET_KEYS + _IGNORED_KEYS + _WORD_FOR_WORD
             else _expanded(value, env, f"{where}.{key}" if where else key, problems)
             for key, value in data.items()
         }

@@ -108,7 +108,7 @@ def _plain(value: Any) -> Json:
     return cast("Json", to_jsonable_python(value, fallback=repr, inf_nan_mode="strings"))
 
 
-def opening(
+def _opening(
     demonstrations: Sequence[Demonstration], history: Sequence[Message]
 ) -> list[ModelMessage]:
     """What stands before the first turn: worked examples, then what was said already."""
@@ -132,7 +132,7 @@ def _shown(demo: Demonstration, number: int) -> Iterator[Message]:
     yield Message(role="assistant", content=demo.output)
 
 
-def steps(
+def _steps(
     messages: Sequence[ModelMessage],
     replies: Sequence[Priced],
     calls: Sequence[ToolCall],
@@ -187,7 +187,7 @@ def _words(part: Any) -> str:
     return ""
 
 
-RETRIES = 2
+_RETRIES = 2
 """How often an agent may mend an answer or a tool's arguments that did not fit."""
 
 
@@ -211,7 +211,7 @@ class AgentParts:
 
 
 @dataclass
-class Conversation:
+class _Conversation:
     """A conversation under way, and what is known of it so far."""
 
     parts: AgentParts
@@ -237,7 +237,7 @@ class Conversation:
             toolsets=parts.toolsets,
             output_type=_output(parts.schema),
             deps_type=RunLog,
-            retries=RETRIES,
+            retries=_RETRIES,
         )
         heard = len(self.messages)
         try:
@@ -251,7 +251,7 @@ class Conversation:
     def _write(self, heard: int, log: RunLog, before: int) -> None:
         """The steps of this turn; of a turn that failed, the tools it used all the same."""
         new = self.messages[heard:]
-        found = steps(
+        found = _steps(
             new,
             self.log.replies[before:],
             log.calls,
@@ -297,12 +297,12 @@ class Conversation:
 
 async def run_case(parts: AgentParts, case: Case, *, draw: int, effects: Effects) -> Outcome:
     """The conversation of a case. What goes wrong in it is an outcome, not an exception."""
-    talk = Conversation(
+    talk = _Conversation(
         parts=parts,
         case=case,
         draw=draw,
         effects=effects,
-        messages=opening(parts.for_case(case), case.history),
+        messages=_opening(parts.for_case(case), case.history),
     )
     asked: tuple[str, ...] = ()
     try:
@@ -321,7 +321,7 @@ async def run_case(parts: AgentParts, case: Case, *, draw: int, effects: Effects
     return talk.outcome(talked=asked)
 
 
-async def _play(talk: Conversation) -> tuple[str, ...]:
+async def _play(talk: _Conversation) -> tuple[str, ...]:
     assert talk.parts.user is not None, "a scenario was let through without a user to play it"
     files = list(talk.case.turns[0].attachments)
 

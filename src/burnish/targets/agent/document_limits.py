@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
 
 
-MOST_BYTES = 20_000_000
+_MOST_BYTES = 20_000_000
 """Of a file, here or at an address."""
-MOST_UNPACKED = 100_000_000
+_MOST_UNPACKED = 100_000_000
 """Bytes that the parts of an Office file may unpack to; a zip can hold far more than it weighs."""
-MOST_CHARACTERS = 10_000_000
+_MOST_CHARACTERS = 10_000_000
 """Of the text of a file: more than any model reads."""
-MOST_PARTS = 10_000
+_MOST_PARTS = 10_000
 """Slides, sheets, notes and the like of one file."""
-MOST_ELEMENTS = {"workbook": 5_000_000, "document": 2_000_000, "presentation": 2_000_000}
+_MOST_ELEMENTS = {"workbook": 5_000_000, "document": 2_000_000, "presentation": 2_000_000}
 """Of XML, by the root of the file. A sheet of a million cells has two or three million; documents
 and slides are held in memory as trees."""
 _DEEPEST = 250
@@ -90,17 +90,17 @@ class Allowance:
 def allowed_text() -> Allowance:
     """How many characters a document may still give."""
     return Allowance(
-        MOST_CHARACTERS,
-        cause=f"it holds more than {MOST_CHARACTERS:,} characters",
+        _MOST_CHARACTERS,
+        cause=f"it holds more than {_MOST_CHARACTERS:,} characters",
         remedy="Give the part that matters: `pages`, or `sheet` and `range`, or a shorter file.",
     )
 
 
 def require_size(size: int) -> None:
     """Refuse what is too big to be read whole."""
-    if size > MOST_BYTES:
+    if size > _MOST_BYTES:
         raise Unreadable(
-            f"it has {size:,} bytes, and {MOST_BYTES:,} is the most",
+            f"it has {size:,} bytes, and {_MOST_BYTES:,} is the most",
             remedy="Give the part that matters as a file of its own.",
         )
 
@@ -202,12 +202,12 @@ class _Unpacking:
         except _DAMAGED as error:
             raise _no_package(content) from error
         self._root = root
-        cause = f"it unpacks to more than {MOST_UNPACKED:,} bytes"
+        cause = f"it unpacks to more than {_MOST_UNPACKED:,} bytes"
         remedy = "Save the part that matters as a file of its own."
-        self._bytes = Allowance(MOST_UNPACKED, cause=cause, remedy=remedy)
-        cause = f"it has more than {MOST_PARTS:,} parts"
-        self._number = Allowance(MOST_PARTS, cause=cause, remedy=remedy)
-        most = MOST_ELEMENTS[root]
+        self._bytes = Allowance(_MOST_UNPACKED, cause=cause, remedy=remedy)
+        cause = f"it has more than {_MOST_PARTS:,} parts"
+        self._number = Allowance(_MOST_PARTS, cause=cause, remedy=remedy)
+        most = _MOST_ELEMENTS[root]
         self._elements = Allowance(most, cause=_TOO_MANY, remedy=_SAVE_ANEW)
         self._last_root = ""
         """The root element of the part that was unpacked last."""
@@ -345,10 +345,10 @@ def _another_kind(root: str, expected: str) -> Unreadable:
     return Unreadable(f"there is no {expected} in it", remedy=_SAVE_ANEW)
 
 
-REDIRECTS = 5
-SECONDS = 30.0
+_REDIRECTS = 5
+_SECONDS = 30.0
 PATIENCE = RetryPolicy(attempts=3)
-LONGEST_WAIT = 30.0
+_LONGEST_WAIT = 30.0
 """Seconds waited at most when the other side asks for a pause."""
 _LATER = {408, 425, 429}
 
@@ -377,7 +377,7 @@ def full_address(url: str) -> str:
 
 
 async def download(
-    url: str, *, patience: RetryPolicy = PATIENCE, seconds: float = SECONDS
+    url: str, *, patience: RetryPolicy = PATIENCE, seconds: float = _SECONDS
 ) -> bytes:
     """What is at an address; tried again where that may help.
 
@@ -428,7 +428,7 @@ async def _fetched(address: str, shown: str) -> bytes:
             _require_ok(response, shown)
             return await _body(response)
     except httpx2.TooManyRedirects as error:
-        cause = f"it leads on more than {REDIRECTS} times"
+        cause = f"it leads on more than {_REDIRECTS} times"
         raise Unreadable(cause, remedy="Give the address it leads to.") from error
     except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
         cause = "it is, or leads to, no address of the web"
@@ -445,7 +445,7 @@ def _client(address: str) -> "AsyncClient":
     host = urlsplit(address).hostname or ""
     return httpx2.AsyncClient(
         follow_redirects=True,
-        max_redirects=REDIRECTS,
+        max_redirects=_REDIRECTS,
         timeout=None,
         # What is packed can grow without bounds while it is unpacked.
         headers={"Accept-Encoding": "identity"},
@@ -467,7 +467,7 @@ def _require_ok(response: "Response", shown: str) -> None:
     status = response.status_code
     if status in _LATER or status >= 500:
         pause = response.headers.get("retry-after", "")
-        wait = min(float(pause), LONGEST_WAIT) if pause.isdecimal() else None
+        wait = min(float(pause), _LONGEST_WAIT) if pause.isdecimal() else None
         raise DownloadFailed(f"{shown} answered HTTP {status}", retry_after=wait)
     if status != 200:
         remedy = "See that the address is right, and open to whoever asks without logging in."

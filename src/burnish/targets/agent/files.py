@@ -433,7 +433,7 @@ def _is_elsewhere(path: str) -> bool:
     return Path(path).is_absolute() or "://" in path or path.startswith("${")
 
 
-SETTINGS = ("temperature", "top_p", "max_tokens")
+_SETTINGS = ("temperature", "top_p", "max_tokens")
 """The numbers of a model."""
 
 
@@ -462,7 +462,7 @@ def positions_of(agent: LoadedAgent, node: str, schemas: Mapping[str, Json]) -> 
     model = block.model
     provider: Json = {"provider": model.provider}
     yield position(SurfaceType.MODEL, model.name, "model.name", about=provider)
-    for key in SETTINGS:
+    for key in _SETTINGS:
         value: float | None = getattr(model, key)
         if value is not None:
             yield position(SurfaceType.MODEL, value, f"model.{key}", key)

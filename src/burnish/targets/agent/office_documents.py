@@ -200,7 +200,7 @@ def excel_text(content: bytes, *, sheet: str = "", cells: str = "") -> str:
     a file over fonts, filters and print settings that nobody needs here.
     """
     _library("openpyxl", "openpyxl", "Excel files")
-    block = read_range(cells) if cells else EVERYTHING
+    block = _read_range(cells) if cells else _EVERYTHING
     file = office_file(content, "workbook")
     with _read_by("openpyxl"):
         book = _Workbook.of(file)
@@ -262,12 +262,12 @@ class _Workbook:
         """The sheets that can be seen; all of them where none can."""
         return [each for each in self.sheets if not each.hidden] or [*self.sheets]
 
-    def text(self, sheet: _Sheet, block: "CellRange") -> str:
+    def text(self, sheet: _Sheet, block: "_CellRange") -> str:
         """The rows of a block of a sheet, and the comments on its cells."""
         lines = list(self._rows(sheet, block))
         place_of = import_module("openpyxl.utils.cell").coordinate_to_tuple
         comments = [
-            f"{place}: {one_line(text)}"
+            f"{place}: {_one_line(text)}"
             for part in self.file.related(sheet.part, "comments")
             for place, text in _comments(part)
             if block.has(*place_of(place)[::-1])
@@ -275,7 +275,7 @@ class _Workbook:
         self.allowance.take(sum(map(len, comments)))
         return "\n".join([*lines, *(["", "## Comments", *comments] if comments else [])])
 
-    def _rows(self, sheet: _Sheet, block: "CellRange") -> Iterator[str]:
+    def _rows(self, sheet: _Sheet, block: "_CellRange") -> Iterator[str]:
         """Cells with tabs between them. Any number of empty rows is one empty line."""
         last = 0
         cells = (cell for cell in self._cells(sheet) if block.has(cell["column"], cell["row"]))
@@ -307,7 +307,7 @@ class _Workbook:
                     raise Unreadable(cause, remedy=_SAVE_ANEW) from error
                 row.clear()
 
-    def _line(self, texts: Mapping[int, str], block: "CellRange") -> str:
+    def _line(self, texts: Mapping[int, str], block: "_CellRange") -> str:
         pieces: list[str] = []
         at = block.columns[0]
         for column in sorted(column for column, text in texts.items() if text):
@@ -323,11 +323,11 @@ class _Workbook:
             text = str(value).upper()
         elif isinstance(value, int | float):
             code = self.formats[style] if style < len(self.formats) else ""
-            text = number_shown(value, code, from_1904=self.from_1904)
+            text = _number_shown(value, code, from_1904=self.from_1904)
         elif isinstance(value, datetime | date | time):
             text = value.isoformat()
         else:
-            text = one_line(str(value or ""))
+            text = _one_line(str(value or ""))
         self.allowance.take(len(text))
         return text
 
@@ -408,7 +408,7 @@ _LEAP_DAY_THAT_NEVER_WAS = 60
 """Excel counts a 29 February 1900, so that days before it are one off."""
 
 
-def number_shown(value: float, format_code: str = "", *, from_1904: bool = False) -> str:
+def _number_shown(value: float, format_code: str = "", *, from_1904: bool = False) -> str:
     """A number as text, or the date, time or length of time that its format makes of it."""
     pattern = format_code.partition(";")[0]
     try:
@@ -447,7 +447,7 @@ _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _BREAKS = re.compile(r"[\t\r\n]+")
 
 
-def one_line(text: str) -> str:
+def _one_line(text: str) -> str:
     """A cell's text without what would look like another cell or another row."""
     return _BREAKS.sub(" ", _ESCAPED.sub(_unescaped, text)).strip()
 
@@ -462,7 +462,7 @@ MOST_COLUMNS, MOST_ROWS = 16_384, 1_048_576
 
 
 @dataclass(frozen=True, kw_only=True)
-class CellRange:
+class _CellRange:
     """A block of cells; both ends are in it, and both count from 1."""
 
     columns: tuple[int, int] = (1, MOST_COLUMNS)
@@ -474,10 +474,10 @@ class CellRange:
         return left <= column <= right and top <= row <= bottom
 
 
-EVERYTHING = CellRange()
+_EVERYTHING = _CellRange()
 
 
-def read_range(text: str) -> CellRange:
+def _read_range(text: str) -> _CellRange:
     """`A1:C10`, one cell `B2`, whole columns `A:C` or whole rows `2:5`."""
     cause = f"expected a range of cells such as A1:C10, found {text[:40]!r}"
     try:
@@ -486,9 +486,9 @@ def read_range(text: str) -> CellRange:
         raise Unreadable(cause, remedy="Mend its `range`.") from error
     if 0 in (top, bottom) or max(left or 1, right or 1) > MOST_COLUMNS:
         raise Unreadable(cause, remedy="Mend its `range`.")
-    return CellRange(
-        columns=(min(left, right), max(left, right)) if left else EVERYTHING.columns,
-        rows=(min(top, bottom), max(top, bottom)) if top else EVERYTHING.rows,
+    return _CellRange(
+        columns=(min(left, right), max(left, right)) if left else _EVERYTHING.columns,
+        rows=(min(top, bottom), max(top, bottom)) if top else _EVERYTHING.rows,
     )
 
 

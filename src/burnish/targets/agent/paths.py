@@ -23,7 +23,7 @@ from burnish.targets.agent.blocks import (
 INSTRUCTIONS = ("instructions", "instructions.inline", "instructions.file")
 """All three mean the text of the instructions, wherever it stands."""
 DEMONSTRATIONS = "demonstrations"
-MODEL = "model"
+_MODEL = "model"
 
 _STEP = re.compile(r"\.?([A-Za-z_]\w*)|\[(\d+)\]|\[([A-Za-z_]\w*)=([^\]]+)\]")
 
@@ -84,7 +84,7 @@ def _into(node: Any, step: Step, path: str) -> Any:
         return _item(node, step, path)
     if isinstance(step, str) and isinstance(node, MutableMapping):
         mapping = cast("MutableMapping[str, Any]", node)
-        if step == MODEL and isinstance(short := mapping.get(step), str):
+        if step == _MODEL and isinstance(short := mapping.get(step), str):
             mapping[step] = model_keys(short)  # `provider:name` has no room for settings
         return mapping.setdefault(step, {})
     return node[step]

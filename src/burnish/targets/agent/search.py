@@ -27,7 +27,7 @@ from burnish.targets.agent.blocks import AgentTool, HierarchicalTool, Vectorstor
 from burnish.targets.agent.conversation import RunLog
 from burnish.targets.agent.files import LoadedAgent
 
-NOTHING_FOUND = "nothing was found"
+_NOTHING_FOUND = "nothing was found"
 
 
 class SearchTools:
@@ -157,7 +157,7 @@ def _told(hits: Sequence[Hit]) -> str:
         f"{hit.chunk.text}"
         for number, hit in enumerate(hits, start=1)
     ]
-    return "\n\n".join(passages) or NOTHING_FOUND
+    return "\n\n".join(passages) or _NOTHING_FOUND
 
 
 def _no_provider(tool: VectorstoreTool | HierarchicalTool) -> Problem:

@@ -67,13 +67,13 @@ def function_tool(tool: FunctionTool, function: Callable[..., Any], description:
     try:
         if tool.parameters is None:
             return Tool(function, takes_ctx=False, name=tool.name, description=description)
-        schema = parameters_schema(tool.parameters)
+        schema = _parameters_schema(tool.parameters)
         return Tool.from_schema(function, tool.name, description, schema)
     except (UserError, TypeError, NameError) as error:
         raise _wrong(tool, f"no schema can be made for '{tool.function}': {error}") from error
 
 
-def parameters_schema(parameters: dict[str, dict[str, Json]]) -> dict[str, Any]:
+def _parameters_schema(parameters: dict[str, dict[str, Json]]) -> dict[str, Any]:
     """The parameters of a file as a JSON schema; a parameter with a default may be left out."""
     needed = [
         name
@@ -149,7 +149,7 @@ def _expanded(text: str) -> str:
 _PLACE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}|\{([A-Za-z_]\w*)\}")
 
 
-def prompt_tool(tool: PromptTool, template: str, description: str) -> Tool[Any]:
+def _prompt_tool(tool: PromptTool, template: str, description: str) -> Tool[Any]:
     """The template as a tool."""
     named = {name or plain for name, plain in _PLACE.findall(template)}
     unknown = sorted(named - set(tool.parameters))
@@ -168,7 +168,7 @@ def prompt_tool(tool: PromptTool, template: str, description: str) -> Tool[Any]:
     def fill(**given: Any) -> str:
         return _PLACE.sub(lambda found: str(given.get(found[1] or found[2], "")), template)
 
-    return Tool.from_schema(fill, tool.name, description, parameters_schema(tool.parameters))
+    return Tool.from_schema(fill, tool.name, description, _parameters_schema(tool.parameters))
 
 
 class Toolbox:
@@ -213,7 +213,7 @@ class Toolbox:
             case FunctionTool():
                 return function_tool(block, self._functions[block.name], block.description)
             case PromptTool():
-                return prompt_tool(block, template_of(self._agent, block), block.description)
+                return _prompt_tool(block, template_of(self._agent, block), block.description)
             case VectorstoreTool() | HierarchicalTool():
                 assert self._search is not None
                 return self._search.tool(block)
@@ -242,7 +242,7 @@ class Toolbox:
                     functions[block.name] = given or load_function(block, self._agent.folder)
                     function_tool(block, functions[block.name], block.description)
                 elif isinstance(block, PromptTool):
-                    prompt_tool(block, template_of(self._agent, block), block.description)
+                    _prompt_tool(block, template_of(self._agent, block), block.description)
                 elif isinstance(block, McpTool):
                     problems += check_server(block, self._agent.folder)
             except ConfigError as error:

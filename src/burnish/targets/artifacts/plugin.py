@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 
-def main(reference: str, answer: str) -> None:
+def _main(reference: str, answer: str) -> None:
     """Import, call, write."""
     sys.path.insert(0, str(Path.cwd()))
     module, _, name = reference.partition(":")
     function = getattr(importlib.import_module(module), name)
-    found: Any = function(Path.cwd(), run())
+    found: Any = function(Path.cwd(), _run())
     # Numbers of other libraries are numbers too.
     Path(answer).write_text(json.dumps(found, default=float), encoding="utf-8")
 
 
-def run() -> dict[str, Any]:
+def _run() -> dict[str, Any]:
     """What is known of the run; empty where the task has no runner."""
     if "BURNISH_RUNNER_STDOUT" not in os.environ:
         return {}
@@ -39,4 +39,4 @@ def run() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    _main(*sys.argv[1:])

@@ -51,7 +51,7 @@ _PLUGIN = Path(__file__).with_name("plugin.py")
 _ANSWER = "score.json"
 _LAST = 12
 """Lines of a log that a failure quotes."""
-TAMPERING = "Tampering"
+_TAMPERING = "Tampering"
 
 
 class StepFailed(Exception):
@@ -63,7 +63,7 @@ class StepFailed(Exception):
 
 
 @dataclass(kw_only=True)
-class Steps:
+class _Steps:
     """Runs one candidate in its workspace."""
 
     task: Task
@@ -152,7 +152,7 @@ class Steps:
     async def _untouched(self, step: str) -> None:
         if found := await self.workspace.tampering():
             told = "; ".join(str(each) for each in found[:5])
-            raise StepFailed(f"tampering, seen after the {step}: {told}", error=TAMPERING)
+            raise StepFailed(f"tampering, seen after the {step}: {told}", error=_TAMPERING)
 
     def _note(self, step: str, ran: CommandResult) -> None:
         self.said[step] = {
@@ -330,7 +330,7 @@ class ArtifactsTarget:
         """Run the task in a workspace of the candidate's own."""
         del draw, effects
         async with self.workspace(self.files_of(candidate), case=case.id) as workspace:
-            steps = Steps(
+            steps = _Steps(
                 task=self.task,
                 sandbox=self.sandbox,
                 workspace=workspace,

@@ -31,7 +31,7 @@ from burnish.system.workspaces import (
 from burnish.system.workspaces.paths import covers
 from burnish.system.yaml import with_values
 
-MARK = "#"
+_MARK = "#"
 """Stands between the file and the place in it."""
 
 Axis: TypeAlias = NumberSurface | ChoiceSurface
@@ -53,7 +53,7 @@ def texts_of(values: Mapping[str, Value]) -> dict[str, str]:
 
 def file_and_place(name: str) -> tuple[str, str]:
     """The two parts of an axis' id."""
-    file, _, place = name.rpartition(MARK)
+    file, _, place = name.rpartition(_MARK)
     return file, place
 
 
@@ -66,7 +66,7 @@ def _split(name: str, values: Mapping[str, Value]) -> tuple[str, str] | None:
 TASK, HOLDOUT = "task", "holdout"
 """The names of the two cases that a task can have."""
 
-ScoringKind: TypeAlias = Literal["command", "python", "metrics"]
+_ScoringKind: TypeAlias = Literal["command", "python", "metrics"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ class Runner:
 class Scoring:
     """How a run becomes numbers."""
 
-    kind: ScoringKind = "command"
+    kind: _ScoringKind = "command"
     command: str = ""
     function: str = ""
     """`module:function`, importable from the task's folder."""
@@ -261,7 +261,7 @@ _CODE = frozenset((
 _NAMES = frozenset(("Makefile", "makefile", "GNUmakefile", "package.json", ".npmrc", ".env"))
 """New files of these kinds may run, or steer what runs, in the place of what was there."""
 
-Given = ParamSpec("Given")
+_Given = ParamSpec("Given")
 Found = TypeVar("Found")
 
 
@@ -304,7 +304,7 @@ class Workspace:
 
 
 @asynccontextmanager
-async def made_workspace(
+async def _made_workspace(
     folder: Path,
     bounds: Bounds,
     texts: Mapping[str, str],
@@ -338,7 +338,7 @@ async def own_place(*, make: bool = True) -> AsyncGenerator[Path, None]:
 
 
 async def finished(
-    work: Callable[Given, Found], /, *given: Given.args, **named: Given.kwargs
+    work: Callable[_Given, Found], /, *given: _Given.args, **named: _Given.kwargs
 ) -> Found:
     """Work done in a thread. Who is cancelled waits for its end: a thread cannot be stopped."""
     working = asyncio.create_task(asyncio.to_thread(work, *given, **named))
@@ -397,7 +397,7 @@ class Original:
         task, place = self._task, await self._copied()
         leave_out = () if held_out else task.holdout_files
         rooms = [room for room in map(_folder, task.scratch) if (task.folder / room).is_dir()]
-        made = made_workspace(place, bounds, texts, leave_out=leave_out, rooms=rooms)
+        made = _made_workspace(place, bounds, texts, leave_out=leave_out, rooms=rooms)
         async with made as workspace:
             yield workspace
 

@@ -37,7 +37,7 @@ _PART = 64 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ran:
+class _Ran:
     """How a process ended and what it wrote."""
 
     code: int
@@ -47,9 +47,9 @@ class Ran:
     too_long: bool = False
 
 
-async def talk_to(
+async def _talk_to(
     process: asyncio.subprocess.Process, stdin: bytes, children: ChildProcesses
-) -> Ran:
+) -> _Ran:
     """Give it its input, read what it writes, and wait for its end.
 
     What it left running in its group is ended as well, so that the pipes come to an end.
@@ -63,7 +63,7 @@ async def talk_to(
         complained = group.create_task(_last_words(process.stderr))
         code = group.create_task(children.wait(process))
     whole = said.result()
-    return Ran(
+    return _Ran(
         code=code.result(),
         stdout="" if whole is None else whole.decode(errors="replace"),
         stderr=" ".join(complained.result().decode(errors="replace").split()),
@@ -100,11 +100,11 @@ async def _last_words(pipe: asyncio.StreamReader) -> bytes:
     return tail
 
 
-InputWay: TypeAlias = Literal["stdin", "argument", "json"]
+_InputWay: TypeAlias = Literal["stdin", "argument", "json"]
 
-TEMPORARY_FAILURE = 75
+_TEMPORARY_FAILURE = 75
 """The exit code by which a command says that it is worth trying again (EX_TEMPFAIL)."""
-PROMPTS_VARIABLE = "BURNISH_PROMPTS"
+_PROMPTS_VARIABLE = "BURNISH_PROMPTS"
 """Where a process finds the folder of the candidate's prompts."""
 _PLACE = re.compile(r"\{(input|session|prompts)\}")
 _LONGEST_ARGUMENT = 100_000
@@ -121,7 +121,7 @@ class CommandTarget(CallingTarget):
     """
 
     command: Sequence[str]
-    input: InputWay | None = None
+    input: _InputWay | None = None
     """How it gets what is asked: None is `argument` where an argument says {input}, else stdin."""
     cwd: Path | None = None
     env: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -145,7 +145,7 @@ class CommandTarget(CallingTarget):
         return self._described("command", config)
 
     @property
-    def way(self) -> InputWay:
+    def way(self) -> _InputWay:
         """How the input gets there."""
         return self.input or ("argument" if "input" in self._places else "stdin")
 
@@ -197,7 +197,7 @@ class CommandTarget(CallingTarget):
     def _environ(self) -> dict[str, str]:
         own = {name: expand_variables(value, os.environ) for name, value in self.env.items()}
         given = given_prompts()
-        prompts = {} if given is None else {PROMPTS_VARIABLE: str(given.folder)}
+        prompts = {} if given is None else {_PROMPTS_VARIABLE: str(given.folder)}
         return {**os.environ, **own, **prompts}
 
     @asynccontextmanager
@@ -219,7 +219,7 @@ class CommandTarget(CallingTarget):
         secrets = (expand_variables(value, os.environ) for value in self.env.values())
         said_last = hidden(ran.stderr, secrets)
         told = f"the command ended with {_how(ran.code)}{f': {said_last}' if said_last else ''}"
-        if ran.code == TEMPORARY_FAILURE:
+        if ran.code == _TEMPORARY_FAILURE:
             raise AgentUnreachable(told)
         return failed(told, "ExitCode")
 
@@ -231,14 +231,14 @@ class CommandTarget(CallingTarget):
             raise ConfigError([Problem(where="command", message=message, remedy=remedy)])
         return "" if given is None else str(given.folder)
 
-    async def _run(self, argv: Sequence[str], stdin: bytes) -> Ran:
+    async def _run(self, argv: Sequence[str], stdin: bytes) -> _Ran:
         children, pipe = self._children, asyncio.subprocess.PIPE
         process = await children.spawn(
             argv, cwd=self.cwd, env=self._environ(), stdin=pipe, stdout=pipe, stderr=pipe
         )
         try:
             async with asyncio.timeout(self.timeout):
-                return await talk_to(process, stdin, children)
+                return await _talk_to(process, stdin, children)
         except TimeoutError:
             raise TimeoutError(f"the command ran for more than {self.timeout:g} s") from None
         finally:

@@ -31,7 +31,7 @@ _TOLD = ("history", "session")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Manner:
+class _Manner:
     """What a call is made of."""
 
     factory: bool = False
@@ -41,7 +41,7 @@ class Manner:
     asynchronous: bool = False
 
 
-def manner_of(agent: object, name: str) -> Manner:
+def _manner_of(agent: object, name: str) -> _Manner:
     """How to call it, or a ConfigError that says what cannot be given to it."""
     if not callable(agent):
         raise _wrong(name, f"{type(agent).__name__} cannot be called, and has no send(message)")
@@ -50,7 +50,7 @@ def manner_of(agent: object, name: str) -> Manner:
     rest = [each for each in parameters.values() if each.name not in told]
     takes_query = not inspect.isclass(agent) and any(each.kind in _POSITIONAL for each in rest)
     _refuse_unknown(rest[1:] if takes_query else rest, name)
-    return Manner(
+    return _Manner(
         factory=not takes_query,
         history="history" in told,
         session="session" in told,
@@ -58,9 +58,9 @@ def manner_of(agent: object, name: str) -> Manner:
     )
 
 
-def speaking_manner(agent: object, name: str) -> Manner:
+def _speaking_manner(agent: object, name: str) -> _Manner:
     """How to call what was made for a conversation: it must take what is said."""
-    manner = manner_of(agent, name)
+    manner = _manner_of(agent, name)
     if manner.factory:
         raise _wrong(name, "it takes no message")
     return manner
@@ -151,11 +151,11 @@ class CallableTarget(CallingTarget):
     """What it is called; empty takes the name that it has in its module."""
     fingerprint: str = ""
     """A hash of its source; empty takes that of the file it stands in."""
-    manner: Manner = field(init=False)
+    manner: _Manner = field(init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "manner", manner_of(self.agent, self.title))
+        object.__setattr__(self, "manner", _manner_of(self.agent, self.title))
 
     @property
     def calls_function(self) -> bool:
@@ -199,12 +199,12 @@ class CallableTarget(CallingTarget):
                 made = await made
         speak = getattr(made, "send", made)
         try:
-            yield partial(_reply, speak, speaking_manner(speak, f"{self.title}()"))
+            yield partial(_reply, speak, _speaking_manner(speak, f"{self.title}()"))
         finally:
             await _close(made)
 
 
-async def _reply(agent: Callable[..., Any], manner: Manner, said: Said) -> Outcome:
+async def _reply(agent: Callable[..., Any], manner: _Manner, said: Said) -> Outcome:
     told: dict[str, Any] = {}
     if manner.history:
         told["history"] = said.messages()

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 
 LONGEST_BODY = 8 * 1024 * 1024
-CONNECTING = 15.0
+_CONNECTING = 15.0
 """Seconds for opening a connection; the whole exchange is under the agent's own limit."""
 
 
-async def exchanged(
+async def _exchanged(
     client: "AsyncClient", method: str, url: str, content: bytes, headers: Mapping[str, str]
 ) -> tuple[int, str | None, str]:
     """Status, body (None where it is too long) and where a redirect leads."""
@@ -58,20 +58,20 @@ async def _text(response: "Response") -> str | None:
     return read.decode(response.charset_encoding or "utf-8", errors="replace")
 
 
-def transport_errors() -> tuple[type[Exception], ...]:
+def _transport_errors() -> tuple[type[Exception], ...]:
     """What is raised when nobody answers, or not to the end."""
     import httpx2
 
     return (httpx2.TransportError, OSError)
 
 
-def client_for(url: str) -> "AsyncClient":
+def _client_for(url: str) -> "AsyncClient":
     """No redirects, no retries, no proxy to this machine; the time limit is ours."""
     import httpx2
 
     place = Endpoint(address=url, key="")
     return httpx2.AsyncClient(
-        timeout=httpx2.Timeout(None, connect=CONNECTING),
+        timeout=httpx2.Timeout(None, connect=_CONNECTING),
         trust_env=not place.is_local,
         verify=_trust(),
     )
@@ -105,14 +105,14 @@ def written_out(name: str, value: str) -> str:
 
 _PLACE = re.compile(r"\{\{\s*(prompts\.[^{}]*[^{}\s]|\w+)\s*\}\}")
 _PROMPT = re.compile(r"\{\{\s*(prompts\.[^{}]*[^{}\s])\s*\}\}")
-PROMPTS = "prompts."
+_PROMPTS = "prompts."
 """What the places of prompt fields begin with."""
 _NAMES = ("input", "history", "messages", "session")
-REMEMBERING = ("history", "messages", "session")
+_REMEMBERING = ("history", "messages", "session")
 """With one of these an endpoint can know what was said before."""
 
 
-def values_of(said: Said) -> dict[str, Json]:
+def _values_of(said: Said) -> dict[str, Json]:
     """What the places stand for in one turn."""
     now: Json = {"role": "user", "content": said.input}
     return {
@@ -123,7 +123,7 @@ def values_of(said: Said) -> dict[str, Json]:
     }
 
 
-def filled(template: Json, values: Mapping[str, Json], expand: Callable[[str], str]) -> Json:
+def _filled(template: Json, values: Mapping[str, Json], expand: Callable[[str], str]) -> Json:
     """The template with its places filled; `expand` looks at the template's own texts only.
 
     A text that is one place alone becomes the value, whatever it is. In a longer text the value
@@ -132,9 +132,9 @@ def filled(template: Json, values: Mapping[str, Json], expand: Callable[[str], s
     if isinstance(template, str):
         return _filled_text(template, values, expand)
     if isinstance(template, list):
-        return [filled(item, values, expand) for item in template]
+        return [_filled(item, values, expand) for item in template]
     if isinstance(template, dict):
-        return {key: filled(item, values, expand) for key, item in template.items()}
+        return {key: _filled(item, values, expand) for key, item in template.items()}
     return template
 
 
@@ -150,7 +150,7 @@ def _filled_text(text: str, values: Mapping[str, Json], expand: Callable[[str], 
     return "".join(told)
 
 
-def filled_header(text: str, values: Mapping[str, Json], expand: Callable[[str], str]) -> str:
+def _filled_header(text: str, values: Mapping[str, Json], expand: Callable[[str], str]) -> str:
     """A header with its prompts filled in, percent-encoded: a header has one line of ASCII."""
     parts = _PROMPT.split(text)
     told = (
@@ -160,32 +160,32 @@ def filled_header(text: str, values: Mapping[str, Json], expand: Callable[[str],
     return "".join(told)
 
 
-def prompts_in(template: Json) -> set[str]:
+def _prompts_in(template: Json) -> set[str]:
     """The names of the prompt fields that a template has a place for."""
-    places = {name for text in texts_in(template) for name in _PROMPT.findall(text)}
-    return {name.removeprefix(PROMPTS) for name in places}
+    places = {name for text in _texts_in(template) for name in _PROMPT.findall(text)}
+    return {name.removeprefix(_PROMPTS) for name in places}
 
 
-def places_in(template: Json) -> set[str]:
+def _places_in(template: Json) -> set[str]:
     """The names of the places that a template has."""
-    return {name for text in texts_in(template) for name in _PLACE.findall(text)}
+    return {name for text in _texts_in(template) for name in _PLACE.findall(text)}
 
 
-def texts_in(template: Json) -> Iterator[str]:
+def _texts_in(template: Json) -> Iterator[str]:
     """Every text of a template."""
     if isinstance(template, str):
         yield template
     elif isinstance(template, list):
         for item in template:
-            yield from texts_in(item)
+            yield from _texts_in(item)
     elif isinstance(template, dict):
         for item in template.values():
-            yield from texts_in(item)
+            yield from _texts_in(item)
 
 
-def problems_in(template: Json) -> Iterator[Problem]:
+def _problems_in(template: Json) -> Iterator[Problem]:
     """Places that nothing is known for, and a template that leaves the input out."""
-    names = {name for name in places_in(template) if not name.startswith(PROMPTS)}
+    names = {name for name in _places_in(template) if not name.startswith(_PROMPTS)}
     for name in sorted(names - set(_NAMES)):
         known = ", ".join(f"{{{{{each}}}}}" for each in _NAMES)
         yield Problem(message=f"unknown place {{{{{name}}}}}", remedy=f"there are: {known}")
@@ -194,7 +194,7 @@ def problems_in(template: Json) -> Iterator[Problem]:
         yield Problem(message="nothing of it is what the agent is asked", remedy=remedy)
 
 
-Method: TypeAlias = Literal["POST", "PUT", "PATCH"]
+_Method: TypeAlias = Literal["POST", "PUT", "PATCH"]
 
 _WORDS = 300
 _BUSY = {429, 503}
@@ -213,7 +213,7 @@ class HttpTarget(CallingTarget):
     """
 
     url: str
-    method: Method = "POST"
+    method: _Method = "POST"
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     body: Json = field(default_factory=_plain_body)
     """A template: see `templates.py`."""
@@ -238,12 +238,12 @@ class HttpTarget(CallingTarget):
     @property
     def remembers(self) -> bool:
         """Whether the body carries what was said, or which conversation this is."""
-        return bool(places_in(self.body) & set(REMEMBERING))
+        return bool(_places_in(self.body) & set(_REMEMBERING))
 
     def problems(self) -> Sequence[Problem]:
         """What is wrong with the settings, each with the setting it is about."""
         found = [Problem(where="body", message=p.message, remedy=p.remedy)
-                 for p in problems_in(self.body)]  # fmt: skip
+                 for p in _problems_in(self.body)]  # fmt: skip
         found += [
             Problem(where=f"headers.{name}", message=message, remedy="write it as ${NAME}")
             for name, value in self.headers.items()
@@ -262,7 +262,7 @@ class HttpTarget(CallingTarget):
         return []
 
     def _request_parts(self) -> tuple[str, dict[str, str]]:
-        for text in texts_in(self.body):
+        for text in _texts_in(self.body):
             _expanded(text)
         url = _expanded(self.url)
         _require_address(url, self.url)
@@ -271,26 +271,26 @@ class HttpTarget(CallingTarget):
     @property
     def prompts(self) -> set[str]:
         """The prompt fields that an endpoint is sent: `{{prompts.NAME}}` in body or headers."""
-        return prompts_in(self.body) | prompts_in(dict(self.headers))
+        return _prompts_in(self.body) | _prompts_in(dict(self.headers))
 
     def _prompts(self) -> dict[str, Json]:
         """What the places of prompts stand for, or a ConfigError where nobody gives one."""
         given = given_prompts()
         texts: Mapping[str, str] = {} if given is None else given.texts
         if missing := sorted(self.prompts - set(texts)):
-            places = ", ".join(f"{{{{{PROMPTS}{name}}}}}" for name in missing)
+            places = ", ".join(f"{{{{{_PROMPTS}{name}}}}}" for name in missing)
             message = f"nobody gives the texts for {places}"
             remedy = "such an agent runs where its prompts are named too: as fields to optimise"
             raise ConfigError([Problem(where="body", message=message, remedy=remedy)])
-        return {f"{PROMPTS}{name}": texts[name] for name in self.prompts}
+        return {f"{_PROMPTS}{name}": texts[name] for name in self.prompts}
 
     @asynccontextmanager
     async def conversation(self) -> AsyncGenerator[Reply, None]:
         """One connection for the conversation."""
         url, headers = self._request_parts()
         prompts = self._prompts()
-        headers = {name: filled_header(self.headers[name], prompts, _expanded) for name in headers}
-        async with client_for(url) as client:
+        headers = {name: _filled_header(self.headers[name], prompts, _expanded) for name in headers}
+        async with _client_for(url) as client:
             yield partial(self._reply, client, url, headers, prompts)
 
     async def _reply(
@@ -301,15 +301,15 @@ class HttpTarget(CallingTarget):
         prompts: Mapping[str, Json],
         said: Said,
     ) -> Outcome:
-        body = filled(self.body, {**values_of(said), **prompts}, _expanded)
+        body = _filled(self.body, {**_values_of(said), **prompts}, _expanded)
         content = json.dumps(body).encode()
         sent = {"content-type": "application/json", **headers}
         try:
             async with asyncio.timeout(self.timeout):
-                status, text, place = await exchanged(client, self.method, url, content, sent)
+                status, text, place = await _exchanged(client, self.method, url, content, sent)
         except TimeoutError:
             raise TimeoutError(f"{self.url} did not answer within {self.timeout:g} s") from None
-        except transport_errors() as error:
+        except _transport_errors() as error:
             told = hidden(f"{self.url}: {error}", headers.values())
             raise AgentUnreachable(told) from None
         if text is None:

@@ -78,7 +78,7 @@ def _structured(value: Json) -> Outcome:
     return Outcome(replies=(spelled(value),), data=value, nano_usd=None)
 
 
-NODE = "agent"
+_NODE = "agent"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,7 @@ class AgentStopped(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exchanged:
+class _Exchanged:
     """One turn that was had."""
 
     asked: str
@@ -114,7 +114,7 @@ class Exchanged:
 
 
 @dataclass(kw_only=True)
-class AgentTalk:
+class _AgentTalk:
     """A conversation under way."""
 
     reply: Reply
@@ -122,7 +122,7 @@ class AgentTalk:
     usd_per_call: int | None = None
     """What a call costs in nano-dollars, whatever the agent says of it."""
     history: list[Message] = field(default_factory=list[Message])
-    turns: list[Exchanged] = field(default_factory=list[Exchanged])
+    turns: list[_Exchanged] = field(default_factory=list[_Exchanged])
 
     async def say(self, message: str) -> str:
         """Say something and get the reply. Raises AgentStopped when there is none."""
@@ -138,7 +138,7 @@ class AgentTalk:
         if self.usd_per_call is not None:
             given = replace(given, nano_usd=self.usd_per_call)
         seconds = time.perf_counter() - started
-        self.turns.append(Exchanged(asked=message, outcome=given, seconds=seconds))
+        self.turns.append(_Exchanged(asked=message, outcome=given, seconds=seconds))
         if given.failure is not None:
             raise AgentStopped
         self.history.append(Message(role="user", content=message))
@@ -178,7 +178,7 @@ def _usage(outcomes: Iterable[Outcome]) -> Usage:
     return sum((given.usage for given in outcomes), Usage())
 
 
-def _steps(turns: Sequence[Exchanged]) -> list[Step]:
+def _steps(turns: Sequence[_Exchanged]) -> list[Step]:
     """The agent's own steps where it told them, else one a turn; each turn follows the last."""
     steps: list[Step] = []
     for number, turn in enumerate(turns):
@@ -188,9 +188,9 @@ def _steps(turns: Sequence[Exchanged]) -> list[Step]:
     return steps
 
 
-def _broken_off(asked: str, left: Sequence[Trace]) -> list[Exchanged]:
+def _broken_off(asked: str, left: Sequence[Trace]) -> list[_Exchanged]:
     """A turn that raised, as far as its steps are known."""
-    return [Exchanged(asked=asked, outcome=Outcome(trace=left[-1]), seconds=0.0)] if left else []
+    return [_Exchanged(asked=asked, outcome=Outcome(trace=left[-1]), seconds=0.0)] if left else []
 
 
 def _ends(steps: Sequence[Step]) -> tuple[str, ...]:
@@ -199,11 +199,11 @@ def _ends(steps: Sequence[Step]) -> tuple[str, ...]:
     return tuple(step.id for step in steps if step.id not in followed)
 
 
-def _step(turn: Exchanged, number: int, before: tuple[str, ...]) -> Step:
+def _step(turn: _Exchanged, number: int, before: tuple[str, ...]) -> Step:
     given = turn.outcome
     return Step(
         id=f"turn {number + 1}",
-        node=NODE,
+        node=_NODE,
         turn=number,
         predecessors=before,
         input=turn.asked,
@@ -292,7 +292,7 @@ class CallingTarget(ABC):
         """Have the conversation of a case."""
         del candidate
         async with self.conversation() as reply:
-            talk = AgentTalk(
+            talk = _AgentTalk(
                 reply=reply,
                 session=uuid.uuid4().hex,
                 usd_per_call=self._nano_per_call,
@@ -301,7 +301,7 @@ class CallingTarget(ABC):
             outcome = await self._had(talk, case, draw=draw, effects=effects)
         return Receipt(value=outcome, spend=talk.spend())
 
-    async def _had(self, talk: AgentTalk, case: Case, *, draw: int, effects: Effects) -> Outcome:
+    async def _had(self, talk: _AgentTalk, case: Case, *, draw: int, effects: Effects) -> Outcome:
         try:
             if case.scenario is None:
                 for turn in case.turns:

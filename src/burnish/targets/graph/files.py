@@ -38,9 +38,9 @@ from burnish.targets.graph.graphs import (
     told_agent,
 )
 
-Visits: TypeAlias = AtLeastOne
+_Visits: TypeAlias = AtLeastOne
 
-AGENT_KEYS = (
+_AGENT_KEYS = (
     "model",
     "instructions",
     "tools",
@@ -99,11 +99,11 @@ class NodeBlock(Block):
     skills: list[str] = Field(default_factory=list[str])
     input: str = ""
     """A template with `{question}` and the names of nodes."""
-    max_visits: Visits | None = None
+    max_visits: _Visits | None = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> "NodeBlock":
-        told = [key for key in AGENT_KEYS if getattr(self, key) is not None]
+        told = [key for key in _AGENT_KEYS if getattr(self, key) is not None]
         kinds = [key for key in ("agent", "python") if getattr(self, key) is not None]
         if len(kinds) + bool(told) != 1:
             raise ValueError("give agent, or python, or model and instructions")
@@ -127,7 +127,7 @@ class GraphBlock(Block):
     nodes: dict[str, NodeBlock] = Field(default_factory=dict[str, NodeBlock])
     edges: list[str | EdgeBlock] = Field(default_factory=list[str | EdgeBlock])
     global_instructions: InstructionsBlock | None = None
-    max_visits: Visits = MAX_VISITS
+    max_visits: _Visits = MAX_VISITS
     output: str = ""
     """Whose last output is the reply; where it is left out, of the nodes where the run ended."""
     graph: PythonBlock | None = None
@@ -148,12 +148,12 @@ class GraphBlock(Block):
 
 def flow_of(graph: Graph) -> Flow:
     """How the graph flows, or a ConfigError with all that is wrong with it."""
-    if problems := list(graph_problems(graph)):
+    if problems := list(_graph_problems(graph)):
         raise ConfigError(problems)
     return Flow.of(graph.entry, {node: graph.after(node) for node in graph.nodes})
 
 
-def graph_problems(graph: Graph) -> Iterator[Problem]:
+def _graph_problems(graph: Graph) -> Iterator[Problem]:
     """What does not fit together."""
     if not graph.nodes:
         yield Problem(where=f"graph '{graph.name}'", message="there are no nodes")
@@ -208,7 +208,7 @@ def load_graph(path: Path, *, tree: YamlTree | None = None, beside: Collection[s
     found = reader.python_graph() if block.graph is not None else reader.told_graph()
     problems = [*reader.problems]
     # What hangs on a node that could not be read would only be noise.
-    problems += [] if problems else [_at(path, each) for each in graph_problems(found)]
+    problems += [] if problems else [_at(path, each) for each in _graph_problems(found)]
     if problems:
         raise ConfigError(problems)
     return found
@@ -273,7 +273,7 @@ class _Reader:
             agent = load_agent(self.path.parent / block.agent)
         else:
             nodes = cast("dict[str, dict[str, dict[str, Json]]]", self.tree.data)["nodes"]
-            keys = {key: value for key, value in nodes[name].items() if key in AGENT_KEYS}
+            keys = {key: value for key, value in nodes[name].items() if key in _AGENT_KEYS}
             agent = told_agent(name, keys, self.path)
         skills = tuple(Skill.read(path, self.path.parent) for path in block.skills)
         return AgentNode(**shared, agent=agent, file=block.agent or "", skills=skills)

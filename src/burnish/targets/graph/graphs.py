@@ -25,14 +25,14 @@ from burnish.targets.agent.files import (
 )
 from burnish.targets.graph.functions import GivenFunction, Skill, first_parameter
 
-Kind: TypeAlias = Literal["always", "contains", "equals", "matches", "python"]
+_Kind: TypeAlias = Literal["always", "contains", "equals", "matches", "python"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
     """What must hold of a node's output for an edge to be taken."""
 
-    kind: Kind
+    kind: _Kind
     text: str = ""
     function: GivenFunction | None = None
 
@@ -255,7 +255,7 @@ class FunctionNode:
         return {"function": self.function.described}
 
 
-GraphNode: TypeAlias = AgentNode | FunctionNode
+_GraphNode: TypeAlias = AgentNode | FunctionNode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,7 +284,7 @@ def told_agent(
     return sound_agent(path, YamlTree(path=path, data=data, text=""), block, functions=functions)
 
 
-def tool_blocks(
+def _tool_blocks(
     tools: Sequence[Callable[..., Any] | Mapping[str, Json]],
 ) -> tuple[list[Json], dict[str, Callable[..., Any]]]:
     """Tools as an agent file has them, and the functions that were given as they are."""
@@ -338,7 +338,7 @@ class Graph:
         self.output = output
         self.folder = Path(folder)
         self.source = source
-        self.nodes: dict[str, GraphNode] = {}
+        self.nodes: dict[str, _GraphNode] = {}
         self.edges: list[GraphEdge] = []
         self._entry = entry
 
@@ -372,7 +372,7 @@ class Graph:
         """
         keys: dict[str, Json] = {"response_format": dict(response_format or {})}
         keys["demonstrations"] = [codec(Demonstration).encode(each) for each in demonstrations]
-        keys["tools"], functions = tool_blocks(tools)
+        keys["tools"], functions = _tool_blocks(tools)
         keys = {key: value for key, value in keys.items() if value}
         if (file is None) == (model is None) or (file is not None and (keys or instructions)):
             raise _wrong(name, "give `file`, or `model` with `instructions` and the rest")
@@ -422,7 +422,7 @@ class Graph:
             self.edges.append(GraphEdge(source=source, to=name, when=condition))
         return self
 
-    def add(self, node: GraphNode) -> "Graph":
+    def add(self, node: _GraphNode) -> "Graph":
         """Add a node that is made already."""
         if not _NAME.fullmatch(node.name) or node.name == QUESTION:
             raise _wrong(node.name, _NAMES)

@@ -46,9 +46,9 @@ from burnish.targets.agent.paths import written
 from burnish.targets.graph.functions import Skill
 from burnish.targets.graph.graphs import AgentNode, FunctionNode, Graph
 
-AGENTS = "agents"
-SKILLS = "skills"
-SURFACES = "surfaces.yaml"
+_AGENTS = "agents"
+_SKILLS = "skills"
+_SURFACES = "surfaces.yaml"
 """What a graph that is told in Python is exported as: values by the id of their surface."""
 
 
@@ -85,7 +85,7 @@ def export_values(values: Mapping[str, Value]) -> dict[str, bytes]:
         name: [written(demo) for demo in value] if isinstance(value, tuple) else value
         for name, value in sorted(values.items())
     }
-    return {SURFACES: write_yaml(data, like="").encode()}
+    return {_SURFACES: write_yaml(data, like="").encode()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,7 @@ class _Layout:
         agent = node.agent
         if not _is_changed(node, edited):
             return rebased(node.file, self.way)
-        place = _inside(node.file, AGENTS)
+        place = _inside(node.file, _AGENTS)
         folder, prompt = str(PurePosixPath(place).parent), ""
         if edited.instructions != agent.instructions.text and agent.block.instructions.file:
             named = str(PurePosixPath(node.file).parent / agent.block.instructions.file)
@@ -155,7 +155,7 @@ class _Layout:
         if text == skill.content.text:
             return rebased(path, self.way)
         content = skill.content.with_text(text).encode()
-        return self._put(_inside(path, f"{SKILLS}/{name}"), content, node.name)
+        return self._put(_inside(path, f"{_SKILLS}/{name}"), content, node.name)
 
     def _put(self, path: str, content: bytes, node: str) -> str:
         place = self._free(path, content, node)

@@ -103,7 +103,7 @@ class TurnFailed(Exception):
 
 
 @dataclass(kw_only=True)
-class GraphTalk:
+class _GraphTalk:
     """A conversation under way, and what is known of it so far."""
 
     graph: Graph
@@ -164,7 +164,7 @@ class GraphTalk:
         )
 
 
-async def run_talk(talk: GraphTalk, user: Role[TalkSoFar, NextRemark] | None) -> Outcome:
+async def _run_talk(talk: _GraphTalk, user: Role[TalkSoFar, NextRemark] | None) -> Outcome:
     """The conversation of the case. What goes wrong in it is an outcome, not an exception."""
     asked: tuple[str, ...] = ()
     try:
@@ -181,7 +181,7 @@ async def run_talk(talk: GraphTalk, user: Role[TalkSoFar, NextRemark] | None) ->
     return talk.outcome(asked=asked)
 
 
-async def _play(talk: GraphTalk, user: Role[TalkSoFar, NextRemark] | None) -> tuple[str, ...]:
+async def _play(talk: _GraphTalk, user: Role[TalkSoFar, NextRemark] | None) -> tuple[str, ...]:
     assert user is not None, "a scenario was let through without a user to play it"
     files = list(talk.case.turns[0].attachments)
 
@@ -366,7 +366,7 @@ class GraphTarget:
 
     async def _talk(self, work: "Work", case: Case, draw: int) -> Outcome:
 
-        talk = GraphTalk(
+        talk = _GraphTalk(
             graph=self.graph,
             flow=self._flow,
             work=work,
@@ -374,7 +374,7 @@ class GraphTarget:
             draw=draw,
             surfaces=self._in_force,
         )
-        return await run_talk(talk, self._user)
+        return await _run_talk(talk, self._user)
 
     @cached_property
     def _in_force(self) -> dict[str, tuple[str, ...]]:
