@@ -129,6 +129,6 @@ def _codes_in_source() -> Iterator[str]:
             first: list[ast.expr] = []
             if node.func.id == "StopReason":
                 first = [word.value for word in node.keywords if word.arg == "code"]
-            elif node.func.id == "at_most":
+            elif node.func.id == "_at_most":
                 first = node.args[:1]
             yield from (str(v.value) for v in first if isinstance(v, ast.Constant))

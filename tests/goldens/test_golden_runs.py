@@ -47,6 +47,7 @@ KINDS = {
 def test_every_pair_of_the_docs_is_frozen() -> None:
     page = (REPOSITORY / "docs" / "choose.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([a-z ]+) \| (`[^|]+`) \| `tests/", page, re.MULTILINE)
-    named = {f"{KINDS[kind]}-{name}" for kind, names in rows for name in re.findall(r"\w+", names)}
+    ours = [(kind, names) for kind, names in rows if kind != "toy world"]
+    named = {f"{KINDS[kind]}-{name}" for kind, names in ours for name in re.findall(r"\w+", names)}
     assert named - {*PAIRS} == set()
     assert {folder.name for folder in (HOME / "runs").iterdir()} == {*PAIRS}

@@ -76,7 +76,7 @@ def test_a_plugin_loads_no_other_strategy(name: str) -> None:
     loaded = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert loaded.stdout.split() == [name]
+    assert {*loaded.stdout.split()} <= {name, "measure"}, "measuring is no search"
 
 
 SECTIONS = (

@@ -66,7 +66,7 @@ def serve(
     token_given: Annotated[
         str | None,
         typer.Option(
-            "--_token",
+            "--token",
             metavar="TOKEN",
             rich_help_panel=_WHO,
             help="A token, or @FILE with one; better in $BURNISH_TOKEN.",

@@ -21,7 +21,7 @@ from burnish.system.user_functions import UserFunction, load_function
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ToolInvocation:
+class ToolInvocation:
     """One use of a tool, as graders see it."""
 
     name: str
@@ -33,7 +33,7 @@ class _ToolInvocation:
     error: str | None = None
 
     @classmethod
-    def of(cls, call: ToolCall) -> "_ToolInvocation":
+    def of(cls, call: ToolCall) -> "ToolInvocation":
         """A tool call of a trace."""
         return cls(
             name=call.name,
@@ -51,7 +51,7 @@ class GraderContext:
     turn_input: str
     agent_response: str
     ground_truth: str | None = None
-    tool_invocations: tuple[_ToolInvocation, ...] = ()
+    tool_invocations: tuple[ToolInvocation, ...] = ()
     retrieval_context: list[str] | None = None
     turn_index: int = 0
     test_case_name: str | None = None
@@ -64,7 +64,7 @@ class GraderContext:
             turn_input=exchange.asked,
             agent_response=exchange.reply,
             ground_truth=exchange.expected,
-            tool_invocations=tuple(map(_ToolInvocation.of, exchange.tools)),
+            tool_invocations=tuple(map(ToolInvocation.of, exchange.tools)),
             retrieval_context=list(exchange.passages) or None,
             turn_index=exchange.index,
             test_case_name=exchange.case.id,
@@ -91,9 +91,9 @@ _MODULES: dict[str, tuple[type, ...]] = {
     "holodeck": (),
     "holodeck.lib": (),
     "holodeck.lib.test_runner": (),
-    "holodeck.lib.test_runner.code_grader": (GraderContext, GraderResult, _ToolInvocation),
+    "holodeck.lib.test_runner.code_grader": (GraderContext, GraderResult, ToolInvocation),
     "holodeck.models": (),
-    "holodeck.models.test_result": (_ToolInvocation,),
+    "holodeck.models.test_result": (ToolInvocation,),
 }
 
 

@@ -38,7 +38,15 @@ BASE_PATH = "/promptiter/v1/apps"
 _API = "/api/v1"
 _REFINEMENT = "/api/experiments"
 """AWP refine's routes, whose errors are in FastAPI's own shape."""
-_ROUTERS = (runs, runs, runs, runs, runs, runs, runs)
+_ROUTERS = (
+    runs.health_router,
+    runs.app_router,
+    runs.run_router,
+    runs.run_detail_router,
+    runs.event_router,
+    runs.dataset_router,
+    runs.evaluation_router,
+)
 _CODES = {404: "not_found", 405: "method_not_allowed", 400: "bad_request"}
 
 
@@ -78,7 +86,7 @@ def create_app(
     documented = [] if security.tokens is None else [Depends(HTTPBearer(auto_error=False))]
     if whole:
         for each in _ROUTERS:
-            app.include_router(each.router, prefix=_API, responses=ERRORS, dependencies=documented)
+            app.include_router(each, prefix=_API, responses=ERRORS, dependencies=documented)
         folders = [app.folder for app in manager.apps.values() if app.folder is not None]
         refinement = refinement_router(manager.places.data, folders)
         app.include_router(refinement, responses=DETAILED, dependencies=documented)

@@ -261,7 +261,7 @@ _CODE = frozenset((
 _NAMES = frozenset(("Makefile", "makefile", "GNUmakefile", "package.json", ".npmrc", ".env"))
 """New files of these kinds may run, or steer what runs, in the place of what was there."""
 
-_Given = ParamSpec("Given")
+_Given = ParamSpec("_Given")
 Found = TypeVar("Found")
 
 
