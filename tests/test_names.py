@@ -1,0 +1,58 @@
+"""Names are those of the field: unique classes, variables after what they are, nouns for modules."""
+
+import ast
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src" / "burnish"
+VAGUE = {"told", "found", "given", "said", "wanted", "asked", "kept", "known"}
+"""How a value came to be, where a name should say what it is."""
+MOST_VAGUE = 0.005
+"""Their share of all bound names."""
+NO_MODULES = {
+    "asking", "building", "deciding", "describing", "desk", "driving", "finding", "gathering",
+    "heats", "helpers", "judging", "keeping", "launching", "looking", "making", "manners",
+    "opening", "placing", "planning", "probing", "proposing", "reading", "refining", "running",
+    "searching", "showing", "speaking", "standing", "strands", "talking", "telling", "trying",
+    "utils", "walking", "watching", "working", "writing",
+}  # fmt: skip
+"""Gerunds and metaphors for which the field has a noun."""
+SCHEMAS: set[str] = set()
+"""Shapes that name themselves in documents that others read."""
+
+
+def sources() -> Iterator[tuple[Path, ast.Module]]:
+    for file in sorted(SOURCE.rglob("*.py")):
+        yield file.relative_to(SOURCE), ast.parse(file.read_text(encoding="utf-8"))
+
+
+def bound_names(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+
+
+def test_no_two_public_classes_share_a_name() -> None:
+    homes: dict[str, list[str]] = defaultdict(list)
+    for file, tree in sources():
+        # compat has the names that the original systems have
+        if file.parts[0] == "compat":
+            continue
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(str(file))
+    shared = {name: files for name, files in homes.items() if len(files) > 1}
+    assert {name: files for name, files in shared.items() if name not in SCHEMAS} == {}
+
+
+def test_variables_are_named_after_what_they_are() -> None:
+    names = Counter(name for _, tree in sources() for name in bound_names(tree))
+    vague = sum(names[word] for word in VAGUE)
+    assert vague / names.total() <= MOST_VAGUE, {word: names[word] for word in VAGUE}
+
+
+def test_modules_are_named_by_nouns() -> None:
+    assert [str(file) for file, _ in sources() if file.stem in NO_MODULES] == []

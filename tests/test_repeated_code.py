@@ -1,0 +1,105 @@
+"""No ten lines of the same shape stand twice outside the tests.
+
+The shape of a line is its tokens with names, numbers and texts made equal. Imports, blank
+lines, comments and docstrings do not count: a list of imports is no logic.
+"""
+
+import ast
+import io
+import keyword
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = ("src", "scripts", "benchmarks")
+LENGTH = 10
+
+
+def test_no_ten_lines_of_one_shape_stand_twice() -> None:
+    assert repeated(python_files()) == []
+
+
+def test_renamed_copies_are_noticed(tmp_path: Path) -> None:
+    lines = [f"value_{i} = first({i}) + [x for x in row if x > {i}]" for i in range(LENGTH)]
+    copy = [line.replace("value", "other").replace("row", "cells") for line in lines]
+    (tmp_path / "a.py").write_text("\n".join(lines))
+    (tmp_path / "b.py").write_text("import os\n\n" + "\n".join(copy))
+    places = repeated([tmp_path / "a.py", tmp_path / "b.py"])
+    assert places == [f"{tmp_path / 'a.py'}:1 and {tmp_path / 'b.py'}:3, 10 lines"]
+
+
+def python_files() -> list[Path]:
+    return sorted(
+        file
+        for folder in FOLDERS
+        for file in (ROOT / folder).rglob("*.py")
+        if "starter" not in file.parts
+    )
+
+
+def repeated(files: list[Path]) -> list[str]:
+    """Each pair of places with ten or more lines of one shape, the longest run of each once."""
+    shapes = {file: list(code_shapes(file)) for file in files}
+    windows: dict[tuple[str, ...], list[tuple[Path, int]]] = defaultdict(list)
+    for file, lines in shapes.items():
+        for start in range(len(lines) - LENGTH + 1):
+            window = tuple(shape for _, shape in lines[start : start + LENGTH])
+            if worth_comparing(window):
+                windows[window].append((file, start))
+    found = {
+        (places[0], place)
+        for places in windows.values()
+        for place in places[1:]
+        if place[0] != places[0][0] or place[1] >= places[0][1] + LENGTH
+    }
+    pairs = []
+    for (a, i), (b, j) in sorted(found):
+        if ((a, i - 1), (b, j - 1)) in found:
+            continue
+        length = LENGTH
+        while ((a, i + length - LENGTH + 1), (b, j + length - LENGTH + 1)) in found:
+            length += 1
+        pairs.append(f"{a}:{shapes[a][i][0]} and {b}:{shapes[b][j][0]}, {length} lines")
+    return pairs
+
+
+def worth_comparing(window: tuple[str, ...]) -> bool:
+    """Whether lines are logic: not a table of entries, of fields, or of closing brackets."""
+    return len(set(window)) > LENGTH // 2 and sum(len(shape.split()) > 3 for shape in window) > 4
+
+
+def code_shapes(file: Path) -> Iterator[tuple[int, str]]:
+    """The line number and the shape of every line of code."""
+    source = file.read_text()
+    skipped = uncounted(ast.parse(source))
+    lines: dict[int, list[str]] = defaultdict(list)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.start[0] not in skipped and token.string.strip():
+            lines[token.start[0]].append(token_shape(token))
+    for number in sorted(lines):
+        if shape := " ".join(part for part in lines[number] if part):
+            yield number, shape
+
+
+def uncounted(tree: ast.Module) -> set[int]:
+    """The lines of imports and docstrings."""
+    numbers: set[int] = set()
+    for node in ast.walk(tree):
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if isinstance(node, ast.Import | ast.ImportFrom) or is_text:
+            numbers |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return numbers
+
+
+def token_shape(token: tokenize.TokenInfo) -> str:
+    if token.type == tokenize.COMMENT:
+        return ""
+    if token.type == tokenize.NAME:
+        return token.string if keyword.iskeyword(token.string) else "name"
+    if token.type == tokenize.NUMBER:
+        return "0"
+    if token.type == tokenize.STRING:
+        return "text"
+    return token.string
