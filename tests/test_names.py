@@ -1,4 +1,4 @@
-"""Names are those of the field: unique classes, variables after what they are, nouns for modules."""
+"""Names are the field's: unique classes, variables after what they are, nouns for modules."""
 
 import ast
 from collections import Counter, defaultdict

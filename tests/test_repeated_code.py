@@ -22,8 +22,19 @@ def test_no_ten_lines_of_one_shape_stand_twice() -> None:
 
 
 def test_renamed_copies_are_noticed(tmp_path: Path) -> None:
-    lines = [f"value_{i} = first({i}) + [x for x in row if x > {i}]" for i in range(LENGTH)]
-    copy = [line.replace("value", "other").replace("row", "cells") for line in lines]
+    lines = [
+        "def total(rows, limit=3):",
+        "    value = [row for row in rows if row.size > limit]",
+        "    if not value:",
+        '        raise ValueError(f"none of {len(rows)} rows")',
+        "    first, *others = value",
+        "    for row in others:",
+        "        first = first + row.size * limit",
+        "    with open(first.name) as file:",
+        "        text = file.read().strip()",
+        "    return text, first, value[0]",
+    ]
+    copy = [line.replace("value", "large").replace("row", "cell") for line in lines]
     (tmp_path / "a.py").write_text("\n".join(lines))
     (tmp_path / "b.py").write_text("import os\n\n" + "\n".join(copy))
     places = repeated([tmp_path / "a.py", tmp_path / "b.py"])
@@ -48,18 +59,18 @@ def repeated(files: list[Path]) -> list[str]:
             window = tuple(shape for _, shape in lines[start : start + LENGTH])
             if worth_comparing(window):
                 windows[window].append((file, start))
-    found = {
+    pairs_of_places = {
         (places[0], place)
         for places in windows.values()
         for place in places[1:]
         if place[0] != places[0][0] or place[1] >= places[0][1] + LENGTH
     }
-    pairs = []
-    for (a, i), (b, j) in sorted(found):
-        if ((a, i - 1), (b, j - 1)) in found:
+    pairs: list[str] = []
+    for (a, i), (b, j) in sorted(pairs_of_places):
+        if ((a, i - 1), (b, j - 1)) in pairs_of_places:
             continue
         length = LENGTH
-        while ((a, i + length - LENGTH + 1), (b, j + length - LENGTH + 1)) in found:
+        while ((a, i + length - LENGTH + 1), (b, j + length - LENGTH + 1)) in pairs_of_places:
             length += 1
         pairs.append(f"{a}:{shapes[a][i][0]} and {b}:{shapes[b][j][0]}, {length} lines")
     return pairs
@@ -87,8 +98,9 @@ def uncounted(tree: ast.Module) -> set[int]:
     """The lines of imports and docstrings."""
     numbers: set[int] = set()
     for node in ast.walk(tree):
-        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if isinstance(node, ast.Import | ast.ImportFrom) or is_text:
+        if not isinstance(node, ast.Import | ast.ImportFrom | ast.Expr):
+            continue
+        if not isinstance(node, ast.Expr) or isinstance(node.value, ast.Constant):
             numbers |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return numbers
 

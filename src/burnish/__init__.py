@@ -4,8 +4,9 @@ Names load when they are first used, so that importing burnish costs nothing.
 """
 
 import os
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from burnish.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from burnish.compat.eval_sets import AgentEvaluator, AgentOptimizer
@@ -111,7 +112,6 @@ _HOMES = {
     "targets.prompts": ("TargetPrompt",),
     "tracing": ("OpenStep", "carry", "step", "traced"),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AgentEvaluator",
@@ -174,11 +174,7 @@ __all__ = [
     "traced",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'burnish' has no attribute '{name}'")
-    return getattr(import_module(f"burnish.{_HOME_OF[name]}"), name)
+__getattr__ = lazy_names(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,8 @@
 """The service: runs of every strategy over HTTP, kept in a store, driven by one process each."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from burnish.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from burnish.server.application import create_app
@@ -14,18 +15,14 @@ if TYPE_CHECKING:
     from burnish.server.stores import Slimming, open_store
 
 _HOMES = {
-    "Datasets": "runs",
-    "EngineApp": "apps",
-    "FileApp": "apps",
-    "RunManager": "manager",
-    "ServiceLimits": "manager",
-    "Security": "security",
-    "TokenBook": "security",
-    "Slimming": "stores",
-    "open_store": "stores",
-    "create_app": "application",
-    "engine_of": "apps.engines",
-    "run_result": "results",
+    "application": ("create_app",),
+    "apps": ("EngineApp", "FileApp"),
+    "apps.engines": ("engine_of",),
+    "manager": ("RunManager", "ServiceLimits"),
+    "results": ("run_result",),
+    "runs": ("Datasets",),
+    "security": ("Security", "TokenBook"),
+    "stores": ("Slimming", "open_store"),
 }
 
 __all__ = [
@@ -43,9 +40,4 @@ __all__ = [
     "run_result",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """FastAPI and SQLAlchemy are loaded only where they are used."""
-    if name not in _HOMES:
-        raise AttributeError(name)
-    return getattr(import_module(f"burnish.server.{_HOMES[name]}"), name)
+__getattr__ = lazy_names(__name__, _HOMES)

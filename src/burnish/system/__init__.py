@@ -8,8 +8,9 @@ Names load when they are first used: every command looks here first for files to
 most of them need nothing else.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from burnish.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from burnish.system.config import expand_variables, load_config, validate_config
@@ -47,7 +48,6 @@ _HOMES = {
     "redaction": ("Redactor",),
     "yaml": ("YamlTree", "read_tree", "to_plain"),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "ChildProcesses",
@@ -72,11 +72,7 @@ __all__ = [
     "write_atomic",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'burnish.system' has no attribute '{name}'")
-    return getattr(import_module(f"burnish.system.{_HOME_OF[name]}"), name)
+__getattr__ = lazy_names(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:
