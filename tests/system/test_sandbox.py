@@ -349,7 +349,7 @@ async def test_walls_that_cannot_be_built_are_no_failure_of_the_command(
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho bwrap: no namespaces left >&2; exit 1\n")
     broken.chmod(0o755)
-    isolation = Isolation(kind="bwrap", program=str(broken), told="")
+    isolation = Isolation(kind="bwrap", program=str(broken), summary="")
     sandbox = Sandbox(isolation=isolation, children=ChildProcesses(folder=tmp_path / "processes"))
     with pytest.raises(BurnishError, match="could not isolate the command: bwrap: no namespaces"):
         await sandbox.run("true", cwd=place)

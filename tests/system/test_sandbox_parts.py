@@ -102,7 +102,7 @@ def test_without_bubblewrap_auto_goes_without_and_says_why() -> None:
     assert not probe.works
     isolation = resolve("auto", probe)
     assert isolation.kind == "none"
-    assert "there is no program 'no-such-bwrap'" in isolation.told
+    assert "there is no program 'no-such-bwrap'" in isolation.summary
 
 
 def test_bubblewrap_that_is_asked_for_and_does_not_work_is_refused() -> None:

@@ -63,8 +63,8 @@ class SearchState:
             self.program_candidates.append(prompts_of(trial))
             self.program_full_scores_val_set.append(None)
             self.candidate_ids.append(trial.candidate.id)
-        if place is not None and (found := validated_rounds(row)) is not None:
-            self.program_full_scores_val_set[place] = found.measurement.score
+        if place is not None and (validation := validated_rounds(row)) is not None:
+            self.program_full_scores_val_set[place] = validation.measurement.score
         if leads and place is not None:
             self.best = place
 
@@ -118,8 +118,8 @@ def _case_scores(result: SplitResult) -> dict[str, float | None]:
 
 def _mean_of(values: Sequence[float | None]) -> float | None:
     """The mean; None where a part of it is missing."""
-    known = [value for value in values if value is not None]
-    return mean(known) if known and len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return mean(numbers) if numbers and len(numbers) == len(values) else None
 
 
 _Moment: TypeAlias = tuple[str, dict[str, Any]]
@@ -155,17 +155,17 @@ def _asked(row: TrialRow, parent: int | None, texts: Mapping[str, str]) -> Itera
     trial, now = row.trial, {"iteration": row.number}
     fields = list(trial.touched)
     answered = [each for each in trial.proposals if each.answer is not None]
-    asked = dict(zip(fields, answered or trial.proposals, strict=False))
-    prompts = {name: _messages(each) for name, each in asked.items()}
+    by_field = dict(zip(fields, answered or trial.proposals, strict=False))
+    prompts = {name: _messages(each) for name, each in by_field.items()}
     shown = {name: [{"messages": each}] for name, each in prompts.items()}
     built = {"candidate_idx": parent, "components": fields, "dataset": shown}
     yield "reflective_dataset_built", now | built
     start = {"parent_candidate": dict(texts), "components": fields, "reflective_dataset": shown}
     yield "proposal_start", now | start
     new = prompts_of(trial) if has_proposal(trial) else {}
-    said = {n: json.dumps(p.answer, ensure_ascii=False) for n, p in asked.items() if answered}
+    outputs = {n: json.dumps(p.answer, ensure_ascii=False) for n, p in by_field.items() if answered}
     instructions = {name: new[name] for name in fields if name in new}
-    end = {"new_instructions": instructions, "prompts": prompts, "raw_lm_outputs": said}
+    end = {"new_instructions": instructions, "prompts": prompts, "raw_lm_outputs": outputs}
     yield "proposal_end", now | end
     for each in trial.proposals:
         if each.error:
@@ -195,7 +195,7 @@ def _validated(row: TrialRow, state: SearchState, valset: int, *, best: bool) ->
     if trial.holdout is None:
         return
     scores = _case_scores(trial.holdout)
-    told = {
+    event = {
         "iteration": row.number,
         "candidate_idx": state.place_of(trial.candidate.id),
         "candidate": prompts_of(trial),
@@ -207,7 +207,7 @@ def _validated(row: TrialRow, state: SearchState, valset: int, *, best: bool) ->
         "is_best_program": best,
         "outputs_by_val_id": None,
     }
-    yield "valset_evaluated", told
+    yield "valset_evaluated", event
     means = dict(trial.holdout.measurement.components)
     yield "valset_breakdown", {"iteration": row.number, "metric_breakdown": means}
 
@@ -290,8 +290,8 @@ class GepaEvents:
         self._tell("budget_updated", now | self._budget(row))
         self._tell("state_saved", now | {"run_dir": str(self.folder)})
         if not baseline:
-            kept = row.trial.accepted or row.trial.kept
-            self._tell("iteration_end", now | {"state": state, "proposal_accepted": kept})
+            accepted = row.trial.accepted or row.trial.kept
+            self._tell("iteration_end", now | {"state": state, "proposal_accepted": accepted})
 
     def _budget(self, row: TrialRow) -> dict[str, Any]:
         used = self.state.total_num_evals
@@ -327,8 +327,8 @@ class GepaEvents:
                 method(event)
             except Exception as error:  # noqa: BLE001 - the user's own: a dashboard may be down
                 who = f"on_{moment} of {type(callback).__name__}"
-                told = f"{who} raised {type(error).__name__}: {error}; the run goes on"
-                self.voice.warn(f"callback:{who}", told)
+                message = f"{who} raised {type(error).__name__}: {error}; the run goes on"
+                self.voice.warn(f"callback:{who}", message)
 
 
 _POSITIONAL = (
@@ -362,12 +362,12 @@ def by_label(
     stoppers: Sequence[Callable[..., bool]], state: SearchState, voice: Voice
 ) -> dict[str, Callable[[], bool]]:
     """The stoppers as a run takes them; those with one label are asked together."""
-    found: dict[str, list[Callable[[], bool]]] = {}
+    labelled: dict[str, list[Callable[[], bool]]] = {}
     for number, stopper in enumerate(stoppers, 1):
-        said = getattr(stopper, "label", "")
-        label = said if isinstance(said, str) and said else f"{UNLABELLED} {number}"
-        found.setdefault(label, []).append(_asking(stopper, label, state, voice))
-    return {label: _any_of(asked) for label, asked in found.items()}
+        own = getattr(stopper, "label", "")
+        label = own if isinstance(own, str) and own else f"{UNLABELLED} {number}"
+        labelled.setdefault(label, []).append(_asking(stopper, label, state, voice))
+    return {label: _any_of(group) for label, group in labelled.items()}
 
 
 def _asking(
@@ -377,17 +377,17 @@ def _asking(
         try:
             return asked(stopper, state)
         except Exception as error:  # noqa: BLE001 - the user's own: a monitor that is down stops nothing
-            told = f"{type(error).__name__}: {error}"
-            voice.warn(f"stopper:{label}", f"the stopper '{label}' raised {told}; the run goes on")
+            cause = f"{type(error).__name__}: {error}"
+            voice.warn(f"stopper:{label}", f"the stopper '{label}' raised {cause}; the run goes on")
             return False
 
     return ask
 
 
-def _any_of(asked: Sequence[Callable[[], bool]]) -> Callable[[], bool]:
+def _any_of(stoppers: Sequence[Callable[[], bool]]) -> Callable[[], bool]:
     def ask() -> bool:
         # Each of them is asked, so that each knows whether it was the one.
-        said = [each() for each in asked]
-        return any(said)
+        answers = [each() for each in stoppers]
+        return any(answers)
 
     return ask

@@ -76,8 +76,8 @@ def _plain(line: str) -> str:
 
 
 def _told(number: int, proposal: Proposal) -> list[str]:
-    asked = proposal.request
-    messages = asked.get("messages") if isinstance(asked, dict) else None
+    request = proposal.request
+    messages = request.get("messages") if isinstance(request, dict) else None
     lines = [f"   round {number}: {proposal.role} was asked"]
     for message in messages if isinstance(messages, list) else []:
         lines += _indented(message.get("content") if isinstance(message, dict) else message)

@@ -67,9 +67,9 @@ def check_arguments(
         remedy = "add one: add_path(name, path) or add_callback(name, read=…, write=…)"
         problems.append(_wrong("target_prompt", "it has no prompt field", remedy))
     if _same_file(*paths):
-        told = "train and validation are the same file: the score would be that of a known exam"
+        message = "train and validation are the same file: the score would be that of a known exam"
         remedy = "`burnish data split` makes two files of one"
-        problems.append(_wrong("validation_dataset_path", told, remedy))
+        problems.append(_wrong("validation_dataset_path", message, remedy))
     if verbose not in _VERBOSITIES:
         problems.append(_wrong("verbose", f"it is {verbose}", "say 0, 1 or 2"))
     if problems:
@@ -91,15 +91,15 @@ def warn_of_merge(file: AnyOptimizerConfig, target_prompt: TargetPrompt) -> None
     algorithm = file.optimize.algorithm
     merging = isinstance(algorithm, ReflectiveAlgorithm) and algorithm.use_merge
     if merging and len(target_prompt.names()) < 2:
-        told = "use_merge has no effect with one prompt field: mergeRoundsTotal will be 0"
-        warnings.warn(told, UserWarning, stacklevel=3)
+        message = "use_merge has no effect with one prompt field: mergeRoundsTotal will be 0"
+        warnings.warn(message, UserWarning, stacklevel=3)
 
 
 def _check_folder(folder: Path) -> None:
     """The folder is new, empty, or that of a run to go on with."""
     if folder.is_dir() and any(folder.iterdir()) and not (folder / HEADER).exists():
-        told = f"{folder} holds other files, and no run to go on with"
-        raise WrongInput([_wrong("output_dir", told, "name a folder that is new or empty")])
+        message = f"{folder} holds other files, and no run to go on with"
+        raise WrongInput([_wrong("output_dir", message, "name a folder that is new or empty")])
 
 
 def _check_kinds(
@@ -110,8 +110,8 @@ def _check_kinds(
         remedy = "write it as `async def call_agent(query: str) -> str`"
         problems.append(_wrong("call_agent", "it is not an async function", remedy))
     if not isinstance(target_prompt, TargetPrompt):
-        told = f"it is {type(target_prompt).__name__}, not a TargetPrompt"
-        problems.append(_wrong("target_prompt", told))
+        message = f"it is {type(target_prompt).__name__}, not a TargetPrompt"
+        problems.append(_wrong("target_prompt", message))
     for place, stopper in enumerate(stoppers):
         if not callable(stopper) or is_async(stopper):
             remedy = "give a plain function that says True to stop"
@@ -143,12 +143,12 @@ class SetTelling(Telling):
     sets: Mapping[str, str] = field(default_factory=dict[str, str])
     """By case."""
 
-    async def tell(self, point: str, **known: Any) -> None:
+    async def tell(self, point: str, **fields: Any) -> None:
         """Call what is registered for this point, for the case's set or for each."""
-        named = self.sets.get(str(known.get("eval_case_id")))
+        named = self.sets.get(str(fields.get("eval_case_id")))
         for each in [named] if named else dict.fromkeys(self.sets.values()):
             self.eval_set_id = each
-            await super().tell(point, **known)
+            await super().tell(point, **fields)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,7 +237,7 @@ class ReflectiveOptimizer(BaseOptimizer):
     one that had finished gives its result again.
     """
 
-    found: Mapping[str, str] = field(default_factory=dict[str, str], init=False)
+    unredacted: Mapping[str, str] = field(default_factory=dict[str, str], init=False)
     """The best texts, with nothing taken out of them."""
 
     async def run(self, *, reporter: Reporter | None = None) -> OptimizeResult:
@@ -288,7 +288,7 @@ class ReflectiveOptimizer(BaseOptimizer):
             await ready.tell_begin()
             ending = await drive(run)
             await ready.tell_end()
-            self.found = {name: str(value) for name, value in ending.best.values.items()}
+            self.unredacted = {name: str(value) for name, value in ending.best.values.items()}
         except Interrupted:
             raise
         except BurnishError as error:
@@ -305,14 +305,14 @@ class ReflectiveOptimizer(BaseOptimizer):
         """The best texts as they were measured; refused where a secret was taken out of one."""
         spoiled = [
             name
-            for name, text in self.found.items()
+            for name, text in self.unredacted.items()
             if MARKER in text and MARKER not in self.baseline[name]
         ]
         if spoiled:
-            told = "a secret was taken out of its best text, which would be lost in the source"
+            message = "a secret was taken out of its best text, which would be lost in the source"
             remedy = "put `${VAR}` in its place, or copy best_prompts by hand"
-            raise ConfigError([Problem(where=n, message=told, remedy=remedy) for n in spoiled])
-        return self.found or result.best_prompts
+            raise ConfigError([Problem(where=n, message=message, remedy=remedy) for n in spoiled])
+        return self.unredacted or result.best_prompts
 
 
 def _tell_end(run: Run, ended: RunEnded) -> None:
@@ -351,12 +351,14 @@ class OptimizerRegistry:
 
     def get(self, name: str) -> type[BaseOptimizer]:
         """The algorithm of a name."""
-        found = self._built_in.get(name) or self._added.get(name)
-        if found is None:
-            known = f"there are: {', '.join(self.names())}"
-            told = f"no algorithm '{name}'"
-            raise WrongInput([Problem(where="optimize.algorithm.name", message=told, remedy=known)])
-        return found
+        algorithm = self._built_in.get(name) or self._added.get(name)
+        if algorithm is None:
+            remedy = f"there are: {', '.join(self.names())}"
+            message = f"no algorithm '{name}'"
+            raise WrongInput(
+                [Problem(where="optimize.algorithm.name", message=message, remedy=remedy)]
+            )
+        return algorithm
 
     def names(self) -> list[str]:
         """All names."""

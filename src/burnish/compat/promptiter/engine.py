@@ -114,8 +114,8 @@ class PromptIterEngine:
 
     def _plan(self, request: object) -> Plan:
         if not isinstance(request, RunRequest):
-            told = f"a RunRequest is wanted, found {type(request).__name__}"
-            raise ConfigError([Problem(where="request", message=told)])
+            message = f"a RunRequest is wanted, found {type(request).__name__}"
+            raise ConfigError([Problem(where="request", message=message)])
         return Plan.of(
             request, self.target, self.stages, self.evaluation, self.budget, self.defaults
         )
@@ -210,8 +210,8 @@ class _Driving:
 
     def _failed(self, run: Run, error: BurnishError) -> None:
         doing = "" if isinstance(error, ObserverFailed) else self._collector.doing
-        told = run.directory.redactor.text(f"{doing}{error.message}")
-        self._collector.changed(status=RunStatus.FAILED, error_message=told)
+        message = run.directory.redactor.text(f"{doing}{error.message}")
+        self._collector.changed(status=RunStatus.FAILED, error_message=message)
 
     async def _closed(self, run: Run) -> None:
         await self._delivery.dropped()

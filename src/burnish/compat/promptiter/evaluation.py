@@ -80,9 +80,9 @@ class ResultFiles:
     at: float
     """When the run began, in seconds: a replay writes the same files."""
 
-    def write(self, found: EvaluationResult, stage: str) -> None:
+    def write(self, evaluation: EvaluationResult, stage: str) -> None:
         """Write an evaluation; one that is there already stays as it is."""
-        for each in found.eval_sets:
+        for each in evaluation.eval_sets:
             name = f"{self.app_name}_{each.eval_set_id}_{self.run_id}_{stage}"
             path = self.folder / self.app_name / f"{name}.evalset_result.json"
             if not path.exists():
@@ -90,12 +90,12 @@ class ResultFiles:
                 text = json.dumps(self._set(name, each), indent=2, ensure_ascii=False)
                 write_atomic(path, f"{text}\n")
 
-    def _set(self, name: str, found: EvalSetResult) -> dict[str, Json]:
+    def _set(self, name: str, result: EvalSetResult) -> dict[str, Json]:
         return {
             "evalSetResultId": name,
             "evalSetResultName": name,
-            "evalSetId": found.eval_set_id,
-            "evalCaseResults": [self._case(case) for case in found.cases],
+            "evalSetId": result.eval_set_id,
+            "evalCaseResults": [self._case(case) for case in result.cases],
             "creationTimestamp": self.at,
         }
 
@@ -137,8 +137,8 @@ class _SetMetric:
     @property
     def threshold(self) -> float | None:
         """What it wants, where all sets agree."""
-        found = {threshold_of(metric) for metric in self.by_set.values()}
-        return found.pop() if len(found) == 1 else None
+        thresholds = {threshold_of(metric) for metric in self.by_set.values()}
+        return thresholds.pop() if len(thresholds) == 1 else None
 
     def of(self, case: Case) -> Metric | None:
         """The metric of a case's set."""
@@ -162,18 +162,18 @@ def joined(by_set: Mapping[str, Sequence[Metric]], sets: Mapping[str, str]) -> t
 
 
 def _joined(name: str, by_set: Mapping[str, Sequence[Metric]], sets: Mapping[str, str]) -> Metric:
-    found = {
+    matches = {
         each: metric
         for each, metrics in by_set.items()
         for metric in metrics
         if metric.name == name
     }
-    first = next(iter(found.values()))
-    same = {metric.fingerprint for metric in found.values()} == {first.fingerprint}
+    first = next(iter(matches.values()))
+    same = {metric.fingerprint for metric in matches.values()} == {first.fingerprint}
     return (
         first
-        if same and len(found) == len(by_set)
-        else _SetMetric(name=name, by_set=found, sets=sets)
+        if same and len(matches) == len(by_set)
+        else _SetMetric(name=name, by_set=matches, sets=sets)
     )
 
 
@@ -260,8 +260,8 @@ class _TaughtMetric:
             return await self.metric.score(case, outcome, effects=effects)
         taught = await self.teacher.answer(case, effects)
         if taught.failure is not None:
-            told = f"the teacher gave no reference answer: {taught.failure.message}"
-            return [Score.of_nothing(self.name, told)]
+            message = f"the teacher gave no reference answer: {taught.failure.message}"
+            return [Score.of_nothing(self.name, message)]
         return await self.metric.score(_with_answers(case, taught), outcome, effects=effects)
 
 
@@ -390,7 +390,9 @@ class _Loading:
             dataset=dataset,
             metrics=self._taught(joined(by_set, sets)),
             homes=self._homes,
-            names={name: tuple(metric.name for metric in found) for name, found in by_set.items()},
+            names={
+                name: tuple(metric.name for metric in metrics) for name, metrics in by_set.items()
+            },
             models=self._models,
         )
 
@@ -399,14 +401,14 @@ class _Loading:
         for name in dict.fromkeys(each.eval_set_id for each in inputs):
             entries = [each for each in inputs if each.eval_set_id == name]
             every = any(not each.eval_case_ids for each in entries)
-            wanted = [case for each in entries for case in each.eval_case_ids]
+            ids = [case for each in entries for case in each.eval_case_ids]
             cases = self._read(name, lambda name=name: list(self._stack.cases_of(name)))
-            gone = sorted(set(wanted) - {case.id for case in cases}) if cases else []
+            gone = sorted(set(ids) - {case.id for case in cases}) if cases else []
             self._problems += [
                 Problem(where=name, message=f"there is no case '{case}' in this set")
                 for case in gone
             ]
-            yield from (self._at_home(name, c) for c in cases if every or c.id in wanted)
+            yield from (self._at_home(name, c) for c in cases if every or c.id in ids)
 
     def _at_home(self, eval_set: str, case: Case) -> Case:
         home = Home(eval_set=eval_set, case=case.id)
@@ -432,8 +434,8 @@ class _Loading:
         except ConfigError as error:
             self._problems += error.problems
         except BurnishError as error:
-            told = Problem(where=where, message=error.message, remedy=error.remedy)
-            self._problems.append(told)
+            problem = Problem(where=where, message=error.message, remedy=error.remedy)
+            self._problems.append(problem)
         return []
 
     def _untaught(self, dataset: Dataset) -> Iterator[Problem]:
@@ -441,8 +443,8 @@ class _Loading:
             return
         for case in (*dataset.train, *dataset.holdout):
             if _wants_teacher(case):
-                told = "this case takes its reference from the teacher, and there is none"
-                yield Problem(where=case.id, message=told, remedy="give the request a teacher")
+                message = "this case takes its reference from the teacher, and there is none"
+                yield Problem(where=case.id, message=message, remedy="give the request a teacher")
 
     def _taught(self, metrics: tuple[Metric, ...]) -> tuple[Metric, ...]:
         if self._request.teacher is None:

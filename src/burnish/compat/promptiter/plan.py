@@ -62,23 +62,23 @@ def _problems_of(request: RunRequest, anatomy: Anatomy) -> list[Problem]:
 
 def _mismatches(request: RunRequest, assets: Assets) -> list[Problem]:
     """What the sets do not have: metrics and cases that hints, targets and guards name."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for each in request.train_inputs:
-        known = assets.names.get(each.eval_set_id, ())
+        metrics = assets.names.get(each.eval_set_id, ())
         named = [hint.metric_name for hint in each.loss_hints]
         named += [target.metric_name for target in each.loss_targets]
-        found += [
+        problems += [
             Problem(where=each.eval_set_id, message=f"this set has no metric '{name}'")
             for name in dict.fromkeys(named)
-            if name not in known
+            if name not in metrics
         ]
         cases = {home.case for home in assets.homes.values() if home.eval_set == each.eval_set_id}
-        found += [
+        problems += [
             Problem(where=each.eval_set_id, message=f"a loss hint names no case: '{name}'")
             for name in dict.fromkeys(hint.eval_case_id for hint in each.loss_hints)
             if name not in cases
         ]
-    return [*found, *_uneven_targets(request, assets), *_guards(request, assets)]
+    return [*problems, *_uneven_targets(request, assets), *_guards(request, assets)]
 
 
 def _protected_cases(request: RunRequest, assets: Assets) -> dict[str, list[str]]:
@@ -96,8 +96,8 @@ def _sets(request: RunRequest) -> Iterator[Problem]:
         ("validation", request.validation, request.validation_eval_set_ids),
     ):
         if inputs and ids:
-            told = "the sets are named twice, as inputs and as ids"
-            yield Problem(where=split, message=told, remedy="keep one of the two lists")
+            message = "the sets are named twice, as inputs and as ids"
+            yield Problem(where=split, message=message, remedy="keep one of the two lists")
     for split, inputs in (
         ("train", request.train_inputs),
         ("validation", request.validation_inputs),
@@ -108,23 +108,23 @@ def _sets(request: RunRequest) -> Iterator[Problem]:
             yield from _input(split, each)
     for each in request.validation_inputs:
         if each.loss_targets:
-            told = "loss targets are for train sets: nothing is learned from validation"
-            yield Problem(where=f"validation {each.eval_set_id}", message=told)
+            message = "loss targets are for train sets: nothing is learned from validation"
+            yield Problem(where=f"validation {each.eval_set_id}", message=message)
 
 
-def _input(split: str, given: EvalSetInput) -> Iterator[Problem]:
-    name = given.eval_set_id
+def _input(split: str, entry: EvalSetInput) -> Iterator[Problem]:
+    name = entry.eval_set_id
     where = f"{split} {name}".strip()
     if not name.strip():
         yield Problem(where=split, message="an eval set id is empty")
     elif {"/", "\\"} & set(name) or name.startswith("."):
         yield Problem(where=where, message="an eval set id cannot be a path")
-    if any(not case.strip() for case in given.eval_case_ids):
+    if any(not case.strip() for case in entry.eval_case_ids):
         yield Problem(where=where, message="an eval case id is empty")
-    for hint in given.loss_hints:
-        yield from _hint(where, hint, given.eval_case_ids)
-    metrics = [target.metric_name for target in given.loss_targets]
-    for target in given.loss_targets:
+    for hint in entry.loss_hints:
+        yield from _hint(where, hint, entry.eval_case_ids)
+    metrics = [target.metric_name for target in entry.loss_targets]
+    for target in entry.loss_targets:
         if not target.metric_name.strip() or not target.node_id.strip():
             yield Problem(where=where, message="a loss target needs a metric and a node")
     for metric in sorted({name for name in metrics if metrics.count(name) > 1}):
@@ -136,11 +136,11 @@ def _hint(where: str, hint: LossHint, chosen: Sequence[str]) -> Iterator[Problem
         if not getattr(hint, name).strip():
             yield Problem(where=where, message=f"a loss hint has no {name.replace('_', ' ')}")
     if hint.severity not in _SEVERITIES:
-        told = f"a loss hint has the severity '{hint.severity}'"
-        yield Problem(where=where, message=told, remedy="P0, P1, P2, P3, or none")
+        message = f"a loss hint has the severity '{hint.severity}'"
+        yield Problem(where=where, message=message, remedy="P0, P1, P2, P3, or none")
     if chosen and hint.eval_case_id and hint.eval_case_id not in chosen:
-        told = f"a loss hint is about '{hint.eval_case_id}', which is not among the chosen cases"
-        yield Problem(where=where, message=told)
+        message = f"a loss hint is about '{hint.eval_case_id}', which is not among the chosen cases"
+        yield Problem(where=where, message=message)
 
 
 def _numbers(request: RunRequest) -> Iterator[Problem]:
@@ -162,8 +162,8 @@ def _numbers(request: RunRequest) -> Iterator[Problem]:
 def _targets(request: RunRequest, anatomy: Anatomy) -> Iterator[Problem]:
     if not request.target_surface_ids:
         remedy = f"there are: {', '.join(anatomy.targets) or 'none'}"
-        told = "target surface ids are empty"
-        yield Problem(where="TargetSurfaceIDs", message=told, remedy=remedy)
+        message = "target surface ids are empty"
+        yield Problem(where="TargetSurfaceIDs", message=message, remedy=remedy)
     for name in dict.fromkeys(request.target_surface_ids):
         if name not in anatomy.targets:
             yield unknown(name, anatomy.targets)
@@ -175,8 +175,8 @@ def _loss_targets(request: RunRequest, anatomy: Anatomy) -> Iterator[Problem]:
         for target in each.loss_targets:
             if target.node_id.strip() and target.node_id not in nodes:
                 remedy = f"there are: {', '.join(sorted(nodes))}"
-                told = f'loss target node "{target.node_id}" is unknown'
-                yield Problem(where=each.eval_set_id, message=told, remedy=remedy)
+                message = f'loss target node "{target.node_id}" is unknown'
+                yield Problem(where=each.eval_set_id, message=message, remedy=remedy)
 
 
 def _uneven_targets(request: RunRequest, assets: Assets) -> Iterator[Problem]:
@@ -189,21 +189,21 @@ def _uneven_targets(request: RunRequest, assets: Assets) -> Iterator[Problem]:
     for metric, by_set in named.items():
         scored = {name for name in sets if metric in assets.names.get(name, ())}
         if len(set(by_set.values())) > 1 or not scored <= set(by_set):
-            told = f"the loss target of '{metric}' differs from set to set"
+            message = f"the loss target of '{metric}' differs from set to set"
             remedy = "burnish has one for each metric: say the same for every train set"
-            yield Problem(where="train", message=told, remedy=remedy)
+            yield Problem(where="train", message=message, remedy=remedy)
 
 
 def _guards(request: RunRequest, assets: Assets) -> Iterator[Problem]:
     for name, cases in _protected_cases(request, assets).items():
         if len(cases) != 1:
-            told = "several validation sets have it" if cases else "no validation set has it"
+            message = "several validation sets have it" if cases else "no validation set has it"
             remedy = "say set/case" if cases else ""
-            yield Problem(where=f"ProtectedCases {name}", message=told, remedy=remedy)
-    known = [metric.name for metric in assets.metrics]
+            yield Problem(where=f"ProtectedCases {name}", message=message, remedy=remedy)
+    names = [metric.name for metric in assets.metrics]
     for name in request.options.metric_floors:
-        if name not in known:
-            remedy = f"there are: {', '.join(known)}"
+        if name not in names:
+            remedy = f"there are: {', '.join(names)}"
             yield Problem(where=f"MetricFloors {name}", message="no such metric", remedy=remedy)
 
 
@@ -262,9 +262,9 @@ def _settings_of(
 
 def _unknown_in(settings: BackpropSettings, target: Target, assets: Assets) -> list[Problem]:
     """What the settings name and the sets of a request do not have."""
-    found = unknown_names(settings, target, assets.metrics, assets.dataset)
+    faults = unknown_names(settings, target, assets.metrics, assets.dataset)
     return [
-        Problem(where=dotted(each.at), message=each.message, remedy=each.remedy) for each in found
+        Problem(where=dotted(each.at), message=each.message, remedy=each.remedy) for each in faults
     ]
 
 
@@ -332,11 +332,11 @@ class Stages:
 
     def problems(self) -> Iterator[Problem]:
         """The stages that nobody does."""
-        wanted = {"backwarder": "backward", "aggregator": "aggregate", "optimizer": "optimize"}
-        for name, method in wanted.items():
+        methods = {"backwarder": "backward", "aggregator": "aggregate", "optimizer": "optimize"}
+        for name, method in methods.items():
             stage: object = getattr(self, name)
-            known = isinstance(stage, ModelStage | ModelRef | str) or hasattr(stage, method)
-            if not known:
+            usable = isinstance(stage, ModelStage | ModelRef | str) or hasattr(stage, method)
+            if not usable:
                 remedy = f"give a model's name, or an object with `async {method}(request)`"
                 yield Problem(where=name, message=f"there is no {name}", remedy=remedy)
 
@@ -359,8 +359,8 @@ class Plan:
     whereabouts: Whereabouts = field(init=False)
 
     def __post_init__(self) -> None:
-        found = Whereabouts(homes=self.assets.homes)
-        object.__setattr__(self, "whereabouts", found)
+        whereabouts = Whereabouts(homes=self.assets.homes)
+        object.__setattr__(self, "whereabouts", whereabouts)
 
     @classmethod
     def of(
@@ -461,9 +461,9 @@ class Plan:
             home = self.assets.homes[case.id]
             sizes[home.eval_set] = sizes.get(home.eval_set, 0) + 1
         if len(set(sizes.values())) > 1:
-            told = ", ".join(f"{name} {size}" for name, size in sizes.items())
+            text = ", ".join(f"{name} {size}" for name, size in sizes.items())
             yield (
-                f"the validation sets have different sizes ({told}): OverallScore counts each set "
+                f"the validation sets have different sizes ({text}): OverallScore counts each set "
                 "the same, while decisions count each case the same"
             )
 

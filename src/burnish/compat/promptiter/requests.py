@@ -189,14 +189,14 @@ def read_request(data: Json, *, strict: bool) -> tuple[RunRequest, list[str]]:
         for key, value in data.items()
         if key.lower() in {"teacher", "judge"} and value is not None
     ]
-    refused = [Problem(where="run", message=told) for told in unknown] if strict else []
+    refused = [Problem(where="run", message=message) for message in unknown] if strict else []
     if refused or carried:
         raise ConfigError([*refused, *carried])
-    return RunRequest.from_json(data), [f"{told} is ignored" for told in unknown]
+    return RunRequest.from_json(data), [f"{message} is ignored" for message in unknown]
 
 
-def _inputs(given: tuple[EvalSetInput, ...], ids: tuple[str, ...]) -> tuple[EvalSetInput, ...]:
-    return (*given, *(EvalSetInput(eval_set_id=name) for name in ids))
+def _inputs(inputs: tuple[EvalSetInput, ...], ids: tuple[str, ...]) -> tuple[EvalSetInput, ...]:
+    return (*inputs, *(EvalSetInput(eval_set_id=name) for name in ids))
 
 
 LIMITS = ("max_metric_calls", "max_calls", "max_tokens", "max_usd", "max_minutes")
@@ -370,8 +370,8 @@ class RequestFile:
         problems: list[Problem] = []
         for split, name in (("train", "train"), ("validation", "holdout")):
             inputs = list(self._inputs(split))
-            found = [self._case_set(each, at, document, problems) for each, at in inputs]
-            sets: list[JsonValue] = [each for each in found if each is not None]
+            case_sets = [self._case_set(each, at, document, problems) for each, at in inputs]
+            sets: list[JsonValue] = [each for each in case_sets if each is not None]
             if sets:
                 place = self.place(inputs[0][1][:1])
                 draft.put(("data", name), sets, place=place, strength=Strength.REQUEST)

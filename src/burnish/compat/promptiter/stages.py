@@ -157,11 +157,11 @@ class StageViews:
         )
 
     def blamed(
-        self, given: BackwardStepResult, request: prompts.BackwardRequest
+        self, result: BackwardStepResult, request: prompts.BackwardRequest
     ) -> prompts.BackwardAnswer:
         """What the backwarder said; ids that are not of this step are refused."""
         home = self.whereabouts.home(request.case)
-        for gradient in given.gradients:
+        for gradient in result.gradients:
             _refuse_foreign(gradient, home, request.step)
         return prompts.BackwardAnswer(
             gradients=[
@@ -170,13 +170,13 @@ class StageViews:
                     severity=_severity(each.severity),
                     gradient=each.gradient,
                 )
-                for each in given.gradients
+                for each in result.gradients
             ],
             upstream=[
                 prompts.Upstream(
                     predecessor=sent.predecessor_step_id, gradients=_remarks(sent.gradients)
                 )
-                for sent in given.upstream
+                for sent in result.upstream
             ],
         )
 
@@ -184,11 +184,11 @@ class StageViews:
 
     def remarks(self, request: prompts.MergeRequest) -> AggregateRequest:
         """All that was said of a surface, with where it came from."""
-        said = self.whereabouts.gradients(request.surface.id)
+        gradients = self.whereabouts.gradients(request.surface.id)
         name = self.anatomy.name_of(request.surface.id)
-        homes = [self.whereabouts.home(each.case) for each in said]
-        places = [(home, each.step) for home, each in zip(homes, said, strict=True)]
-        if len(said) != len(request.gradients):
+        homes = [self.whereabouts.home(each.case) for each in gradients]
+        places = [(home, each.step) for home, each in zip(homes, gradients, strict=True)]
+        if len(gradients) != len(request.gradients):
             places = [(NOWHERE, "")] * len(request.gradients)
         return AggregateRequest(
             surface_id=name,
@@ -200,15 +200,15 @@ class StageViews:
             ),
         )
 
-    def merged(self, given: AggregateResult, request: prompts.MergeRequest) -> prompts.MergeAnswer:
+    def merged(self, result: AggregateResult, request: prompts.MergeRequest) -> prompts.MergeAnswer:
         """The merged remarks."""
         name = self.anatomy.name_of(request.surface.id)
-        if given.gradient.surface_id not in ("", name):
-            raise _wrong(name, f"the aggregate is of another surface, {given.gradient.surface_id}")
+        if result.gradient.surface_id not in ("", name):
+            raise _wrong(name, f"the aggregate is of another surface, {result.gradient.surface_id}")
         return prompts.MergeAnswer(
             gradients=[
                 prompts.MergedRemark(severity=_severity(each.severity), gradient=each.gradient)
-                for each in given.gradient.gradients
+                for each in result.gradient.gradients
             ]
         )
 
@@ -228,9 +228,9 @@ class StageViews:
             ),
         )
 
-    def patched(self, given: OptimizeResult, request: prompts.PatchRequest) -> prompts.PatchAnswer:
+    def patched(self, result: OptimizeResult, request: prompts.PatchRequest) -> prompts.PatchAnswer:
         """The patch; it must say why, and change only what may change."""
-        patch, name = given.patch, self.anatomy.name_of(request.surface.id)
+        patch, name = result.patch, self.anatomy.name_of(request.surface.id)
         if patch.surface_id not in ("", name):
             raise _wrong(name, f"the patch is for another surface, {patch.surface_id}")
         if not patch.reason.strip():
@@ -248,8 +248,8 @@ class StageViews:
         return self.anatomy.surface(position, position.value if value is None else value)
 
     def _node(self, name: str) -> Node:
-        known = {node.node_id: node for node in self.anatomy.snapshot.nodes}
-        return known.get(name) or Node(node_id=name, name=name)
+        nodes = {node.node_id: node for node in self.anatomy.snapshot.nodes}
+        return nodes.get(name) or Node(node_id=name, name=name)
 
     def _home_node(self, surface: str) -> str:
         position = self.anatomy.position_of(surface)
@@ -289,9 +289,9 @@ def _severity(text: str) -> Severity:
 def _refuse_foreign(gradient: SurfaceGradient, home: Home, step: str) -> None:
     """A gradient may leave its ids out; it may not bring those of another step."""
     own = (home.eval_set, home.case, step)
-    told = (gradient.eval_set_id, gradient.eval_case_id, gradient.step_id)
-    if any(said and said != meant for said, meant in zip(told, own, strict=True)):
-        raise _wrong(step, f"the gradient is of another step: {' / '.join(told)}")
+    ids = (gradient.eval_set_id, gradient.eval_case_id, gradient.step_id)
+    if any(name and name != meant for name, meant in zip(ids, own, strict=True)):
+        raise _wrong(step, f"the gradient is of another step: {' / '.join(ids)}")
 
 
 def _wrong(where: str, message: str) -> ConfigError:

@@ -67,11 +67,11 @@ def acceptance(attempt: Attempt, objective: Objective) -> AcceptanceDecision:
     if decision is None:
         return AcceptanceDecision(reason=attempt.why)
     by_gain = decision.accepted or decision.code in {"below", "tie"}
-    told = _ACCEPTED if decision.accepted else _REJECTED
+    reason = _ACCEPTED if decision.accepted else _REJECTED
     return AcceptanceDecision(
         accepted=decision.accepted,
         score_delta=_gain(attempt, objective),
-        reason=told if by_gain else decision.reason,
+        reason=reason if by_gain else decision.reason,
     )
 
 
@@ -94,12 +94,12 @@ class Patience:
         """Whether the run ends after this round; `score` is what leads on validation."""
         accepted = any(each.decision and each.decision.accepted for each in attempts)
         self.without_accept = 0 if accepted else self.without_accept + 1
-        policy, wanted = self.request.stop_policy, self.request.stop_policy.target_score
+        policy, target = self.request.stop_policy, self.request.stop_policy.target_score
         limit = policy.max_rounds_without_acceptance
         reasons = {
             _LAST_ROUND: number >= self.request.max_rounds,
             _PATIENCE: 0 < limit <= self.without_accept,
-            _GOOD_ENOUGH: wanted is not None and score is not None and score >= wanted - EPSILON,
+            _GOOD_ENOUGH: target is not None and score is not None and score >= target - EPSILON,
             _NO_BLAME: not any(attempt.all_proposals for attempt in attempts),
         }
         why = next((reason for reason, holds in reasons.items() if holds), "")
@@ -113,7 +113,7 @@ def chosen(tried: Sequence[Attempt]) -> Attempt:
 
 
 def additions(
-    found: Round,
+    current: Round,
     attempts: Sequence[Attempt],
     objective: Objective,
     named: Callable[[str], str],
@@ -122,25 +122,26 @@ def additions(
 
     `named` gives the SurfaceID of a surface of the target.
     """
-    told: dict[str, Json] = {
-        "FailureClasses": {case: each.value for case, each in (found.classes or {}).items()},
-        "Missing": [*found.missing],
+    entries: dict[str, Json] = {
+        "FailureClasses": {case: each.value for case, each in (current.classes or {}).items()},
+        "Missing": [*current.missing],
         "Sources": {
-            named(surface): _sources(said) for surface, said in (found.merged or {}).items()
+            named(surface): _sources(gradients)
+            for surface, gradients in (current.merged or {}).items()
         },
-        "Lost": [codec(Lost).encode(each) for each in _lost(found, attempts)],
+        "Lost": [codec(Lost).encode(each) for each in _lost(current, attempts)],
         "Candidates": [_candidate(attempt, objective, named) for attempt in attempts],
     }
-    return {key: value for key, value in told.items() if value}
+    return {key: value for key, value in entries.items() if value}
 
 
-def _sources(said: Sequence[MergedGradient]) -> Json:
+def _sources(gradients: Sequence[MergedGradient]) -> Json:
     """By merged remark, the cases that it comes from."""
-    return [[*dict.fromkeys(source.case for source in each.sources)] for each in said]
+    return [[*dict.fromkeys(source.case for source in each.sources)] for each in gradients]
 
 
-def _lost(found: Round, attempts: Sequence[Attempt]) -> list[Lost]:
-    return [*found.lost, *(each for attempt in attempts for each in attempt.lost)]
+def _lost(current: Round, attempts: Sequence[Attempt]) -> list[Lost]:
+    return [*current.lost, *(each for attempt in attempts for each in attempt.lost)]
 
 
 def _candidate(attempt: Attempt, objective: Objective, named: Callable[[str], str]) -> Json:
@@ -169,13 +170,13 @@ class _Tracing:
     def trace(self, result: CaseResult, *, session: str) -> Trace:
         """What happened in a run; one without steps is one step with everything in force."""
         outcome, root = result.outcome, self._node(self.anatomy.structure.entry)
-        asked = outcome.asked or tuple(turn.input for turn in self.case.turns)
+        inputs = outcome.asked or tuple(turn.input for turn in self.case.turns)
         steps = trace_of(result, self.case, tuple(self.anatomy.editable)).steps
         return Trace(
             root_agent_name=root.name if root else "",
             session_id=session,
             status=_status(outcome),
-            input=Text(text="\n".join(asked)),
+            input=Text(text="\n".join(inputs)),
             output=Text(text=outcome.output),
             usage=_usage(outcome.usage),
             steps=tuple(self._step(step) for step in steps),
@@ -204,8 +205,8 @@ class _Tracing:
     @staticmethod
     def node_in(anatomy: Anatomy, name: str) -> str:
         """The node that a step names; a run without steps is a run of the entry."""
-        known = {node.id for node in anatomy.structure.nodes}
-        return anatomy.structure.entry if name == WHOLE and name not in known else name
+        nodes = {node.id for node in anatomy.structure.nodes}
+        return anatomy.structure.entry if name == WHOLE and name not in nodes else name
 
 
 def _status(outcome: Outcome) -> TraceStatus:
@@ -215,9 +216,9 @@ def _status(outcome: Outcome) -> TraceStatus:
 
 
 def _usage(usage: Usage) -> TokenUsage:
-    asked, answered = usage.input_tokens, usage.output_tokens
+    prompt, completion = usage.input_tokens, usage.output_tokens
     return TokenUsage(
-        prompt_tokens=asked, completion_tokens=answered, total_tokens=asked + answered
+        prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion
     )
 
 
@@ -246,22 +247,22 @@ class Translator:
     homes: Mapping[str, Home]
     cases: Mapping[str, Case]
 
-    def evaluation(self, found: Evaluation) -> EvaluationResult:
+    def evaluation(self, evaluation: Evaluation) -> EvaluationResult:
         """An evaluation set by set; repeats of a case are one case with the mean of each metric."""
         by_set: dict[str, list[WireCaseResult]] = {}
-        for case in found.cases:
-            result = self._case(case, found.of_case(case))
+        for case in evaluation.cases:
+            result = self._case(case, evaluation.of_case(case))
             by_set.setdefault(result.eval_set_id, []).append(result)
         sets = tuple(_set(name, cases) for name, cases in by_set.items())
         scores = [each.overall_score for each in sets if each.overall_score is not None]
         return EvaluationResult(overall_score=mean(scores) if scores else None, eval_sets=sets)
 
-    def losses(self, found: Round) -> tuple[CaseLoss, ...]:
+    def losses(self, current: Round) -> tuple[CaseLoss, ...]:
         """The losses case by case, each once however often the case was run."""
         by_case: dict[str, dict[TerminalLoss, None]] = {}
-        for loss in found.losses:
-            told = by_case.setdefault(loss.case, {})
-            told.update(dict.fromkeys(self._loss(each) for each in loss.losses))
+        for loss in current.losses:
+            unique = by_case.setdefault(loss.case, {})
+            unique.update(dict.fromkeys(self._loss(each) for each in loss.losses))
         return tuple(
             CaseLoss(
                 eval_set_id=self.homes[case].eval_set,
@@ -271,25 +272,26 @@ class Translator:
             for case, losses in self._sorted(by_case)
         )
 
-    def backward(self, found: Round) -> BackwardResult:
+    def backward(self, current: Round) -> BackwardResult:
         """The gradients case by case and step by step, in the order of the trace."""
         by_case: dict[str, list[packets.SurfaceGradient]] = {}
-        for gradient in found.gradients:
+        for gradient in current.gradients:
             by_case.setdefault(gradient.case, []).append(gradient)
         cases = [
             CaseGradients(
                 eval_set_id=self.homes[case].eval_set,
                 eval_case_id=self.homes[case].case,
-                step_gradients=tuple(self._steps(found, case, gradients)),
+                step_gradients=tuple(self._steps(current, case, gradients)),
             )
             for case, gradients in self._sorted(by_case)
         ]
         return BackwardResult(cases=tuple(cases))
 
-    def aggregation(self, found: Round) -> AggregationResult:
+    def aggregation(self, current: Round) -> AggregationResult:
         """What should change about each surface."""
         surfaces = [
-            self._aggregated(surface, remarks) for surface, remarks in (found.merged or {}).items()
+            self._aggregated(surface, remarks)
+            for surface, remarks in (current.merged or {}).items()
         ]
         ordered = sorted(surfaces, key=lambda each: each.surface_id)
         return AggregationResult(surfaces=tuple(ordered))
@@ -320,14 +322,14 @@ class Translator:
         )
 
     def _steps(
-        self, found: Round, case: str, gradients: Sequence[packets.SurfaceGradient]
+        self, current: Round, case: str, gradients: Sequence[packets.SurfaceGradient]
     ) -> Iterator[StepGradients]:
-        steps = [s.id for r in found.train.of_case(case) for s in r.outcome.trace.steps]
+        steps = [s.id for r in current.train.of_case(case) for s in r.outcome.trace.steps]
         places = {step: place for place, step in reversed(list(enumerate(steps)))}
         named = dict.fromkeys((gradient.step, gradient.node) for gradient in gradients)
         for step, node in sorted(named, key=lambda each: places.get(each[0], 0)):
-            said = tuple(self._gradient(each) for each in gradients if each.step == step)
-            yield StepGradients(step_id=step, node_id=self._node(node), gradients=said)
+            of_step = tuple(self._gradient(each) for each in gradients if each.step == step)
+            yield StepGradients(step_id=step, node_id=self._node(node), gradients=of_step)
 
     def _gradient(self, gradient: packets.SurfaceGradient) -> SurfaceGradient:
         home = self.homes[gradient.case]
@@ -344,7 +346,7 @@ class Translator:
         self, surface: str, remarks: Sequence[packets.MergedGradient]
     ) -> AggregatedSurface:
         position, name = self.anatomy.position_of(surface), self.anatomy.name_of(surface)
-        said = [
+        gradients = [
             SurfaceGradient(surface_id=name, severity=each.severity, gradient=each.text)
             for each in remarks
         ]
@@ -352,7 +354,7 @@ class Translator:
             surface_id=name,
             node_id=position.node if position else "",
             type=position.type if position else SurfaceType.INSTRUCTION,
-            gradients=tuple(said),
+            gradients=tuple(gradients),
         )
 
     def _node(self, name: str) -> str:
@@ -375,14 +377,14 @@ def _set(name: str, cases: Sequence[WireCaseResult]) -> EvalSetResult:
 
 def _metric(name: str, results: Sequence[evaluations.CaseResult]) -> MetricResult:
     values = [result.value(name) for result in results if result.applies(name)]
-    known = [value for value in values if value is not None]
+    numbers = [value for value in values if value is not None]
     scores = [score for result in results for score in result.scores if score.metric == name]
-    whole = bool(known) and len(known) == len(values)
+    whole = bool(numbers) and len(numbers) == len(values)
     reasons = [s.reason for s in scores if s.reason and (s.passed is False or s.missing)]
     usual = [s.reason for s in scores if s.reason]
     return MetricResult(
         metric_name=name,
-        score=mean(known) if whole else 0.0,
+        score=mean(numbers) if whole else 0.0,
         status=_evaluation_status(scores, whole=whole),
         reason="\n".join(dict.fromkeys(reasons or usual)),
     )
@@ -407,9 +409,9 @@ class Whereabouts:
     homes: Mapping[str, Home]
     round: Round | None = None
 
-    def enter(self, found: Round) -> None:
+    def enter(self, current: Round) -> None:
         """Take in a round, or what more is known of it."""
-        self.round = found
+        self.round = current
 
     def home(self, case: str) -> Home:
         """The set of a case, and what the case is called there."""
@@ -417,8 +419,8 @@ class Whereabouts:
 
     def gradients(self, surface: str) -> list[BackpropSurfaceGradient]:
         """What was said of a surface, in the order in which the aggregator is asked."""
-        found = self.round.gradients if self.round is not None else ()
-        return sorted((g for g in found if g.surface == surface), key=lambda g: g.order)
+        gradients = self.round.gradients if self.round is not None else ()
+        return sorted((g for g in gradients if g.surface == surface), key=lambda g: g.order)
 
     def value(self, surface: str) -> Value | None:
         """The value that a surface has in this round."""

@@ -277,7 +277,7 @@ class ArtifactsTarget:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the user should know before the start."""
-        return (f"commands run with {self.sandbox.isolation.told}",)
+        return (f"commands run with {self.sandbox.isolation.summary}",)
 
     @property
     def description(self) -> Description:
