@@ -14,7 +14,13 @@ import pytest
 
 from burnish.core.errors import BurnishError, FileTrouble
 from burnish.system import ChildProcesses, end_leftovers
-from burnish.system.sandbox import CommandResult, Isolation, Limits, Sandbox, probe_bubblewrap
+from burnish.system.sandbox import (
+    CommandLimits,
+    CommandResult,
+    Isolation,
+    Sandbox,
+    probe_bubblewrap,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +72,7 @@ def marked() -> list[int]:
 
 
 async def ran(sandbox: Sandbox, place: Path, command: str, **limits: float | None) -> CommandResult:
-    chosen = Limits(**{"seconds": 120, **limits})  # pyright: ignore[reportArgumentType]
+    chosen = CommandLimits(**{"seconds": 120, **limits})  # pyright: ignore[reportArgumentType]
     env = {"OWNER": str(os.getpid())}
     return await sandbox.run(command, cwd=place, writable=[place], env=env, limits=chosen)
 

@@ -128,14 +128,14 @@ class CallbackFailed(BurnishError):
 
 
 @dataclass(kw_only=True)
-class Telling:
+class CallbackDispatcher:
     """Calls the callbacks of one set."""
 
     callbacks: Callbacks
     eval_set_id: str
     context: dict[str, Any] = field(default_factory=dict[str, Any])
 
-    async def tell(self, point: str, **fields: Any) -> None:
+    async def dispatch(self, point: str, **fields: Any) -> None:
         """Call what is registered for this point."""
         moment = Moment(eval_set_id=self.eval_set_id, **fields)
         for name, callback in self.callbacks.named:
@@ -158,22 +158,22 @@ class Telling:
 class WatchedTarget(AroundTarget):
     """Another target, and callbacks around every run of a case."""
 
-    telling: Telling
+    dispatcher: CallbackDispatcher
 
     async def run(
         self, candidate: Candidate, case: Case, *, draw: int, effects: Scope
     ) -> Receipt[Outcome]:
         """Tell, run, tell."""
         fields = {"eval_case_id": case.id, "case": case, "run_id": draw + 1}
-        await self.telling.tell("before_inference_case", **fields)
+        await self.dispatcher.dispatch("before_inference_case", **fields)
         try:
             receipt = await self.target.run(candidate, case, draw=draw, effects=effects)
         except BurnishError:
             raise
         except Exception as error:
-            await self.telling.tell("after_inference_case", **fields, error=error)
+            await self.dispatcher.dispatch("after_inference_case", **fields, error=error)
             raise
-        await self.telling.tell("after_inference_case", **fields, outcome=receipt.value)
+        await self.dispatcher.dispatch("after_inference_case", **fields, outcome=receipt.value)
         return receipt
 
 
@@ -189,10 +189,10 @@ class _Scored:
 
 
 @dataclass(kw_only=True)
-class Scoring:
+class ScoringCallbacks:
     """Tells once before the first metric looks at an outcome, and once after the last."""
 
-    telling: Telling
+    dispatcher: CallbackDispatcher
     metrics: int
     under_way: dict[int, _Scored] = field(default_factory=dict[int, _Scored])
 
@@ -210,7 +210,7 @@ class Scoring:
         async with one.lock:
             if not one.begun:
                 one.begun = True
-                await self.telling.tell("before_evaluate_case", **fields)
+                await self.dispatcher.dispatch("before_evaluate_case", **fields)
         try:
             scores = await metric.score(case, outcome, effects=effects)
             one.scores += scores
@@ -220,7 +220,7 @@ class Scoring:
                 del self.under_way[id(outcome)]
         if not one.metrics:
             together = tuple(one.scores)
-            await self.telling.tell("after_evaluate_case", **fields, scores=together)
+            await self.dispatcher.dispatch("after_evaluate_case", **fields, scores=together)
         return scores
 
 
@@ -229,7 +229,7 @@ class _WatchedMetric:
     """Another metric, and callbacks around it."""
 
     metric: Metric
-    scoring: Scoring
+    scoring: ScoringCallbacks
 
     @property
     def name(self) -> str:

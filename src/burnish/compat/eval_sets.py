@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from burnish.compat.callbacks import Callbacks, Scoring, Telling, WatchedTarget
+from burnish.compat.callbacks import CallbackDispatcher, Callbacks, ScoringCallbacks, WatchedTarget
 from burnish.compat.optimizer.base import BaseOptimizer, CallAgent, run_custom
 from burnish.compat.optimizer.display import Reporter
 from burnish.compat.optimizer.reflective import (
@@ -191,22 +191,24 @@ class _PreparedSet:
 
     async def evaluated(self) -> Evaluated:
         """Run and score, with the callbacks around it."""
-        telling = Telling(callbacks=self.arguments.callbacks, eval_set_id=self.id)
-        scoring = Scoring(telling=telling, metrics=len(self.metrics))
-        target = WatchedTarget(target=self.target, telling=telling)
+        dispatcher = CallbackDispatcher(callbacks=self.arguments.callbacks, eval_set_id=self.id)
+        scoring = ScoringCallbacks(dispatcher=dispatcher, metrics=len(self.metrics))
+        target = WatchedTarget(target=self.target, dispatcher=dispatcher)
         metrics = scoring.watch(self.metrics)
         subject = self.arguments.name or self.id
         measurement = measurement_of(target, self.file.cases, metrics, self.how, subject=subject)
-        await telling.tell("before_inference_set")
-        await telling.tell("before_evaluate_set")
+        await dispatcher.dispatch("before_inference_set")
+        await dispatcher.dispatch("before_evaluate_set")
         output = self.arguments.output
         evaluated = await (measured_anew(measurement, output) if output else measured(measurement))
-        await self._tell_unscored(telling, evaluated.evaluation)
-        await telling.tell("after_inference_set", evaluation=evaluated.evaluation)
-        await telling.tell("after_evaluate_set", evaluation=evaluated.evaluation)
+        await self._dispatch_unscored(dispatcher, evaluated.evaluation)
+        await dispatcher.dispatch("after_inference_set", evaluation=evaluated.evaluation)
+        await dispatcher.dispatch("after_evaluate_set", evaluation=evaluated.evaluation)
         return evaluated
 
-    async def _tell_unscored(self, telling: Telling, evaluation: Evaluation) -> None:
+    async def _dispatch_unscored(
+        self, dispatcher: CallbackDispatcher, evaluation: Evaluation
+    ) -> None:
         """Runs without a reply never reach a metric; their scores are told all the same."""
         cases = {case.id: case for case in self.file.cases}
         for result in evaluation.results:
@@ -214,8 +216,8 @@ class _PreparedSet:
                 continue
             fields = {"eval_case_id": result.case, "case": cases[result.case]}
             fields |= {"outcome": result.outcome, "run_id": result.draw + 1}
-            await telling.tell("before_evaluate_case", **fields)
-            await telling.tell("after_evaluate_case", **fields, scores=result.scores)
+            await dispatcher.dispatch("before_evaluate_case", **fields)
+            await dispatcher.dispatch("after_evaluate_case", **fields, scores=result.scores)
 
 
 def _prepared_sets(place: Path, arguments: _EvaluationArguments) -> list[_PreparedSet]:

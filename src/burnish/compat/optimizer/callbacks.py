@@ -84,7 +84,7 @@ class SearchState:
 
 
 @dataclass(kw_only=True)
-class Voice:
+class WarningLog:
     """Says something in a run's events, each thing once."""
 
     run: Run | None = None
@@ -146,12 +146,12 @@ def _proposed(row: TrialRow, state: SearchState, trainset: int) -> Iterator[_Mom
         skipped = {"candidate_idx": parent, "reason": reason, "scores": None}
         yield "evaluation_skipped", now | skipped | {"is_seed_candidate": parent == 0}
     if trial.proposals:
-        yield from _asked(row, parent, texts)
+        yield from _reflected(row, parent, texts)
     if trial.train is not None:
         yield "evaluation_end", now | _on_minibatch(trial, parents)
 
 
-def _asked(row: TrialRow, parent: int | None, texts: Mapping[str, str]) -> Iterator[_Moment]:
+def _reflected(row: TrialRow, parent: int | None, texts: Mapping[str, str]) -> Iterator[_Moment]:
     trial, now = row.trial, {"iteration": row.number}
     fields = list(trial.touched)
     answered = [each for each in trial.proposals if each.answer is not None]
@@ -244,7 +244,7 @@ class GepaEvents:
     callbacks: Sequence[Any]
     folder: Path
     state: SearchState
-    voice: Voice
+    log: WarningLog
     baseline: Mapping[str, str]
     limit: int | None = None
     """Of metric calls."""
@@ -328,7 +328,7 @@ class GepaEvents:
             except Exception as error:  # noqa: BLE001 - the user's own: a dashboard may be down
                 who = f"on_{moment} of {type(callback).__name__}"
                 message = f"{who} raised {type(error).__name__}: {error}; the run goes on"
-                self.voice.warn(f"callback:{who}", message)
+                self.log.warn(f"callback:{who}", message)
 
 
 _POSITIONAL = (
@@ -348,37 +348,37 @@ class LabeledStopper:
         """Whether it said stop when it was last asked."""
 
     def __call__(self, gepa_state: Any = None) -> bool:
-        self.last_triggered = asked(self.inner, gepa_state)
+        self.last_triggered = asks_to_stop(self.inner, gepa_state)
         return self.last_triggered
 
 
-def asked(stopper: Callable[..., bool], state: Any) -> bool:
+def asks_to_stop(stopper: Callable[..., bool], state: Any) -> bool:
     """What a stopper says, which is given the state if it takes any."""
     takes = inspect.signature(stopper).parameters.values()
     return bool(stopper(state) if any(each.kind in _POSITIONAL for each in takes) else stopper())
 
 
 def by_label(
-    stoppers: Sequence[Callable[..., bool]], state: SearchState, voice: Voice
+    stoppers: Sequence[Callable[..., bool]], state: SearchState, log: WarningLog
 ) -> dict[str, Callable[[], bool]]:
     """The stoppers as a run takes them; those with one label are asked together."""
     labelled: dict[str, list[Callable[[], bool]]] = {}
     for number, stopper in enumerate(stoppers, 1):
         own = getattr(stopper, "label", "")
         label = own if isinstance(own, str) and own else f"{UNLABELLED} {number}"
-        labelled.setdefault(label, []).append(_asking(stopper, label, state, voice))
+        labelled.setdefault(label, []).append(_guarded(stopper, label, state, log))
     return {label: _any_of(group) for label, group in labelled.items()}
 
 
-def _asking(
-    stopper: Callable[..., bool], label: str, state: SearchState, voice: Voice
+def _guarded(
+    stopper: Callable[..., bool], label: str, state: SearchState, log: WarningLog
 ) -> Callable[[], bool]:
     def ask() -> bool:
         try:
-            return asked(stopper, state)
+            return asks_to_stop(stopper, state)
         except Exception as error:  # noqa: BLE001 - the user's own: a monitor that is down stops nothing
             cause = f"{type(error).__name__}: {error}"
-            voice.warn(f"stopper:{label}", f"the stopper '{label}' raised {cause}; the run goes on")
+            log.warn(f"stopper:{label}", f"the stopper '{label}' raised {cause}; the run goes on")
             return False
 
     return ask

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from burnish.compat.callbacks import Callbacks, Scoring, Telling, WatchedTarget
+from burnish.compat.callbacks import CallbackDispatcher, Callbacks, ScoringCallbacks, WatchedTarget
 from burnish.compat.optimizer.base import (
     BaseOptimizer,
     WrongInput,
@@ -16,7 +16,7 @@ from burnish.compat.optimizer.base import (
     as_wrong_input,
     surely,
 )
-from burnish.compat.optimizer.callbacks import GepaEvents, SearchState, Voice, by_label
+from burnish.compat.optimizer.callbacks import GepaEvents, SearchState, WarningLog, by_label
 from burnish.compat.optimizer.display import Reporter
 from burnish.core.cases import Dataset
 from burnish.core.errors import BurnishError, ConfigError, Interrupted, Problem
@@ -137,18 +137,18 @@ _END = ("after_inference_set", "after_evaluate_set")
 
 
 @dataclass(kw_only=True)
-class SetTelling(Telling):
+class SetDispatcher(CallbackDispatcher):
     """Calls callbacks with the set that a case is of."""
 
     sets: Mapping[str, str] = field(default_factory=dict[str, str])
     """By case."""
 
-    async def tell(self, point: str, **fields: Any) -> None:
+    async def dispatch(self, point: str, **fields: Any) -> None:
         """Call what is registered for this point, for the case's set or for each."""
         named = self.sets.get(str(fields.get("eval_case_id")))
         for each in [named] if named else dict.fromkeys(self.sets.values()):
             self.eval_set_id = each
-            await super().tell(point, **fields)
+            await super().dispatch(point, **fields)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +156,7 @@ class _Prepared:
     """A run that is ready to be opened, and whom to tell about its sets."""
 
     setup: Setup
-    telling: Telling | None = None
+    dispatcher: CallbackDispatcher | None = None
 
     async def tell_begin(self) -> None:
         """The sets are about to be run."""
@@ -167,9 +167,9 @@ class _Prepared:
         await self._tell(_END)
 
     async def _tell(self, points: tuple[str, ...]) -> None:
-        if self.telling is not None:
+        if self.dispatcher is not None:
             for point in points:
-                await self.telling.tell(point)
+                await self.dispatcher.dispatch(point)
 
 
 async def _prepared(
@@ -217,11 +217,11 @@ def _watched(setup: Setup, callbacks: Callbacks | None) -> _Prepared:
     """With callbacks around each run of a case and each scoring of it."""
     if callbacks is None or not callbacks.named:
         return _Prepared(setup=setup)
-    telling = SetTelling(callbacks=callbacks, eval_set_id="", sets=_sets(setup.dataset))
-    scoring = Scoring(telling=telling, metrics=len(setup.metrics))
-    target = WatchedTarget(target=setup.target, telling=telling)
+    dispatcher = SetDispatcher(callbacks=callbacks, eval_set_id="", sets=_sets(setup.dataset))
+    scoring = ScoringCallbacks(dispatcher=dispatcher, metrics=len(setup.metrics))
+    target = WatchedTarget(target=setup.target, dispatcher=dispatcher)
     watched = replace(setup, target=target, metrics=scoring.watch(setup.metrics))
-    return _Prepared(setup=watched, telling=telling)
+    return _Prepared(setup=watched, dispatcher=dispatcher)
 
 
 def _sets(dataset: Dataset) -> dict[str, str]:
@@ -243,11 +243,11 @@ class ReflectiveOptimizer(BaseOptimizer):
     async def run(self, *, reporter: Reporter | None = None) -> OptimizeResult:
         """Optimise; the prompts are back as they were before this returns or raises."""
         _check_folder(self.folder)
-        state, voice = SearchState(), Voice()
-        ready = await _prepared(self, by_label(self.extra_stop_callbacks, state, voice))
+        state, log = SearchState(), WarningLog()
+        ready = await _prepared(self, by_label(self.extra_stop_callbacks, state, log))
         self.baseline = {name: str(v) for name, v in ready.setup.target.baseline.values.items()}
         run = await _opened(ready.setup, self.folder)
-        voice.run = run
+        log.run = run
         redactor = run.directory.redactor
         files = RoundFiles(self.folder, baseline=self.baseline, redactor=redactor)
         state.catch_up(self.folder)
@@ -255,7 +255,7 @@ class ReflectiveOptimizer(BaseOptimizer):
             callbacks=self.extra_gepa_callbacks,
             folder=self.folder,
             state=state,
-            voice=voice,
+            log=log,
             baseline=self.baseline,
             limit=ready.setup.budget.max_metric_calls,
         )

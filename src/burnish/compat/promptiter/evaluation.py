@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from burnish.compat.promptiter.requests import EvalSetInput, RunRequest
 from burnish.compat.promptiter.results import CaseResult, EvalSetResult, EvaluationResult
-from burnish.compat.promptiter.runners import asked_by
+from burnish.compat.promptiter.runners import as_model
 from burnish.core.cases import Case, Dataset
 from burnish.core.content import Json, codec, short_id
 from burnish.core.errors import BurnishError, ConfigError, Problem
@@ -70,7 +70,7 @@ def in_turn(metrics: Sequence[Metric]) -> tuple[Metric, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResultFiles:
+class EvalResultFiles:
     """Writes the results of one run, a file for each set and stage."""
 
     folder: Path
@@ -278,7 +278,7 @@ _OUTPUT = Path("results") / "promptiter"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Home:
+class CaseOrigin:
     """Where a case is from: the same case id may be in two sets."""
 
     eval_set: str
@@ -296,7 +296,7 @@ class Assets:
 
     dataset: Dataset
     metrics: tuple[Metric, ...]
-    homes: Mapping[str, Home]
+    origins: Mapping[str, CaseOrigin]
     """By the name that the run gives a case."""
     names: Mapping[str, tuple[str, ...]]
     """By set, the names of its metrics."""
@@ -367,10 +367,10 @@ class _Loading:
         self._stack = stack
         self._request = request
         self._problems: list[Problem] = []
-        self._homes: dict[str, Home] = {}
+        self._origins: dict[str, CaseOrigin] = {}
         models, self._judge = stack.models, stack.judge
         if request.judge is not None:
-            self._judge, models = asked_by(request.judge, models)
+            self._judge, models = as_model(request.judge, models)
         self._models = models
 
     def assets(self) -> Assets:
@@ -378,18 +378,18 @@ class _Loading:
         train = self._cases(self._request.train_inputs)
         holdout = self._cases(self._request.validation_inputs)
         dataset = Dataset(train=tuple(train), holdout=tuple(holdout))
-        names = dict.fromkeys(home.eval_set for home in self._homes.values())
+        names = dict.fromkeys(origin.eval_set for origin in self._origins.values())
         by_set = {name: self._metrics(name) for name in names}
         if not self._problems:
             self._problems += unfit_cases(dataset, scenarios=self._stack.scenarios)
             self._problems += self._untaught(dataset)
         if self._problems:
             raise ConfigError(self._problems)
-        sets = {name: home.eval_set for name, home in self._homes.items()}
+        sets = {name: origin.eval_set for name, origin in self._origins.items()}
         return Assets(
             dataset=dataset,
             metrics=self._taught(joined(by_set, sets)),
-            homes=self._homes,
+            origins=self._origins,
             names={
                 name: tuple(metric.name for metric in metrics) for name, metrics in by_set.items()
             },
@@ -408,12 +408,12 @@ class _Loading:
                 Problem(where=name, message=f"there is no case '{case}' in this set")
                 for case in gone
             ]
-            yield from (self._at_home(name, c) for c in cases if every or c.id in ids)
+            yield from (self._with_origin(name, c) for c in cases if every or c.id in ids)
 
-    def _at_home(self, eval_set: str, case: Case) -> Case:
-        home = Home(eval_set=eval_set, case=case.id)
-        self._homes[home.name] = home
-        return replace(case, name=home.name)
+    def _with_origin(self, eval_set: str, case: Case) -> Case:
+        origin = CaseOrigin(eval_set=eval_set, case=case.id)
+        self._origins[origin.name] = origin
+        return replace(case, name=origin.name)
 
     def _metrics(self, eval_set: str) -> list[Metric]:
         def metrics() -> list[Metric]:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from burnish.compat.promptiter.evaluation import ResultFiles
+from burnish.compat.promptiter.evaluation import EvalResultFiles
 from burnish.compat.promptiter.results import (
     AcceptanceDecision,
     AggregationResult,
@@ -26,8 +26,8 @@ from burnish.compat.promptiter.shapes import PatchSet
 from burnish.compat.promptiter.translation import (
     NO_LOSSES,
     Patience,
+    RoundContext,
     Translator,
-    Whereabouts,
     acceptance,
     additions,
     chosen,
@@ -55,7 +55,7 @@ class Delivery:
     def __init__(self, observer: Observer | None) -> None:
         self._observer = observer
         self._last: asyncio.Task[None] | None = None
-        self._told: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
         self.run: Run | None = None
         self.failed: ObserverFailed | None = None
         self.abort: Callable[[], object] = lambda: None
@@ -98,7 +98,7 @@ class Delivery:
     def _key(self, event: Event) -> str:
         """A name for the event; a round of several candidates has some stages several times."""
         name = f"observer:{event.round}:{event.kind.value}"
-        self._told[name] = place = self._told.get(name, 0) + 1
+        self._counts[name] = place = self._counts.get(name, 0) + 1
         return f"{name}:{place}"
 
     async def _heard(
@@ -148,13 +148,13 @@ class Collector:
     """Watches one run; it is shown everything on a replay too, and tells only what is new."""
 
     translator: Translator
-    whereabouts: Whereabouts
+    context: RoundContext
     patience: Patience
     objective: Objective
     delivery: Delivery
     result: RunResult
     progress: Callable[[RunResult], None] | None = None
-    files: ResultFiles | None = None
+    files: EvalResultFiles | None = None
     _fresh: bool = False
     _stage: EventKind | None = None
     _attempts: list[Attempt] = field(default_factory=list[Attempt])
@@ -238,12 +238,14 @@ class Collector:
         self.changed(current_round=number, rounds=(*self.result.rounds, new))
 
     def _of_round(self, kind: EventKind, current: Round) -> tuple[bool, Payload]:
-        self.whereabouts.enter(current)
+        self.context.enter(current)
         translator = self.translator
         match kind:
             case EventKind.ROUND_TRAIN_EVALUATION:
                 train = self._measured(current.train, f"round{current.number}_train")
-                self._round(train=train, input_profile=translator.anatomy.profile(current.parent))
+                self._round(
+                    train=train, input_profile=translator.surface_map.profile(current.parent)
+                )
                 return True, train
             case EventKind.ROUND_LOSSES:
                 losses = translator.losses(current)
@@ -277,16 +279,16 @@ class Collector:
         return self._completed(AcceptanceDecision(reason=why), stop)
 
     def _of_attempt(self, kind: EventKind, attempt: Attempt) -> tuple[bool, Payload]:
-        anatomy = self.translator.anatomy
+        surface_map = self.translator.surface_map
         match kind:
             case EventKind.ROUND_PATCH_SET:
                 self._attempts.append(attempt)
-                patches = anatomy.patches(attempt.patches)
+                patches = surface_map.patches(attempt.patches)
                 if len(self._attempts) == 1:
                     self._round(patches=patches)
                 return True, patches
             case EventKind.ROUND_OUTPUT_PROFILE:
-                profile = anatomy.profile(attempt.candidate)
+                profile = surface_map.profile(attempt.candidate)
                 if not self._tried:
                     self._round(output_profile=profile)
                 return True, profile
@@ -310,7 +312,7 @@ class Collector:
         """The end of a candidate; with the last one, that of the round."""
         if attempt.decision is not None and attempt.decision.accepted:
             self._leading = attempt.holdout
-            self.changed(accepted_profile=self.translator.anatomy.profile(attempt.candidate))
+            self.changed(accepted_profile=self.translator.surface_map.profile(attempt.candidate))
         if len(self._tried) < len(self._attempts):
             return False, None
         shown = chosen(self._tried)
@@ -323,10 +325,10 @@ class Collector:
         """Of several candidates, the round shows the one that was accepted."""
         if shown is self._tried[0] or shown.holdout is None:
             return
-        anatomy = self.translator.anatomy
+        surface_map = self.translator.surface_map
         self._round(
-            patches=anatomy.patches(shown.patches),
-            output_profile=anatomy.profile(shown.candidate),
+            patches=surface_map.patches(shown.patches),
+            output_profile=surface_map.profile(shown.candidate),
             validation=self.translator.evaluation(shown.holdout),
         )
 
@@ -347,7 +349,7 @@ class Collector:
         self.changed(rounds=(*done, last.model_copy(update=fields)))
 
     def _added(self, current: Round) -> dict[str, Json]:
-        named = self.translator.anatomy.name_of
+        named = self.translator.surface_map.name_of
         return additions(current, self._tried, self.objective, named)
 
     def _score(self) -> float | None:

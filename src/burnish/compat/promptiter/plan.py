@@ -7,7 +7,7 @@ from typing import Any, cast
 from pydantic import JsonValue
 
 from burnish.compat.callbacks import AroundTarget
-from burnish.compat.promptiter.evaluation import Assets, EvaluationStack, Home, in_turn
+from burnish.compat.promptiter.evaluation import Assets, CaseOrigin, EvaluationStack, in_turn
 from burnish.compat.promptiter.requests import (
     LIMITS,
     EvalSetInput,
@@ -15,7 +15,7 @@ from burnish.compat.promptiter.requests import (
     RunRequest,
     settings_data,
 )
-from burnish.compat.promptiter.snapshot import Anatomy, unknown
+from burnish.compat.promptiter.snapshot import SurfaceMap, unknown
 from burnish.compat.promptiter.stage_models import (
     Kind,
     ModelStage,
@@ -24,7 +24,7 @@ from burnish.compat.promptiter.stage_models import (
     optimize_role,
 )
 from burnish.compat.promptiter.stages import Aggregator, Backwarder, Optimizer, StageViews
-from burnish.compat.promptiter.translation import Whereabouts
+from burnish.compat.promptiter.translation import RoundContext
 from burnish.core.cases import Case, Dataset
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
@@ -50,13 +50,13 @@ from burnish.system.config_errors import dotted
 _SEVERITIES = ("", *(each.value for each in Severity))
 
 
-def _problems_of(request: RunRequest, anatomy: Anatomy) -> list[Problem]:
+def _problems_of(request: RunRequest, surface_map: SurfaceMap) -> list[Problem]:
     """What can be seen without reading any set."""
     return [
         *_sets(request),
         *_numbers(request),
-        *_targets(request, anatomy),
-        *_loss_targets(request, anatomy),
+        *_targets(request, surface_map),
+        *_loss_targets(request, surface_map),
     ]
 
 
@@ -72,7 +72,9 @@ def _mismatches(request: RunRequest, assets: Assets) -> list[Problem]:
             for name in dict.fromkeys(named)
             if name not in metrics
         ]
-        cases = {home.case for home in assets.homes.values() if home.eval_set == each.eval_set_id}
+        cases = {
+            origin.case for origin in assets.origins.values() if origin.eval_set == each.eval_set_id
+        }
         problems += [
             Problem(where=each.eval_set_id, message=f"a loss hint names no case: '{name}'")
             for name in dict.fromkeys(hint.eval_case_id for hint in each.loss_hints)
@@ -85,7 +87,7 @@ def _protected_cases(request: RunRequest, assets: Assets) -> dict[str, list[str]
     """By protected case, the cases of validation that may be meant."""
     holdout = [case.id for case in assets.dataset.holdout]
     return {
-        name: [case for case in holdout if name in (case, assets.homes[case].case)]
+        name: [case for case in holdout if name in (case, assets.origins[case].case)]
         for name in request.options.protected_cases
     }
 
@@ -159,18 +161,18 @@ def _numbers(request: RunRequest) -> Iterator[Problem]:
             yield Problem(where=name, message=f"parallelism cannot be negative, found {width}")
 
 
-def _targets(request: RunRequest, anatomy: Anatomy) -> Iterator[Problem]:
+def _targets(request: RunRequest, surface_map: SurfaceMap) -> Iterator[Problem]:
     if not request.target_surface_ids:
-        remedy = f"there are: {', '.join(anatomy.targets) or 'none'}"
+        remedy = f"there are: {', '.join(surface_map.targets) or 'none'}"
         message = "target surface ids are empty"
         yield Problem(where="TargetSurfaceIDs", message=message, remedy=remedy)
     for name in dict.fromkeys(request.target_surface_ids):
-        if name not in anatomy.targets:
-            yield unknown(name, anatomy.targets)
+        if name not in surface_map.targets:
+            yield unknown(name, surface_map.targets)
 
 
-def _loss_targets(request: RunRequest, anatomy: Anatomy) -> Iterator[Problem]:
-    nodes = {node.id for node in anatomy.structure.nodes}
+def _loss_targets(request: RunRequest, surface_map: SurfaceMap) -> Iterator[Problem]:
+    nodes = {node.id for node in surface_map.structure.nodes}
     for each in request.train_inputs:
         for target in each.loss_targets:
             if target.node_id.strip() and target.node_id not in nodes:
@@ -233,7 +235,7 @@ class RunDefaults:
 
 def _settings_of(
     request: RunRequest,
-    anatomy: Anatomy,
+    surface_map: SurfaceMap,
     assets: Assets,
     base: BackpropSettings,
     *,
@@ -252,7 +254,7 @@ def _settings_of(
     surfaces = sorted(set(request.target_surface_ids))
     return settings.model_copy(
         update={
-            "targets": tuple(anatomy.targets[name] for name in surfaces),
+            "targets": tuple(surface_map.targets[name] for name in surfaces),
             "guards": settings.guards.model_copy(update={"protected": tuple(protected)}),
             "loss_hints": tuple(hints),
             "merge_single": merge_single or settings.merge_single,
@@ -280,7 +282,7 @@ def _merged(base: Mapping[str, JsonValue], over: Mapping[str, JsonValue]) -> dic
 
 def _cases_called(name: str, cases: tuple[Case, ...], assets: Assets) -> list[str]:
     """The cases that a name stands for, by whole name or as their set calls them."""
-    whole = [each.id for each in cases if name in (each.id, assets.homes[each.id].case)]
+    whole = [each.id for each in cases if name in (each.id, assets.origins[each.id].case)]
     return whole or [name]
 
 
@@ -297,18 +299,18 @@ def _own_hints(settings: BackpropSettings, assets: Assets) -> Iterator[BackpropL
 def _request_hints(request: RunRequest) -> Iterator[BackpropLossHint]:
     for each in request.train_inputs:
         for hint in each.loss_hints:
-            home = Home(eval_set=each.eval_set_id, case=hint.eval_case_id)
+            origin = CaseOrigin(eval_set=each.eval_set_id, case=hint.eval_case_id)
             severity = Severity(hint.severity) if hint.severity else Severity.P1
             yield BackpropLossHint(
-                case=home.name, metric=hint.metric_name, reason=hint.reason, severity=severity
+                case=origin.name, metric=hint.metric_name, reason=hint.reason, severity=severity
             )
 
 
 @dataclass(frozen=True, kw_only=True)
-class StartingFrom(AroundTarget):
+class ProfileTarget(AroundTarget):
     """Another target, whose baseline is what the initial profile says."""
 
-    anatomy: Anatomy
+    surface_map: SurfaceMap
     start: Candidate
 
     @property
@@ -319,7 +321,7 @@ class StartingFrom(AroundTarget):
     @property
     def structure(self) -> Structure:
         """The other's, or one node where it has none."""
-        return self.anatomy.structure
+        return self.surface_map.structure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -342,11 +344,11 @@ class Stages:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class RunPlan:
     """A request that was found good, with all that it needs."""
 
     request: RunRequest
-    anatomy: Anatomy
+    surface_map: SurfaceMap
     assets: Assets
     stages: Stages
     stack: EvaluationStack
@@ -356,11 +358,11 @@ class Plan:
     """The limits of the engine, which a request can only make stricter."""
     settings: BackpropSettings = field(default_factory=BackpropSettings)
     defaults: RunDefaults = field(default_factory=RunDefaults)
-    whereabouts: Whereabouts = field(init=False)
+    context: RoundContext = field(init=False)
 
     def __post_init__(self) -> None:
-        whereabouts = Whereabouts(homes=self.assets.homes)
-        object.__setattr__(self, "whereabouts", whereabouts)
+        context = RoundContext(origins=self.assets.origins)
+        object.__setattr__(self, "context", context)
 
     @classmethod
     def of(
@@ -371,13 +373,15 @@ class Plan:
         stack: EvaluationStack,
         budget: Budget | None = None,
         defaults: RunDefaults | None = None,
-    ) -> "Plan":
+    ) -> "RunPlan":
         """The plan; everything that is wrong is said at once, as far as it can be told."""
-        anatomy = Anatomy.of(target)
-        problems = [*stages.problems(), *_problems_of(request, anatomy)]
-        start = anatomy.baseline
+        surface_map = SurfaceMap.of(target)
+        problems = [*stages.problems(), *_problems_of(request, surface_map)]
+        start = surface_map.baseline
         try:
-            start = anatomy.candidate(request.initial_profile) if request.initial_profile else start
+            start = (
+                surface_map.candidate(request.initial_profile) if request.initial_profile else start
+            )
         except ConfigError as error:
             problems += error.problems
         if problems:
@@ -388,12 +392,14 @@ class Plan:
         # An aggregator of one's own may do more than merge, so it sees single remarks too.
         by_model = isinstance(stages.aggregator, ModelStage | ModelRef | str)
         usual = defaults or RunDefaults()
-        settings = _settings_of(request, anatomy, assets, usual.settings, merge_single=not by_model)
+        settings = _settings_of(
+            request, surface_map, assets, usual.settings, merge_single=not by_model
+        )
         if problems := _unknown_in(settings, target, assets):
             raise ConfigError(problems)
         return cls(
             request=request,
-            anatomy=anatomy,
+            surface_map=surface_map,
             assets=assets,
             stages=stages,
             stack=stack,
@@ -416,7 +422,9 @@ class Plan:
         evaluation, metrics = self.request.evaluation_options, self.assets.metrics
         config = {"app": self.stack.app_name, "request": cast("Json", self.request.to_json())}
         return Setup(
-            target=StartingFrom(target=self.target, anatomy=self.anatomy, start=self.start),
+            target=ProfileTarget(
+                target=self.target, surface_map=self.surface_map, start=self.start
+            ),
             metrics=metrics
             if evaluation.eval_case_parallel_evaluation_enabled
             else in_turn(metrics),
@@ -442,7 +450,7 @@ class Plan:
         )
 
     def _role(self, kind: Kind, stage: Any) -> Role[Any, Any]:
-        views = StageViews(anatomy=self.anatomy, whereabouts=self.whereabouts)
+        views = StageViews(surface_map=self.surface_map, context=self.context)
         if isinstance(stage, str | ModelRef):
             stage = ModelStage(kind=kind, who=stage)
         if isinstance(stage, ModelStage):
@@ -458,8 +466,8 @@ class Plan:
     def _notes(self) -> Iterator[str]:
         sizes: dict[str, int] = {}
         for case in self.assets.dataset.holdout:
-            home = self.assets.homes[case.id]
-            sizes[home.eval_set] = sizes.get(home.eval_set, 0) + 1
+            origin = self.assets.origins[case.id]
+            sizes[origin.eval_set] = sizes.get(origin.eval_set, 0) + 1
         if len(set(sizes.values())) > 1:
             text = ", ".join(f"{name} {size}" for name, size in sizes.items())
             yield (
@@ -489,5 +497,5 @@ def cases_of(dataset: Dataset) -> dict[str, Case]:
 
 def _counts(metrics: Sequence[Metric], assets: Assets) -> dict[str, int]:
     """By metric, how many cases of validation are in sets that it scores."""
-    sets = [assets.homes[case.id].eval_set for case in assets.dataset.holdout]
+    sets = [assets.origins[case.id].eval_set for case in assets.dataset.holdout]
     return {m.name: sum(m.name in assets.names[each] for each in sets) for m in metrics}

@@ -110,7 +110,7 @@ class RunnerModels(Models):
         await self._models.close()
 
 
-def asked_by(
+def as_model(
     who: Runner | ModelRef | str, models: Models, backend: RunnerBackend | None = None
 ) -> tuple[ModelRef, Models]:
     """Whoever is to answer, as a model: its reference, and the models that reach it."""

@@ -19,7 +19,7 @@ from burnish.core.surfaces import (
     Surface as CoreSurface,
 )
 from burnish.datasets.evalset_shapes import as_python, folded
-from burnish.system.settings import Place
+from burnish.system.settings import SchemaPosition
 
 _UPPER = {"id": "ID", "ids": "IDs", "url": "URL", "api": "API", "usd": "USD"}
 
@@ -59,7 +59,7 @@ class Wire(BaseModel):
     def from_json(cls, data: Json) -> Self:
         """The value that the data spells; keys in any letter case, unknown ones ignored."""
         try:
-            return cls.model_validate(_known(as_python(data, cls), Place.of(cls)))
+            return cls.model_validate(_known(as_python(data, cls), SchemaPosition.of(cls)))
         except ValidationError as error:
             raise ConfigError(list(_problems(error, cls.where))) from None
 
@@ -72,10 +72,10 @@ class CamelWire(Wire):
 
 def unknown_keys(data: Json, model: type[BaseModel]) -> list[str]:
     """The paths of the keys that nobody reads."""
-    return list(_unknown(data, Place.of(model), ""))
+    return list(_unknown(data, SchemaPosition.of(model), ""))
 
 
-def _known(data: Json, place: Place) -> Json:
+def _known(data: Json, place: SchemaPosition) -> Json:
     """The data without the keys that nobody reads."""
     if isinstance(data, list):
         return [_known(item, place.below(0)) for item in data]
@@ -84,7 +84,7 @@ def _known(data: Json, place: Place) -> Json:
     return {key: _known(item, place.below(key)) for key, item in data.items() if key in keys}
 
 
-def _unknown(data: Json, place: Place, at: str) -> Iterator[str]:
+def _unknown(data: Json, place: SchemaPosition, at: str) -> Iterator[str]:
     if isinstance(data, list):
         for index, item in enumerate(data):
             yield from _unknown(item, place.below(index), f"{at}[{index}]")

@@ -28,7 +28,7 @@ from burnish.strategies.backprop.rounds import Patch
 
 
 @dataclass(frozen=True, kw_only=True)
-class Anatomy:
+class SurfaceMap:
     """The structure of a target, and the surfaces that edit it."""
 
     structure: Structure
@@ -37,7 +37,7 @@ class Anatomy:
     """The target's surfaces, by the target's own ids."""
 
     @classmethod
-    def of(cls, target: Target) -> "Anatomy":
+    def of(cls, target: Target) -> "SurfaceMap":
         """What a target is made of; one that cannot say is a graph of one node."""
         structure = target.structure if isinstance(target, Structured) else _of_one(target)
         surfaces = {surface.id: surface for surface in target.surfaces}
@@ -156,8 +156,8 @@ def unknown(name: str, surfaces: Mapping[str, object]) -> Problem:
     )
 
 
-def _this(anatomy: Anatomy) -> str:
-    return f"this one is '{anatomy.structure.id}'; leave StructureID empty to take it as it is"
+def _this(surface_map: SurfaceMap) -> str:
+    return f"this one is '{surface_map.structure.id}'; leave StructureID empty to take it as it is"
 
 
 def _of_one(target: Target) -> Structure:

@@ -11,7 +11,7 @@ from burnish.compat.promptiter.runners import (
     Runner,
     RunnerBackend,
     Supplier,
-    asked_by,
+    as_model,
     code_identity,
     name_of,
     new_id,
@@ -91,7 +91,7 @@ class ModelStage:
 
     def _client(self, models: Models, prompt: RolePrompt) -> ModelClient:
         if isinstance(self.who, str | ModelRef):
-            ref, models = asked_by(self.who, models)
+            ref, models = as_model(self.who, models)
             return reached(models, self._with_options(ref), prompt)
         backend = RunnerBackend(
             runner=self.who,
@@ -99,7 +99,7 @@ class ModelStage:
             user_id=self.user_id_supplier,
             session_id=self.session_id_supplier,
         )
-        ref, models = asked_by(self.who, models, backend)
+        ref, models = as_model(self.who, models, backend)
         return models.client(ref)
 
     def _with_options(self, ref: ModelRef) -> ModelRef:

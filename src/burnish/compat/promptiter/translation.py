@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from burnish.compat.promptiter.evaluation import Home
+from burnish.compat.promptiter.evaluation import CaseOrigin
 from burnish.compat.promptiter.requests import RunRequest
 from burnish.compat.promptiter.results import (
     AcceptanceDecision,
@@ -31,7 +31,7 @@ from burnish.compat.promptiter.results import (
 from burnish.compat.promptiter.results import (
     CaseResult as WireCaseResult,
 )
-from burnish.compat.promptiter.snapshot import Anatomy
+from burnish.compat.promptiter.snapshot import SurfaceMap
 from burnish.core import evaluations, outcomes
 from burnish.core.cases import Case
 from burnish.core.comparisons import CaseChanges, Pair, compare
@@ -164,14 +164,14 @@ def _candidate(attempt: Attempt, objective: Objective, named: Callable[[str], st
 class _Tracing:
     """Reads the runs of one case."""
 
-    anatomy: Anatomy
+    surface_map: SurfaceMap
     case: Case
 
     def trace(self, result: CaseResult, *, session: str) -> Trace:
         """What happened in a run; one without steps is one step with everything in force."""
-        outcome, root = result.outcome, self._node(self.anatomy.structure.entry)
+        outcome, root = result.outcome, self._node(self.surface_map.structure.entry)
         inputs = outcome.asked or tuple(turn.input for turn in self.case.turns)
-        steps = trace_of(result, self.case, tuple(self.anatomy.editable)).steps
+        steps = trace_of(result, self.case, tuple(self.surface_map.editable)).steps
         return Trace(
             root_agent_name=root.name if root else "",
             session_id=session,
@@ -183,7 +183,7 @@ class _Tracing:
         )
 
     def _step(self, step: outcomes.Step) -> Step:
-        name = self.node_in(self.anatomy, step.node)
+        name = self.node_in(self.surface_map, step.node)
         node = self._node(name)
         return Step(
             step_id=step.id,
@@ -191,7 +191,7 @@ class _Tracing:
             node_id=name,
             node_type=node.kind.value if node else "",
             predecessor_step_ids=step.predecessors,
-            applied_surface_ids=tuple(map(self.anatomy.name_of, step.surfaces)),
+            applied_surface_ids=tuple(map(self.surface_map.name_of, step.surfaces)),
             input=None if step.input is None else Text(text=_text(step.input)),
             output=None if step.output is None else Text(text=_text(step.output)),
             usage=_usage(step.usage),
@@ -200,13 +200,13 @@ class _Tracing:
         )
 
     def _node(self, name: str) -> Node | None:
-        return next((node for node in self.anatomy.structure.nodes if node.id == name), None)
+        return next((node for node in self.surface_map.structure.nodes if node.id == name), None)
 
     @staticmethod
-    def node_in(anatomy: Anatomy, name: str) -> str:
+    def node_in(surface_map: SurfaceMap, name: str) -> str:
         """The node that a step names; a run without steps is a run of the entry."""
-        nodes = {node.id for node in anatomy.structure.nodes}
-        return anatomy.structure.entry if name == WHOLE and name not in nodes else name
+        nodes = {node.id for node in surface_map.structure.nodes}
+        return surface_map.structure.entry if name == WHOLE and name not in nodes else name
 
 
 def _status(outcome: Outcome) -> TraceStatus:
@@ -243,8 +243,8 @@ T = TypeVar("T")
 class Translator:
     """Knows where each case is from and what each surface is called."""
 
-    anatomy: Anatomy
-    homes: Mapping[str, Home]
+    surface_map: SurfaceMap
+    origins: Mapping[str, CaseOrigin]
     cases: Mapping[str, Case]
 
     def evaluation(self, evaluation: Evaluation) -> EvaluationResult:
@@ -265,8 +265,8 @@ class Translator:
             unique.update(dict.fromkeys(self._loss(each) for each in loss.losses))
         return tuple(
             CaseLoss(
-                eval_set_id=self.homes[case].eval_set,
-                eval_case_id=self.homes[case].case,
+                eval_set_id=self.origins[case].eval_set,
+                eval_case_id=self.origins[case].case,
                 terminal_losses=tuple(losses),
             )
             for case, losses in self._sorted(by_case)
@@ -279,8 +279,8 @@ class Translator:
             by_case.setdefault(gradient.case, []).append(gradient)
         cases = [
             CaseGradients(
-                eval_set_id=self.homes[case].eval_set,
-                eval_case_id=self.homes[case].case,
+                eval_set_id=self.origins[case].eval_set,
+                eval_case_id=self.origins[case].case,
                 step_gradients=tuple(self._steps(current, case, gradients)),
             )
             for case, gradients in self._sorted(by_case)
@@ -299,22 +299,22 @@ class Translator:
     # -- parts -----------------------------------------------------------------------------
 
     def _case(self, name: str, results: Sequence[evaluations.CaseResult]) -> WireCaseResult:
-        home = self.homes[name]
-        tracing = _Tracing(anatomy=self.anatomy, case=self.cases[name])
+        origin = self.origins[name]
+        tracing = _Tracing(surface_map=self.surface_map, case=self.cases[name])
         metrics = dict.fromkeys(score.metric for result in results for score in result.scores)
         return WireCaseResult(
-            eval_set_id=home.eval_set,
-            eval_case_id=home.case,
+            eval_set_id=origin.eval_set,
+            eval_case_id=origin.case,
             session_id=name,
             trace=tracing.trace(results[0], session=name),
             metrics=tuple(_metric(metric, results) for metric in metrics),
         )
 
     def _loss(self, loss: packets.TerminalLoss) -> TerminalLoss:
-        home = self.homes[loss.case]
+        origin = self.origins[loss.case]
         return TerminalLoss(
-            eval_set_id=home.eval_set,
-            eval_case_id=home.case,
+            eval_set_id=origin.eval_set,
+            eval_case_id=origin.case,
             metric_name=loss.metric,
             severity=loss.severity,
             step_id=loss.step,
@@ -332,12 +332,12 @@ class Translator:
             yield StepGradients(step_id=step, node_id=self._node(node), gradients=of_step)
 
     def _gradient(self, gradient: packets.SurfaceGradient) -> SurfaceGradient:
-        home = self.homes[gradient.case]
+        origin = self.origins[gradient.case]
         return SurfaceGradient(
-            eval_set_id=home.eval_set,
-            eval_case_id=home.case,
+            eval_set_id=origin.eval_set,
+            eval_case_id=origin.case,
             step_id=gradient.step,
-            surface_id=self.anatomy.name_of(gradient.surface),
+            surface_id=self.surface_map.name_of(gradient.surface),
             severity=gradient.severity,
             gradient=gradient.text,
         )
@@ -345,7 +345,7 @@ class Translator:
     def _aggregated(
         self, surface: str, remarks: Sequence[packets.MergedGradient]
     ) -> AggregatedSurface:
-        position, name = self.anatomy.position_of(surface), self.anatomy.name_of(surface)
+        position, name = self.surface_map.position_of(surface), self.surface_map.name_of(surface)
         gradients = [
             SurfaceGradient(surface_id=name, severity=each.severity, gradient=each.text)
             for each in remarks
@@ -358,12 +358,12 @@ class Translator:
         )
 
     def _node(self, name: str) -> str:
-        return _Tracing.node_in(self.anatomy, name)
+        return _Tracing.node_in(self.surface_map, name)
 
     def _sorted(self, by_case: Mapping[str, T]) -> list[tuple[str, T]]:
         def place(each: tuple[str, object]) -> tuple[str, str]:
-            home = self.homes[each[0]]
-            return home.eval_set, home.case
+            origin = self.origins[each[0]]
+            return origin.eval_set, origin.case
 
         return sorted(by_case.items(), key=place)
 
@@ -399,23 +399,23 @@ def _evaluation_status(scores: Sequence[Score], *, whole: bool) -> MetricStatus:
     return "passed" if True in verdicts else "unknown"
 
 
-NOWHERE = Home(eval_set="", case="")
+NOWHERE = CaseOrigin(eval_set="", case="")
 
 
 @dataclass(kw_only=True)
-class Whereabouts:
+class RoundContext:
     """The round under way, and what can be found in it."""
 
-    homes: Mapping[str, Home]
+    origins: Mapping[str, CaseOrigin]
     round: Round | None = None
 
     def enter(self, current: Round) -> None:
         """Take in a round, or what more is known of it."""
         self.round = current
 
-    def home(self, case: str) -> Home:
+    def origin(self, case: str) -> CaseOrigin:
         """The set of a case, and what the case is called there."""
-        return self.homes.get(case, NOWHERE)
+        return self.origins.get(case, NOWHERE)
 
     def gradients(self, surface: str) -> list[BackpropSurfaceGradient]:
         """What was said of a surface, in the order in which the aggregator is asked."""
