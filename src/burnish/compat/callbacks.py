@@ -68,6 +68,36 @@ class AroundTarget:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AroundMetric:
+    """Another metric, as it is."""
+
+    metric: Metric
+
+    @property
+    def name(self) -> str:
+        """The other's."""
+        return self.metric.name
+
+    @property
+    def fingerprint(self) -> str:
+        """The other's."""
+        return self.metric.fingerprint
+
+    @property
+    def threshold(self) -> float | None:
+        """The other's."""
+        return threshold_of(self.metric)
+
+    def estimate(self, case: Case) -> Spend:
+        """The other's."""
+        return self.metric.estimate(case)
+
+    async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
+        """The other's."""
+        return await self.metric.score(case, outcome, effects=effects)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Moment:
     """What a callback is told; what is not known yet, or not of this moment, is None."""
 
@@ -225,30 +255,10 @@ class ScoringCallbacks:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _WatchedMetric:
-    """Another metric, and callbacks around it."""
+class _WatchedMetric(AroundMetric):
+    """Another metric, and callbacks around it, which change nothing."""
 
-    metric: Metric
     scoring: ScoringCallbacks
-
-    @property
-    def name(self) -> str:
-        """The other's."""
-        return self.metric.name
-
-    @property
-    def fingerprint(self) -> str:
-        """The other's: callbacks change nothing."""
-        return self.metric.fingerprint
-
-    @property
-    def threshold(self) -> float | None:
-        """The other's."""
-        return threshold_of(self.metric)
-
-    def estimate(self, case: Case) -> Spend:
-        """The other's."""
-        return self.metric.estimate(case)
 
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
         """The other's."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
+from burnish.compat.callbacks import AroundMetric
 from burnish.compat.promptiter.requests import EvalSetInput, RunRequest
 from burnish.compat.promptiter.results import CaseResult, EvalSetResult, EvaluationResult
 from burnish.compat.promptiter.runners import as_model
@@ -32,35 +33,15 @@ from burnish.system import write_atomic
 
 
 @dataclass(frozen=True, kw_only=True)
-class _InTurn:
+class _InTurn(AroundMetric):
     """Another metric, which waits until nobody else scores; what it says is the same."""
 
-    metric: Metric
     turn: asyncio.Lock = field(compare=False)
-
-    @property
-    def name(self) -> str:
-        """The other's."""
-        return self.metric.name
-
-    @property
-    def fingerprint(self) -> str:
-        """The other's: how fast it goes changes no score."""
-        return self.metric.fingerprint
-
-    @property
-    def threshold(self) -> float | None:
-        """The other's."""
-        return threshold_of(self.metric)
-
-    def estimate(self, case: Case) -> Spend:
-        """The other's."""
-        return self.metric.estimate(case)
 
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
         """Score when it is this case's turn."""
         async with self.turn:
-            return await self.metric.score(case, outcome, effects=effects)
+            return await super().score(case, outcome, effects=effects)
 
 
 def in_turn(metrics: Sequence[Metric]) -> tuple[Metric, ...]:
@@ -229,26 +210,15 @@ class _Teacher:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _TaughtMetric:
+class _TaughtMetric(AroundMetric):
     """Another metric, with the teacher's answer where a case has none."""
 
-    metric: Metric
     teacher: _Teacher
-
-    @property
-    def name(self) -> str:
-        """The other's."""
-        return self.metric.name
 
     @property
     def fingerprint(self) -> str:
         """A hash of the metric and of who teaches."""
         return short_id([self.metric.fingerprint, self.teacher.fingerprint])
-
-    @property
-    def threshold(self) -> float | None:
-        """The other's."""
-        return threshold_of(self.metric)
 
     def estimate(self, case: Case) -> Spend:
         """Both together."""

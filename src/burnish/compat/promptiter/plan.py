@@ -250,7 +250,8 @@ def _settings_of(
         for name in settings.guards.protected
         for case in _cases_called(name, assets.dataset.holdout, assets)
     )
-    hints = _request_hints(request) if _has_hints(request) else _own_hints(settings, assets)
+    has_hints = any(each.loss_hints for each in request.train_inputs)
+    hints = _request_hints(request) if has_hints else _own_hints(settings, assets)
     surfaces = sorted(set(request.target_surface_ids))
     return settings.model_copy(
         update={
@@ -284,10 +285,6 @@ def _cases_called(name: str, cases: tuple[Case, ...], assets: Assets) -> list[st
     """The cases that a name stands for, by whole name or as their set calls them."""
     whole = [each.id for each in cases if name in (each.id, assets.origins[each.id].case)]
     return whole or [name]
-
-
-def _has_hints(request: RunRequest) -> bool:
-    return any(each.loss_hints for each in request.train_inputs)
 
 
 def _own_hints(settings: BackpropSettings, assets: Assets) -> Iterator[BackpropLossHint]:

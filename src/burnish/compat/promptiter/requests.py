@@ -31,10 +31,6 @@ def _empty(value: object) -> bool:
     return not value
 
 
-def _absent(value: object) -> bool:
-    return value is None
-
-
 class LossHint(CamelWire):
     """What a person says about a case that fails a metric."""
 
@@ -152,7 +148,7 @@ class RunRequest(Wire):
     acceptance_policy: AcceptancePolicy = Field(default_factory=AcceptancePolicy)
     stop_policy: StopPolicy = Field(default_factory=StopPolicy)
     max_rounds: int = Field(default=0, le=MOST)
-    burnish: BurnishOptions | None = Field(default=None, exclude_if=_absent)
+    burnish: BurnishOptions | None = Field(default=None, exclude_if=lambda value: value is None)
 
     @field_serializer("teacher", "judge")
     def _no_runner(self, value: Any) -> None:

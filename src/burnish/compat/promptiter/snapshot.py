@@ -124,7 +124,10 @@ class SurfaceMap:
         problems: list[Problem] = []
         if profile.structure_id not in ("", self.structure.id):
             message = f"the profile is of structure '{profile.structure_id}'"
-            problems.append(Problem(where="InitialProfile", message=message, remedy=_this(self)))
+            remedy = (
+                f"this one is '{self.structure.id}'; leave StructureID empty to take it as it is"
+            )
+            problems.append(Problem(where="InitialProfile", message=message, remedy=remedy))
         names = [override.surface_id for override in profile.overrides]
         problems += [
             Problem(where=name, message="the profile overrides it twice")
@@ -154,10 +157,6 @@ def unknown(name: str, surfaces: Mapping[str, object]) -> Problem:
     return Problem(
         where=name, message=message, remedy=f"there are: {', '.join(surfaces) or 'none'}"
     )
-
-
-def _this(surface_map: SurfaceMap) -> str:
-    return f"this one is '{surface_map.structure.id}'; leave StructureID empty to take it as it is"
 
 
 def _of_one(target: Target) -> Structure:

@@ -122,6 +122,7 @@ def additions(
 
     `named` gives the SurfaceID of a surface of the target.
     """
+    lost = (*current.lost, *(each for attempt in attempts for each in attempt.lost))
     entries: dict[str, Json] = {
         "FailureClasses": {case: each.value for case, each in (current.classes or {}).items()},
         "Missing": [*current.missing],
@@ -129,7 +130,7 @@ def additions(
             named(surface): _sources(gradients)
             for surface, gradients in (current.merged or {}).items()
         },
-        "Lost": [codec(Lost).encode(each) for each in _lost(current, attempts)],
+        "Lost": [codec(Lost).encode(each) for each in lost],
         "Candidates": [_candidate(attempt, objective, named) for attempt in attempts],
     }
     return {key: value for key, value in entries.items() if value}
@@ -138,10 +139,6 @@ def additions(
 def _sources(gradients: Sequence[MergedGradient]) -> Json:
     """By merged remark, the cases that it comes from."""
     return [[*dict.fromkeys(source.case for source in each.sources)] for each in gradients]
-
-
-def _lost(current: Round, attempts: Sequence[Attempt]) -> list[Lost]:
-    return [*current.lost, *(each for attempt in attempts for each in attempt.lost)]
 
 
 def _candidate(attempt: Attempt, objective: Objective, named: Callable[[str], str]) -> Json:
