@@ -71,7 +71,7 @@ def _complaint(errors: Sequence[ErrorDetails]) -> str:
     expected = [_expectation(error) for error in errors]
     if all(expected):
         phrase = " or ".join(dict.fromkeys(filter(None, expected)))
-        return f"expected {phrase}, found {_found_by(errors[0])}"
+        return f"expected {phrase}, found {_shown_input(errors[0])}"
     return "; or ".join(dict.fromkeys(map(_own_words, errors)))
 
 
@@ -112,7 +112,7 @@ def _choices(error: ErrorDetails) -> list[str]:
     return re.findall(r"'([^']*)'", str(context.get("expected", context.get("expected_tags", ""))))
 
 
-def _found_by(error: ErrorDetails) -> str:
+def _shown_input(error: ErrorDetails) -> str:
     if error["type"] in ("too_short", "too_long"):
         return str(error.get("ctx", {}).get("actual_length"))
     if error["type"] == "union_tag_invalid":

@@ -264,7 +264,7 @@ class GepaEvents:
 
     def _begin(self, begun: SessionBegun) -> None:
         self.sizes = {**begun.cases}
-        self._tell(
+        self._emit(
             "optimization_start",
             {
                 "seed_candidate": dict(self.baseline),
@@ -278,20 +278,20 @@ class GepaEvents:
         state, valset = self.state, self.sizes.get("holdout", 0)
         baseline, now = row.trial.phase == BASELINE, {"iteration": row.number}
         if not baseline:
-            self._tell("iteration_start", now | {"state": state, "trainset_loader": None})
+            self._emit("iteration_start", now | {"state": state, "trainset_loader": None})
             for moment in _proposed(row, state, self.sizes.get("train", 0)):
-                self._tell(*moment)
+                self._emit(*moment)
         state.take(row)
         for moment in _validated(row, state, valset, best=baseline or row.trial.accepted):
-            self._tell(*moment)
+            self._emit(*moment)
         if not baseline:
             for moment in _settled(row, state):
-                self._tell(*moment)
-        self._tell("budget_updated", now | self._budget(row))
-        self._tell("state_saved", now | {"run_dir": str(self.folder)})
+                self._emit(*moment)
+        self._emit("budget_updated", now | self._budget(row))
+        self._emit("state_saved", now | {"run_dir": str(self.folder)})
         if not baseline:
             accepted = row.trial.accepted or row.trial.kept
-            self._tell("iteration_end", now | {"state": state, "proposal_accepted": accepted})
+            self._emit("iteration_end", now | {"state": state, "proposal_accepted": accepted})
 
     def _budget(self, row: TrialRow) -> dict[str, Any]:
         used = self.state.total_num_evals
@@ -305,8 +305,8 @@ class GepaEvents:
         last = {"iteration": self.state.i}
         if failed := event.read(RunFailed):
             error = BurnishError(failed.reason)
-            self._tell("error", last | {"exception": error, "will_continue": False})
-        self._tell(
+            self._emit("error", last | {"exception": error, "will_continue": False})
+        self._emit(
             "optimization_end",
             {
                 "best_candidate_idx": self.state.best,
@@ -316,7 +316,7 @@ class GepaEvents:
             },
         )
 
-    def _tell(self, moment: str, event: dict[str, Any]) -> None:
+    def _emit(self, moment: str, event: dict[str, Any]) -> None:
         """Call whoever has a method for this moment."""
         for callback in self.callbacks:
             method: Callable[[dict[str, Any]], object] | None

@@ -158,15 +158,15 @@ class _Prepared:
     setup: Setup
     dispatcher: CallbackDispatcher | None = None
 
-    async def tell_begin(self) -> None:
+    async def dispatch_begin(self) -> None:
         """The sets are about to be run."""
-        await self._tell(_BEGIN)
+        await self._dispatch(_BEGIN)
 
-    async def tell_end(self) -> None:
+    async def dispatch_end(self) -> None:
         """They will not be run any more."""
-        await self._tell(_END)
+        await self._dispatch(_END)
 
-    async def _tell(self, points: tuple[str, ...]) -> None:
+    async def _dispatch(self, points: tuple[str, ...]) -> None:
         if self.dispatcher is not None:
             for point in points:
                 await self.dispatcher.dispatch(point)
@@ -285,20 +285,20 @@ class ReflectiveOptimizer(BaseOptimizer):
     async def _driven(self, run: Run, ready: _Prepared) -> None:
         """Search. What a run fails of is in its result; what is a bug, or an end, is raised."""
         try:
-            await ready.tell_begin()
+            await ready.dispatch_begin()
             ending = await drive(run)
-            await ready.tell_end()
+            await ready.dispatch_end()
             self.unredacted = {name: str(value) for name, value in ending.best.values.items()}
         except Interrupted:
             raise
         except BurnishError as error:
             # One that the run did not tell by itself, such as that of a callback.
-            _tell_end(run, RunFailed(reason=str(error)))
+            _record_end(run, RunFailed(reason=str(error)))
         except (asyncio.CancelledError, KeyboardInterrupt):
-            _tell_end(run, RunBroken(reason="it was cancelled"))
+            _record_end(run, RunBroken(reason="it was cancelled"))
             raise
         except Exception as error:
-            _tell_end(run, RunFailed(reason=f"{type(error).__name__}: {error}"))
+            _record_end(run, RunFailed(reason=f"{type(error).__name__}: {error}"))
             raise
 
     def best_texts(self, result: OptimizeResult) -> Mapping[str, str]:
@@ -315,7 +315,7 @@ class ReflectiveOptimizer(BaseOptimizer):
         return self.unredacted or result.best_prompts
 
 
-def _tell_end(run: Run, ended: RunEnded) -> None:
+def _record_end(run: Run, ended: RunEnded) -> None:
     """Say how the session ended, unless the run itself has."""
     run.tell(ended, f"session:{run.directory.journal.session}:failed")
 

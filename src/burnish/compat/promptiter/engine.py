@@ -172,7 +172,7 @@ class _EngineRun:
             await self._ended(run)
         finally:
             await surely(self._closed(run))
-            self._tell()
+            self._report()
         return self._collector.result
 
     async def _ended(self, run: Run) -> None:
@@ -218,7 +218,7 @@ class _EngineRun:
         await run.close()
         write_report(run.directory.folder)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self._collector.progress is not None:
             self._collector.progress(self._collector.result)
 

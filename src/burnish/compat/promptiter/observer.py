@@ -61,7 +61,7 @@ class Delivery:
         self.abort: Callable[[], object] = lambda: None
         """What ends the run when an async observer has failed."""
 
-    def tell(self, event: Event, *, fresh: bool) -> None:
+    def deliver(self, event: Event, *, fresh: bool) -> None:
         """Tell now, or as soon as the events before were heard; not what was heard before.
 
         `fresh` says that the run has never been at this stage.
@@ -72,12 +72,12 @@ class Delivery:
         if (run.replaying and not fresh) or run.directory.journal.mark(key) is not None:
             return
         try:
-            heard = self._observer(event)
+            answer = self._observer(event)
         except Exception as error:
             self.failed = ObserverFailed(event, error)
             raise self.failed from error
-        if inspect.isawaitable(heard):
-            self._last = asyncio.ensure_future(self._heard(self._last, event, heard, run, key))
+        if inspect.isawaitable(answer):
+            self._last = asyncio.ensure_future(self._delivered(self._last, event, answer, run, key))
         else:
             run.directory.journal.set_mark(key, "heard")
 
@@ -101,21 +101,21 @@ class Delivery:
         self._counts[name] = place = self._counts.get(name, 0) + 1
         return f"{name}:{place}"
 
-    async def _heard(
+    async def _delivered(
         self,
         before: "asyncio.Task[None] | None",
         event: Event,
-        heard: Awaitable[None],
+        answer: Awaitable[None],
         run: Run,
         key: str,
     ) -> None:
         if before is not None:
             await before
         if self.failed is not None:
-            _drop(heard)
+            _drop(answer)
             return
         try:
-            await heard
+            await answer
         except Exception as error:  # noqa: BLE001 - the user's own, told by the run
             self.failed = ObserverFailed(event, error)
             self.abort()
@@ -123,10 +123,10 @@ class Delivery:
             run.directory.journal.set_mark(key, "heard")
 
 
-def _drop(heard: Awaitable[None]) -> None:
+def _drop(answer: Awaitable[None]) -> None:
     """A coroutine that nobody will wait for is closed, or Python complains."""
-    if inspect.iscoroutine(heard):
-        heard.close()
+    if inspect.iscoroutine(answer):
+        answer.close()
 
 
 _DOING: dict[EventKind, str] = {
@@ -178,12 +178,12 @@ class Collector:
         kind, fresh = EventKind(stage), self._fresh
         self._fresh = False
         self._stage = kind
-        announced, payload = self._taken(kind, subject)
+        announced, payload = self._payload_of(kind, subject)
         if self.progress is not None:
             self.progress(self.result)
         if announced:
             event = Event(kind=kind, round=self.result.current_round, payload=payload)
-            self.delivery.tell(event, fresh=fresh)
+            self.delivery.deliver(event, fresh=fresh)
 
     @property
     def doing(self) -> str:
@@ -210,7 +210,7 @@ class Collector:
 
     # -- the stages ------------------------------------------------------------------------
 
-    def _taken(
+    def _payload_of(
         self, kind: EventKind, subject: Round | Attempt | Evaluation | None
     ) -> tuple[bool, Payload]:
         """Whether to tell of the stage, and what."""

@@ -70,7 +70,7 @@ class RunnerBackend:
             return (await runner.run(runner.baseline, case, draw=draw, effects=effects)).value
         assert callable(runner)
         arguments = {"user_id": self.user_id(), "session_id": self.session_id(), "schema": schema}
-        call = partial(runner, message, **_taken(runner, {**arguments, **self.run_options}))
+        call = partial(runner, message, **_accepted_by(runner, {**arguments, **self.run_options}))
         value = call() if _is_async(runner) else await in_thread(call)
         return of_value(await value if inspect.isawaitable(value) else value)
 
@@ -166,7 +166,7 @@ def _is_async(runner: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(runner) or inspect.iscoroutinefunction(called)
 
 
-def _taken(runner: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _accepted_by(runner: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """What the runner has parameters for."""
     parameters = inspect.signature(runner).parameters
     if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):

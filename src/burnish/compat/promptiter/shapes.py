@@ -59,7 +59,7 @@ class Wire(BaseModel):
     def from_json(cls, data: Json) -> Self:
         """The value that the data spells; keys in any letter case, unknown ones ignored."""
         try:
-            return cls.model_validate(_known(as_python(data, cls), SchemaPosition.of(cls)))
+            return cls.model_validate(_pruned(as_python(data, cls), SchemaPosition.of(cls)))
         except ValidationError as error:
             raise ConfigError(list(_problems(error, cls.where))) from None
 
@@ -75,13 +75,13 @@ def unknown_keys(data: Json, model: type[BaseModel]) -> list[str]:
     return list(_unknown(data, SchemaPosition.of(model), ""))
 
 
-def _known(data: Json, place: SchemaPosition) -> Json:
+def _pruned(data: Json, place: SchemaPosition) -> Json:
     """The data without the keys that nobody reads."""
     if isinstance(data, list):
-        return [_known(item, place.below(0)) for item in data]
+        return [_pruned(item, place.below(0)) for item in data]
     if not isinstance(data, dict) or not (keys := place.keys):
         return data
-    return {key: _known(item, place.below(key)) for key, item in data.items() if key in keys}
+    return {key: _pruned(item, place.below(key)) for key, item in data.items() if key in keys}
 
 
 def _unknown(data: Json, place: SchemaPosition, at: str) -> Iterator[str]:
