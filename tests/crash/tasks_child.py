@@ -18,7 +18,7 @@ from burnish.runs.setup import Setup, resume, start
 from burnish.strategies.edits.editors import Edit, EditRequest, WholeFile
 from burnish.strategies.edits.settings import EditsSettings
 from burnish.strategies.edits.strategy import Edits
-from burnish.system.sandbox import Limits
+from burnish.system.sandbox import CommandLimits
 from burnish.targets.artifacts.target import ArtifactsTarget
 from burnish.targets.artifacts.task import Runner, Scoring, Task
 from burnish.testing.doubles import CallCounter, ScriptedRole
@@ -40,7 +40,7 @@ def task_in(folder: Path) -> Task:
         include=(FILE,),
         runner=Runner(command=command),
         scoring=Scoring(command="python score.py"),
-        limits=Limits(seconds=120),
+        limits=CommandLimits(seconds=120),
     )
 
 

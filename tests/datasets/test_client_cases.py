@@ -16,7 +16,7 @@ from burnish.datasets.client_cases import Fields, read_client_cases
 from burnish.datasets.evalset_shapes import EvalCaseShape, EvalSetShape
 from burnish.datasets.formats import read_cases
 from burnish.datasets.rows import KNOWN
-from burnish.system.settings import Place
+from burnish.system.settings import SchemaPosition
 from tests.datasets.dataset_files import put
 
 MODEL = {"provider": "openai", "name": "m", "endpoint": "http://127.0.0.1:9", "api_key": "${KEY}"}
@@ -436,7 +436,7 @@ def test_what_is_no_case_is_for_the_reader_to_say(tmp_path: Path) -> None:
             read_client_cases(put(tmp_path, name, text))
 
 
-def known_by(place: Place, fields: Fields) -> None:
+def known_by(place: SchemaPosition, fields: Fields) -> None:
     """Nothing is listed that the format does not know: a misspelt field would be no guard."""
     for name, inner in fields.items():
         assert name in place.keys, name
@@ -452,7 +452,7 @@ def known_by(place: Place, fields: Fields) -> None:
     ],
 )
 def test_what_is_listed_is_known(model: type[BaseModel], fields: Fields) -> None:
-    known_by(Place.of(model), fields)
+    known_by(SchemaPosition.of(model), fields)
 
 
 def test_what_is_listed_for_rows_is_known() -> None:

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from burnish.compat.promptiter import Engine, read_request
-from burnish.compat.promptiter.plan import Plan
+from burnish.compat.promptiter.plan import RunPlan
 from burnish.runs.directory import Header, events, look_into
 from burnish.server import Datasets, FileApp, create_app
 from burnish.server.apps.engines import engine_of
@@ -324,11 +324,11 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def planned(engine: Engine, body: dict[str, Any]) -> Plan:
+def planned(engine: Engine, body: dict[str, Any]) -> RunPlan:
     """What a request comes to."""
     request = read_request(body, strict=True)[0]
     evaluation, defaults = engine.evaluation, engine.defaults
-    return Plan.of(request, engine.target, engine.stages, evaluation, engine.budget, defaults)
+    return RunPlan.of(request, engine.target, engine.stages, evaluation, engine.budget, defaults)
 
 
 async def test_what_the_file_says_holds_where_the_request_is_silent(

@@ -14,7 +14,13 @@ import pytest
 
 from burnish.core.errors import BurnishError, FileTrouble
 from burnish.system import ChildProcesses, end_leftovers
-from burnish.system.sandbox import CommandResult, Isolation, Limits, Sandbox, probe_bubblewrap
+from burnish.system.sandbox import (
+    CommandLimits,
+    CommandResult,
+    Isolation,
+    Sandbox,
+    probe_bubblewrap,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +72,7 @@ def marked() -> list[int]:
 
 
 async def ran(sandbox: Sandbox, place: Path, command: str, **limits: float | None) -> CommandResult:
-    chosen = Limits(**{"seconds": 120, **limits})  # pyright: ignore[reportArgumentType]
+    chosen = CommandLimits(**{"seconds": 120, **limits})  # pyright: ignore[reportArgumentType]
     env = {"OWNER": str(os.getpid())}
     return await sandbox.run(command, cwd=place, writable=[place], env=env, limits=chosen)
 
@@ -349,7 +355,7 @@ async def test_walls_that_cannot_be_built_are_no_failure_of_the_command(
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho bwrap: no namespaces left >&2; exit 1\n")
     broken.chmod(0o755)
-    isolation = Isolation(kind="bwrap", program=str(broken), told="")
+    isolation = Isolation(kind="bwrap", program=str(broken), summary="")
     sandbox = Sandbox(isolation=isolation, children=ChildProcesses(folder=tmp_path / "processes"))
     with pytest.raises(BurnishError, match="could not isolate the command: bwrap: no namespaces"):
         await sandbox.run("true", cwd=place)

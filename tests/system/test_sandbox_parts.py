@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.core.errors import ConfigError
-from burnish.system.sandbox import CommandResult, Limits, Probe, probe_bubblewrap, resolve
+from burnish.system.sandbox import CommandLimits, CommandResult, Probe, probe_bubblewrap, resolve
 from burnish.system.sandbox.isolation import Walls, clean_environment, walled, with_python
 from burnish.system.sandbox.results import Capture, EndedBy, failure_reason
 
@@ -102,7 +102,7 @@ def test_without_bubblewrap_auto_goes_without_and_says_why() -> None:
     assert not probe.works
     isolation = resolve("auto", probe)
     assert isolation.kind == "none"
-    assert "there is no program 'no-such-bwrap'" in isolation.told
+    assert "there is no program 'no-such-bwrap'" in isolation.summary
 
 
 def test_bubblewrap_that_is_asked_for_and_does_not_work_is_refused() -> None:
@@ -139,7 +139,7 @@ def test_walls_hide_first_and_open_last(tmp_path: Path) -> None:
     ],
 )
 def test_why_a_command_is_not_ok(ended_by: EndedBy, code: int, words: str) -> None:
-    limits = Limits(seconds=1.5, memory_bytes=64 << 20, processes=9, flood_bytes=2 << 20)
+    limits = CommandLimits(seconds=1.5, memory_bytes=64 << 20, processes=9, flood_bytes=2 << 20)
     assert failure_reason(ended_by, code, limits) == words
 
 

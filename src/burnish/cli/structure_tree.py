@@ -28,9 +28,9 @@ def show_structure(path: Path, *, as_json: bool) -> None:
 
 def _snapshot(found: Anatomy) -> object:
     """The answer of PromptIter's structure endpoint."""
-    from burnish.compat.promptiter.snapshot import Anatomy as InItsTerms
+    from burnish.compat.promptiter.snapshot import SurfaceMap
 
-    return {"structure": InItsTerms.of(found.target).snapshot.to_json()}
+    return {"structure": SurfaceMap.of(found.target).snapshot.to_json()}
 
 
 def _tree(found: Anatomy) -> Iterator[str]:

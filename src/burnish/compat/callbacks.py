@@ -68,6 +68,36 @@ class AroundTarget:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AroundMetric:
+    """Another metric, as it is."""
+
+    metric: Metric
+
+    @property
+    def name(self) -> str:
+        """The other's."""
+        return self.metric.name
+
+    @property
+    def fingerprint(self) -> str:
+        """The other's."""
+        return self.metric.fingerprint
+
+    @property
+    def threshold(self) -> float | None:
+        """The other's."""
+        return threshold_of(self.metric)
+
+    def estimate(self, case: Case) -> Spend:
+        """The other's."""
+        return self.metric.estimate(case)
+
+    async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
+        """The other's."""
+        return await self.metric.score(case, outcome, effects=effects)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Moment:
     """What a callback is told; what is not known yet, or not of this moment, is None."""
 
@@ -128,16 +158,16 @@ class CallbackFailed(BurnishError):
 
 
 @dataclass(kw_only=True)
-class Telling:
+class CallbackDispatcher:
     """Calls the callbacks of one set."""
 
     callbacks: Callbacks
     eval_set_id: str
     context: dict[str, Any] = field(default_factory=dict[str, Any])
 
-    async def tell(self, point: str, **known: Any) -> None:
+    async def dispatch(self, point: str, **fields: Any) -> None:
         """Call what is registered for this point."""
-        moment = Moment(eval_set_id=self.eval_set_id, **known)
+        moment = Moment(eval_set_id=self.eval_set_id, **fields)
         for name, callback in self.callbacks.named:
             function: _CallbackFunction | None = getattr(callback, point)
             if function is not None:
@@ -145,35 +175,35 @@ class Telling:
 
     async def _call(self, what: str, function: _CallbackFunction, moment: Moment) -> None:
         try:
-            given = function(self.context, moment)
-            if inspect.isawaitable(given):
-                given = await given
+            answer = function(self.context, moment)
+            if inspect.isawaitable(answer):
+                answer = await answer
         except Exception as error:
             raise CallbackFailed(f"{what} raised {type(error).__name__}: {error}") from error
-        if isinstance(given, CallbackResult) and given.context is not None:
-            self.context["context"] = given.context
+        if isinstance(answer, CallbackResult) and answer.context is not None:
+            self.context["context"] = answer.context
 
 
 @dataclass(frozen=True, kw_only=True)
 class WatchedTarget(AroundTarget):
     """Another target, and callbacks around every run of a case."""
 
-    telling: Telling
+    dispatcher: CallbackDispatcher
 
     async def run(
         self, candidate: Candidate, case: Case, *, draw: int, effects: Scope
     ) -> Receipt[Outcome]:
         """Tell, run, tell."""
-        known = {"eval_case_id": case.id, "case": case, "run_id": draw + 1}
-        await self.telling.tell("before_inference_case", **known)
+        fields = {"eval_case_id": case.id, "case": case, "run_id": draw + 1}
+        await self.dispatcher.dispatch("before_inference_case", **fields)
         try:
             receipt = await self.target.run(candidate, case, draw=draw, effects=effects)
         except BurnishError:
             raise
         except Exception as error:
-            await self.telling.tell("after_inference_case", **known, error=error)
+            await self.dispatcher.dispatch("after_inference_case", **fields, error=error)
             raise
-        await self.telling.tell("after_inference_case", **known, outcome=receipt.value)
+        await self.dispatcher.dispatch("after_inference_case", **fields, outcome=receipt.value)
         return receipt
 
 
@@ -189,10 +219,10 @@ class _Scored:
 
 
 @dataclass(kw_only=True)
-class Scoring:
+class ScoringCallbacks:
     """Tells once before the first metric looks at an outcome, and once after the last."""
 
-    telling: Telling
+    dispatcher: CallbackDispatcher
     metrics: int
     under_way: dict[int, _Scored] = field(default_factory=dict[int, _Scored])
 
@@ -206,49 +236,29 @@ class Scoring:
         """Score, and tell where this is the first or the last to do so."""
         # All metrics of one case are given the same object, and nobody else is.
         one = self.under_way.setdefault(id(outcome), _Scored(metrics=self.metrics))
-        known = {"eval_case_id": case.id, "case": case, "outcome": outcome}
+        fields = {"eval_case_id": case.id, "case": case, "outcome": outcome}
         async with one.lock:
             if not one.begun:
                 one.begun = True
-                await self.telling.tell("before_evaluate_case", **known)
+                await self.dispatcher.dispatch("before_evaluate_case", **fields)
         try:
-            found = await metric.score(case, outcome, effects=effects)
-            one.scores += found
+            scores = await metric.score(case, outcome, effects=effects)
+            one.scores += scores
         finally:
             one.metrics -= 1
             if not one.metrics:
                 del self.under_way[id(outcome)]
         if not one.metrics:
-            scores = tuple(one.scores)
-            await self.telling.tell("after_evaluate_case", **known, scores=scores)
-        return found
+            together = tuple(one.scores)
+            await self.dispatcher.dispatch("after_evaluate_case", **fields, scores=together)
+        return scores
 
 
 @dataclass(frozen=True, kw_only=True)
-class _WatchedMetric:
-    """Another metric, and callbacks around it."""
+class _WatchedMetric(AroundMetric):
+    """Another metric, and callbacks around it, which change nothing."""
 
-    metric: Metric
-    scoring: Scoring
-
-    @property
-    def name(self) -> str:
-        """The other's."""
-        return self.metric.name
-
-    @property
-    def fingerprint(self) -> str:
-        """The other's: callbacks change nothing."""
-        return self.metric.fingerprint
-
-    @property
-    def threshold(self) -> float | None:
-        """The other's."""
-        return threshold_of(self.metric)
-
-    def estimate(self, case: Case) -> Spend:
-        """The other's."""
-        return self.metric.estimate(case)
+    scoring: ScoringCallbacks
 
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
         """The other's."""

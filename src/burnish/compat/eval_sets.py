@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from burnish.compat.callbacks import Callbacks, Scoring, Telling, WatchedTarget
+from burnish.compat.callbacks import CallbackDispatcher, Callbacks, ScoringCallbacks, WatchedTarget
 from burnish.compat.optimizer.base import BaseOptimizer, CallAgent, run_custom
 from burnish.compat.optimizer.display import Reporter
 from burnish.compat.optimizer.reflective import (
@@ -122,8 +122,8 @@ async def _settled(
     if update_source and result.status == "SUCCEEDED":
         result = await _written_back(optimizer, result)
     write_files(optimizer.folder, result, update_source=update_source)
-    told = result.format_summary(output_dir=optimizer.folder, update_source=update_source)
-    for line in told.splitlines():
+    summary = result.format_summary(output_dir=optimizer.folder, update_source=update_source)
+    for line in summary.splitlines():
         reporter.say(line)
     return result
 
@@ -136,8 +136,8 @@ async def _written_back(optimizer: BaseOptimizer, result: OptimizeResult) -> Opt
             return result
         await write_back(optimizer.target_prompt, best, expected=optimizer.baseline)
     except (Exception, asyncio.CancelledError) as error:
-        told = f"the best prompts were not written back: {error or type(error).__name__}"
-        failed = result.model_copy(update={"error_message": told, "source_updated": False})
+        message = f"the best prompts were not written back: {error or type(error).__name__}"
+        failed = result.model_copy(update={"error_message": message, "source_updated": False})
         write_files(optimizer.folder, failed, update_source=True)
         raise
     return result.model_copy(update={"source_updated": True})
@@ -147,7 +147,7 @@ _CONFIG = "test_config.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Asked:
+class _EvaluationArguments:
     """What the caller says, for every set alike."""
 
     call_agent: Callable[..., Any] | None
@@ -167,65 +167,67 @@ class _PreparedSet:
     target: Target
     metrics: tuple[Metric, ...]
     how: How
-    asked: _Asked
+    arguments: _EvaluationArguments
 
     @classmethod
-    def read(cls, file: CaseFile, path: Path, asked: _Asked) -> "_PreparedSet":
+    def read(cls, file: CaseFile, path: Path, arguments: _EvaluationArguments) -> "_PreparedSet":
         """Everything that is needed, checked before any set is run."""
-        models = asked.how.models or Models()
-        config = _config_path(path, asked.config)
+        models = arguments.how.models or Models()
+        config = _config_path(path, arguments.config)
         read = _read_config(config)
-        runs = asked.how.repeats or read.num_runs
-        how = replace(asked.how, repeats=runs, models=models)
+        runs = arguments.how.repeats or read.num_runs
+        how = replace(arguments.how, repeats=runs, models=models)
         judge = None if how.judge is None else as_reference(how.judge)
         making = MetricMaking(models=models, folder=config.resolve().parent, judge=judge)
-        _refuse(file, path, read, asked)
+        _refuse(file, path, read, arguments)
         return cls(
             id=file.eval_set_id or path.name,
             file=file,
-            target=_target(file, asked, models),
+            target=_target(file, arguments, models),
             metrics=make_metrics(read.metrics, making),
             how=how,
-            asked=asked,
+            arguments=arguments,
         )
 
     async def evaluated(self) -> Evaluated:
         """Run and score, with the callbacks around it."""
-        telling = Telling(callbacks=self.asked.callbacks, eval_set_id=self.id)
-        scoring = Scoring(telling=telling, metrics=len(self.metrics))
-        target = WatchedTarget(target=self.target, telling=telling)
+        dispatcher = CallbackDispatcher(callbacks=self.arguments.callbacks, eval_set_id=self.id)
+        scoring = ScoringCallbacks(dispatcher=dispatcher, metrics=len(self.metrics))
+        target = WatchedTarget(target=self.target, dispatcher=dispatcher)
         metrics = scoring.watch(self.metrics)
-        subject = self.asked.name or self.id
+        subject = self.arguments.name or self.id
         measurement = measurement_of(target, self.file.cases, metrics, self.how, subject=subject)
-        await telling.tell("before_inference_set")
-        await telling.tell("before_evaluate_set")
-        output = self.asked.output
-        found = await (measured_anew(measurement, output) if output else measured(measurement))
-        await self._tell_unscored(telling, found.evaluation)
-        await telling.tell("after_inference_set", evaluation=found.evaluation)
-        await telling.tell("after_evaluate_set", evaluation=found.evaluation)
-        return found
+        await dispatcher.dispatch("before_inference_set")
+        await dispatcher.dispatch("before_evaluate_set")
+        output = self.arguments.output
+        evaluated = await (measured_anew(measurement, output) if output else measured(measurement))
+        await self._dispatch_unscored(dispatcher, evaluated.evaluation)
+        await dispatcher.dispatch("after_inference_set", evaluation=evaluated.evaluation)
+        await dispatcher.dispatch("after_evaluate_set", evaluation=evaluated.evaluation)
+        return evaluated
 
-    async def _tell_unscored(self, telling: Telling, evaluation: Evaluation) -> None:
+    async def _dispatch_unscored(
+        self, dispatcher: CallbackDispatcher, evaluation: Evaluation
+    ) -> None:
         """Runs without a reply never reach a metric; their scores are told all the same."""
         cases = {case.id: case for case in self.file.cases}
         for result in evaluation.results:
             if result.outcome.failure is None:
                 continue
-            known = {"eval_case_id": result.case, "case": cases[result.case]}
-            known |= {"outcome": result.outcome, "run_id": result.draw + 1}
-            await telling.tell("before_evaluate_case", **known)
-            await telling.tell("after_evaluate_case", **known, scores=result.scores)
+            fields = {"eval_case_id": result.case, "case": cases[result.case]}
+            fields |= {"outcome": result.outcome, "run_id": result.draw + 1}
+            await dispatcher.dispatch("before_evaluate_case", **fields)
+            await dispatcher.dispatch("after_evaluate_case", **fields, scores=result.scores)
 
 
-def _prepared_sets(place: Path, asked: _Asked) -> list[_PreparedSet]:
+def _prepared_sets(place: Path, arguments: _EvaluationArguments) -> list[_PreparedSet]:
     """The set of a file, or every set of a folder; everything that is wrong with any of them."""
     files = read_folder(place) if place.is_dir() else {place: read_cases(place)}
     sets: dict[str, _PreparedSet] = {}
     problems: list[Problem] = []
     for path, file in files.items():
         try:
-            each = _PreparedSet.read(file, path, asked)
+            each = _PreparedSet.read(file, path, arguments)
         except ConfigError as error:
             problems += error.problems
             continue
@@ -237,8 +239,8 @@ def _prepared_sets(place: Path, asked: _Asked) -> list[_PreparedSet]:
     return list(sets.values())
 
 
-def _config_path(path: Path, given: Path | None) -> Path:
-    chosen = given or path.parent / _CONFIG
+def _config_path(path: Path, config: Path | None) -> Path:
+    chosen = config or path.parent / _CONFIG
     chosen = chosen / _CONFIG if chosen.is_dir() else chosen
     if not chosen.exists():
         remedy = f"put {_CONFIG} beside the eval set, or name a file: test_config_path"
@@ -255,10 +257,12 @@ def _read_config(path: Path) -> EvalConfig:
     return validate_config(tree.data, EvalConfig, source=path.name, tree=tree)
 
 
-def _refuse(file: CaseFile, path: Path, config: EvalConfig, asked: _Asked) -> None:
-    problems = trajectory_problems(config.metrics) if asked.call_agent is not None else []
+def _refuse(
+    file: CaseFile, path: Path, config: EvalConfig, arguments: _EvaluationArguments
+) -> None:
+    problems = trajectory_problems(config.metrics) if arguments.call_agent is not None else []
     live = [case.id for case in file.cases if case.recorded is None]
-    if asked.call_agent is None and live:
+    if arguments.call_agent is None and live:
         message = f"there is no call_agent, and {len(live)} cases are not recorded ({live[0]}, …)"
         problems.append(Problem(where=path.name, message=message, remedy="give call_agent"))
     if not config.metrics:
@@ -267,11 +271,11 @@ def _refuse(file: CaseFile, path: Path, config: EvalConfig, asked: _Asked) -> No
         raise ConfigError(problems)
 
 
-def _target(file: CaseFile, asked: _Asked, models: Models) -> Target:
-    if asked.call_agent is None:
+def _target(file: CaseFile, arguments: _EvaluationArguments, models: Models) -> Target:
+    if arguments.call_agent is None:
         return RecordedTarget()
-    user = player_for(file.cases, asked.how.user_simulator, models)
-    return CallableTarget(agent=asked.call_agent, user=user)
+    user = player_for(file.cases, arguments.how.user_simulator, models)
+    return CallableTarget(agent=arguments.call_agent, user=user)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,12 +295,12 @@ class _Standing:
 
 
 def _standings(
-    found: Evaluated, thresholds: Mapping[str, float | None]
+    evaluated: Evaluated, thresholds: Mapping[str, float | None]
 ) -> dict[str, dict[str, _Standing]]:
     """By case and metric; metrics that do not apply to a case are left out."""
     return {
-        case: dict(_of_case(found.evaluation.of_case(case), thresholds))
-        for case in found.evaluation.cases
+        case: dict(_of_case(evaluated.evaluation.of_case(case), thresholds))
+        for case in evaluated.evaluation.cases
     }
 
 
@@ -305,12 +309,12 @@ def _of_case(
 ) -> Iterator[tuple[str, _Standing]]:
     for metric, threshold in thresholds.items():
         values = [result.value(metric) for result in results if result.applies(metric)]
-        known = [value for value in values if value is not None]
+        numbers = [value for value in values if value is not None]
         verdicts = {s.passed for r in results for s in r.scores if s.metric == metric} - {None}
-        if len(known) < len(values):
+        if len(numbers) < len(values):
             yield metric, _Standing(passed=None, value=None, threshold=threshold)
-        elif known and verdicts:
-            value = mean(known)
+        elif numbers and verdicts:
+            value = mean(numbers)
             passed = verdicts == {True} or (
                 # One voice is the metric's own; of several the mean decides.
                 len(verdicts) > 1 and threshold is not None and value >= threshold - EPSILON
@@ -328,25 +332,25 @@ def _failing(table: Mapping[str, Mapping[str, _Standing]]) -> dict[str, dict[str
 
 
 def _explanation(
-    eval_set: str, found: Evaluated, table: Mapping[str, Mapping[str, _Standing]]
+    eval_set: str, evaluated: Evaluated, table: Mapping[str, Mapping[str, _Standing]]
 ) -> str:
     """Which cases of a set fail, with expected, actual and reason; empty where none does."""
     bad = _failing(table)
     if not bad:
         judged = any(row for row in table.values())
         return "" if judged else f"{eval_set}: no metric gives a verdict on any case"
-    rows = {row.case: row for row in found.report.cases}
-    told = [f"{eval_set}: {len(bad)} of {len(table)} cases do not pass"]
+    rows = {row.case: row for row in evaluated.report.cases}
+    lines = [f"{eval_set}: {len(bad)} of {len(table)} cases do not pass"]
     for case, metrics in bad.items():
-        said = [
+        complaints = [
             complaint
             for complaint in complaints_of(rows[case])
             if complaint.metric in metrics or complaint.trouble is Trouble.CRASHED
             or not complaint.metric
         ]  # fmt: skip
         scores = ", ".join(f"{metric} {each}" for metric, each in metrics.items())
-        told.append(f"{explained(rows[case], tuple(said))}\n  in all: {scores}")
-    return "\n".join(told)
+        lines.append(f"{explained(rows[case], tuple(complaints))}\n  in all: {scores}")
+    return "\n".join(lines)
 
 
 def _summary(eval_set: str, table: Mapping[str, Mapping[str, _Standing]]) -> Iterator[str]:
@@ -408,7 +412,7 @@ class AgentEvaluator:
         if place is None:
             raise ConfigError([Problem(message="no eval set is named", where="eval_set_path")])
         config = test_config_path or eval_metrics_file_path_or_dir
-        asked = _Asked(
+        arguments = _EvaluationArguments(
             call_agent=call_agent,
             config=None if config is None else Path(config),
             name=agent_name,
@@ -422,7 +426,7 @@ class AgentEvaluator:
                 models=models,
             ),
         )
-        result, troubles = await _evaluated(_prepared_sets(Path(place), asked))
+        result, troubles = await _evaluated(_prepared_sets(Path(place), arguments))
         if print_detailed_results:
             _show(result)
         if troubles:
@@ -431,16 +435,16 @@ class AgentEvaluator:
 
 
 async def _evaluated(sets: Sequence[_PreparedSet]) -> tuple[EvaluateResult, list[str]]:
-    found: dict[str, Evaluated] = {}
+    results: dict[str, Evaluated] = {}
     tables: dict[str, dict[str, dict[str, _Standing]]] = {}
     troubles: list[str] = []
     for each in sets:
-        found[each.id] = await each.evaluated()
+        results[each.id] = await each.evaluated()
         bars = {metric.name: threshold_of(metric) for metric in each.metrics}
-        tables[each.id] = _standings(found[each.id], bars)
-        if told := _explanation(each.id, found[each.id], tables[each.id]):
-            troubles.append(told)
-    return EvaluateResult(results_by_eval_set_id=found, standings=tables), troubles
+        tables[each.id] = _standings(results[each.id], bars)
+        if explanation := _explanation(each.id, results[each.id], tables[each.id]):
+            troubles.append(explanation)
+    return EvaluateResult(results_by_eval_set_id=results, standings=tables), troubles
 
 
 def _show(result: EvaluateResult) -> None:

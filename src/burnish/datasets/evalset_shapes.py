@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 
 from burnish.core.content import Json
 from burnish.system.config_errors import Fault, shown
-from burnish.system.settings import Place
+from burnish.system.settings import SchemaPosition
 from burnish.system.yaml import TreePath
 
 _NEVER_CAMEL = frozenset(
@@ -27,17 +27,17 @@ def folded(key: str) -> str:
 
 def as_python(value: Json, model: type[BaseModel]) -> Json:
     """The value with the keys that `model` knows in Python's spelling, whatever they were."""
-    return _renamed(value, Place.of(model), _python_names)
+    return _renamed(value, SchemaPosition.of(model), _python_names)
 
 
 def as_json(value: Json, model: type[BaseModel]) -> Json:
     """The value with the keys that `model` knows in camelCase."""
-    return _renamed(value, Place.of(model), _camel_names)
+    return _renamed(value, SchemaPosition.of(model), _camel_names)
 
 
 def spelled_twice(value: Json, model: type[BaseModel]) -> list[tuple[TreePath, str]]:
     """The places where a key stands in two spellings, with the second of them."""
-    return _twice(value, Place.of(model), ())
+    return _twice(value, SchemaPosition.of(model), ())
 
 
 def as_spelled(fault: Fault, value: Json) -> Fault:
@@ -52,7 +52,9 @@ def as_spelled(fault: Fault, value: Json) -> Fault:
     return replace(fault, path=tuple(path), known_keys=known)
 
 
-def _renamed(value: Json, place: Place, names: Callable[[Place], Mapping[str, str]]) -> Json:
+def _renamed(
+    value: Json, place: SchemaPosition, names: Callable[[SchemaPosition], Mapping[str, str]]
+) -> Json:
     if isinstance(value, list):
         below = _place_below(place, 0)
         return [_renamed(item, below, names) for item in value]
@@ -64,7 +66,7 @@ def _renamed(value: Json, place: Place, names: Callable[[Place], Mapping[str, st
     }
 
 
-def _twice(value: Json, place: Place, path: TreePath) -> list[tuple[TreePath, str]]:
+def _twice(value: Json, place: SchemaPosition, path: TreePath) -> list[tuple[TreePath, str]]:
     if isinstance(value, list):
         below = _place_below(place, 0)
         return [found for i, item in enumerate(value) for found in _twice(item, below, (*path, i))]
@@ -80,21 +82,21 @@ def _twice(value: Json, place: Place, path: TreePath) -> list[tuple[TreePath, st
 
 
 @cache
-def _python_names(place: Place) -> Mapping[str, str]:
+def _python_names(place: SchemaPosition) -> Mapping[str, str]:
     return {folded(key): key for key in place.keys}
 
 
 @cache
-def _camel_names(place: Place) -> Mapping[str, str]:
+def _camel_names(place: SchemaPosition) -> Mapping[str, str]:
     return {folded(key): _camel(key) for key in place.keys}
 
 
 @cache
-def _place_below(place: Place, step: str | int) -> Place:
+def _place_below(place: SchemaPosition, step: str | int) -> SchemaPosition:
     return place.below(step)
 
 
-def _place_of_key(place: Place, key: str) -> Place:
+def _place_of_key(place: SchemaPosition, key: str) -> SchemaPosition:
     return _place_below(place, _python_names(place).get(folded(key), key))
 
 

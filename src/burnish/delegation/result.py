@@ -383,7 +383,7 @@ def _result(
 
 def _notes(loop: ManagerLoop) -> list[str]:
     sandbox, worker = loop.desk.commands.sandbox, loop.workflow.worker
-    notes = [f"sandbox: {sandbox.isolation.told}"]
+    notes = [f"sandbox: {sandbox.isolation.summary}"]
     if sandbox.isolation.kind != "none":
         notes += _open_doors(loop.workflow)
     if isinstance(worker, CommandWorker) and not loop.desk.tally.tokens_told:

@@ -62,7 +62,7 @@ from burnish.projects.file_kinds import WorkflowFile
 from burnish.runs.draft import Places, Problems
 from burnish.runs.plugins import reached
 from burnish.system import read_text
-from burnish.system.sandbox import Limits, Mode
+from burnish.system.sandbox import CommandLimits, Mode
 from burnish.system.yaml import TreePath
 
 
@@ -102,7 +102,7 @@ class Workflow:
     env: tuple[str, ...] = ()
     """Names of variables that commands may see."""
     network: bool = False
-    limits: Limits = field(default_factory=Limits)
+    limits: CommandLimits = field(default_factory=CommandLimits)
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Values that may not be kept anywhere, beside those that the environment calls secret."""
 

@@ -19,7 +19,7 @@ from burnish.core.protocols import Call, Effects, Receipt
 from burnish.delegation.workspace import INPUT
 from burnish.metrics.text_matching import without_middle
 from burnish.models.chat import ToolSpec
-from burnish.system.sandbox import CommandResult, Limits, Sandbox
+from burnish.system.sandbox import CommandLimits, CommandResult, Sandbox
 from burnish.system.workspaces import path_problem, read_contents, shown, snapshot, write_files
 from burnish.targets.agent.blocks import FunctionTool, McpTool
 from burnish.targets.agent.tools import check_server, function_tool, load_function, mcp_server
@@ -123,7 +123,7 @@ class Commands:
 
     sandbox: Sandbox
     folder: Path
-    limits: Limits
+    limits: CommandLimits
     seconds_left: Callable[[], float]
     """What is left of the run's time: no command may take more."""
 

@@ -23,7 +23,7 @@ from burnish.runs.plugins import StrategyPlugin, strategy_names, strategy_plugin
 from burnish.runs.spec import StrategySpec
 from burnish.system import YamlTree, read_tree
 from burnish.system.config_errors import nearest, shown
-from burnish.system.settings import Place, closed_keys
+from burnish.system.settings import SchemaPosition, closed_keys
 from burnish.system.yaml import TreePath
 
 GROUP = "burnish.projects"
@@ -367,7 +367,7 @@ def _loaded(point: EntryPoint) -> Dialect:
 
 def known_keys(model: type[object]) -> tuple[str, ...]:
     """The keys that a block of settings knows."""
-    return Place.of(model).keys
+    return SchemaPosition.of(model).keys
 
 
 def setting_keys(model: type[BaseModel]) -> tuple[str, ...]:

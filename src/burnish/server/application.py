@@ -30,7 +30,7 @@ from burnish.server.security import Security
 from burnish.server.shapes import NewEvaluation, NewRun
 from burnish.server.stores.documents import Slimming
 from burnish.system.config_errors import nearest
-from burnish.system.settings import Place
+from burnish.system.settings import SchemaPosition
 from burnish.version import VERSION
 
 _log = logging.getLogger("burnish.server")
@@ -158,7 +158,7 @@ def _remedy(kind: str, loc: tuple[str | int, ...]) -> str:
         return ""
     *above, key = loc[1:]
     for body in (NewRun, NewEvaluation):
-        place = Place.of(body)
+        place = SchemaPosition.of(body)
         for step in above:
             place = place.below(step)
         if likely := nearest(str(key), place.keys):

@@ -9,7 +9,7 @@ from pydantic import BaseModel, RootModel, ValidationError
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.system.config_errors import faults_in, problems_of, shown
-from burnish.system.settings import Place
+from burnish.system.settings import SchemaPosition
 from burnish.system.yaml import YamlTree, read_tree
 
 M = TypeVar("M", bound=BaseModel)
@@ -61,7 +61,7 @@ def _not_set(name: str) -> Problem:
 
 
 def _not_a_mapping(data: object, model: type[BaseModel], source: str) -> Problem:
-    remedy = f"known keys: {', '.join(Place.of(model).keys)}"
+    remedy = f"known keys: {', '.join(SchemaPosition.of(model).keys)}"
     if data is None:
         return Problem(message="it is empty", where=source, remedy=remedy)
     kind = "text" if isinstance(data, str) else shown(data)

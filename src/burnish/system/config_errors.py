@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from burnish.core.errors import Problem
 from burnish.system.redaction import Redactor
-from burnish.system.settings import Place
+from burnish.system.settings import SchemaPosition
 from burnish.system.yaml import TreePath, YamlTree
 
 MISSING = "required, but missing"
@@ -71,7 +71,7 @@ def _complaint(errors: Sequence[ErrorDetails]) -> str:
     expected = [_expectation(error) for error in errors]
     if all(expected):
         phrase = " or ".join(dict.fromkeys(filter(None, expected)))
-        return f"expected {phrase}, found {_found_by(errors[0])}"
+        return f"expected {phrase}, found {_shown_input(errors[0])}"
     return "; or ".join(dict.fromkeys(map(_own_words, errors)))
 
 
@@ -112,7 +112,7 @@ def _choices(error: ErrorDetails) -> list[str]:
     return re.findall(r"'([^']*)'", str(context.get("expected", context.get("expected_tags", ""))))
 
 
-def _found_by(error: ErrorDetails) -> str:
+def _shown_input(error: ErrorDetails) -> str:
     if error["type"] in ("too_short", "too_long"):
         return str(error.get("ctx", {}).get("actual_length"))
     if error["type"] == "union_tag_invalid":
@@ -163,7 +163,7 @@ def faults_in(error: ValidationError, data: object, model: type[BaseModel]) -> l
 
 
 def _locate(error: ErrorDetails, data: object, model: type[BaseModel]) -> Fault:
-    place, around, value = Place.of(model), Place.of(model), data
+    place, around, value = SchemaPosition.of(model), SchemaPosition.of(model), data
     path: TreePath = ()
     unions: list[_Union] = []
     for step in error["loc"]:
@@ -178,7 +178,7 @@ def _locate(error: ErrorDetails, data: object, model: type[BaseModel]) -> Fault:
     return Fault(path=path, errors=(error,), known_keys=around.keys, unions=tuple(unions))
 
 
-def _is_key(step: str | int, value: object, place: Place, error: ErrorDetails) -> bool:
+def _is_key(step: str | int, value: object, place: SchemaPosition, error: ErrorDetails) -> bool:
     """Whether a step leads into the data; otherwise it names a branch of a union."""
     if place.is_branch(step):
         return False

@@ -68,10 +68,10 @@ class PutBack:
 
     path: str
     fate: _Fate
-    told: str
+    message: str
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.told}"
+        return f"{self.path}: {self.message}"
 
 
 def digest(content: bytes) -> str:
@@ -120,15 +120,15 @@ def _restored(file: dict[str, Any]) -> PutBack | None:
             return None
         if digest(now) not in file["written"]:
             message = "somebody changed it meanwhile, so it was left alone"
-            return PutBack(path=str(path), fate="left alone", told=message)
+            return PutBack(path=str(path), fate="left alone", message=message)
         _replace(path, original)
     except FileNotFoundError:
         message = "somebody deleted it meanwhile, so it was left alone"
-        return PutBack(path=str(path), fate="left alone", told=message)
+        return PutBack(path=str(path), fate="left alone", message=message)
     except OSError as error:
         message = f"its own content could not be put back: {error.strerror or error}"
-        return PutBack(path=str(path), fate="failed", told=message)
-    return PutBack(path=str(path), fate="put back", told="its own content was put back")
+        return PutBack(path=str(path), fate="failed", message=message)
+    return PutBack(path=str(path), fate="put back", message="its own content was put back")
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -303,7 +303,7 @@ class ChosenModel(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class SchemaPosition:
     """A position in a model: the types that a value there may have."""
 
     types: tuple[object, ...]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from burnish.compat.promptiter import aggregator, backwarder, optimizer
-from burnish.compat.promptiter.plan import Plan, Stages
+from burnish.compat.promptiter.plan import RunPlan, Stages
 from burnish.compat.promptiter.stage_models import StageFailed, StageRole, backward_role
 from burnish.compat.promptiter.stages import BackwardStepResult, StageViews
 from burnish.core.cases import Split
@@ -42,7 +42,7 @@ from tests.compat.promptiter.desk import (
 REMARK = Remark(gradient="lacks a source")
 
 
-def prepared(tmp_path: Path, **stages: Any) -> tuple[Plan, StageViews]:
+def prepared(tmp_path: Path, **stages: Any) -> tuple[RunPlan, StageViews]:
     """A plan in the middle of its first round."""
     bench = Bench(tmp_path)
     usual: Any = {
@@ -50,7 +50,7 @@ def prepared(tmp_path: Path, **stages: Any) -> tuple[Plan, StageViews]:
         "aggregator": bench.aggregate,
         "optimizer": bench.optimize,
     }
-    plan = Plan.of(request(), bench.target, Stages(**{**usual, **stages}), bench.stack)
+    plan = RunPlan.of(request(), bench.target, Stages(**{**usual, **stages}), bench.stack)
     results = [
         CaseResult(
             case=case.id,
@@ -60,8 +60,8 @@ def prepared(tmp_path: Path, **stages: Any) -> tuple[Plan, StageViews]:
         for case in plan.assets.dataset.train
     ]
     train = Evaluation(candidate=plan.start.id, split=Split.TRAIN, results=tuple(results))
-    plan.whereabouts.enter(Round(number=1, parent=plan.start, train=train))
-    return plan, StageViews(anatomy=plan.anatomy, whereabouts=plan.whereabouts)
+    plan.context.enter(Round(number=1, parent=plan.start, train=train))
+    return plan, StageViews(surface_map=plan.surface_map, context=plan.context)
 
 
 def unwatched(stage: str, found: object, /) -> None:
@@ -88,8 +88,8 @@ def asked(number: int = 1) -> BackwardRequest:
     )
 
 
-def patching(plan: Plan, name: str = WRITE) -> PatchRequest:
-    surface = plan.anatomy.editable[name]
+def patching(plan: RunPlan, name: str = WRITE) -> PatchRequest:
+    surface = plan.surface_map.editable[name]
     value = plan.start.values[name]
     assert isinstance(value, str)
     return PatchRequest(

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from burnish.compat.promptiter.evaluation import Home
-from burnish.compat.promptiter.snapshot import Anatomy
+from burnish.compat.promptiter.evaluation import CaseOrigin
+from burnish.compat.promptiter.snapshot import SurfaceMap
 from burnish.compat.promptiter.translation import Translator
 from burnish.core.cases import Case, Split, Turn
 from burnish.core.evaluations import CaseResult, Evaluation, Score
@@ -18,9 +18,9 @@ NAMES = ("a/1", "a/2", "b/1")
 
 
 def translator(names: Sequence[str] = NAMES) -> Translator:
-    homes = {name: Home(eval_set=name[0], case=name[2:]) for name in names}
+    origins = {name: CaseOrigin(eval_set=name[0], case=name[2:]) for name in names}
     cases = {name: Case(name=name, turns=(Turn(input=f"question {name}"),)) for name in names}
-    return Translator(anatomy=Anatomy.of(desk()), homes=homes, cases=cases)
+    return Translator(surface_map=SurfaceMap.of(desk()), origins=origins, cases=cases)
 
 
 def score(value: float | None, metric: str = "q", turn: int | None = None) -> Score:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from burnish.compat.promptiter.plan import Plan, Stages
+from burnish.compat.promptiter.plan import RunPlan, Stages
 from burnish.core.cases import Case
 from burnish.core.evaluations import Score
 from burnish.core.outcomes import Outcome
@@ -22,7 +22,7 @@ from tests.compat.promptiter.desk import Bench, Quality, cases, request
 def setup(bench: Bench, **options: Any) -> Setup:
     """What a run with these options is made of."""
     stages = Stages(backwarder=bench.backward, aggregator=bench.aggregate, optimizer=bench.optimize)
-    return Plan.of(request(**options), bench.target, stages, bench.stack).setup(unwatched)
+    return RunPlan.of(request(**options), bench.target, stages, bench.stack).setup(unwatched)
 
 
 def unwatched(stage: str, found: object, /) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import Candidate
 from burnish.journal.once import DirectEffects
-from burnish.system.sandbox import Limits, Mode, probe_bubblewrap
+from burnish.system.sandbox import CommandLimits, Mode, probe_bubblewrap
 from burnish.targets.artifacts.target import ArtifactsTarget
 from burnish.targets.artifacts.task import Runner, Scoring, Task
 
@@ -40,7 +40,7 @@ def task_in(folder: Path, **more: Any) -> Task:
         include=(FILE,),
         runner=Runner(command=RUN, timeout_seconds=120),
         scoring=COMMAND,
-        limits=Limits(seconds=120),
+        limits=CommandLimits(seconds=120),
     )
     return replace(usual, **more)
 
@@ -72,7 +72,7 @@ async def ran(target: ArtifactsTarget, case: str = "task", **texts: str) -> Outc
 
 async def ran_by(folder: Path, command: str, mode: Mode = "none", **more: Any) -> Outcome:
     """The outcome of a task with this runner."""
-    limits = more.pop("limits", Limits(seconds=120))
+    limits = more.pop("limits", CommandLimits(seconds=120))
     runner = Runner(command=command, timeout_seconds=limits.seconds)
     return await ran(opened(task_in(folder, runner=runner, limits=limits, **more), mode))
 

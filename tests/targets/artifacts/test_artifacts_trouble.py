@@ -10,7 +10,7 @@ import pytest
 
 from burnish.core.surfaces import Candidate
 from burnish.journal.once import DirectEffects
-from burnish.system.sandbox import Limits, Mode
+from burnish.system.sandbox import CommandLimits, Mode
 from burnish.targets.artifacts.task import Runner
 from tests.targets.artifacts.task_folders import (
     FILE,
@@ -59,14 +59,14 @@ def running(mark: str) -> list[int]:
 @pytest.mark.parametrize("mode", MODES)
 async def test_one_that_hangs(tmp_path: Path, mode: Mode) -> None:
     outcome = await ran_by(
-        tmp_path, f"sleep 3600 # {tmp_path.name}", mode, limits=Limits(seconds=0.5)
+        tmp_path, f"sleep 3600 # {tmp_path.name}", mode, limits=CommandLimits(seconds=0.5)
     )
     assert "ran for more than 0.5 s" in why(outcome)
     assert 0.5 <= outcome.seconds < 120
 
 
 async def test_one_that_floods(tmp_path: Path) -> None:
-    limits = Limits(seconds=120, flood_bytes=4 * MIB, output_bytes=1000)
+    limits = CommandLimits(seconds=120, flood_bytes=4 * MIB, output_bytes=1000)
     outcome = await ran_by(tmp_path, "yes", limits=limits)
     assert "MiB of output" in why(outcome)
     assert len(str(outcome.data)) < 5000
@@ -82,13 +82,13 @@ async def test_one_that_leaves_a_daemon(tmp_path: Path, mode: Mode) -> None:
 
 
 async def test_one_that_eats_memory(tmp_path: Path) -> None:
-    limits = Limits(seconds=120, memory_bytes=128 * MIB)
+    limits = CommandLimits(seconds=120, memory_bytes=128 * MIB)
     outcome = await ran_by(tmp_path, "python -c 'x = bytearray(2**30)'", limits=limits)
     assert "MemoryError" in why(outcome)
 
 
 async def test_one_that_writes_a_huge_file(tmp_path: Path) -> None:
-    limits = Limits(seconds=120, file_bytes=MIB)
+    limits = CommandLimits(seconds=120, file_bytes=MIB)
     outcome = await ran_by(tmp_path, "head -c 8000000 /dev/zero > big.bin", limits=limits)
     assert "the runner failed" in why(outcome)
 
@@ -121,7 +121,7 @@ async def test_one_that_moves_its_workspace_away(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", MODES)
 async def test_one_that_kills_its_process_group_and_its_parent(tmp_path: Path, mode: Mode) -> None:
     for command in ("kill -9 0", "kill -9 $PPID; sleep 1; exit 1"):
-        outcome = await ran_by(tmp_path, command, mode, limits=Limits(seconds=120))
+        outcome = await ran_by(tmp_path, command, mode, limits=CommandLimits(seconds=120))
         assert "the runner failed" in why(outcome)
 
 

@@ -106,8 +106,10 @@ async def run_custom(optimizer: BaseOptimizer, reporter: Reporter) -> OptimizeRe
     """Run an algorithm; the fields say again what they said, however it ends."""
     folder = optimizer.folder
     if (folder / HEADER).exists():
-        told = f"{folder} is a run of another algorithm"
-        raise WrongInput([Problem(where="output_dir", message=told, remedy="name another folder")])
+        message = f"{folder} is a run of another algorithm"
+        raise WrongInput(
+            [Problem(where="output_dir", message=message, remedy="name another folder")]
+        )
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock.acquire(folder / LOCK, holding=f"the folder {folder}"):
         optimizer.baseline = (await begin(optimizer.target_prompt, state_folder())).values
@@ -134,26 +136,26 @@ async def _ended(
     except BurnishError as error:
         return _cut_short(optimizer, "FAILED", str(error), started), None
     except Exception as error:  # noqa: BLE001 - the border to the user's algorithm: raised once it is on disk
-        told = f"{type(error).__name__}: {error}"
-        return _cut_short(optimizer, "FAILED", told, started), error
+        message = f"{type(error).__name__}: {error}"
+        return _cut_short(optimizer, "FAILED", message, started), error
 
 
-def _required(given: object, optimizer: BaseOptimizer) -> OptimizeResult:
-    if isinstance(given, OptimizeResult):
-        return given
-    told = f"{type(optimizer).__name__}.run gave {type(given).__name__}, not an OptimizeResult"
-    raise WrongKind([Problem(message=told)])
+def _required(value: object, optimizer: BaseOptimizer) -> OptimizeResult:
+    if isinstance(value, OptimizeResult):
+        return value
+    message = f"{type(optimizer).__name__}.run gave {type(value).__name__}, not an OptimizeResult"
+    raise WrongKind([Problem(message=message)])
 
 
 def _cut_short(
-    optimizer: BaseOptimizer, status: Status, told: str, started: datetime
+    optimizer: BaseOptimizer, status: Status, message: str, started: datetime
 ) -> OptimizeResult:
     ended = datetime.now(UTC)
     return OptimizeResult(
         algorithm=optimizer.config.optimize.algorithm.name,
         status=status,
         finish_reason="error",
-        error_message=Redactor.from_environment().text(told),
+        error_message=Redactor.from_environment().text(message),
         baseline_prompts=dict(optimizer.baseline),
         best_prompts=dict(optimizer.baseline),
         started_at=started.isoformat(timespec="seconds"),

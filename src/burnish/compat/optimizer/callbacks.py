@@ -63,8 +63,8 @@ class SearchState:
             self.program_candidates.append(prompts_of(trial))
             self.program_full_scores_val_set.append(None)
             self.candidate_ids.append(trial.candidate.id)
-        if place is not None and (found := validated_rounds(row)) is not None:
-            self.program_full_scores_val_set[place] = found.measurement.score
+        if place is not None and (validation := validated_rounds(row)) is not None:
+            self.program_full_scores_val_set[place] = validation.measurement.score
         if leads and place is not None:
             self.best = place
 
@@ -84,7 +84,7 @@ class SearchState:
 
 
 @dataclass(kw_only=True)
-class Voice:
+class WarningLog:
     """Says something in a run's events, each thing once."""
 
     run: Run | None = None
@@ -118,8 +118,8 @@ def _case_scores(result: SplitResult) -> dict[str, float | None]:
 
 def _mean_of(values: Sequence[float | None]) -> float | None:
     """The mean; None where a part of it is missing."""
-    known = [value for value in values if value is not None]
-    return mean(known) if known and len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return mean(numbers) if numbers and len(numbers) == len(values) else None
 
 
 _Moment: TypeAlias = tuple[str, dict[str, Any]]
@@ -146,26 +146,26 @@ def _proposed(row: TrialRow, state: SearchState, trainset: int) -> Iterator[_Mom
         skipped = {"candidate_idx": parent, "reason": reason, "scores": None}
         yield "evaluation_skipped", now | skipped | {"is_seed_candidate": parent == 0}
     if trial.proposals:
-        yield from _asked(row, parent, texts)
+        yield from _reflected(row, parent, texts)
     if trial.train is not None:
         yield "evaluation_end", now | _on_minibatch(trial, parents)
 
 
-def _asked(row: TrialRow, parent: int | None, texts: Mapping[str, str]) -> Iterator[_Moment]:
+def _reflected(row: TrialRow, parent: int | None, texts: Mapping[str, str]) -> Iterator[_Moment]:
     trial, now = row.trial, {"iteration": row.number}
     fields = list(trial.touched)
     answered = [each for each in trial.proposals if each.answer is not None]
-    asked = dict(zip(fields, answered or trial.proposals, strict=False))
-    prompts = {name: _messages(each) for name, each in asked.items()}
+    by_field = dict(zip(fields, answered or trial.proposals, strict=False))
+    prompts = {name: _messages(each) for name, each in by_field.items()}
     shown = {name: [{"messages": each}] for name, each in prompts.items()}
     built = {"candidate_idx": parent, "components": fields, "dataset": shown}
     yield "reflective_dataset_built", now | built
     start = {"parent_candidate": dict(texts), "components": fields, "reflective_dataset": shown}
     yield "proposal_start", now | start
     new = prompts_of(trial) if has_proposal(trial) else {}
-    said = {n: json.dumps(p.answer, ensure_ascii=False) for n, p in asked.items() if answered}
+    outputs = {n: json.dumps(p.answer, ensure_ascii=False) for n, p in by_field.items() if answered}
     instructions = {name: new[name] for name in fields if name in new}
-    end = {"new_instructions": instructions, "prompts": prompts, "raw_lm_outputs": said}
+    end = {"new_instructions": instructions, "prompts": prompts, "raw_lm_outputs": outputs}
     yield "proposal_end", now | end
     for each in trial.proposals:
         if each.error:
@@ -195,7 +195,7 @@ def _validated(row: TrialRow, state: SearchState, valset: int, *, best: bool) ->
     if trial.holdout is None:
         return
     scores = _case_scores(trial.holdout)
-    told = {
+    event = {
         "iteration": row.number,
         "candidate_idx": state.place_of(trial.candidate.id),
         "candidate": prompts_of(trial),
@@ -207,7 +207,7 @@ def _validated(row: TrialRow, state: SearchState, valset: int, *, best: bool) ->
         "is_best_program": best,
         "outputs_by_val_id": None,
     }
-    yield "valset_evaluated", told
+    yield "valset_evaluated", event
     means = dict(trial.holdout.measurement.components)
     yield "valset_breakdown", {"iteration": row.number, "metric_breakdown": means}
 
@@ -244,7 +244,7 @@ class GepaEvents:
     callbacks: Sequence[Any]
     folder: Path
     state: SearchState
-    voice: Voice
+    log: WarningLog
     baseline: Mapping[str, str]
     limit: int | None = None
     """Of metric calls."""
@@ -264,7 +264,7 @@ class GepaEvents:
 
     def _begin(self, begun: SessionBegun) -> None:
         self.sizes = {**begun.cases}
-        self._tell(
+        self._emit(
             "optimization_start",
             {
                 "seed_candidate": dict(self.baseline),
@@ -278,20 +278,20 @@ class GepaEvents:
         state, valset = self.state, self.sizes.get("holdout", 0)
         baseline, now = row.trial.phase == BASELINE, {"iteration": row.number}
         if not baseline:
-            self._tell("iteration_start", now | {"state": state, "trainset_loader": None})
+            self._emit("iteration_start", now | {"state": state, "trainset_loader": None})
             for moment in _proposed(row, state, self.sizes.get("train", 0)):
-                self._tell(*moment)
+                self._emit(*moment)
         state.take(row)
         for moment in _validated(row, state, valset, best=baseline or row.trial.accepted):
-            self._tell(*moment)
+            self._emit(*moment)
         if not baseline:
             for moment in _settled(row, state):
-                self._tell(*moment)
-        self._tell("budget_updated", now | self._budget(row))
-        self._tell("state_saved", now | {"run_dir": str(self.folder)})
+                self._emit(*moment)
+        self._emit("budget_updated", now | self._budget(row))
+        self._emit("state_saved", now | {"run_dir": str(self.folder)})
         if not baseline:
-            kept = row.trial.accepted or row.trial.kept
-            self._tell("iteration_end", now | {"state": state, "proposal_accepted": kept})
+            accepted = row.trial.accepted or row.trial.kept
+            self._emit("iteration_end", now | {"state": state, "proposal_accepted": accepted})
 
     def _budget(self, row: TrialRow) -> dict[str, Any]:
         used = self.state.total_num_evals
@@ -305,8 +305,8 @@ class GepaEvents:
         last = {"iteration": self.state.i}
         if failed := event.read(RunFailed):
             error = BurnishError(failed.reason)
-            self._tell("error", last | {"exception": error, "will_continue": False})
-        self._tell(
+            self._emit("error", last | {"exception": error, "will_continue": False})
+        self._emit(
             "optimization_end",
             {
                 "best_candidate_idx": self.state.best,
@@ -316,7 +316,7 @@ class GepaEvents:
             },
         )
 
-    def _tell(self, moment: str, event: dict[str, Any]) -> None:
+    def _emit(self, moment: str, event: dict[str, Any]) -> None:
         """Call whoever has a method for this moment."""
         for callback in self.callbacks:
             method: Callable[[dict[str, Any]], object] | None
@@ -327,8 +327,8 @@ class GepaEvents:
                 method(event)
             except Exception as error:  # noqa: BLE001 - the user's own: a dashboard may be down
                 who = f"on_{moment} of {type(callback).__name__}"
-                told = f"{who} raised {type(error).__name__}: {error}; the run goes on"
-                self.voice.warn(f"callback:{who}", told)
+                message = f"{who} raised {type(error).__name__}: {error}; the run goes on"
+                self.log.warn(f"callback:{who}", message)
 
 
 _POSITIONAL = (
@@ -348,46 +348,46 @@ class LabeledStopper:
         """Whether it said stop when it was last asked."""
 
     def __call__(self, gepa_state: Any = None) -> bool:
-        self.last_triggered = asked(self.inner, gepa_state)
+        self.last_triggered = asks_to_stop(self.inner, gepa_state)
         return self.last_triggered
 
 
-def asked(stopper: Callable[..., bool], state: Any) -> bool:
+def asks_to_stop(stopper: Callable[..., bool], state: Any) -> bool:
     """What a stopper says, which is given the state if it takes any."""
     takes = inspect.signature(stopper).parameters.values()
     return bool(stopper(state) if any(each.kind in _POSITIONAL for each in takes) else stopper())
 
 
 def by_label(
-    stoppers: Sequence[Callable[..., bool]], state: SearchState, voice: Voice
+    stoppers: Sequence[Callable[..., bool]], state: SearchState, log: WarningLog
 ) -> dict[str, Callable[[], bool]]:
     """The stoppers as a run takes them; those with one label are asked together."""
-    found: dict[str, list[Callable[[], bool]]] = {}
+    labelled: dict[str, list[Callable[[], bool]]] = {}
     for number, stopper in enumerate(stoppers, 1):
-        said = getattr(stopper, "label", "")
-        label = said if isinstance(said, str) and said else f"{UNLABELLED} {number}"
-        found.setdefault(label, []).append(_asking(stopper, label, state, voice))
-    return {label: _any_of(asked) for label, asked in found.items()}
+        own = getattr(stopper, "label", "")
+        label = own if isinstance(own, str) and own else f"{UNLABELLED} {number}"
+        labelled.setdefault(label, []).append(_guarded(stopper, label, state, log))
+    return {label: _any_of(group) for label, group in labelled.items()}
 
 
-def _asking(
-    stopper: Callable[..., bool], label: str, state: SearchState, voice: Voice
+def _guarded(
+    stopper: Callable[..., bool], label: str, state: SearchState, log: WarningLog
 ) -> Callable[[], bool]:
     def ask() -> bool:
         try:
-            return asked(stopper, state)
+            return asks_to_stop(stopper, state)
         except Exception as error:  # noqa: BLE001 - the user's own: a monitor that is down stops nothing
-            told = f"{type(error).__name__}: {error}"
-            voice.warn(f"stopper:{label}", f"the stopper '{label}' raised {told}; the run goes on")
+            cause = f"{type(error).__name__}: {error}"
+            log.warn(f"stopper:{label}", f"the stopper '{label}' raised {cause}; the run goes on")
             return False
 
     return ask
 
 
-def _any_of(asked: Sequence[Callable[[], bool]]) -> Callable[[], bool]:
+def _any_of(stoppers: Sequence[Callable[[], bool]]) -> Callable[[], bool]:
     def ask() -> bool:
         # Each of them is asked, so that each knows whether it was the one.
-        said = [each() for each in asked]
-        return any(said)
+        answers = [each() for each in stoppers]
+        return any(answers)
 
     return ask

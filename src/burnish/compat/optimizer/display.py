@@ -63,7 +63,7 @@ class Reflections:
         if recorded is None:
             return
         for proposal in read_row(self._folder, recorded.trial).trial.proposals:
-            for line in _told(recorded.trial, proposal):
+            for line in _dialogue(recorded.trial, proposal):
                 self._reporter.say(line)
 
     def tick(self, tick: Tick) -> None:
@@ -75,9 +75,9 @@ def _plain(line: str) -> str:
     return line.translate(_PLAIN).encode("ascii", "replace").decode()
 
 
-def _told(number: int, proposal: Proposal) -> list[str]:
-    asked = proposal.request
-    messages = asked.get("messages") if isinstance(asked, dict) else None
+def _dialogue(number: int, proposal: Proposal) -> list[str]:
+    request = proposal.request
+    messages = request.get("messages") if isinstance(request, dict) else None
     lines = [f"   round {number}: {proposal.role} was asked"]
     for message in messages if isinstance(messages, list) else []:
         lines += _indented(message.get("content") if isinstance(message, dict) else message)

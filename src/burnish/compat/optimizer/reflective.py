@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from burnish.compat.callbacks import Callbacks, Scoring, Telling, WatchedTarget
+from burnish.compat.callbacks import CallbackDispatcher, Callbacks, ScoringCallbacks, WatchedTarget
 from burnish.compat.optimizer.base import (
     BaseOptimizer,
     WrongInput,
@@ -16,7 +16,7 @@ from burnish.compat.optimizer.base import (
     as_wrong_input,
     surely,
 )
-from burnish.compat.optimizer.callbacks import GepaEvents, SearchState, Voice, by_label
+from burnish.compat.optimizer.callbacks import GepaEvents, SearchState, WarningLog, by_label
 from burnish.compat.optimizer.display import Reporter
 from burnish.core.cases import Dataset
 from burnish.core.errors import BurnishError, ConfigError, Interrupted, Problem
@@ -67,9 +67,9 @@ def check_arguments(
         remedy = "add one: add_path(name, path) or add_callback(name, read=…, write=…)"
         problems.append(_wrong("target_prompt", "it has no prompt field", remedy))
     if _same_file(*paths):
-        told = "train and validation are the same file: the score would be that of a known exam"
+        message = "train and validation are the same file: the score would be that of a known exam"
         remedy = "`burnish data split` makes two files of one"
-        problems.append(_wrong("validation_dataset_path", told, remedy))
+        problems.append(_wrong("validation_dataset_path", message, remedy))
     if verbose not in _VERBOSITIES:
         problems.append(_wrong("verbose", f"it is {verbose}", "say 0, 1 or 2"))
     if problems:
@@ -91,15 +91,15 @@ def warn_of_merge(file: AnyOptimizerConfig, target_prompt: TargetPrompt) -> None
     algorithm = file.optimize.algorithm
     merging = isinstance(algorithm, ReflectiveAlgorithm) and algorithm.use_merge
     if merging and len(target_prompt.names()) < 2:
-        told = "use_merge has no effect with one prompt field: mergeRoundsTotal will be 0"
-        warnings.warn(told, UserWarning, stacklevel=3)
+        message = "use_merge has no effect with one prompt field: mergeRoundsTotal will be 0"
+        warnings.warn(message, UserWarning, stacklevel=3)
 
 
 def _check_folder(folder: Path) -> None:
     """The folder is new, empty, or that of a run to go on with."""
     if folder.is_dir() and any(folder.iterdir()) and not (folder / HEADER).exists():
-        told = f"{folder} holds other files, and no run to go on with"
-        raise WrongInput([_wrong("output_dir", told, "name a folder that is new or empty")])
+        message = f"{folder} holds other files, and no run to go on with"
+        raise WrongInput([_wrong("output_dir", message, "name a folder that is new or empty")])
 
 
 def _check_kinds(
@@ -110,8 +110,8 @@ def _check_kinds(
         remedy = "write it as `async def call_agent(query: str) -> str`"
         problems.append(_wrong("call_agent", "it is not an async function", remedy))
     if not isinstance(target_prompt, TargetPrompt):
-        told = f"it is {type(target_prompt).__name__}, not a TargetPrompt"
-        problems.append(_wrong("target_prompt", told))
+        message = f"it is {type(target_prompt).__name__}, not a TargetPrompt"
+        problems.append(_wrong("target_prompt", message))
     for place, stopper in enumerate(stoppers):
         if not callable(stopper) or is_async(stopper):
             remedy = "give a plain function that says True to stop"
@@ -137,18 +137,18 @@ _END = ("after_inference_set", "after_evaluate_set")
 
 
 @dataclass(kw_only=True)
-class SetTelling(Telling):
+class SetDispatcher(CallbackDispatcher):
     """Calls callbacks with the set that a case is of."""
 
     sets: Mapping[str, str] = field(default_factory=dict[str, str])
     """By case."""
 
-    async def tell(self, point: str, **known: Any) -> None:
+    async def dispatch(self, point: str, **fields: Any) -> None:
         """Call what is registered for this point, for the case's set or for each."""
-        named = self.sets.get(str(known.get("eval_case_id")))
+        named = self.sets.get(str(fields.get("eval_case_id")))
         for each in [named] if named else dict.fromkeys(self.sets.values()):
             self.eval_set_id = each
-            await super().tell(point, **known)
+            await super().dispatch(point, **fields)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,20 +156,20 @@ class _Prepared:
     """A run that is ready to be opened, and whom to tell about its sets."""
 
     setup: Setup
-    telling: Telling | None = None
+    dispatcher: CallbackDispatcher | None = None
 
-    async def tell_begin(self) -> None:
+    async def dispatch_begin(self) -> None:
         """The sets are about to be run."""
-        await self._tell(_BEGIN)
+        await self._dispatch(_BEGIN)
 
-    async def tell_end(self) -> None:
+    async def dispatch_end(self) -> None:
         """They will not be run any more."""
-        await self._tell(_END)
+        await self._dispatch(_END)
 
-    async def _tell(self, points: tuple[str, ...]) -> None:
-        if self.telling is not None:
+    async def _dispatch(self, points: tuple[str, ...]) -> None:
+        if self.dispatcher is not None:
             for point in points:
-                await self.telling.tell(point)
+                await self.dispatcher.dispatch(point)
 
 
 async def _prepared(
@@ -217,11 +217,11 @@ def _watched(setup: Setup, callbacks: Callbacks | None) -> _Prepared:
     """With callbacks around each run of a case and each scoring of it."""
     if callbacks is None or not callbacks.named:
         return _Prepared(setup=setup)
-    telling = SetTelling(callbacks=callbacks, eval_set_id="", sets=_sets(setup.dataset))
-    scoring = Scoring(telling=telling, metrics=len(setup.metrics))
-    target = WatchedTarget(target=setup.target, telling=telling)
+    dispatcher = SetDispatcher(callbacks=callbacks, eval_set_id="", sets=_sets(setup.dataset))
+    scoring = ScoringCallbacks(dispatcher=dispatcher, metrics=len(setup.metrics))
+    target = WatchedTarget(target=setup.target, dispatcher=dispatcher)
     watched = replace(setup, target=target, metrics=scoring.watch(setup.metrics))
-    return _Prepared(setup=watched, telling=telling)
+    return _Prepared(setup=watched, dispatcher=dispatcher)
 
 
 def _sets(dataset: Dataset) -> dict[str, str]:
@@ -237,17 +237,17 @@ class ReflectiveOptimizer(BaseOptimizer):
     one that had finished gives its result again.
     """
 
-    found: Mapping[str, str] = field(default_factory=dict[str, str], init=False)
+    unredacted: Mapping[str, str] = field(default_factory=dict[str, str], init=False)
     """The best texts, with nothing taken out of them."""
 
     async def run(self, *, reporter: Reporter | None = None) -> OptimizeResult:
         """Optimise; the prompts are back as they were before this returns or raises."""
         _check_folder(self.folder)
-        state, voice = SearchState(), Voice()
-        ready = await _prepared(self, by_label(self.extra_stop_callbacks, state, voice))
+        state, log = SearchState(), WarningLog()
+        ready = await _prepared(self, by_label(self.extra_stop_callbacks, state, log))
         self.baseline = {name: str(v) for name, v in ready.setup.target.baseline.values.items()}
         run = await _opened(ready.setup, self.folder)
-        voice.run = run
+        log.run = run
         redactor = run.directory.redactor
         files = RoundFiles(self.folder, baseline=self.baseline, redactor=redactor)
         state.catch_up(self.folder)
@@ -255,7 +255,7 @@ class ReflectiveOptimizer(BaseOptimizer):
             callbacks=self.extra_gepa_callbacks,
             folder=self.folder,
             state=state,
-            voice=voice,
+            log=log,
             baseline=self.baseline,
             limit=ready.setup.budget.max_metric_calls,
         )
@@ -285,37 +285,37 @@ class ReflectiveOptimizer(BaseOptimizer):
     async def _driven(self, run: Run, ready: _Prepared) -> None:
         """Search. What a run fails of is in its result; what is a bug, or an end, is raised."""
         try:
-            await ready.tell_begin()
+            await ready.dispatch_begin()
             ending = await drive(run)
-            await ready.tell_end()
-            self.found = {name: str(value) for name, value in ending.best.values.items()}
+            await ready.dispatch_end()
+            self.unredacted = {name: str(value) for name, value in ending.best.values.items()}
         except Interrupted:
             raise
         except BurnishError as error:
             # One that the run did not tell by itself, such as that of a callback.
-            _tell_end(run, RunFailed(reason=str(error)))
+            _record_end(run, RunFailed(reason=str(error)))
         except (asyncio.CancelledError, KeyboardInterrupt):
-            _tell_end(run, RunBroken(reason="it was cancelled"))
+            _record_end(run, RunBroken(reason="it was cancelled"))
             raise
         except Exception as error:
-            _tell_end(run, RunFailed(reason=f"{type(error).__name__}: {error}"))
+            _record_end(run, RunFailed(reason=f"{type(error).__name__}: {error}"))
             raise
 
     def best_texts(self, result: OptimizeResult) -> Mapping[str, str]:
         """The best texts as they were measured; refused where a secret was taken out of one."""
         spoiled = [
             name
-            for name, text in self.found.items()
+            for name, text in self.unredacted.items()
             if MARKER in text and MARKER not in self.baseline[name]
         ]
         if spoiled:
-            told = "a secret was taken out of its best text, which would be lost in the source"
+            message = "a secret was taken out of its best text, which would be lost in the source"
             remedy = "put `${VAR}` in its place, or copy best_prompts by hand"
-            raise ConfigError([Problem(where=n, message=told, remedy=remedy) for n in spoiled])
-        return self.found or result.best_prompts
+            raise ConfigError([Problem(where=n, message=message, remedy=remedy) for n in spoiled])
+        return self.unredacted or result.best_prompts
 
 
-def _tell_end(run: Run, ended: RunEnded) -> None:
+def _record_end(run: Run, ended: RunEnded) -> None:
     """Say how the session ended, unless the run itself has."""
     run.tell(ended, f"session:{run.directory.journal.session}:failed")
 
@@ -351,12 +351,14 @@ class OptimizerRegistry:
 
     def get(self, name: str) -> type[BaseOptimizer]:
         """The algorithm of a name."""
-        found = self._built_in.get(name) or self._added.get(name)
-        if found is None:
-            known = f"there are: {', '.join(self.names())}"
-            told = f"no algorithm '{name}'"
-            raise WrongInput([Problem(where="optimize.algorithm.name", message=told, remedy=known)])
-        return found
+        algorithm = self._built_in.get(name) or self._added.get(name)
+        if algorithm is None:
+            remedy = f"there are: {', '.join(self.names())}"
+            message = f"no algorithm '{name}'"
+            raise WrongInput(
+                [Problem(where="optimize.algorithm.name", message=message, remedy=remedy)]
+            )
+        return algorithm
 
     def names(self) -> list[str]:
         """All names."""

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 from burnish.compat.optimizer.base import surely
-from burnish.compat.promptiter.evaluation import EvaluationStack, ResultFiles
+from burnish.compat.promptiter.evaluation import EvalResultFiles, EvaluationStack
 from burnish.compat.promptiter.observer import Collector, Delivery, ObserverFailed
-from burnish.compat.promptiter.plan import Plan, RunDefaults, Stages, cases_of
+from burnish.compat.promptiter.plan import RunDefaults, RunPlan, Stages, cases_of
 from burnish.compat.promptiter.requests import RunRequest
 from burnish.compat.promptiter.results import Observer, RunResult, RunStatus
 from burnish.compat.promptiter.shapes import Snapshot
-from burnish.compat.promptiter.snapshot import Anatomy
+from burnish.compat.promptiter.snapshot import SurfaceMap
 from burnish.compat.promptiter.stage_models import ModelStage
 from burnish.compat.promptiter.stages import Aggregator, Backwarder, Optimizer
 from burnish.compat.promptiter.translation import Patience, Translator
@@ -39,7 +39,7 @@ _CANCELED = "run canceled"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Telling:
+class _Listeners:
     """Whom a run tells what."""
 
     observer: Observer | None = None
@@ -78,11 +78,11 @@ class PromptIterEngine:
 
     async def describe(self) -> Snapshot:
         """The structure of the target, with everything that can be edited."""
-        return Anatomy.of(self.target).snapshot
+        return SurfaceMap.of(self.target).snapshot
 
     def check(self, request: RunRequest) -> None:
         """Raise everything that is wrong with a request. Calls nobody."""
-        _Driving(self._plan(request), _Telling()).setup.check()
+        _EngineRun(self._plan(request), _Listeners()).setup.check()
 
     async def run(
         self,
@@ -103,8 +103,8 @@ class PromptIterEngine:
         """
         plan = self._plan(request)
         folder = None if run_dir is None else Path(run_dir)
-        driving = _Driving(plan, _Telling(observer=observer, progress=progress))
-        return await driving.driven(folder, furnish)
+        engine_run = _EngineRun(plan, _Listeners(observer=observer, progress=progress))
+        return await engine_run.driven(folder, furnish)
 
     async def close(self) -> None:
         """Let go of the target and of models."""
@@ -112,36 +112,36 @@ class PromptIterEngine:
             await self.target.close()
         await self.evaluation.models.close()
 
-    def _plan(self, request: object) -> Plan:
+    def _plan(self, request: object) -> RunPlan:
         if not isinstance(request, RunRequest):
-            told = f"a RunRequest is wanted, found {type(request).__name__}"
-            raise ConfigError([Problem(where="request", message=told)])
-        return Plan.of(
+            message = f"a RunRequest is wanted, found {type(request).__name__}"
+            raise ConfigError([Problem(where="request", message=message)])
+        return RunPlan.of(
             request, self.target, self.stages, self.evaluation, self.budget, self.defaults
         )
 
 
-class _Driving:
+class _EngineRun:
     """One run of the engine."""
 
-    def __init__(self, plan: Plan, telling: _Telling) -> None:
+    def __init__(self, plan: RunPlan, listeners: _Listeners) -> None:
         self._plan = plan
-        self._delivery = Delivery(telling.observer)
-        anatomy, assets = plan.anatomy, plan.assets
+        self._delivery = Delivery(listeners.observer)
+        surface_map, assets = plan.surface_map, plan.assets
         self._collector = Collector(
             translator=Translator(
-                anatomy=anatomy, homes=assets.homes, cases=cases_of(assets.dataset)
+                surface_map=surface_map, origins=assets.origins, cases=cases_of(assets.dataset)
             ),
-            whereabouts=plan.whereabouts,
+            context=plan.context,
             patience=Patience(request=plan.request),
             objective=plan.objective,
             delivery=self._delivery,
-            progress=telling.progress,
+            progress=listeners.progress,
             result=RunResult(
                 app_name=plan.stack.app_name,
                 status=RunStatus.RUNNING,
-                structure=anatomy.snapshot,
-                accepted_profile=anatomy.profile(plan.start),
+                structure=surface_map.snapshot,
+                accepted_profile=surface_map.profile(plan.start),
             ),
         )
 
@@ -156,7 +156,7 @@ class _Driving:
         header = run.directory.header
         self._delivery.run = run
         self._collector.changed(id=header.id)
-        self._collector.files = ResultFiles(
+        self._collector.files = EvalResultFiles(
             folder=self._plan.stack.output_dir.absolute(),
             app_name=self._plan.stack.app_name,
             run_id=header.id,
@@ -172,7 +172,7 @@ class _Driving:
             await self._ended(run)
         finally:
             await surely(self._closed(run))
-            self._tell()
+            self._report()
         return self._collector.result
 
     async def _ended(self, run: Run) -> None:
@@ -210,15 +210,15 @@ class _Driving:
 
     def _failed(self, run: Run, error: BurnishError) -> None:
         doing = "" if isinstance(error, ObserverFailed) else self._collector.doing
-        told = run.directory.redactor.text(f"{doing}{error.message}")
-        self._collector.changed(status=RunStatus.FAILED, error_message=told)
+        message = run.directory.redactor.text(f"{doing}{error.message}")
+        self._collector.changed(status=RunStatus.FAILED, error_message=message)
 
     async def _closed(self, run: Run) -> None:
         await self._delivery.dropped()
         await run.close()
         write_report(run.directory.folder)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self._collector.progress is not None:
             self._collector.progress(self._collector.result)
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
+from burnish.compat.callbacks import AroundMetric
 from burnish.compat.promptiter.requests import EvalSetInput, RunRequest
 from burnish.compat.promptiter.results import CaseResult, EvalSetResult, EvaluationResult
-from burnish.compat.promptiter.runners import asked_by
+from burnish.compat.promptiter.runners import as_model
 from burnish.core.cases import Case, Dataset
 from burnish.core.content import Json, codec, short_id
 from burnish.core.errors import BurnishError, ConfigError, Problem
@@ -32,35 +33,15 @@ from burnish.system import write_atomic
 
 
 @dataclass(frozen=True, kw_only=True)
-class _InTurn:
+class _InTurn(AroundMetric):
     """Another metric, which waits until nobody else scores; what it says is the same."""
 
-    metric: Metric
     turn: asyncio.Lock = field(compare=False)
-
-    @property
-    def name(self) -> str:
-        """The other's."""
-        return self.metric.name
-
-    @property
-    def fingerprint(self) -> str:
-        """The other's: how fast it goes changes no score."""
-        return self.metric.fingerprint
-
-    @property
-    def threshold(self) -> float | None:
-        """The other's."""
-        return threshold_of(self.metric)
-
-    def estimate(self, case: Case) -> Spend:
-        """The other's."""
-        return self.metric.estimate(case)
 
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
         """Score when it is this case's turn."""
         async with self.turn:
-            return await self.metric.score(case, outcome, effects=effects)
+            return await super().score(case, outcome, effects=effects)
 
 
 def in_turn(metrics: Sequence[Metric]) -> tuple[Metric, ...]:
@@ -70,7 +51,7 @@ def in_turn(metrics: Sequence[Metric]) -> tuple[Metric, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResultFiles:
+class EvalResultFiles:
     """Writes the results of one run, a file for each set and stage."""
 
     folder: Path
@@ -80,9 +61,9 @@ class ResultFiles:
     at: float
     """When the run began, in seconds: a replay writes the same files."""
 
-    def write(self, found: EvaluationResult, stage: str) -> None:
+    def write(self, evaluation: EvaluationResult, stage: str) -> None:
         """Write an evaluation; one that is there already stays as it is."""
-        for each in found.eval_sets:
+        for each in evaluation.eval_sets:
             name = f"{self.app_name}_{each.eval_set_id}_{self.run_id}_{stage}"
             path = self.folder / self.app_name / f"{name}.evalset_result.json"
             if not path.exists():
@@ -90,12 +71,12 @@ class ResultFiles:
                 text = json.dumps(self._set(name, each), indent=2, ensure_ascii=False)
                 write_atomic(path, f"{text}\n")
 
-    def _set(self, name: str, found: EvalSetResult) -> dict[str, Json]:
+    def _set(self, name: str, result: EvalSetResult) -> dict[str, Json]:
         return {
             "evalSetResultId": name,
             "evalSetResultName": name,
-            "evalSetId": found.eval_set_id,
-            "evalCaseResults": [self._case(case) for case in found.cases],
+            "evalSetId": result.eval_set_id,
+            "evalCaseResults": [self._case(case) for case in result.cases],
             "creationTimestamp": self.at,
         }
 
@@ -137,8 +118,8 @@ class _SetMetric:
     @property
     def threshold(self) -> float | None:
         """What it wants, where all sets agree."""
-        found = {threshold_of(metric) for metric in self.by_set.values()}
-        return found.pop() if len(found) == 1 else None
+        thresholds = {threshold_of(metric) for metric in self.by_set.values()}
+        return thresholds.pop() if len(thresholds) == 1 else None
 
     def of(self, case: Case) -> Metric | None:
         """The metric of a case's set."""
@@ -162,18 +143,18 @@ def joined(by_set: Mapping[str, Sequence[Metric]], sets: Mapping[str, str]) -> t
 
 
 def _joined(name: str, by_set: Mapping[str, Sequence[Metric]], sets: Mapping[str, str]) -> Metric:
-    found = {
+    matches = {
         each: metric
         for each, metrics in by_set.items()
         for metric in metrics
         if metric.name == name
     }
-    first = next(iter(found.values()))
-    same = {metric.fingerprint for metric in found.values()} == {first.fingerprint}
+    first = next(iter(matches.values()))
+    same = {metric.fingerprint for metric in matches.values()} == {first.fingerprint}
     return (
         first
-        if same and len(found) == len(by_set)
-        else _SetMetric(name=name, by_set=found, sets=sets)
+        if same and len(matches) == len(by_set)
+        else _SetMetric(name=name, by_set=matches, sets=sets)
     )
 
 
@@ -229,26 +210,15 @@ class _Teacher:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _TaughtMetric:
+class _TaughtMetric(AroundMetric):
     """Another metric, with the teacher's answer where a case has none."""
 
-    metric: Metric
     teacher: _Teacher
-
-    @property
-    def name(self) -> str:
-        """The other's."""
-        return self.metric.name
 
     @property
     def fingerprint(self) -> str:
         """A hash of the metric and of who teaches."""
         return short_id([self.metric.fingerprint, self.teacher.fingerprint])
-
-    @property
-    def threshold(self) -> float | None:
-        """The other's."""
-        return threshold_of(self.metric)
 
     def estimate(self, case: Case) -> Spend:
         """Both together."""
@@ -260,8 +230,8 @@ class _TaughtMetric:
             return await self.metric.score(case, outcome, effects=effects)
         taught = await self.teacher.answer(case, effects)
         if taught.failure is not None:
-            told = f"the teacher gave no reference answer: {taught.failure.message}"
-            return [Score.of_nothing(self.name, told)]
+            message = f"the teacher gave no reference answer: {taught.failure.message}"
+            return [Score.of_nothing(self.name, message)]
         return await self.metric.score(_with_answers(case, taught), outcome, effects=effects)
 
 
@@ -278,7 +248,7 @@ _OUTPUT = Path("results") / "promptiter"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Home:
+class CaseOrigin:
     """Where a case is from: the same case id may be in two sets."""
 
     eval_set: str
@@ -296,7 +266,7 @@ class Assets:
 
     dataset: Dataset
     metrics: tuple[Metric, ...]
-    homes: Mapping[str, Home]
+    origins: Mapping[str, CaseOrigin]
     """By the name that the run gives a case."""
     names: Mapping[str, tuple[str, ...]]
     """By set, the names of its metrics."""
@@ -367,10 +337,10 @@ class _Loading:
         self._stack = stack
         self._request = request
         self._problems: list[Problem] = []
-        self._homes: dict[str, Home] = {}
+        self._origins: dict[str, CaseOrigin] = {}
         models, self._judge = stack.models, stack.judge
         if request.judge is not None:
-            self._judge, models = asked_by(request.judge, models)
+            self._judge, models = as_model(request.judge, models)
         self._models = models
 
     def assets(self) -> Assets:
@@ -378,19 +348,21 @@ class _Loading:
         train = self._cases(self._request.train_inputs)
         holdout = self._cases(self._request.validation_inputs)
         dataset = Dataset(train=tuple(train), holdout=tuple(holdout))
-        names = dict.fromkeys(home.eval_set for home in self._homes.values())
+        names = dict.fromkeys(origin.eval_set for origin in self._origins.values())
         by_set = {name: self._metrics(name) for name in names}
         if not self._problems:
             self._problems += unfit_cases(dataset, scenarios=self._stack.scenarios)
             self._problems += self._untaught(dataset)
         if self._problems:
             raise ConfigError(self._problems)
-        sets = {name: home.eval_set for name, home in self._homes.items()}
+        sets = {name: origin.eval_set for name, origin in self._origins.items()}
         return Assets(
             dataset=dataset,
             metrics=self._taught(joined(by_set, sets)),
-            homes=self._homes,
-            names={name: tuple(metric.name for metric in found) for name, found in by_set.items()},
+            origins=self._origins,
+            names={
+                name: tuple(metric.name for metric in metrics) for name, metrics in by_set.items()
+            },
             models=self._models,
         )
 
@@ -399,19 +371,19 @@ class _Loading:
         for name in dict.fromkeys(each.eval_set_id for each in inputs):
             entries = [each for each in inputs if each.eval_set_id == name]
             every = any(not each.eval_case_ids for each in entries)
-            wanted = [case for each in entries for case in each.eval_case_ids]
+            ids = [case for each in entries for case in each.eval_case_ids]
             cases = self._read(name, lambda name=name: list(self._stack.cases_of(name)))
-            gone = sorted(set(wanted) - {case.id for case in cases}) if cases else []
+            gone = sorted(set(ids) - {case.id for case in cases}) if cases else []
             self._problems += [
                 Problem(where=name, message=f"there is no case '{case}' in this set")
                 for case in gone
             ]
-            yield from (self._at_home(name, c) for c in cases if every or c.id in wanted)
+            yield from (self._with_origin(name, c) for c in cases if every or c.id in ids)
 
-    def _at_home(self, eval_set: str, case: Case) -> Case:
-        home = Home(eval_set=eval_set, case=case.id)
-        self._homes[home.name] = home
-        return replace(case, name=home.name)
+    def _with_origin(self, eval_set: str, case: Case) -> Case:
+        origin = CaseOrigin(eval_set=eval_set, case=case.id)
+        self._origins[origin.name] = origin
+        return replace(case, name=origin.name)
 
     def _metrics(self, eval_set: str) -> list[Metric]:
         def metrics() -> list[Metric]:
@@ -432,8 +404,8 @@ class _Loading:
         except ConfigError as error:
             self._problems += error.problems
         except BurnishError as error:
-            told = Problem(where=where, message=error.message, remedy=error.remedy)
-            self._problems.append(told)
+            problem = Problem(where=where, message=error.message, remedy=error.remedy)
+            self._problems.append(problem)
         return []
 
     def _untaught(self, dataset: Dataset) -> Iterator[Problem]:
@@ -441,8 +413,8 @@ class _Loading:
             return
         for case in (*dataset.train, *dataset.holdout):
             if _wants_teacher(case):
-                told = "this case takes its reference from the teacher, and there is none"
-                yield Problem(where=case.id, message=told, remedy="give the request a teacher")
+                message = "this case takes its reference from the teacher, and there is none"
+                yield Problem(where=case.id, message=message, remedy="give the request a teacher")
 
     def _taught(self, metrics: tuple[Metric, ...]) -> tuple[Metric, ...]:
         if self._request.teacher is None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from burnish.compat.promptiter.evaluation import ResultFiles
+from burnish.compat.promptiter.evaluation import EvalResultFiles
 from burnish.compat.promptiter.results import (
     AcceptanceDecision,
     AggregationResult,
@@ -26,8 +26,8 @@ from burnish.compat.promptiter.shapes import PatchSet
 from burnish.compat.promptiter.translation import (
     NO_LOSSES,
     Patience,
+    RoundContext,
     Translator,
-    Whereabouts,
     acceptance,
     additions,
     chosen,
@@ -55,13 +55,13 @@ class Delivery:
     def __init__(self, observer: Observer | None) -> None:
         self._observer = observer
         self._last: asyncio.Task[None] | None = None
-        self._told: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
         self.run: Run | None = None
         self.failed: ObserverFailed | None = None
         self.abort: Callable[[], object] = lambda: None
         """What ends the run when an async observer has failed."""
 
-    def tell(self, event: Event, *, fresh: bool) -> None:
+    def deliver(self, event: Event, *, fresh: bool) -> None:
         """Tell now, or as soon as the events before were heard; not what was heard before.
 
         `fresh` says that the run has never been at this stage.
@@ -72,12 +72,12 @@ class Delivery:
         if (run.replaying and not fresh) or run.directory.journal.mark(key) is not None:
             return
         try:
-            heard = self._observer(event)
+            answer = self._observer(event)
         except Exception as error:
             self.failed = ObserverFailed(event, error)
             raise self.failed from error
-        if inspect.isawaitable(heard):
-            self._last = asyncio.ensure_future(self._heard(self._last, event, heard, run, key))
+        if inspect.isawaitable(answer):
+            self._last = asyncio.ensure_future(self._delivered(self._last, event, answer, run, key))
         else:
             run.directory.journal.set_mark(key, "heard")
 
@@ -98,24 +98,24 @@ class Delivery:
     def _key(self, event: Event) -> str:
         """A name for the event; a round of several candidates has some stages several times."""
         name = f"observer:{event.round}:{event.kind.value}"
-        self._told[name] = place = self._told.get(name, 0) + 1
+        self._counts[name] = place = self._counts.get(name, 0) + 1
         return f"{name}:{place}"
 
-    async def _heard(
+    async def _delivered(
         self,
         before: "asyncio.Task[None] | None",
         event: Event,
-        heard: Awaitable[None],
+        answer: Awaitable[None],
         run: Run,
         key: str,
     ) -> None:
         if before is not None:
             await before
         if self.failed is not None:
-            _drop(heard)
+            _drop(answer)
             return
         try:
-            await heard
+            await answer
         except Exception as error:  # noqa: BLE001 - the user's own, told by the run
             self.failed = ObserverFailed(event, error)
             self.abort()
@@ -123,10 +123,10 @@ class Delivery:
             run.directory.journal.set_mark(key, "heard")
 
 
-def _drop(heard: Awaitable[None]) -> None:
+def _drop(answer: Awaitable[None]) -> None:
     """A coroutine that nobody will wait for is closed, or Python complains."""
-    if inspect.iscoroutine(heard):
-        heard.close()
+    if inspect.iscoroutine(answer):
+        answer.close()
 
 
 _DOING: dict[EventKind, str] = {
@@ -148,13 +148,13 @@ class Collector:
     """Watches one run; it is shown everything on a replay too, and tells only what is new."""
 
     translator: Translator
-    whereabouts: Whereabouts
+    context: RoundContext
     patience: Patience
     objective: Objective
     delivery: Delivery
     result: RunResult
     progress: Callable[[RunResult], None] | None = None
-    files: ResultFiles | None = None
+    files: EvalResultFiles | None = None
     _fresh: bool = False
     _stage: EventKind | None = None
     _attempts: list[Attempt] = field(default_factory=list[Attempt])
@@ -173,17 +173,17 @@ class Collector:
 
     # -- what the search shows -------------------------------------------------------------
 
-    def __call__(self, stage: Stage, found: Round | Attempt | Evaluation | None, /) -> None:
+    def __call__(self, stage: Stage, subject: Round | Attempt | Evaluation | None, /) -> None:
         """Take in a stage; tell of it unless an earlier session did."""
         kind, fresh = EventKind(stage), self._fresh
         self._fresh = False
         self._stage = kind
-        told, payload = self._taken(kind, found)
+        announced, payload = self._payload_of(kind, subject)
         if self.progress is not None:
             self.progress(self.result)
-        if told:
+        if announced:
             event = Event(kind=kind, round=self.result.current_round, payload=payload)
-            self.delivery.tell(event, fresh=fresh)
+            self.delivery.deliver(event, fresh=fresh)
 
     @property
     def doing(self) -> str:
@@ -210,26 +210,26 @@ class Collector:
 
     # -- the stages ------------------------------------------------------------------------
 
-    def _taken(
-        self, kind: EventKind, found: Round | Attempt | Evaluation | None
+    def _payload_of(
+        self, kind: EventKind, subject: Round | Attempt | Evaluation | None
     ) -> tuple[bool, Payload]:
         """Whether to tell of the stage, and what."""
-        if isinstance(found, Attempt):
-            return self._of_attempt(kind, found)
-        if isinstance(found, Round):
-            return self._of_round(kind, found)
-        if isinstance(found, Evaluation):
-            return True, self._baseline(found)
+        if isinstance(subject, Attempt):
+            return self._of_attempt(kind, subject)
+        if isinstance(subject, Round):
+            return self._of_round(kind, subject)
+        if isinstance(subject, Evaluation):
+            return True, self._baseline(subject)
         if kind is EventKind.STRUCTURE_SNAPSHOT:
             return True, self.result.structure
         self._begin()
         return True, None
 
-    def _baseline(self, found: Evaluation) -> EvaluationResult:
-        told = self._measured(found, "baseline")
-        self._leading = found
-        self.changed(baseline_validation=told)
-        return told
+    def _baseline(self, evaluation: Evaluation) -> EvaluationResult:
+        result = self._measured(evaluation, "baseline")
+        self._leading = evaluation
+        self.changed(baseline_validation=result)
+        return result
 
     def _begin(self) -> None:
         self._attempts, self._tried = [], []
@@ -237,32 +237,38 @@ class Collector:
         new = RoundResult(round=number, input_profile=self.result.accepted_profile)
         self.changed(current_round=number, rounds=(*self.result.rounds, new))
 
-    def _of_round(self, kind: EventKind, found: Round) -> tuple[bool, Payload]:
-        self.whereabouts.enter(found)
+    def _of_round(self, kind: EventKind, current: Round) -> tuple[bool, Payload]:
+        self.context.enter(current)
         translator = self.translator
         match kind:
             case EventKind.ROUND_TRAIN_EVALUATION:
-                train = self._measured(found.train, f"round{found.number}_train")
-                self._round(train=train, input_profile=translator.anatomy.profile(found.parent))
+                train = self._measured(current.train, f"round{current.number}_train")
+                self._round(
+                    train=train, input_profile=translator.surface_map.profile(current.parent)
+                )
                 return True, train
             case EventKind.ROUND_LOSSES:
-                losses = translator.losses(found)
-                self._round(losses=losses, burnish=self._added(found) or None)
+                losses = translator.losses(current)
+                self._round(losses=losses, burnish=self._added(current) or None)
                 return True, losses
             case EventKind.ROUND_BACKWARD:
-                backward = translator.backward(found)
+                backward = translator.backward(current)
                 self._round(backward=backward)
                 return True, backward
             case EventKind.ROUND_AGGREGATION:
-                aggregation = translator.aggregation(found)
+                aggregation = translator.aggregation(current)
                 self._round(aggregation=aggregation)
                 return True, aggregation
             case _:
-                return True, self._nothing_failed(found)
+                return True, self._nothing_failed(current)
 
-    def _nothing_failed(self, found: Round) -> RoundCompleted:
+    def _nothing_failed(self, current: Round) -> RoundCompleted:
         """A round without losses: empty where PromptIter's would be, and not validated again."""
-        why = f"{NO_LOSSES}: {len(found.missing)} cases are missing" if found.missing else NO_LOSSES
+        why = (
+            f"{NO_LOSSES}: {len(current.missing)} cases are missing"
+            if current.missing
+            else NO_LOSSES
+        )
         self._round(
             backward=BackwardResult(),
             aggregation=AggregationResult(),
@@ -272,57 +278,57 @@ class Collector:
         stop = StopDecision(should_stop=True, reason=why)
         return self._completed(AcceptanceDecision(reason=why), stop)
 
-    def _of_attempt(self, kind: EventKind, found: Attempt) -> tuple[bool, Payload]:
-        anatomy = self.translator.anatomy
+    def _of_attempt(self, kind: EventKind, attempt: Attempt) -> tuple[bool, Payload]:
+        surface_map = self.translator.surface_map
         match kind:
             case EventKind.ROUND_PATCH_SET:
-                self._attempts.append(found)
-                patches = anatomy.patches(found.patches)
+                self._attempts.append(attempt)
+                patches = surface_map.patches(attempt.patches)
                 if len(self._attempts) == 1:
                     self._round(patches=patches)
                 return True, patches
             case EventKind.ROUND_OUTPUT_PROFILE:
-                profile = anatomy.profile(found.candidate)
+                profile = surface_map.profile(attempt.candidate)
                 if not self._tried:
                     self._round(output_profile=profile)
                 return True, profile
             case EventKind.ROUND_VALIDATION:
-                return found.holdout is not None, self._validated(found)
+                return attempt.holdout is not None, self._validated(attempt)
             case _:
-                return self._decided(found)
+                return self._decided(attempt)
 
-    def _validated(self, found: Attempt) -> EvaluationResult | None:
-        self._tried.append(found)
-        if found.holdout is None:
+    def _validated(self, attempt: Attempt) -> EvaluationResult | None:
+        self._tried.append(attempt)
+        if attempt.holdout is None:
             return None
         place = "" if len(self._attempts) == 1 else f"_{len(self._tried)}"
-        stage = f"round{found.round.number}_validation{place}"
-        told = self._measured(found.holdout, stage)
+        stage = f"round{attempt.round.number}_validation{place}"
+        result = self._measured(attempt.holdout, stage)
         if len(self._tried) == 1:
-            self._round(validation=told)
-        return told
+            self._round(validation=result)
+        return result
 
-    def _decided(self, found: Attempt) -> tuple[bool, Payload]:
+    def _decided(self, attempt: Attempt) -> tuple[bool, Payload]:
         """The end of a candidate; with the last one, that of the round."""
-        if found.decision is not None and found.decision.accepted:
-            self._leading = found.holdout
-            self.changed(accepted_profile=self.translator.anatomy.profile(found.candidate))
+        if attempt.decision is not None and attempt.decision.accepted:
+            self._leading = attempt.holdout
+            self.changed(accepted_profile=self.translator.surface_map.profile(attempt.candidate))
         if len(self._tried) < len(self._attempts):
             return False, None
         shown = chosen(self._tried)
         self._show_chosen(shown)
-        stop = self.patience.after(found.round.number, self._tried, self._score())
-        self._round(burnish=self._added(found.round))
+        stop = self.patience.after(attempt.round.number, self._tried, self._score())
+        self._round(burnish=self._added(attempt.round))
         return True, self._completed(acceptance(shown, self.objective), stop)
 
     def _show_chosen(self, shown: Attempt) -> None:
         """Of several candidates, the round shows the one that was accepted."""
         if shown is self._tried[0] or shown.holdout is None:
             return
-        anatomy = self.translator.anatomy
+        surface_map = self.translator.surface_map
         self._round(
-            patches=anatomy.patches(shown.patches),
-            output_profile=anatomy.profile(shown.candidate),
+            patches=surface_map.patches(shown.patches),
+            output_profile=surface_map.profile(shown.candidate),
             validation=self.translator.evaluation(shown.holdout),
         )
 
@@ -342,15 +348,15 @@ class Collector:
         *done, last = self.result.rounds
         self.changed(rounds=(*done, last.model_copy(update=fields)))
 
-    def _added(self, found: Round) -> dict[str, Json]:
-        named = self.translator.anatomy.name_of
-        return additions(found, self._tried, self.objective, named)
+    def _added(self, current: Round) -> dict[str, Json]:
+        named = self.translator.surface_map.name_of
+        return additions(current, self._tried, self.objective, named)
 
     def _score(self) -> float | None:
         return None if self._leading is None else self.objective.measure(self._leading).score
 
-    def _measured(self, found: Evaluation, stage: str) -> EvaluationResult:
-        told = self.translator.evaluation(found)
+    def _measured(self, evaluation: Evaluation, stage: str) -> EvaluationResult:
+        result = self.translator.evaluation(evaluation)
         if self.files is not None:
-            self.files.write(told, stage)
-        return told
+            self.files.write(result, stage)
+        return result

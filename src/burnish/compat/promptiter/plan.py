@@ -7,7 +7,7 @@ from typing import Any, cast
 from pydantic import JsonValue
 
 from burnish.compat.callbacks import AroundTarget
-from burnish.compat.promptiter.evaluation import Assets, EvaluationStack, Home, in_turn
+from burnish.compat.promptiter.evaluation import Assets, CaseOrigin, EvaluationStack, in_turn
 from burnish.compat.promptiter.requests import (
     LIMITS,
     EvalSetInput,
@@ -15,7 +15,7 @@ from burnish.compat.promptiter.requests import (
     RunRequest,
     settings_data,
 )
-from burnish.compat.promptiter.snapshot import Anatomy, unknown
+from burnish.compat.promptiter.snapshot import SurfaceMap, unknown
 from burnish.compat.promptiter.stage_models import (
     Kind,
     ModelStage,
@@ -24,7 +24,7 @@ from burnish.compat.promptiter.stage_models import (
     optimize_role,
 )
 from burnish.compat.promptiter.stages import Aggregator, Backwarder, Optimizer, StageViews
-from burnish.compat.promptiter.translation import Whereabouts
+from burnish.compat.promptiter.translation import RoundContext
 from burnish.core.cases import Case, Dataset
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
@@ -50,42 +50,44 @@ from burnish.system.config_errors import dotted
 _SEVERITIES = ("", *(each.value for each in Severity))
 
 
-def _problems_of(request: RunRequest, anatomy: Anatomy) -> list[Problem]:
+def _problems_of(request: RunRequest, surface_map: SurfaceMap) -> list[Problem]:
     """What can be seen without reading any set."""
     return [
         *_sets(request),
         *_numbers(request),
-        *_targets(request, anatomy),
-        *_loss_targets(request, anatomy),
+        *_targets(request, surface_map),
+        *_loss_targets(request, surface_map),
     ]
 
 
 def _mismatches(request: RunRequest, assets: Assets) -> list[Problem]:
     """What the sets do not have: metrics and cases that hints, targets and guards name."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for each in request.train_inputs:
-        known = assets.names.get(each.eval_set_id, ())
+        metrics = assets.names.get(each.eval_set_id, ())
         named = [hint.metric_name for hint in each.loss_hints]
         named += [target.metric_name for target in each.loss_targets]
-        found += [
+        problems += [
             Problem(where=each.eval_set_id, message=f"this set has no metric '{name}'")
             for name in dict.fromkeys(named)
-            if name not in known
+            if name not in metrics
         ]
-        cases = {home.case for home in assets.homes.values() if home.eval_set == each.eval_set_id}
-        found += [
+        cases = {
+            origin.case for origin in assets.origins.values() if origin.eval_set == each.eval_set_id
+        }
+        problems += [
             Problem(where=each.eval_set_id, message=f"a loss hint names no case: '{name}'")
             for name in dict.fromkeys(hint.eval_case_id for hint in each.loss_hints)
             if name not in cases
         ]
-    return [*found, *_uneven_targets(request, assets), *_guards(request, assets)]
+    return [*problems, *_uneven_targets(request, assets), *_guards(request, assets)]
 
 
 def _protected_cases(request: RunRequest, assets: Assets) -> dict[str, list[str]]:
     """By protected case, the cases of validation that may be meant."""
     holdout = [case.id for case in assets.dataset.holdout]
     return {
-        name: [case for case in holdout if name in (case, assets.homes[case].case)]
+        name: [case for case in holdout if name in (case, assets.origins[case].case)]
         for name in request.options.protected_cases
     }
 
@@ -96,8 +98,8 @@ def _sets(request: RunRequest) -> Iterator[Problem]:
         ("validation", request.validation, request.validation_eval_set_ids),
     ):
         if inputs and ids:
-            told = "the sets are named twice, as inputs and as ids"
-            yield Problem(where=split, message=told, remedy="keep one of the two lists")
+            message = "the sets are named twice, as inputs and as ids"
+            yield Problem(where=split, message=message, remedy="keep one of the two lists")
     for split, inputs in (
         ("train", request.train_inputs),
         ("validation", request.validation_inputs),
@@ -108,23 +110,23 @@ def _sets(request: RunRequest) -> Iterator[Problem]:
             yield from _input(split, each)
     for each in request.validation_inputs:
         if each.loss_targets:
-            told = "loss targets are for train sets: nothing is learned from validation"
-            yield Problem(where=f"validation {each.eval_set_id}", message=told)
+            message = "loss targets are for train sets: nothing is learned from validation"
+            yield Problem(where=f"validation {each.eval_set_id}", message=message)
 
 
-def _input(split: str, given: EvalSetInput) -> Iterator[Problem]:
-    name = given.eval_set_id
+def _input(split: str, entry: EvalSetInput) -> Iterator[Problem]:
+    name = entry.eval_set_id
     where = f"{split} {name}".strip()
     if not name.strip():
         yield Problem(where=split, message="an eval set id is empty")
     elif {"/", "\\"} & set(name) or name.startswith("."):
         yield Problem(where=where, message="an eval set id cannot be a path")
-    if any(not case.strip() for case in given.eval_case_ids):
+    if any(not case.strip() for case in entry.eval_case_ids):
         yield Problem(where=where, message="an eval case id is empty")
-    for hint in given.loss_hints:
-        yield from _hint(where, hint, given.eval_case_ids)
-    metrics = [target.metric_name for target in given.loss_targets]
-    for target in given.loss_targets:
+    for hint in entry.loss_hints:
+        yield from _hint(where, hint, entry.eval_case_ids)
+    metrics = [target.metric_name for target in entry.loss_targets]
+    for target in entry.loss_targets:
         if not target.metric_name.strip() or not target.node_id.strip():
             yield Problem(where=where, message="a loss target needs a metric and a node")
     for metric in sorted({name for name in metrics if metrics.count(name) > 1}):
@@ -136,11 +138,11 @@ def _hint(where: str, hint: LossHint, chosen: Sequence[str]) -> Iterator[Problem
         if not getattr(hint, name).strip():
             yield Problem(where=where, message=f"a loss hint has no {name.replace('_', ' ')}")
     if hint.severity not in _SEVERITIES:
-        told = f"a loss hint has the severity '{hint.severity}'"
-        yield Problem(where=where, message=told, remedy="P0, P1, P2, P3, or none")
+        message = f"a loss hint has the severity '{hint.severity}'"
+        yield Problem(where=where, message=message, remedy="P0, P1, P2, P3, or none")
     if chosen and hint.eval_case_id and hint.eval_case_id not in chosen:
-        told = f"a loss hint is about '{hint.eval_case_id}', which is not among the chosen cases"
-        yield Problem(where=where, message=told)
+        message = f"a loss hint is about '{hint.eval_case_id}', which is not among the chosen cases"
+        yield Problem(where=where, message=message)
 
 
 def _numbers(request: RunRequest) -> Iterator[Problem]:
@@ -159,24 +161,24 @@ def _numbers(request: RunRequest) -> Iterator[Problem]:
             yield Problem(where=name, message=f"parallelism cannot be negative, found {width}")
 
 
-def _targets(request: RunRequest, anatomy: Anatomy) -> Iterator[Problem]:
+def _targets(request: RunRequest, surface_map: SurfaceMap) -> Iterator[Problem]:
     if not request.target_surface_ids:
-        remedy = f"there are: {', '.join(anatomy.targets) or 'none'}"
-        told = "target surface ids are empty"
-        yield Problem(where="TargetSurfaceIDs", message=told, remedy=remedy)
+        remedy = f"there are: {', '.join(surface_map.targets) or 'none'}"
+        message = "target surface ids are empty"
+        yield Problem(where="TargetSurfaceIDs", message=message, remedy=remedy)
     for name in dict.fromkeys(request.target_surface_ids):
-        if name not in anatomy.targets:
-            yield unknown(name, anatomy.targets)
+        if name not in surface_map.targets:
+            yield unknown(name, surface_map.targets)
 
 
-def _loss_targets(request: RunRequest, anatomy: Anatomy) -> Iterator[Problem]:
-    nodes = {node.id for node in anatomy.structure.nodes}
+def _loss_targets(request: RunRequest, surface_map: SurfaceMap) -> Iterator[Problem]:
+    nodes = {node.id for node in surface_map.structure.nodes}
     for each in request.train_inputs:
         for target in each.loss_targets:
             if target.node_id.strip() and target.node_id not in nodes:
                 remedy = f"there are: {', '.join(sorted(nodes))}"
-                told = f'loss target node "{target.node_id}" is unknown'
-                yield Problem(where=each.eval_set_id, message=told, remedy=remedy)
+                message = f'loss target node "{target.node_id}" is unknown'
+                yield Problem(where=each.eval_set_id, message=message, remedy=remedy)
 
 
 def _uneven_targets(request: RunRequest, assets: Assets) -> Iterator[Problem]:
@@ -189,21 +191,21 @@ def _uneven_targets(request: RunRequest, assets: Assets) -> Iterator[Problem]:
     for metric, by_set in named.items():
         scored = {name for name in sets if metric in assets.names.get(name, ())}
         if len(set(by_set.values())) > 1 or not scored <= set(by_set):
-            told = f"the loss target of '{metric}' differs from set to set"
+            message = f"the loss target of '{metric}' differs from set to set"
             remedy = "burnish has one for each metric: say the same for every train set"
-            yield Problem(where="train", message=told, remedy=remedy)
+            yield Problem(where="train", message=message, remedy=remedy)
 
 
 def _guards(request: RunRequest, assets: Assets) -> Iterator[Problem]:
     for name, cases in _protected_cases(request, assets).items():
         if len(cases) != 1:
-            told = "several validation sets have it" if cases else "no validation set has it"
+            message = "several validation sets have it" if cases else "no validation set has it"
             remedy = "say set/case" if cases else ""
-            yield Problem(where=f"ProtectedCases {name}", message=told, remedy=remedy)
-    known = [metric.name for metric in assets.metrics]
+            yield Problem(where=f"ProtectedCases {name}", message=message, remedy=remedy)
+    names = [metric.name for metric in assets.metrics]
     for name in request.options.metric_floors:
-        if name not in known:
-            remedy = f"there are: {', '.join(known)}"
+        if name not in names:
+            remedy = f"there are: {', '.join(names)}"
             yield Problem(where=f"MetricFloors {name}", message="no such metric", remedy=remedy)
 
 
@@ -233,7 +235,7 @@ class RunDefaults:
 
 def _settings_of(
     request: RunRequest,
-    anatomy: Anatomy,
+    surface_map: SurfaceMap,
     assets: Assets,
     base: BackpropSettings,
     *,
@@ -248,11 +250,12 @@ def _settings_of(
         for name in settings.guards.protected
         for case in _cases_called(name, assets.dataset.holdout, assets)
     )
-    hints = _request_hints(request) if _has_hints(request) else _own_hints(settings, assets)
+    has_hints = any(each.loss_hints for each in request.train_inputs)
+    hints = _request_hints(request) if has_hints else _own_hints(settings, assets)
     surfaces = sorted(set(request.target_surface_ids))
     return settings.model_copy(
         update={
-            "targets": tuple(anatomy.targets[name] for name in surfaces),
+            "targets": tuple(surface_map.targets[name] for name in surfaces),
             "guards": settings.guards.model_copy(update={"protected": tuple(protected)}),
             "loss_hints": tuple(hints),
             "merge_single": merge_single or settings.merge_single,
@@ -262,9 +265,9 @@ def _settings_of(
 
 def _unknown_in(settings: BackpropSettings, target: Target, assets: Assets) -> list[Problem]:
     """What the settings name and the sets of a request do not have."""
-    found = unknown_names(settings, target, assets.metrics, assets.dataset)
+    faults = unknown_names(settings, target, assets.metrics, assets.dataset)
     return [
-        Problem(where=dotted(each.at), message=each.message, remedy=each.remedy) for each in found
+        Problem(where=dotted(each.at), message=each.message, remedy=each.remedy) for each in faults
     ]
 
 
@@ -280,12 +283,8 @@ def _merged(base: Mapping[str, JsonValue], over: Mapping[str, JsonValue]) -> dic
 
 def _cases_called(name: str, cases: tuple[Case, ...], assets: Assets) -> list[str]:
     """The cases that a name stands for, by whole name or as their set calls them."""
-    whole = [each.id for each in cases if name in (each.id, assets.homes[each.id].case)]
+    whole = [each.id for each in cases if name in (each.id, assets.origins[each.id].case)]
     return whole or [name]
-
-
-def _has_hints(request: RunRequest) -> bool:
-    return any(each.loss_hints for each in request.train_inputs)
 
 
 def _own_hints(settings: BackpropSettings, assets: Assets) -> Iterator[BackpropLossHint]:
@@ -297,18 +296,18 @@ def _own_hints(settings: BackpropSettings, assets: Assets) -> Iterator[BackpropL
 def _request_hints(request: RunRequest) -> Iterator[BackpropLossHint]:
     for each in request.train_inputs:
         for hint in each.loss_hints:
-            home = Home(eval_set=each.eval_set_id, case=hint.eval_case_id)
+            origin = CaseOrigin(eval_set=each.eval_set_id, case=hint.eval_case_id)
             severity = Severity(hint.severity) if hint.severity else Severity.P1
             yield BackpropLossHint(
-                case=home.name, metric=hint.metric_name, reason=hint.reason, severity=severity
+                case=origin.name, metric=hint.metric_name, reason=hint.reason, severity=severity
             )
 
 
 @dataclass(frozen=True, kw_only=True)
-class StartingFrom(AroundTarget):
+class ProfileTarget(AroundTarget):
     """Another target, whose baseline is what the initial profile says."""
 
-    anatomy: Anatomy
+    surface_map: SurfaceMap
     start: Candidate
 
     @property
@@ -319,7 +318,7 @@ class StartingFrom(AroundTarget):
     @property
     def structure(self) -> Structure:
         """The other's, or one node where it has none."""
-        return self.anatomy.structure
+        return self.surface_map.structure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -332,21 +331,21 @@ class Stages:
 
     def problems(self) -> Iterator[Problem]:
         """The stages that nobody does."""
-        wanted = {"backwarder": "backward", "aggregator": "aggregate", "optimizer": "optimize"}
-        for name, method in wanted.items():
+        methods = {"backwarder": "backward", "aggregator": "aggregate", "optimizer": "optimize"}
+        for name, method in methods.items():
             stage: object = getattr(self, name)
-            known = isinstance(stage, ModelStage | ModelRef | str) or hasattr(stage, method)
-            if not known:
+            usable = isinstance(stage, ModelStage | ModelRef | str) or hasattr(stage, method)
+            if not usable:
                 remedy = f"give a model's name, or an object with `async {method}(request)`"
                 yield Problem(where=name, message=f"there is no {name}", remedy=remedy)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class RunPlan:
     """A request that was found good, with all that it needs."""
 
     request: RunRequest
-    anatomy: Anatomy
+    surface_map: SurfaceMap
     assets: Assets
     stages: Stages
     stack: EvaluationStack
@@ -356,11 +355,11 @@ class Plan:
     """The limits of the engine, which a request can only make stricter."""
     settings: BackpropSettings = field(default_factory=BackpropSettings)
     defaults: RunDefaults = field(default_factory=RunDefaults)
-    whereabouts: Whereabouts = field(init=False)
+    context: RoundContext = field(init=False)
 
     def __post_init__(self) -> None:
-        found = Whereabouts(homes=self.assets.homes)
-        object.__setattr__(self, "whereabouts", found)
+        context = RoundContext(origins=self.assets.origins)
+        object.__setattr__(self, "context", context)
 
     @classmethod
     def of(
@@ -371,13 +370,15 @@ class Plan:
         stack: EvaluationStack,
         budget: Budget | None = None,
         defaults: RunDefaults | None = None,
-    ) -> "Plan":
+    ) -> "RunPlan":
         """The plan; everything that is wrong is said at once, as far as it can be told."""
-        anatomy = Anatomy.of(target)
-        problems = [*stages.problems(), *_problems_of(request, anatomy)]
-        start = anatomy.baseline
+        surface_map = SurfaceMap.of(target)
+        problems = [*stages.problems(), *_problems_of(request, surface_map)]
+        start = surface_map.baseline
         try:
-            start = anatomy.candidate(request.initial_profile) if request.initial_profile else start
+            start = (
+                surface_map.candidate(request.initial_profile) if request.initial_profile else start
+            )
         except ConfigError as error:
             problems += error.problems
         if problems:
@@ -388,12 +389,14 @@ class Plan:
         # An aggregator of one's own may do more than merge, so it sees single remarks too.
         by_model = isinstance(stages.aggregator, ModelStage | ModelRef | str)
         usual = defaults or RunDefaults()
-        settings = _settings_of(request, anatomy, assets, usual.settings, merge_single=not by_model)
+        settings = _settings_of(
+            request, surface_map, assets, usual.settings, merge_single=not by_model
+        )
         if problems := _unknown_in(settings, target, assets):
             raise ConfigError(problems)
         return cls(
             request=request,
-            anatomy=anatomy,
+            surface_map=surface_map,
             assets=assets,
             stages=stages,
             stack=stack,
@@ -416,7 +419,9 @@ class Plan:
         evaluation, metrics = self.request.evaluation_options, self.assets.metrics
         config = {"app": self.stack.app_name, "request": cast("Json", self.request.to_json())}
         return Setup(
-            target=StartingFrom(target=self.target, anatomy=self.anatomy, start=self.start),
+            target=ProfileTarget(
+                target=self.target, surface_map=self.surface_map, start=self.start
+            ),
             metrics=metrics
             if evaluation.eval_case_parallel_evaluation_enabled
             else in_turn(metrics),
@@ -442,7 +447,7 @@ class Plan:
         )
 
     def _role(self, kind: Kind, stage: Any) -> Role[Any, Any]:
-        views = StageViews(anatomy=self.anatomy, whereabouts=self.whereabouts)
+        views = StageViews(surface_map=self.surface_map, context=self.context)
         if isinstance(stage, str | ModelRef):
             stage = ModelStage(kind=kind, who=stage)
         if isinstance(stage, ModelStage):
@@ -458,12 +463,12 @@ class Plan:
     def _notes(self) -> Iterator[str]:
         sizes: dict[str, int] = {}
         for case in self.assets.dataset.holdout:
-            home = self.assets.homes[case.id]
-            sizes[home.eval_set] = sizes.get(home.eval_set, 0) + 1
+            origin = self.assets.origins[case.id]
+            sizes[origin.eval_set] = sizes.get(origin.eval_set, 0) + 1
         if len(set(sizes.values())) > 1:
-            told = ", ".join(f"{name} {size}" for name, size in sizes.items())
+            text = ", ".join(f"{name} {size}" for name, size in sizes.items())
             yield (
-                f"the validation sets have different sizes ({told}): OverallScore counts each set "
+                f"the validation sets have different sizes ({text}): OverallScore counts each set "
                 "the same, while decisions count each case the same"
             )
 
@@ -489,5 +494,5 @@ def cases_of(dataset: Dataset) -> dict[str, Case]:
 
 def _counts(metrics: Sequence[Metric], assets: Assets) -> dict[str, int]:
     """By metric, how many cases of validation are in sets that it scores."""
-    sets = [assets.homes[case.id].eval_set for case in assets.dataset.holdout]
+    sets = [assets.origins[case.id].eval_set for case in assets.dataset.holdout]
     return {m.name: sum(m.name in assets.names[each] for each in sets) for m in metrics}

@@ -31,10 +31,6 @@ def _empty(value: object) -> bool:
     return not value
 
 
-def _absent(value: object) -> bool:
-    return value is None
-
-
 class LossHint(CamelWire):
     """What a person says about a case that fails a metric."""
 
@@ -152,7 +148,7 @@ class RunRequest(Wire):
     acceptance_policy: AcceptancePolicy = Field(default_factory=AcceptancePolicy)
     stop_policy: StopPolicy = Field(default_factory=StopPolicy)
     max_rounds: int = Field(default=0, le=MOST)
-    burnish: BurnishOptions | None = Field(default=None, exclude_if=_absent)
+    burnish: BurnishOptions | None = Field(default=None, exclude_if=lambda value: value is None)
 
     @field_serializer("teacher", "judge")
     def _no_runner(self, value: Any) -> None:
@@ -189,14 +185,14 @@ def read_request(data: Json, *, strict: bool) -> tuple[RunRequest, list[str]]:
         for key, value in data.items()
         if key.lower() in {"teacher", "judge"} and value is not None
     ]
-    refused = [Problem(where="run", message=told) for told in unknown] if strict else []
+    refused = [Problem(where="run", message=message) for message in unknown] if strict else []
     if refused or carried:
         raise ConfigError([*refused, *carried])
-    return RunRequest.from_json(data), [f"{told} is ignored" for told in unknown]
+    return RunRequest.from_json(data), [f"{message} is ignored" for message in unknown]
 
 
-def _inputs(given: tuple[EvalSetInput, ...], ids: tuple[str, ...]) -> tuple[EvalSetInput, ...]:
-    return (*given, *(EvalSetInput(eval_set_id=name) for name in ids))
+def _inputs(inputs: tuple[EvalSetInput, ...], ids: tuple[str, ...]) -> tuple[EvalSetInput, ...]:
+    return (*inputs, *(EvalSetInput(eval_set_id=name) for name in ids))
 
 
 LIMITS = ("max_metric_calls", "max_calls", "max_tokens", "max_usd", "max_minutes")
@@ -370,8 +366,8 @@ class RequestFile:
         problems: list[Problem] = []
         for split, name in (("train", "train"), ("validation", "holdout")):
             inputs = list(self._inputs(split))
-            found = [self._case_set(each, at, document, problems) for each, at in inputs]
-            sets: list[JsonValue] = [each for each in found if each is not None]
+            case_sets = [self._case_set(each, at, document, problems) for each, at in inputs]
+            sets: list[JsonValue] = [each for each in case_sets if each is not None]
             if sets:
                 place = self.place(inputs[0][1][:1])
                 draft.put(("data", name), sets, place=place, strength=Strength.REQUEST)

@@ -330,7 +330,7 @@ class RunResult(Wire):
         return self.model_copy(update=changed)
 
 
-def _slim(found: RoundResult, slim: Slimming) -> RoundResult:
+def _slim(result: RoundResult, slim: Slimming) -> RoundResult:
     gone: Mapping[str, bool] = {
         "backward": slim.omit_backward,
         "aggregation": slim.omit_aggregation,
@@ -341,13 +341,13 @@ def _slim(found: RoundResult, slim: Slimming) -> RoundResult:
     changed: dict[str, Any] = {name: None for name, omitted in gone.items() if omitted}
     if slim.omit_losses:
         changed["losses"] = ()
-    changed["train"] = _scores_only(found.train, slim)
-    changed["validation"] = _scores_only(found.validation, slim)
-    return found.model_copy(update=changed)
+    changed["train"] = _scores_only(result.train, slim)
+    changed["validation"] = _scores_only(result.validation, slim)
+    return result.model_copy(update=changed)
 
 
-def _scores_only(found: EvaluationResult | None, slim: Slimming) -> EvaluationResult | None:
-    if found is None or not slim.omit_evaluation_cases:
-        return found
-    sets = tuple(each.model_copy(update={"cases": ()}) for each in found.eval_sets)
-    return found.model_copy(update={"eval_sets": sets})
+def _scores_only(result: EvaluationResult | None, slim: Slimming) -> EvaluationResult | None:
+    if result is None or not slim.omit_evaluation_cases:
+        return result
+    sets = tuple(each.model_copy(update={"cases": ()}) for each in result.eval_sets)
+    return result.model_copy(update={"eval_sets": sets})

@@ -54,9 +54,9 @@ class RunnerBackend:
         except BurnishError:
             raise
         except Exception as error:
-            told = f"{ref.name} raised {type(error).__name__}: {error}"
+            message = f"{ref.name} raised {type(error).__name__}: {error}"
             kind = ModelUnavailable if is_infrastructure(error) else ModelRejected
-            raise kind(told) from error
+            raise kind(message) from error
         if outcome.failure is not None:
             kind = ModelUnavailable if outcome.missing else ModelRejected
             raise kind(outcome.failure.message)
@@ -69,10 +69,10 @@ class RunnerBackend:
             effects = DirectEffects()
             return (await runner.run(runner.baseline, case, draw=draw, effects=effects)).value
         assert callable(runner)
-        told = {"user_id": self.user_id(), "session_id": self.session_id(), "schema": schema}
-        call = partial(runner, message, **_taken(runner, {**told, **self.run_options}))
-        found = call() if _is_async(runner) else await in_thread(call)
-        return of_value(await found if inspect.isawaitable(found) else found)
+        arguments = {"user_id": self.user_id(), "session_id": self.session_id(), "schema": schema}
+        call = partial(runner, message, **_accepted_by(runner, {**arguments, **self.run_options}))
+        value = call() if _is_async(runner) else await in_thread(call)
+        return of_value(await value if inspect.isawaitable(value) else value)
 
     def check(self, ref: ModelRef) -> None:
         """A runner can always be asked."""
@@ -110,7 +110,7 @@ class RunnerModels(Models):
         await self._models.close()
 
 
-def asked_by(
+def as_model(
     who: Runner | ModelRef | str, models: Models, backend: RunnerBackend | None = None
 ) -> tuple[ModelRef, Models]:
     """Whoever is to answer, as a model: its reference, and the models that reach it."""
@@ -122,11 +122,11 @@ def asked_by(
 
 def _message_of(request: ChatRequest) -> str:
     """A conversation as one message, with the schema that the answer must keep."""
-    said = "\n\n".join(message.content for message in request.messages)
+    text = "\n\n".join(message.content for message in request.messages)
     if request.schema is None:
-        return said
+        return text
     schema = json.dumps(dict(request.schema), ensure_ascii=False)
-    return f"{said}\n\nThe JSON schema of the answer:\n{schema}"
+    return f"{text}\n\nThe JSON schema of the answer:\n{schema}"
 
 
 def _is_target(runner: object) -> TypeGuard[Target]:
@@ -166,9 +166,9 @@ def _is_async(runner: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(runner) or inspect.iscoroutinefunction(called)
 
 
-def _taken(runner: Callable[..., Any], told: Mapping[str, Any]) -> dict[str, Any]:
+def _accepted_by(runner: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """What the runner has parameters for."""
     parameters = inspect.signature(runner).parameters
     if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
-        return dict(told)
-    return {name: value for name, value in told.items() if name in parameters}
+        return dict(arguments)
+    return {name: value for name, value in arguments.items() if name in parameters}

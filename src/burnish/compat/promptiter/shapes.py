@@ -19,7 +19,7 @@ from burnish.core.surfaces import (
     Surface as CoreSurface,
 )
 from burnish.datasets.evalset_shapes import as_python, folded
-from burnish.system.settings import Place
+from burnish.system.settings import SchemaPosition
 
 _UPPER = {"id": "ID", "ids": "IDs", "url": "URL", "api": "API", "usd": "USD"}
 
@@ -48,8 +48,8 @@ class Wire(BaseModel):
         """`null` is what Go has for nothing: as good as a key that is not there."""
         if not isinstance(value, Mapping):
             return value
-        given = cast("Mapping[str, Any]", value)
-        return {key: held for key, held in given.items() if held is not None}
+        mapping = cast("Mapping[str, Any]", value)
+        return {key: held for key, held in mapping.items() if held is not None}
 
     def to_json(self) -> dict[str, Json]:
         """The data as PromptIter writes it."""
@@ -59,7 +59,7 @@ class Wire(BaseModel):
     def from_json(cls, data: Json) -> Self:
         """The value that the data spells; keys in any letter case, unknown ones ignored."""
         try:
-            return cls.model_validate(_known(as_python(data, cls), Place.of(cls)))
+            return cls.model_validate(_pruned(as_python(data, cls), SchemaPosition.of(cls)))
         except ValidationError as error:
             raise ConfigError(list(_problems(error, cls.where))) from None
 
@@ -72,32 +72,32 @@ class CamelWire(Wire):
 
 def unknown_keys(data: Json, model: type[BaseModel]) -> list[str]:
     """The paths of the keys that nobody reads."""
-    return list(_unknown(data, Place.of(model), ""))
+    return list(_unknown(data, SchemaPosition.of(model), ""))
 
 
-def _known(data: Json, place: Place) -> Json:
+def _pruned(data: Json, place: SchemaPosition) -> Json:
     """The data without the keys that nobody reads."""
     if isinstance(data, list):
-        return [_known(item, place.below(0)) for item in data]
+        return [_pruned(item, place.below(0)) for item in data]
     if not isinstance(data, dict) or not (keys := place.keys):
         return data
-    return {key: _known(item, place.below(key)) for key, item in data.items() if key in keys}
+    return {key: _pruned(item, place.below(key)) for key, item in data.items() if key in keys}
 
 
-def _unknown(data: Json, place: Place, at: str) -> Iterator[str]:
+def _unknown(data: Json, place: SchemaPosition, at: str) -> Iterator[str]:
     if isinstance(data, list):
         for index, item in enumerate(data):
             yield from _unknown(item, place.below(index), f"{at}[{index}]")
         return
-    known = {folded(key): key for key in place.keys}
-    if not isinstance(data, dict) or not known:
+    keys = {folded(key): key for key in place.keys}
+    if not isinstance(data, dict) or not keys:
         return
     for key, item in data.items():
         path = f"{at}.{key}" if at else key
-        if folded(key) not in known:
+        if folded(key) not in keys:
             yield path
         else:
-            yield from _unknown(item, place.below(known[folded(key)]), path)
+            yield from _unknown(item, place.below(keys[folded(key)]), path)
 
 
 def _problems(error: ValidationError, where: str) -> Iterator[Problem]:
@@ -260,25 +260,25 @@ def union_of(position: Position, value: Value) -> SurfaceValue:
             return SurfaceValue(text=str(value))
 
 
-def value_of(given: SurfaceValue, position: Position, surface: CoreSurface) -> Value:
+def value_of(union: SurfaceValue, position: Position, surface: CoreSurface) -> Value:
     """The value that a union spells for this position. Raises with what is wrong about it."""
     branch = _branch_of(position)
-    if given.branches != (branch,):
-        found = ", ".join(given.branches) or "none"
-        raise _wrong(position, f"only '{branch}' may be set, found {found}")
-    if given.prompt_syntax is not None:
+    if union.branches != (branch,):
+        branches = ", ".join(union.branches) or "none"
+        raise _wrong(position, f"only '{branch}' may be set, found {branches}")
+    if union.prompt_syntax is not None:
         raise _wrong(position, "PromptSyntax cannot be changed", "leave it null")
     match branch:
         case "few_shot":
-            return tuple(_demonstration(position, example) for example in given.few_shot or ())
+            return tuple(_demonstration(position, example) for example in union.few_shot or ())
         case "tools":
-            return _description(position, given.tools or ())
+            return _description(position, union.tools or ())
         case "skills":
-            return _skill(position, given.skills or ())
+            return _skill(position, union.skills or ())
         case "model":
-            return _label(given.model or ModelValue(), surface)
+            return _label(union.model or ModelValue(), surface)
         case _:
-            return _scalar(position, given.text or "", surface)
+            return _scalar(position, union.text or "", surface)
 
 
 def _branch_of(position: Position) -> str:
@@ -291,22 +291,22 @@ def _branch_of(position: Position) -> str:
 
 
 def _example(demo: Demonstration) -> Example:
-    said = (
+    messages = (
         Message(role="user", content=demo.input),
         Message(role="assistant", content=demo.output),
     )
-    return Example(messages=said)
+    return Example(messages=messages)
 
 
 def _demonstration(position: Position, example: Example) -> Demonstration:
     roles = [message.role for message in example.messages]
     if roles != _ROLES:
-        told = (
+        problem = (
             f"an example is a user's message and an assistant's, found {', '.join(roles) or 'none'}"
         )
-        raise _wrong(position, told)
-    asked, answered = example.messages
-    return Demonstration(input=asked.content, output=answered.content)
+        raise _wrong(position, problem)
+    question, answer = example.messages
+    return Demonstration(input=question.content, output=answer.content)
 
 
 def _tool(position: Position, description: str) -> ToolValue:
@@ -323,12 +323,12 @@ def _description(position: Position, tools: tuple[ToolValue, ...]) -> str:
     """The new description; nothing else about a tool may change."""
     if [tool.id for tool in tools] != [position.part]:
         raise _wrong(position, f"exactly one tool is wanted, '{position.part}'")
-    given, now = tools[0], _tool(position, "")
+    new, now = tools[0], _tool(position, "")
     for name in ("input_schema", "output_schema"):
-        found: Json = getattr(given, name)
-        if found is not None and found != getattr(now, name):
+        schema: Json = getattr(new, name)
+        if schema is not None and schema != getattr(now, name):
             raise _wrong(position, f"the {name.replace('_', ' ')} of a tool cannot be changed")
-    return given.description
+    return new.description
 
 
 def _skill(position: Position, skills: tuple[SkillValue, ...]) -> str:
@@ -347,9 +347,9 @@ def _model(position: Position, label: str) -> ModelValue:
 
 def _label(model: ModelValue, surface: CoreSurface) -> str:
     """The model as the surface calls it: by its name, or with its provider."""
-    known = surface.choices if isinstance(surface, ChoiceSurface) else ()
+    choices = surface.choices if isinstance(surface, ChoiceSurface) else ()
     whole = f"{model.provider}:{model.name}"
-    return whole if whole in known else model.name
+    return whole if whole in choices else model.name
 
 
 def _scalar(position: Position, text: str, surface: CoreSurface) -> Value:

@@ -28,7 +28,7 @@ from burnish.strategies.backprop.rounds import Patch
 
 
 @dataclass(frozen=True, kw_only=True)
-class Anatomy:
+class SurfaceMap:
     """The structure of a target, and the surfaces that edit it."""
 
     structure: Structure
@@ -37,11 +37,11 @@ class Anatomy:
     """The target's surfaces, by the target's own ids."""
 
     @classmethod
-    def of(cls, target: Target) -> "Anatomy":
+    def of(cls, target: Target) -> "SurfaceMap":
         """What a target is made of; one that cannot say is a graph of one node."""
-        known = target.structure if isinstance(target, Structured) else _of_one(target)
+        structure = target.structure if isinstance(target, Structured) else _of_one(target)
         surfaces = {surface.id: surface for surface in target.surfaces}
-        return cls(structure=known, baseline=target.baseline, editable=surfaces)
+        return cls(structure=structure, baseline=target.baseline, editable=surfaces)
 
     @cached_property
     def snapshot(self) -> Snapshot:
@@ -83,12 +83,12 @@ class Anatomy:
         """The position that a surface of the target edits."""
         return self.structure.of_surface(surface)
 
-    def value(self, name: str, given: SurfaceValue) -> Value:
+    def value(self, name: str, union: SurfaceValue) -> Value:
         """The value that is given for a SurfaceID. Raises with what is wrong about it."""
         position = self.structure.position(name)
         if position is None or name not in self.targets:
             raise ConfigError([unknown(name, self.targets)])
-        return value_of(given, position, self.editable[position.surface])
+        return value_of(union, position, self.editable[position.surface])
 
     def profile(self, candidate: Candidate) -> Profile:
         """What a candidate changes, in order of SurfaceID."""
@@ -97,19 +97,19 @@ class Anatomy:
             value = candidate.values.get(position.surface)
             if value is None:
                 continue
-            told = union_of(position, value)
-            if told != union_of(position, self.now(position)):
-                overrides.append(SurfaceOverride(surface_id=position.id, value=told))
+            union = union_of(position, value)
+            if union != union_of(position, self.now(position)):
+                overrides.append(SurfaceOverride(surface_id=position.id, value=union))
         return Profile(structure_id=self.structure.id, overrides=tuple(overrides))
 
     def patches(self, patches: tuple[Patch, ...]) -> PatchSet:
         """Patches in PromptIter's terms, in order of SurfaceID."""
-        found = [
+        translated = [
             SurfacePatch(surface_id=p.id, value=union_of(p, patch.value), reason=patch.reason)
             for patch in patches
             if (p := self.position_of(patch.surface)) is not None
         ]
-        return PatchSet(patches=tuple(sorted(found, key=lambda each: each.surface_id)))
+        return PatchSet(patches=tuple(sorted(translated, key=lambda each: each.surface_id)))
 
     def candidate(self, profile: Profile) -> Candidate:
         """The candidate that a profile spells: the baseline where it says nothing new."""
@@ -123,8 +123,11 @@ class Anatomy:
         changes: dict[str, Value] = {}
         problems: list[Problem] = []
         if profile.structure_id not in ("", self.structure.id):
-            told = f"the profile is of structure '{profile.structure_id}'"
-            problems.append(Problem(where="InitialProfile", message=told, remedy=_this(self)))
+            message = f"the profile is of structure '{profile.structure_id}'"
+            remedy = (
+                f"this one is '{self.structure.id}'; leave StructureID empty to take it as it is"
+            )
+            problems.append(Problem(where="InitialProfile", message=message, remedy=remedy))
         names = [override.surface_id for override in profile.overrides]
         problems += [
             Problem(where=name, message="the profile overrides it twice")
@@ -143,19 +146,17 @@ class Anatomy:
         assert position is not None
         if override.value == union_of(position, self.now(position)):
             return {}
-        if found := self.editable[position.surface].problems(value):
-            raise ConfigError(found)
+        if problems := self.editable[position.surface].problems(value):
+            raise ConfigError(problems)
         return {position.surface: value}
 
 
-def unknown(name: str, known: Mapping[str, object]) -> Problem:
+def unknown(name: str, surfaces: Mapping[str, object]) -> Problem:
     """What to say of a SurfaceID that cannot be patched."""
-    told = f'target surface id "{name}" is unknown' if name else "a surface id is empty"
-    return Problem(where=name, message=told, remedy=f"there are: {', '.join(known) or 'none'}")
-
-
-def _this(anatomy: Anatomy) -> str:
-    return f"this one is '{anatomy.structure.id}'; leave StructureID empty to take it as it is"
+    message = f'target surface id "{name}" is unknown' if name else "a surface id is empty"
+    return Problem(
+        where=name, message=message, remedy=f"there are: {', '.join(surfaces) or 'none'}"
+    )
 
 
 def _of_one(target: Target) -> Structure:

@@ -11,7 +11,7 @@ from burnish.compat.promptiter.runners import (
     Runner,
     RunnerBackend,
     Supplier,
-    asked_by,
+    as_model,
     code_identity,
     name_of,
     new_id,
@@ -91,7 +91,7 @@ class ModelStage:
 
     def _client(self, models: Models, prompt: RolePrompt) -> ModelClient:
         if isinstance(self.who, str | ModelRef):
-            ref, models = asked_by(self.who, models)
+            ref, models = as_model(self.who, models)
             return reached(models, self._with_options(ref), prompt)
         backend = RunnerBackend(
             runner=self.who,
@@ -99,16 +99,16 @@ class ModelStage:
             user_id=self.user_id_supplier,
             session_id=self.session_id_supplier,
         )
-        ref, models = asked_by(self.who, models, backend)
+        ref, models = as_model(self.who, models, backend)
         return models.client(ref)
 
     def _with_options(self, ref: ModelRef) -> ModelRef:
-        known = [each.name for each in fields(ModelSettings)]
-        unknown = sorted(set(self.run_options) - set(known))
+        names = [each.name for each in fields(ModelSettings)]
+        unknown = sorted(set(self.run_options) - set(names))
         if unknown:
-            told = f"a model has no setting {', '.join(unknown)}"
-            remedy = f"there are: {', '.join(known)}"
-            raise ConfigError([Problem(where=self.kind, message=told, remedy=remedy)])
+            message = f"a model has no setting {', '.join(unknown)}"
+            remedy = f"there are: {', '.join(names)}"
+            raise ConfigError([Problem(where=self.kind, message=message, remedy=remedy)])
         return replace(ref, settings=replace(ref.settings, **self.run_options))
 
 
@@ -202,7 +202,7 @@ class StageRole(Generic[Request, Answer]):
     seen: Callable[[Request], Wire]
     """The request in PromptIter's terms."""
     ask: Callable[[Any], Awaitable[Any]]
-    said: Callable[[Any, Request], Answer]
+    parse: Callable[[Any, Request], Answer]
     """What the stage gave, as an answer; raises ConfigError where it is of no use."""
     leaf: bool = True
 
@@ -223,8 +223,8 @@ class StageRole(Generic[Request, Answer]):
 
     @property
     def _usd(self) -> float | None:
-        told = getattr(self.stage, "usd_per_call", None)
-        return float(told) if isinstance(told, int | float) else None
+        price = getattr(self.stage, "usd_per_call", None)
+        return float(price) if isinstance(price, int | float) else None
 
     def estimate(self, request: Request, /) -> Spend:
         """One call."""
@@ -240,18 +240,18 @@ class StageRole(Generic[Request, Answer]):
         del draw, effects
         spend = self.estimate(request)
         try:
-            given = await self.ask(self.seen(request))
+            reply = await self.ask(self.seen(request))
         except RoleFailed as error:
             raise RoleFailed(error.message, spend=spend, missing=error.missing) from error
         except BurnishError:
             raise
         except Exception as error:
-            told = f"{name_of(self.stage)} raised {type(error).__name__}: {error}"
+            message = f"{name_of(self.stage)} raised {type(error).__name__}: {error}"
             if is_infrastructure(error):
-                raise RoleFailed(told, spend=spend, missing=True) from error
-            raise StageFailed(told, remedy="mend it, then run again to go on") from error
+                raise RoleFailed(message, spend=spend, missing=True) from error
+            raise StageFailed(message, remedy="mend it, then run again to go on") from error
         try:
-            return Receipt(value=self.said(given, request), spend=spend)
+            return Receipt(value=self.parse(reply, request), spend=spend)
         except ConfigError as error:
             raise RoleFailed(f"{self.name}: {error.message}", spend=spend) from error
 
@@ -266,7 +266,7 @@ def backward_role(
         answer_type=BackwardAnswer,
         seen=views.step,
         ask=stage.backward,
-        said=lambda given, request: views.blamed(_as(BackwardStepResult, given), request),
+        parse=lambda reply, request: views.blamed(_as(BackwardStepResult, reply), request),
     )
 
 
@@ -278,7 +278,7 @@ def aggregate_role(stage: Aggregator, views: StageViews) -> StageRole[MergeReque
         answer_type=MergeAnswer,
         seen=views.remarks,
         ask=stage.aggregate,
-        said=lambda given, request: views.merged(_as(AggregateResult, given), request),
+        parse=lambda reply, request: views.merged(_as(AggregateResult, reply), request),
     )
 
 
@@ -290,15 +290,15 @@ def optimize_role(stage: Optimizer, views: StageViews) -> StageRole[PatchRequest
         answer_type=PatchAnswer,
         seen=views.surface,
         ask=stage.optimize,
-        said=lambda given, request: views.patched(_as(OptimizeResult, given), request),
+        parse=lambda reply, request: views.patched(_as(OptimizeResult, reply), request),
     )
 
 
-def _as(kind: type[Result], given: object) -> Result:
+def _as(kind: type[Result], reply: object) -> Result:
     """What a stage gave, which may be JSON data."""
-    if isinstance(given, kind):
-        return given
-    if isinstance(given, Mapping):
-        return kind.from_json(cast("Json", dict(cast("Mapping[str, Any]", given))))
-    told = f"a stage must give {kind.__name__}, found {type(given).__name__}"
-    raise StageFailed(told)
+    if isinstance(reply, kind):
+        return reply
+    if isinstance(reply, Mapping):
+        return kind.from_json(cast("Json", dict(cast("Mapping[str, Any]", reply))))
+    message = f"a stage must give {kind.__name__}, found {type(reply).__name__}"
+    raise StageFailed(message)

@@ -6,11 +6,11 @@ from typing import Protocol, runtime_checkable
 
 from pydantic import Field
 
-from burnish.compat.promptiter.evaluation import Home
+from burnish.compat.promptiter.evaluation import CaseOrigin
 from burnish.compat.promptiter.results import AggregatedSurface, SurfaceGradient, Text
 from burnish.compat.promptiter.shapes import Node, Surface, SurfacePatch, Wire
-from burnish.compat.promptiter.snapshot import Anatomy
-from burnish.compat.promptiter.translation import NOWHERE, Whereabouts
+from burnish.compat.promptiter.snapshot import SurfaceMap
+from burnish.compat.promptiter.translation import NOWHERE, RoundContext
 from burnish.core.errors import ConfigError, Problem
 from burnish.strategies.backprop import prompts
 from burnish.strategies.backprop.packets import Severity, shown_value
@@ -128,18 +128,18 @@ class Optimizer(Protocol):
 class StageViews:
     """Translates for one run."""
 
-    anatomy: Anatomy
-    whereabouts: Whereabouts
+    surface_map: SurfaceMap
+    context: RoundContext
 
     # -- the backwarder --------------------------------------------------------------------
 
     def step(self, request: prompts.BackwardRequest) -> BackwardRequest:
         """A step as the backwarder sees it."""
-        home = self.whereabouts.home(request.case)
+        origin = self.context.origin(request.case)
         shown = [self._surface(each.id) for each in (*request.surfaces, *request.other_surfaces)]
         return BackwardRequest(
-            eval_set_id=home.eval_set,
-            eval_case_id=home.case,
+            eval_set_id=origin.eval_set,
+            eval_case_id=origin.case,
             node=self._node(request.node),
             step_id=request.step,
             input=Text(text=request.input),
@@ -147,7 +147,7 @@ class StageViews:
             error=request.error,
             surfaces=tuple(each for each in shown if each is not None),
             allowed_gradient_surface_ids=tuple(
-                self.anatomy.name_of(each.id) for each in request.surfaces
+                self.surface_map.name_of(each.id) for each in request.surfaces
             ),
             predecessors=tuple(map(_predecessor, request.predecessors)),
             incoming=tuple(
@@ -157,26 +157,26 @@ class StageViews:
         )
 
     def blamed(
-        self, given: BackwardStepResult, request: prompts.BackwardRequest
+        self, result: BackwardStepResult, request: prompts.BackwardRequest
     ) -> prompts.BackwardAnswer:
         """What the backwarder said; ids that are not of this step are refused."""
-        home = self.whereabouts.home(request.case)
-        for gradient in given.gradients:
-            _refuse_foreign(gradient, home, request.step)
+        origin = self.context.origin(request.case)
+        for gradient in result.gradients:
+            _refuse_foreign(gradient, origin, request.step)
         return prompts.BackwardAnswer(
             gradients=[
                 prompts.SurfaceRemark(
-                    surface=self.anatomy.targets.get(each.surface_id, each.surface_id),
+                    surface=self.surface_map.targets.get(each.surface_id, each.surface_id),
                     severity=_severity(each.severity),
                     gradient=each.gradient,
                 )
-                for each in given.gradients
+                for each in result.gradients
             ],
             upstream=[
                 prompts.Upstream(
                     predecessor=sent.predecessor_step_id, gradients=_remarks(sent.gradients)
                 )
-                for sent in given.upstream
+                for sent in result.upstream
             ],
         )
 
@@ -184,15 +184,15 @@ class StageViews:
 
     def remarks(self, request: prompts.MergeRequest) -> AggregateRequest:
         """All that was said of a surface, with where it came from."""
-        said = self.whereabouts.gradients(request.surface.id)
-        name = self.anatomy.name_of(request.surface.id)
-        homes = [self.whereabouts.home(each.case) for each in said]
-        places = [(home, each.step) for home, each in zip(homes, said, strict=True)]
-        if len(said) != len(request.gradients):
+        gradients = self.context.gradients(request.surface.id)
+        name = self.surface_map.name_of(request.surface.id)
+        origins = [self.context.origin(each.case) for each in gradients]
+        places = [(origin, each.step) for origin, each in zip(origins, gradients, strict=True)]
+        if len(gradients) != len(request.gradients):
             places = [(NOWHERE, "")] * len(request.gradients)
         return AggregateRequest(
             surface_id=name,
-            node_id=self._home_node(request.surface.id),
+            node_id=self._owner(request.surface.id),
             type=request.surface.type,
             gradients=tuple(
                 _gradient(name, remark, *place)
@@ -200,15 +200,15 @@ class StageViews:
             ),
         )
 
-    def merged(self, given: AggregateResult, request: prompts.MergeRequest) -> prompts.MergeAnswer:
+    def merged(self, result: AggregateResult, request: prompts.MergeRequest) -> prompts.MergeAnswer:
         """The merged remarks."""
-        name = self.anatomy.name_of(request.surface.id)
-        if given.gradient.surface_id not in ("", name):
-            raise _wrong(name, f"the aggregate is of another surface, {given.gradient.surface_id}")
+        name = self.surface_map.name_of(request.surface.id)
+        if result.gradient.surface_id not in ("", name):
+            raise _wrong(name, f"the aggregate is of another surface, {result.gradient.surface_id}")
         return prompts.MergeAnswer(
             gradients=[
                 prompts.MergedRemark(severity=_severity(each.severity), gradient=each.gradient)
-                for each in given.gradient.gradients
+                for each in result.gradient.gradients
             ]
         )
 
@@ -228,31 +228,31 @@ class StageViews:
             ),
         )
 
-    def patched(self, given: OptimizeResult, request: prompts.PatchRequest) -> prompts.PatchAnswer:
+    def patched(self, result: OptimizeResult, request: prompts.PatchRequest) -> prompts.PatchAnswer:
         """The patch; it must say why, and change only what may change."""
-        patch, name = given.patch, self.anatomy.name_of(request.surface.id)
+        patch, name = result.patch, self.surface_map.name_of(request.surface.id)
         if patch.surface_id not in ("", name):
             raise _wrong(name, f"the patch is for another surface, {patch.surface_id}")
         if not patch.reason.strip():
             raise _wrong(name, "the patch has no reason")
-        value = self.anatomy.value(name, patch.value)
+        value = self.surface_map.value(name, patch.value)
         return prompts.PatchAnswer(value=shown_value(value), reason=patch.reason.strip())
 
     # -- parts -----------------------------------------------------------------------------
 
     def _surface(self, surface: str) -> Surface | None:
         """A surface of the target with its value in this round."""
-        position, value = self.anatomy.position_of(surface), self.whereabouts.value(surface)
+        position, value = self.surface_map.position_of(surface), self.context.value(surface)
         if position is None:
             return None
-        return self.anatomy.surface(position, position.value if value is None else value)
+        return self.surface_map.surface(position, position.value if value is None else value)
 
     def _node(self, name: str) -> Node:
-        known = {node.node_id: node for node in self.anatomy.snapshot.nodes}
-        return known.get(name) or Node(node_id=name, name=name)
+        nodes = {node.node_id: node for node in self.surface_map.snapshot.nodes}
+        return nodes.get(name) or Node(node_id=name, name=name)
 
-    def _home_node(self, surface: str) -> str:
-        position = self.anatomy.position_of(surface)
+    def _owner(self, surface: str) -> str:
+        position = self.surface_map.position_of(surface)
         return position.node if position else ""
 
 
@@ -262,11 +262,11 @@ def _predecessor(step: prompts.ShownStep) -> Predecessor:
 
 
 def _gradient(
-    surface: str, remark: prompts.Remark, home: Home = NOWHERE, step: str = ""
+    surface: str, remark: prompts.Remark, origin: CaseOrigin = NOWHERE, step: str = ""
 ) -> SurfaceGradient:
     return SurfaceGradient(
-        eval_set_id=home.eval_set,
-        eval_case_id=home.case,
+        eval_set_id=origin.eval_set,
+        eval_case_id=origin.case,
         step_id=step,
         surface_id=surface,
         severity=remark.severity.value,
@@ -286,12 +286,12 @@ def _severity(text: str) -> Severity:
     return Severity(text) if text in {each.value for each in Severity} else Severity.P2
 
 
-def _refuse_foreign(gradient: SurfaceGradient, home: Home, step: str) -> None:
+def _refuse_foreign(gradient: SurfaceGradient, origin: CaseOrigin, step: str) -> None:
     """A gradient may leave its ids out; it may not bring those of another step."""
-    own = (home.eval_set, home.case, step)
-    told = (gradient.eval_set_id, gradient.eval_case_id, gradient.step_id)
-    if any(said and said != meant for said, meant in zip(told, own, strict=True)):
-        raise _wrong(step, f"the gradient is of another step: {' / '.join(told)}")
+    own = (origin.eval_set, origin.case, step)
+    ids = (gradient.eval_set_id, gradient.eval_case_id, gradient.step_id)
+    if any(name and name != meant for name, meant in zip(ids, own, strict=True)):
+        raise _wrong(step, f"the gradient is of another step: {' / '.join(ids)}")
 
 
 def _wrong(where: str, message: str) -> ConfigError:

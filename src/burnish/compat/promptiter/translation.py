@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from burnish.compat.promptiter.evaluation import Home
+from burnish.compat.promptiter.evaluation import CaseOrigin
 from burnish.compat.promptiter.requests import RunRequest
 from burnish.compat.promptiter.results import (
     AcceptanceDecision,
@@ -31,7 +31,7 @@ from burnish.compat.promptiter.results import (
 from burnish.compat.promptiter.results import (
     CaseResult as WireCaseResult,
 )
-from burnish.compat.promptiter.snapshot import Anatomy
+from burnish.compat.promptiter.snapshot import SurfaceMap
 from burnish.core import evaluations, outcomes
 from burnish.core.cases import Case
 from burnish.core.comparisons import CaseChanges, Pair, compare
@@ -67,11 +67,11 @@ def acceptance(attempt: Attempt, objective: Objective) -> AcceptanceDecision:
     if decision is None:
         return AcceptanceDecision(reason=attempt.why)
     by_gain = decision.accepted or decision.code in {"below", "tie"}
-    told = _ACCEPTED if decision.accepted else _REJECTED
+    reason = _ACCEPTED if decision.accepted else _REJECTED
     return AcceptanceDecision(
         accepted=decision.accepted,
         score_delta=_gain(attempt, objective),
-        reason=told if by_gain else decision.reason,
+        reason=reason if by_gain else decision.reason,
     )
 
 
@@ -94,12 +94,12 @@ class Patience:
         """Whether the run ends after this round; `score` is what leads on validation."""
         accepted = any(each.decision and each.decision.accepted for each in attempts)
         self.without_accept = 0 if accepted else self.without_accept + 1
-        policy, wanted = self.request.stop_policy, self.request.stop_policy.target_score
+        policy, target = self.request.stop_policy, self.request.stop_policy.target_score
         limit = policy.max_rounds_without_acceptance
         reasons = {
             _LAST_ROUND: number >= self.request.max_rounds,
             _PATIENCE: 0 < limit <= self.without_accept,
-            _GOOD_ENOUGH: wanted is not None and score is not None and score >= wanted - EPSILON,
+            _GOOD_ENOUGH: target is not None and score is not None and score >= target - EPSILON,
             _NO_BLAME: not any(attempt.all_proposals for attempt in attempts),
         }
         why = next((reason for reason, holds in reasons.items() if holds), "")
@@ -113,7 +113,7 @@ def chosen(tried: Sequence[Attempt]) -> Attempt:
 
 
 def additions(
-    found: Round,
+    current: Round,
     attempts: Sequence[Attempt],
     objective: Objective,
     named: Callable[[str], str],
@@ -122,25 +122,23 @@ def additions(
 
     `named` gives the SurfaceID of a surface of the target.
     """
-    told: dict[str, Json] = {
-        "FailureClasses": {case: each.value for case, each in (found.classes or {}).items()},
-        "Missing": [*found.missing],
+    lost = (*current.lost, *(each for attempt in attempts for each in attempt.lost))
+    entries: dict[str, Json] = {
+        "FailureClasses": {case: each.value for case, each in (current.classes or {}).items()},
+        "Missing": [*current.missing],
         "Sources": {
-            named(surface): _sources(said) for surface, said in (found.merged or {}).items()
+            named(surface): _sources(gradients)
+            for surface, gradients in (current.merged or {}).items()
         },
-        "Lost": [codec(Lost).encode(each) for each in _lost(found, attempts)],
+        "Lost": [codec(Lost).encode(each) for each in lost],
         "Candidates": [_candidate(attempt, objective, named) for attempt in attempts],
     }
-    return {key: value for key, value in told.items() if value}
+    return {key: value for key, value in entries.items() if value}
 
 
-def _sources(said: Sequence[MergedGradient]) -> Json:
+def _sources(gradients: Sequence[MergedGradient]) -> Json:
     """By merged remark, the cases that it comes from."""
-    return [[*dict.fromkeys(source.case for source in each.sources)] for each in said]
-
-
-def _lost(found: Round, attempts: Sequence[Attempt]) -> list[Lost]:
-    return [*found.lost, *(each for attempt in attempts for each in attempt.lost)]
+    return [[*dict.fromkeys(source.case for source in each.sources)] for each in gradients]
 
 
 def _candidate(attempt: Attempt, objective: Objective, named: Callable[[str], str]) -> Json:
@@ -163,26 +161,26 @@ def _candidate(attempt: Attempt, objective: Objective, named: Callable[[str], st
 class _Tracing:
     """Reads the runs of one case."""
 
-    anatomy: Anatomy
+    surface_map: SurfaceMap
     case: Case
 
     def trace(self, result: CaseResult, *, session: str) -> Trace:
         """What happened in a run; one without steps is one step with everything in force."""
-        outcome, root = result.outcome, self._node(self.anatomy.structure.entry)
-        asked = outcome.asked or tuple(turn.input for turn in self.case.turns)
-        steps = trace_of(result, self.case, tuple(self.anatomy.editable)).steps
+        outcome, root = result.outcome, self._node(self.surface_map.structure.entry)
+        inputs = outcome.asked or tuple(turn.input for turn in self.case.turns)
+        steps = trace_of(result, self.case, tuple(self.surface_map.editable)).steps
         return Trace(
             root_agent_name=root.name if root else "",
             session_id=session,
             status=_status(outcome),
-            input=Text(text="\n".join(asked)),
+            input=Text(text="\n".join(inputs)),
             output=Text(text=outcome.output),
             usage=_usage(outcome.usage),
             steps=tuple(self._step(step) for step in steps),
         )
 
     def _step(self, step: outcomes.Step) -> Step:
-        name = self.node_in(self.anatomy, step.node)
+        name = self.node_in(self.surface_map, step.node)
         node = self._node(name)
         return Step(
             step_id=step.id,
@@ -190,7 +188,7 @@ class _Tracing:
             node_id=name,
             node_type=node.kind.value if node else "",
             predecessor_step_ids=step.predecessors,
-            applied_surface_ids=tuple(map(self.anatomy.name_of, step.surfaces)),
+            applied_surface_ids=tuple(map(self.surface_map.name_of, step.surfaces)),
             input=None if step.input is None else Text(text=_text(step.input)),
             output=None if step.output is None else Text(text=_text(step.output)),
             usage=_usage(step.usage),
@@ -199,13 +197,13 @@ class _Tracing:
         )
 
     def _node(self, name: str) -> Node | None:
-        return next((node for node in self.anatomy.structure.nodes if node.id == name), None)
+        return next((node for node in self.surface_map.structure.nodes if node.id == name), None)
 
     @staticmethod
-    def node_in(anatomy: Anatomy, name: str) -> str:
+    def node_in(surface_map: SurfaceMap, name: str) -> str:
         """The node that a step names; a run without steps is a run of the entry."""
-        known = {node.id for node in anatomy.structure.nodes}
-        return anatomy.structure.entry if name == WHOLE and name not in known else name
+        nodes = {node.id for node in surface_map.structure.nodes}
+        return surface_map.structure.entry if name == WHOLE and name not in nodes else name
 
 
 def _status(outcome: Outcome) -> TraceStatus:
@@ -215,9 +213,9 @@ def _status(outcome: Outcome) -> TraceStatus:
 
 
 def _usage(usage: Usage) -> TokenUsage:
-    asked, answered = usage.input_tokens, usage.output_tokens
+    prompt, completion = usage.input_tokens, usage.output_tokens
     return TokenUsage(
-        prompt_tokens=asked, completion_tokens=answered, total_tokens=asked + answered
+        prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion
     )
 
 
@@ -242,54 +240,55 @@ T = TypeVar("T")
 class Translator:
     """Knows where each case is from and what each surface is called."""
 
-    anatomy: Anatomy
-    homes: Mapping[str, Home]
+    surface_map: SurfaceMap
+    origins: Mapping[str, CaseOrigin]
     cases: Mapping[str, Case]
 
-    def evaluation(self, found: Evaluation) -> EvaluationResult:
+    def evaluation(self, evaluation: Evaluation) -> EvaluationResult:
         """An evaluation set by set; repeats of a case are one case with the mean of each metric."""
         by_set: dict[str, list[WireCaseResult]] = {}
-        for case in found.cases:
-            result = self._case(case, found.of_case(case))
+        for case in evaluation.cases:
+            result = self._case(case, evaluation.of_case(case))
             by_set.setdefault(result.eval_set_id, []).append(result)
         sets = tuple(_set(name, cases) for name, cases in by_set.items())
         scores = [each.overall_score for each in sets if each.overall_score is not None]
         return EvaluationResult(overall_score=mean(scores) if scores else None, eval_sets=sets)
 
-    def losses(self, found: Round) -> tuple[CaseLoss, ...]:
+    def losses(self, current: Round) -> tuple[CaseLoss, ...]:
         """The losses case by case, each once however often the case was run."""
         by_case: dict[str, dict[TerminalLoss, None]] = {}
-        for loss in found.losses:
-            told = by_case.setdefault(loss.case, {})
-            told.update(dict.fromkeys(self._loss(each) for each in loss.losses))
+        for loss in current.losses:
+            unique = by_case.setdefault(loss.case, {})
+            unique.update(dict.fromkeys(self._loss(each) for each in loss.losses))
         return tuple(
             CaseLoss(
-                eval_set_id=self.homes[case].eval_set,
-                eval_case_id=self.homes[case].case,
+                eval_set_id=self.origins[case].eval_set,
+                eval_case_id=self.origins[case].case,
                 terminal_losses=tuple(losses),
             )
             for case, losses in self._sorted(by_case)
         )
 
-    def backward(self, found: Round) -> BackwardResult:
+    def backward(self, current: Round) -> BackwardResult:
         """The gradients case by case and step by step, in the order of the trace."""
         by_case: dict[str, list[packets.SurfaceGradient]] = {}
-        for gradient in found.gradients:
+        for gradient in current.gradients:
             by_case.setdefault(gradient.case, []).append(gradient)
         cases = [
             CaseGradients(
-                eval_set_id=self.homes[case].eval_set,
-                eval_case_id=self.homes[case].case,
-                step_gradients=tuple(self._steps(found, case, gradients)),
+                eval_set_id=self.origins[case].eval_set,
+                eval_case_id=self.origins[case].case,
+                step_gradients=tuple(self._steps(current, case, gradients)),
             )
             for case, gradients in self._sorted(by_case)
         ]
         return BackwardResult(cases=tuple(cases))
 
-    def aggregation(self, found: Round) -> AggregationResult:
+    def aggregation(self, current: Round) -> AggregationResult:
         """What should change about each surface."""
         surfaces = [
-            self._aggregated(surface, remarks) for surface, remarks in (found.merged or {}).items()
+            self._aggregated(surface, remarks)
+            for surface, remarks in (current.merged or {}).items()
         ]
         ordered = sorted(surfaces, key=lambda each: each.surface_id)
         return AggregationResult(surfaces=tuple(ordered))
@@ -297,22 +296,22 @@ class Translator:
     # -- parts -----------------------------------------------------------------------------
 
     def _case(self, name: str, results: Sequence[evaluations.CaseResult]) -> WireCaseResult:
-        home = self.homes[name]
-        tracing = _Tracing(anatomy=self.anatomy, case=self.cases[name])
+        origin = self.origins[name]
+        tracing = _Tracing(surface_map=self.surface_map, case=self.cases[name])
         metrics = dict.fromkeys(score.metric for result in results for score in result.scores)
         return WireCaseResult(
-            eval_set_id=home.eval_set,
-            eval_case_id=home.case,
+            eval_set_id=origin.eval_set,
+            eval_case_id=origin.case,
             session_id=name,
             trace=tracing.trace(results[0], session=name),
             metrics=tuple(_metric(metric, results) for metric in metrics),
         )
 
     def _loss(self, loss: packets.TerminalLoss) -> TerminalLoss:
-        home = self.homes[loss.case]
+        origin = self.origins[loss.case]
         return TerminalLoss(
-            eval_set_id=home.eval_set,
-            eval_case_id=home.case,
+            eval_set_id=origin.eval_set,
+            eval_case_id=origin.case,
             metric_name=loss.metric,
             severity=loss.severity,
             step_id=loss.step,
@@ -320,22 +319,22 @@ class Translator:
         )
 
     def _steps(
-        self, found: Round, case: str, gradients: Sequence[packets.SurfaceGradient]
+        self, current: Round, case: str, gradients: Sequence[packets.SurfaceGradient]
     ) -> Iterator[StepGradients]:
-        steps = [s.id for r in found.train.of_case(case) for s in r.outcome.trace.steps]
+        steps = [s.id for r in current.train.of_case(case) for s in r.outcome.trace.steps]
         places = {step: place for place, step in reversed(list(enumerate(steps)))}
         named = dict.fromkeys((gradient.step, gradient.node) for gradient in gradients)
         for step, node in sorted(named, key=lambda each: places.get(each[0], 0)):
-            said = tuple(self._gradient(each) for each in gradients if each.step == step)
-            yield StepGradients(step_id=step, node_id=self._node(node), gradients=said)
+            of_step = tuple(self._gradient(each) for each in gradients if each.step == step)
+            yield StepGradients(step_id=step, node_id=self._node(node), gradients=of_step)
 
     def _gradient(self, gradient: packets.SurfaceGradient) -> SurfaceGradient:
-        home = self.homes[gradient.case]
+        origin = self.origins[gradient.case]
         return SurfaceGradient(
-            eval_set_id=home.eval_set,
-            eval_case_id=home.case,
+            eval_set_id=origin.eval_set,
+            eval_case_id=origin.case,
             step_id=gradient.step,
-            surface_id=self.anatomy.name_of(gradient.surface),
+            surface_id=self.surface_map.name_of(gradient.surface),
             severity=gradient.severity,
             gradient=gradient.text,
         )
@@ -343,8 +342,8 @@ class Translator:
     def _aggregated(
         self, surface: str, remarks: Sequence[packets.MergedGradient]
     ) -> AggregatedSurface:
-        position, name = self.anatomy.position_of(surface), self.anatomy.name_of(surface)
-        said = [
+        position, name = self.surface_map.position_of(surface), self.surface_map.name_of(surface)
+        gradients = [
             SurfaceGradient(surface_id=name, severity=each.severity, gradient=each.text)
             for each in remarks
         ]
@@ -352,16 +351,16 @@ class Translator:
             surface_id=name,
             node_id=position.node if position else "",
             type=position.type if position else SurfaceType.INSTRUCTION,
-            gradients=tuple(said),
+            gradients=tuple(gradients),
         )
 
     def _node(self, name: str) -> str:
-        return _Tracing.node_in(self.anatomy, name)
+        return _Tracing.node_in(self.surface_map, name)
 
     def _sorted(self, by_case: Mapping[str, T]) -> list[tuple[str, T]]:
         def place(each: tuple[str, object]) -> tuple[str, str]:
-            home = self.homes[each[0]]
-            return home.eval_set, home.case
+            origin = self.origins[each[0]]
+            return origin.eval_set, origin.case
 
         return sorted(by_case.items(), key=place)
 
@@ -375,14 +374,14 @@ def _set(name: str, cases: Sequence[WireCaseResult]) -> EvalSetResult:
 
 def _metric(name: str, results: Sequence[evaluations.CaseResult]) -> MetricResult:
     values = [result.value(name) for result in results if result.applies(name)]
-    known = [value for value in values if value is not None]
+    numbers = [value for value in values if value is not None]
     scores = [score for result in results for score in result.scores if score.metric == name]
-    whole = bool(known) and len(known) == len(values)
+    whole = bool(numbers) and len(numbers) == len(values)
     reasons = [s.reason for s in scores if s.reason and (s.passed is False or s.missing)]
     usual = [s.reason for s in scores if s.reason]
     return MetricResult(
         metric_name=name,
-        score=mean(known) if whole else 0.0,
+        score=mean(numbers) if whole else 0.0,
         status=_evaluation_status(scores, whole=whole),
         reason="\n".join(dict.fromkeys(reasons or usual)),
     )
@@ -397,28 +396,28 @@ def _evaluation_status(scores: Sequence[Score], *, whole: bool) -> MetricStatus:
     return "passed" if True in verdicts else "unknown"
 
 
-NOWHERE = Home(eval_set="", case="")
+NOWHERE = CaseOrigin(eval_set="", case="")
 
 
 @dataclass(kw_only=True)
-class Whereabouts:
+class RoundContext:
     """The round under way, and what can be found in it."""
 
-    homes: Mapping[str, Home]
+    origins: Mapping[str, CaseOrigin]
     round: Round | None = None
 
-    def enter(self, found: Round) -> None:
+    def enter(self, current: Round) -> None:
         """Take in a round, or what more is known of it."""
-        self.round = found
+        self.round = current
 
-    def home(self, case: str) -> Home:
+    def origin(self, case: str) -> CaseOrigin:
         """The set of a case, and what the case is called there."""
-        return self.homes.get(case, NOWHERE)
+        return self.origins.get(case, NOWHERE)
 
     def gradients(self, surface: str) -> list[BackpropSurfaceGradient]:
         """What was said of a surface, in the order in which the aggregator is asked."""
-        found = self.round.gradients if self.round is not None else ()
-        return sorted((g for g in found if g.surface == surface), key=lambda g: g.order)
+        gradients = self.round.gradients if self.round is not None else ()
+        return sorted((g for g in gradients if g.surface == surface), key=lambda g: g.order)
 
     def value(self, surface: str) -> Value | None:
         """The value that a surface has in this round."""

@@ -425,7 +425,7 @@ def _steps(target: ArtifactsTarget) -> Iterator[str]:
         yield f"holdout   runner {_runner(task.holdout_runner)}"
     if task.holdout_scoring is not None:
         yield f"holdout   scorer {_scorer(task.holdout_scoring)}"
-    yield f"sandbox   {target.sandbox.isolation.told}"
+    yield f"sandbox   {target.sandbox.isolation.summary}"
     if task.env:
         yield f"variables {', '.join(task.env)}"
 

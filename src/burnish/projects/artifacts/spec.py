@@ -15,7 +15,7 @@ from burnish.metrics.files import AgentMetric, metric_name
 from burnish.models.model_block import ModelBlock
 from burnish.runs.draft import Problems
 from burnish.runs.spec import ObjectiveSpec, TargetSpec
-from burnish.system.sandbox import Limits, Mode
+from burnish.system.sandbox import CommandLimits, Mode
 from burnish.system.settings import Settings, Text
 from burnish.system.workspaces.paths import covers, matches, pattern_problem
 from burnish.system.yaml import TreePath, value_in
@@ -227,9 +227,9 @@ class LimitsBlock(Settings):
     output_kb: AtLeastOne = 1024
     """What is kept of stdout, and of stderr."""
 
-    def made(self) -> Limits:
+    def made(self) -> CommandLimits:
         """In bytes."""
-        return Limits(
+        return CommandLimits(
             memory_bytes=self.memory_mb * MIB,
             file_bytes=self.file_size_mb * MIB,
             processes=self.processes,

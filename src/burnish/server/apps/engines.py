@@ -17,7 +17,7 @@ from burnish.compat.promptiter import (
     RunStatus,
     read_request,
 )
-from burnish.compat.promptiter.snapshot import Anatomy
+from burnish.compat.promptiter.snapshot import SurfaceMap
 from burnish.core.cases import Dataset
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem
@@ -290,7 +290,7 @@ class EngineApp:
 
     def structure(self) -> dict[str, Json]:
         """The structure of its target."""
-        return Anatomy.of(self.engine.target).snapshot.to_json()
+        return SurfaceMap.of(self.engine.target).snapshot.to_json()
 
     async def close(self) -> None:
         """Close the engine in the loop that it lived in."""
@@ -459,7 +459,7 @@ class FileApp:
 
     def structure(self) -> dict[str, Json]:
         """The structure of the agent in the file."""
-        return Anatomy.of(read_structure(self.path).target).snapshot.to_json()
+        return SurfaceMap.of(read_structure(self.path).target).snapshot.to_json()
 
     async def close(self) -> None:
         """Nothing is held."""

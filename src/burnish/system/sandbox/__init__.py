@@ -2,13 +2,13 @@
 
 from burnish.system.sandbox.commands import Sandbox
 from burnish.system.sandbox.isolation import Isolation, Mode, Probe, probe_bubblewrap, resolve
-from burnish.system.sandbox.results import CommandResult, EndedBy, Limits
+from burnish.system.sandbox.results import CommandLimits, CommandResult, EndedBy
 
 __all__ = [
+    "CommandLimits",
     "CommandResult",
     "EndedBy",
     "Isolation",
-    "Limits",
     "Mode",
     "Probe",
     "Sandbox",

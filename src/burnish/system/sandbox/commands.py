@@ -31,7 +31,13 @@ from burnish.system.sandbox.isolation import (
     walled,
     with_python,
 )
-from burnish.system.sandbox.results import Capture, CommandResult, EndedBy, Limits, failure_reason
+from burnish.system.sandbox.results import (
+    Capture,
+    CommandLimits,
+    CommandResult,
+    EndedBy,
+    failure_reason,
+)
 
 _PART = 256 * 1024
 _LET_GO = 8.0
@@ -49,7 +55,7 @@ class _Order:
     argv: Sequence[str]
     cwd: Path
     env: Mapping[str, str]
-    limits: Limits
+    limits: CommandLimits
     marker: str
     walled: bool
     """Whether `argv` starts with bubblewrap."""
@@ -285,7 +291,7 @@ class Sandbox:
         cwd: Path,
         writable: Sequence[Path] = (),
         env: Mapping[str, str] | None = None,
-        limits: Limits | None = None,
+        limits: CommandLimits | None = None,
         stdin: bytes = b"",
     ) -> CommandResult:
         """Run a command to its end; nothing that it started runs any more when this returns.
@@ -294,7 +300,7 @@ class Sandbox:
         arguments, without a shell. Isolated, it can write to `writable` and to a /tmp of its own.
         """
         cwd, *writable = _folders(cwd, *writable)
-        limits = limits or Limits()
+        limits = limits or CommandLimits()
         async with _private_folder() as private:
             tmp = INSIDE_TMP if self._isolates else private / "tmp"
             roots = writable or [cwd]
@@ -315,7 +321,7 @@ class Sandbox:
     def _isolates(self) -> bool:
         return self.isolation.kind == "bwrap"
 
-    def _result(self, ran: _Supervised, limits: Limits) -> CommandResult:
+    def _result(self, ran: _Supervised, limits: CommandLimits) -> CommandResult:
         report = ran.report
         return CommandResult(
             exit_code=report.exit_code,

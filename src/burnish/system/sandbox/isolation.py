@@ -164,7 +164,7 @@ class Isolation:
 
     kind: Literal["bwrap", "none"]
     program: str = ""
-    told: str
+    summary: str
     """One sentence for people: what holds, or why nothing does."""
 
 
@@ -180,14 +180,14 @@ def probe_bubblewrap(program: str = _PROGRAM) -> Probe:
 def resolve(mode: Mode, probe: Probe | None = None) -> Isolation:
     """What `mode` comes to on this machine; refused where bubblewrap is asked for in vain."""
     if mode == "none":
-        return Isolation(kind="none", told="limits only, as asked: commands are not isolated")
+        return Isolation(kind="none", summary="limits only, as asked: commands are not isolated")
     probe = probe or probe_bubblewrap()
     if probe.works:
         sentence = f"{probe.version}: no network, and only the workspace can be written"
-        return Isolation(kind="bwrap", program=probe.program, told=sentence)
+        return Isolation(kind="bwrap", program=probe.program, summary=sentence)
     if mode == "auto":
         sentence = f"limits only: commands are not isolated, since bubblewrap fails: {probe.reason}"
-        return Isolation(kind="none", told=sentence)
+        return Isolation(kind="none", summary=sentence)
     remedy = "install bubblewrap, let it make namespaces, or say 'auto' to go without"
     message = f"bubblewrap does not work here: {probe.reason}"
     raise ConfigError([Problem(where="sandbox", message=message, remedy=remedy)])

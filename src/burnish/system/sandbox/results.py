@@ -11,7 +11,7 @@ _MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class CommandLimits:
     """Bounds of one command with all the processes it starts; None is no bound."""
 
     seconds: float = 300.0
@@ -76,7 +76,7 @@ class CommandResult:
         return number if 0 < number < signals.NSIG else None
 
 
-def failure_reason(ended_by: EndedBy, exit_code: int, limits: Limits) -> str:
+def failure_reason(ended_by: EndedBy, exit_code: int, limits: CommandLimits) -> str:
     """Why a command is not ok, in words; '' where it is."""
     if ended_by == "timeout":
         return f"the command ran for more than {limits.seconds:g} s"

@@ -114,18 +114,18 @@ def _supervise(line: socket.socket, order: dict[str, Any]) -> None:
     try:
         command = Command(order)
     except (OSError, subprocess.SubprocessError) as error:
-        _tell(line, {"refused": str(error)})
+        _send(line, {"refused": str(error)})
         return
     _let_go_of_streams()
     with contextlib.suppress(OSError):
-        _tell(line, {"group": command.pid})
+        _send(line, {"group": command.pid})
     ended_by = _watch(command, line, wake)
     seconds = time.monotonic() - command.started
     left = command.left_running() if ended_by == "itself" else 0
     stuck = command.end()
     code = -signal.SIGKILL if command.status is None else command.status
     with contextlib.suppress(OSError):
-        _tell(line, {
+        _send(line, {
             "ended_by": ended_by, "exit_code": 128 - code if code < 0 else code,
             "seconds": seconds, "cpu_seconds": command.usage, "left_running": left,
             "stuck": stuck, "began": command.began(),
@@ -296,7 +296,7 @@ def _let_go_of_streams() -> None:
         os.dup2(nothing, stream)
 
 
-def _tell(line: socket.socket, report: dict[str, Any]) -> None:
+def _send(line: socket.socket, report: dict[str, Any]) -> None:
     line.sendall(json.dumps(report).encode() + b"\n")
 
 

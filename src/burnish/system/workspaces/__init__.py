@@ -19,8 +19,8 @@ from burnish.system.workspaces.diffs import (
 )
 from burnish.system.workspaces.paths import Bounds, path_problem, pattern_problem, shown
 from burnish.system.workspaces.snapshots import (
-    Change,
     Entry,
+    EntryChange,
     Snapshot,
     diff_snapshots,
     read_contents,
@@ -37,9 +37,9 @@ from burnish.system.workspaces.violations import (
 __all__ = [
     "DEFAULT_EXCLUDE",
     "Bounds",
-    "Change",
     "DiffSummary",
     "Entry",
+    "EntryChange",
     "LineCount",
     "Snapshot",
     "Violation",

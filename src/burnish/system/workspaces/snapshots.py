@@ -132,7 +132,7 @@ def _open(path: Path) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class EntryChange:
     """One entry that is not what it was; the first kind of difference that applies."""
 
     path: str
@@ -148,16 +148,18 @@ class Change:
         return {entry.kind for entry in (self.before, self.after) if entry} == {"folder"}
 
 
-def diff_snapshots(before: Snapshot, after: Snapshot) -> list[Change]:
+def diff_snapshots(before: Snapshot, after: Snapshot) -> list[EntryChange]:
     """Every entry that was added, removed or changed, by path."""
-    changes: list[Change] = []
+    changes: list[EntryChange] = []
     gone = _gone_by_digest(before.entries, after.entries)
     for path in sorted({*before.entries, *after.entries}):
         old, new = before.entries.get(path), after.entries.get(path)
         kind = _kind(old, new)
         if kind is not None:
             source = gone.get(new.digest, "") if kind == "added" and new and new.size else ""
-            changes.append(Change(path=path, kind=kind, before=old, after=new, renamed_from=source))
+            changes.append(
+                EntryChange(path=path, kind=kind, before=old, after=new, renamed_from=source)
+            )
     return changes
 
 

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from burnish.core.errors import Problem
 from burnish.system.workspaces.diffs import Contents, LineCount, count_changed_lines
 from burnish.system.workspaces.paths import Bounds, folders_of, look_alike, path_problem, shown
-from burnish.system.workspaces.snapshots import Change, Snapshot, diff_snapshots
+from burnish.system.workspaces.snapshots import EntryChange, Snapshot, diff_snapshots
 
 ViolationKind: TypeAlias = Literal[
     "outside",  # a new file, or a path, that is not among the declared artifacts
@@ -91,7 +91,7 @@ def proposal_violations(
     return [*violations, *_too_much(bounds, changed, old, new)]
 
 
-def _is_way_to(change: Change, others: Sequence[Change]) -> bool:
+def _is_way_to(change: EntryChange, others: Sequence[EntryChange]) -> bool:
     """Whether a folder came or went only because an allowed file in it did."""
     if not change.is_folder or change.kind not in ("added", "removed"):
         return False
@@ -99,7 +99,7 @@ def _is_way_to(change: Change, others: Sequence[Change]) -> bool:
                for other in others)  # fmt: skip
 
 
-def _foreign(bounds: Bounds, change: Change) -> Violation:
+def _foreign(bounds: Bounds, change: EntryChange) -> Violation:
     touched = bounds.is_protected(change.path) or change.kind != "added"
     kind = "tampering" if touched else "outside"
     message = f"{_not_declared(kind)}, and the candidate {_did(change)} it"
@@ -110,7 +110,7 @@ def _not_declared(kind: str) -> str:
     return "it is not yours to touch" if kind == "tampering" else "it is not a declared artifact"
 
 
-def _did(change: Change) -> str:
+def _did(change: EntryChange) -> str:
     if change.renamed_from:
         return f"renamed {shown(change.renamed_from)} to"
     if change.kind == "kind" and change.before and change.after:
@@ -119,7 +119,7 @@ def _did(change: Change) -> str:
     return words.get(change.kind, change.kind)
 
 
-def _wrong_with(bounds: Bounds, change: Change, content: bytes | None) -> Iterator[Violation]:
+def _wrong_with(bounds: Bounds, change: EntryChange, content: bytes | None) -> Iterator[Violation]:
     path, after = change.path, change.after
     if after is None:
         yield from _wrong_type(bounds, path)
@@ -137,7 +137,7 @@ def _wrong_with(bounds: Bounds, change: Change, content: bytes | None) -> Iterat
     yield from _wrong_content(bounds, path, b"\0" if content is None else content)
 
 
-def _mode_differs(change: Change) -> bool:
+def _mode_differs(change: EntryChange) -> bool:
     assert change.after is not None
     if change.before is None:
         return bool(change.after.mode & 0o7111)

@@ -18,7 +18,7 @@ from burnish.core.protocols import Description, Effects, Receipt
 from burnish.core.surfaces import Candidate, FileSurface, Origin, Surface, Value
 from burnish.system.files import state_folder
 from burnish.system.processes import own_children
-from burnish.system.sandbox import CommandResult, Limits, Mode, Sandbox
+from burnish.system.sandbox import CommandLimits, CommandResult, Mode, Sandbox
 from burnish.system.workspaces import (
     DEFAULT_EXCLUDE,
     Bounds,
@@ -143,7 +143,7 @@ class _Steps:
         *,
         also: Path | None = None,
     ) -> CommandResult:
-        limits: Limits = replace(self.task.limits, seconds=step.timeout_seconds)
+        limits: CommandLimits = replace(self.task.limits, seconds=step.timeout_seconds)
         folder = self.workspace.folder
         cwd = (folder / step.cwd).resolve()
         writable = [folder] if also is None else [folder, also]
@@ -277,7 +277,7 @@ class ArtifactsTarget:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the user should know before the start."""
-        return (f"commands run with {self.sandbox.isolation.told}",)
+        return (f"commands run with {self.sandbox.isolation.summary}",)
 
     @property
     def description(self) -> Description:

@@ -16,7 +16,7 @@ from burnish.core.content import Json, short_id
 from burnish.core.errors import FileTrouble
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, Value
 from burnish.system.files import spare_beside
-from burnish.system.sandbox import Limits
+from burnish.system.sandbox import CommandLimits
 from burnish.system.workspaces import (
     DEFAULT_EXCLUDE,
     Bounds,
@@ -125,7 +125,7 @@ class Task:
     primary: str = "score"
     env: tuple[str, ...] = ()
     """Names of variables that commands may see."""
-    limits: Limits = field(default_factory=Limits)
+    limits: CommandLimits = field(default_factory=CommandLimits)
     copy_git: bool = False
     """Whether commands find a copy of `.git`."""
 

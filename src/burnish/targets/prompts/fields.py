@@ -194,9 +194,9 @@ async def _put_back(field: CallbackField, told: Mapping[str, Any]) -> PutBack | 
         return None
     if _mark(now) not in told["written"]:
         why = "somebody changed it meanwhile, so it was left alone"
-        return PutBack(path=field.name, fate="left alone", told=why)
+        return PutBack(path=field.name, fate="left alone", message=why)
     await field.put(told["original"])
-    return PutBack(path=field.name, fate="put back", told="its own text was put back")
+    return PutBack(path=field.name, fate="put back", message="its own text was put back")
 
 
 async def _require_free(field: CallbackField, told: Mapping[str, Any], owner: Owner) -> None:

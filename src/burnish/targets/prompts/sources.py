@@ -265,7 +265,7 @@ class Sources:
             fates += await self._callbacks_back(taken)
         finally:
             self._locks.close()
-        failed = {fate.path: BurnishError(fate.told) for fate in fates if fate.fate == "failed"}
+        failed = {fate.path: BurnishError(fate.message) for fate in fates if fate.fate == "failed"}
         if failed:
             kept = f"What they held is kept in {taken.borrowing.record.parent}."
             remedy = f"{kept} The next burnish command tries again."
@@ -279,7 +279,7 @@ class Sources:
                 fate = await taken.lent.put_back(callback)
             except Exception as error:  # noqa: BLE001 - the user's function: the others go on
                 told = f"its own text could not be put back: {type(error).__name__}: {error}"
-                fate = PutBack(path=callback.name, fate="failed", told=told)
+                fate = PutBack(path=callback.name, fate="failed", message=told)
             fates += [fate] if fate is not None else []
         if not any(fate.fate == "failed" for fate in fates):
             taken.lent.forget()

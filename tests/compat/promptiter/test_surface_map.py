@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from burnish.compat.promptiter.shapes import Profile, SurfaceOverride, SurfaceValue
-from burnish.compat.promptiter.snapshot import Anatomy
+from burnish.compat.promptiter.snapshot import SurfaceMap
 from burnish.core.errors import ConfigError
 from burnish.core.surfaces import Demonstration, DemosSurface, NumberSurface, TextSurface
 from burnish.testing import ScriptedTarget
@@ -25,8 +25,8 @@ from tests.compat.promptiter.desk import (
 )
 
 
-def anatomy() -> Anatomy:
-    return Anatomy.of(desk())
+def surface_map() -> SurfaceMap:
+    return SurfaceMap.of(desk())
 
 
 def profile(values: dict[str, Any], structure_id: str = "") -> Profile:
@@ -38,7 +38,7 @@ def profile(values: dict[str, Any], structure_id: str = "") -> Profile:
 
 
 def test_a_snapshot_has_every_position_in_its_branch() -> None:
-    found = anatomy().snapshot
+    found = surface_map().snapshot
     assert found.structure_id.startswith("struct_")
     assert [node.node_id for node in found.nodes] == ["desk/planner", "desk/search", "desk/writer"]
     assert [node.kind for node in found.nodes] == ["agent", "function", "agent"]
@@ -67,8 +67,8 @@ def test_a_snapshot_has_every_position_in_its_branch() -> None:
 
 
 def test_what_the_target_does_not_offer_is_known_and_no_target() -> None:
-    assert sorted(anatomy().targets) == sorted(VALUES)
-    assert MODEL not in anatomy().targets
+    assert sorted(surface_map().targets) == sorted(VALUES)
+    assert MODEL not in surface_map().targets
 
 
 def test_a_target_without_a_structure_is_one_node() -> None:
@@ -81,7 +81,7 @@ def test_a_target_without_a_structure_is_one_node() -> None:
         ],
         values={"system.md": "Be kind.", "shots": (), "heat": 0.5},
     )
-    found = Anatomy.of(plain)
+    found = SurfaceMap.of(plain)
     assert found.targets == {
         "agent#few_shot": "shots",
         "agent#instruction": "system.md",
@@ -92,7 +92,7 @@ def test_a_target_without_a_structure_is_one_node() -> None:
 
 
 def test_a_profile_and_its_candidate_spell_each_other() -> None:
-    found = anatomy()
+    found = surface_map()
     given = profile(
         {
             WRITE: {"Text": CITE},
@@ -121,7 +121,7 @@ def test_a_profile_and_its_candidate_spell_each_other() -> None:
 
 
 def test_a_profile_that_changes_nothing_is_the_baseline() -> None:
-    found = anatomy()
+    found = surface_map()
     same: dict[str, Any] = {
         each.surface_id: each.value.to_json() for each in found.snapshot.surfaces[:1]
     }
@@ -152,18 +152,18 @@ FORBIDDEN: list[tuple[str, Any, str]] = [
 @pytest.mark.parametrize(("name", "value", "told"), FORBIDDEN)
 def test_values_that_a_profile_may_not_have(name: str, value: Any, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
-        anatomy().candidate(profile({name: value}))
+        surface_map().candidate(profile({name: value}))
 
 
 def test_a_profile_of_another_structure_and_one_that_says_it_twice() -> None:
     twice = SurfaceOverride(surface_id=WRITE, value=SurfaceValue(text="x"))
     with pytest.raises(ConfigError) as caught:
-        anatomy().candidate(Profile(structure_id="struct_0", overrides=(twice, twice)))
+        surface_map().candidate(Profile(structure_id="struct_0", overrides=(twice, twice)))
     assert "is of structure 'struct_0'" in str(caught.value)
     assert "overrides it twice" in str(caught.value)
 
 
 def test_the_schemas_of_a_tool_may_be_echoed() -> None:
     echoed: Any = {"Tools": [{"ID": "lookup", "Description": "x", "InputSchema": SCHEMA}]}
-    assert anatomy().candidate(profile({TOOL: echoed})).values[TOOL] == "x"
-    assert WRITER in {node.id for node in anatomy().structure.nodes}
+    assert surface_map().candidate(profile({TOOL: echoed})).values[TOOL] == "x"
+    assert WRITER in {node.id for node in surface_map().structure.nodes}
