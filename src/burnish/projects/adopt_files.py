@@ -154,8 +154,8 @@ class AdoptedFile:
         if not Path(self.path).is_file():
             return Standing.CHANGED
         now = digest(read_bytes(Path(self.path)))
-        known = {self.before: Standing.BEFORE, self.after: Standing.AFTER}
-        return known.get(now, Standing.CHANGED)
+        states = {self.before: Standing.BEFORE, self.after: Standing.AFTER}
+        return states.get(now, Standing.CHANGED)
 
     def put_back(self) -> FileChange:
         """The change from what was written to what was there."""
@@ -208,10 +208,10 @@ class Adopted:
     @property
     def standing(self) -> Standing:
         """How its files stand now, taken together."""
-        found = {file.standing for file in self.files}
-        if Standing.CHANGED in found:
+        states = {file.standing for file in self.files}
+        if Standing.CHANGED in states:
             return Standing.CHANGED
-        return found.pop() if len(found) == 1 else Standing.BETWEEN
+        return states.pop() if len(states) == 1 else Standing.BETWEEN
 
     @property
     def cut_off(self) -> bool:

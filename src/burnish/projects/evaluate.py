@@ -79,8 +79,8 @@ def target_of(
 
 
 def _is_target(agent: object) -> TypeGuard[Target]:
-    wanted = ("description", "surfaces", "baseline", "run", "estimate")
-    return not isinstance(agent, type) and all(hasattr(agent, name) for name in wanted)
+    members = ("description", "surfaces", "baseline", "run", "estimate")
+    return not isinstance(agent, type) and all(hasattr(agent, name) for name in members)
 
 
 def is_closable(target: Target) -> TypeGuard[Closable]:
@@ -119,29 +119,31 @@ _RAG = frozenset(get_args(RagBlock.model_fields["metric_type"].annotation))
 
 
 def _make_given(
-    given: _GivenMetrics, cases: Sequence[Case], making: MetricMaking
+    metrics: _GivenMetrics, cases: Sequence[Case], making: MetricMaking
 ) -> tuple[Metric, ...]:
     """The metrics that are asked for: those with a name first, then those of one's own."""
-    if isinstance(given, Path):
-        read = read_metric_file(given)
+    if isinstance(metrics, Path):
+        read = read_metric_file(metrics)
         bench = MetricMaking(
             models=making.models,
-            folder=given.resolve().parent,
+            folder=metrics.resolve().parent,
             judge=making.judge or read.judge,
         )
         return make_agent_metrics(read.blocks, cases, bench)
-    if isinstance(given, str):
-        given = [given]
-    named = [each for each in given if isinstance(each, str | Mapping)]
+    if isinstance(metrics, str):
+        metrics = [metrics]
+    named = [each for each in metrics if isinstance(each, str | Mapping)]
     made = {metric.name: metric for metric in _made(named, cases, making)}
-    own = [each for each in given if not isinstance(each, str | Mapping)]
+    own = [each for each in metrics if not isinstance(each, str | Mapping)]
     check_names([*made, *(metric.name for metric in own)])
     return (*made.values(), *own)
 
 
-def _blocks_of(given: Sequence[str | Mapping[str, Json]]) -> Sequence[AgentMetric]:
+def _blocks_of(metrics: Sequence[str | Mapping[str, Json]]) -> Sequence[AgentMetric]:
     """The blocks that names and mappings stand for."""
-    written: list[Json] = [_block(each) if isinstance(each, str) else dict(each) for each in given]
+    written: list[Json] = [
+        _block(each) if isinstance(each, str) else dict(each) for each in metrics
+    ]
     return validate_config(written, MetricList, source="metrics").root
 
 
@@ -265,15 +267,15 @@ def _of_file(
 
 def _refuse_beside_a_file(how: How) -> None:
     """What a file that describes an agent says itself, or cannot be told."""
-    given = {
+    settings = {
         "user_simulator": how.user_simulator is not None,
         "models": how.models is not None,
         "judge as a ModelRef": isinstance(how.judge, ModelRef),
     }
     problems = [
         Problem(where=name, message="an agent that is a file cannot be given this here")
-        for name, told in given.items()
-        if told
+        for name, is_set in settings.items()
+        if is_set
     ]
     if problems:
         raise ConfigError(problems, remedy="Say it in the file, or give the agent as a Target.")
@@ -323,13 +325,13 @@ def _making(how: How, models: Models) -> MetricMaking:
 
 
 def _read(cases: _Cases | None) -> tuple[Case, ...]:
-    given = _required(cases, "cases")
-    return read_cases(Path(given)).cases if isinstance(given, str | Path) else tuple(given)
+    source = _required(cases, "cases")
+    return read_cases(Path(source)).cases if isinstance(source, str | Path) else tuple(source)
 
 
-def _required(given: T | None, what: str) -> T:
-    if given is None:
+def _required(value: T | None, what: str) -> T:
+    if value is None:
         message = f"there are no {what}"
         remedy = f"give {what}: only a file that describes an agent can bring them itself"
         raise ConfigError([Problem(message=message, remedy=remedy)])
-    return given
+    return value

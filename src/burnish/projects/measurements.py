@@ -81,8 +81,8 @@ class Evaluated:
 
     def explain(self) -> str:
         """The verdict, and each case that does not pass with expected, actual and reason."""
-        told = (explained(row, complaints_of(row)) for row in unwell(self.report.cases))
-        return "\n".join([verdict(self.report), *told])
+        explanations = (explained(row, complaints_of(row)) for row in unwell(self.report.cases))
+        return "\n".join([verdict(self.report), *explanations])
 
     def require(self) -> "Evaluated":
         """Itself when everything passes; else an AssertionError that explains."""
@@ -96,21 +96,21 @@ def explained(row: CaseRow, complaints: tuple[Complaint, ...]) -> str:
     return "\n".join([f"✗ {row.case}", *(line for c in complaints for line in _lines(row, c))])
 
 
-def _lines(row: CaseRow, told: Complaint) -> Iterator[str]:
-    value = two(told.value) if told.trouble is Trouble.FAILED else told.trouble.value
-    often = f" in {told.tries} of {len(row.tries)} runs" if len(row.tries) > 1 else ""
-    yield f"  {told.where}: {value}{often}"
-    if told.expected is not None:
-        yield f"    expected  {_cut(told.expected)}"
-    if told.trouble is Trouble.FAILED:
-        yield f"    actual    {_cut(told.actual)}"
-    if told.reason:
-        yield f"    reason    {_cut(told.reason)}"
+def _lines(row: CaseRow, complaint: Complaint) -> Iterator[str]:
+    value = two(complaint.value) if complaint.trouble is Trouble.FAILED else complaint.trouble.value
+    often = f" in {complaint.tries} of {len(row.tries)} runs" if len(row.tries) > 1 else ""
+    yield f"  {complaint.where}: {value}{often}"
+    if complaint.expected is not None:
+        yield f"    expected  {_cut(complaint.expected)}"
+    if complaint.trouble is Trouble.FAILED:
+        yield f"    actual    {_cut(complaint.actual)}"
+    if complaint.reason:
+        yield f"    reason    {_cut(complaint.reason)}"
 
 
 def _cut(text: str) -> str:
-    kept = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-    return kept.replace("\n", "\n              ") or "(empty)"
+    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return shown.replace("\n", "\n              ") or "(empty)"
 
 
 RESULTS = Path("results") / "eval"
@@ -425,11 +425,11 @@ async def measured(measurement: Measurement, folder: Path | None = None) -> Eval
     with tempfile.TemporaryDirectory(prefix="burnish-") as temporary:
         home = Path(temporary) / "run"
         try:
-            found = await _driven(measurement, lambda: start(measurement.setup, folder=home))
+            evaluated = await _driven(measurement, lambda: start(measurement.setup, folder=home))
         finally:
             forget_run(home)
-    about = replace(found.report.about, folder="")
-    return replace(found, folder=None, report=replace(found.report, about=about))
+    about = replace(evaluated.report.about, folder="")
+    return replace(evaluated, folder=None, report=replace(evaluated.report, about=about))
 
 
 async def measured_anew(measurement: Measurement, root: Path) -> Evaluated:

@@ -28,8 +28,8 @@ class _Gathering:
         except ConfigError as error:
             self.problems += [self._placed(problem, at) for problem in error.problems]
         except BurnishError as error:
-            told = Problem(message=error.message, remedy=error.remedy)
-            self.problems.append(self._placed(told, at))
+            problem = Problem(message=error.message, remedy=error.remedy)
+            self.problems.append(self._placed(problem, at))
         return otherwise
 
     def as_told(self, make: Callable[[], T], otherwise: T, *, where: str = "") -> T:
@@ -68,7 +68,8 @@ class _Gathering:
         """Where a key stands, or the nearest one around it."""
         source = self.tree.path.name
         line = next(
-            (found for n in range(len(keys), 0, -1) if (found := self.tree.line_of(keys[:n]))), None
+            (number for n in range(len(keys), 0, -1) if (number := self.tree.line_of(keys[:n]))),
+            None,
         )
         return f"{source}:{line} {dotted(keys)}" if line else f"{source} {dotted(keys)}".strip()
 

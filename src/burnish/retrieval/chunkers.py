@@ -32,14 +32,14 @@ def read_chunks(settings: SourceSettings, files: Sequence[SourceFile]) -> list[C
 def _chunks_of(file: SourceFile, settings: SourceSettings) -> Iterator[Chunk]:
     number = 0
     for section in _sections(file, settings):
-        found = [text for text in _cut(section.text, settings) if text.strip()]
-        for part, text in enumerate(found, start=1):
+        texts = [text for text in _cut(section.text, settings) if text.strip()]
+        for part, text in enumerate(texts, start=1):
             number += 1
             yield Chunk(
                 id=_id(file, section, number, part),
                 text=text,
                 source=file.name,
-                place=section.place or (f"part {part}" if len(found) > 1 else ""),
+                place=section.place or (f"part {part}" if len(texts) > 1 else ""),
                 headings=section.headings,
                 metadata=section.metadata,
             )

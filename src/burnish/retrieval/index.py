@@ -52,8 +52,8 @@ class Index:
 
     def chunk(self, row: int) -> Chunk:
         """The chunk of a row."""
-        (found,) = self.db.execute(_CHUNK, (row,))
-        name, text, source, place, headings, metadata = found
+        (columns,) = self.db.execute(_CHUNK, (row,))
+        name, text, source, place, headings, metadata = columns
         return Chunk(
             id=name,
             text=text,
@@ -96,8 +96,8 @@ class Index:
             for row, _ in self._matching(whole_phrase(phrase), 2 * most):
                 held = occurrences(phrase, self.chunk(row).passage)
                 counts[row] = counts.get(row, 0) + held
-        found = [Found(row=row, worth=float(count)) for row, count in counts.items() if count]
-        return sorted(found, key=lambda each: (-each.worth, each.row))[:most]
+        rows = [Found(row=row, worth=float(count)) for row, count in counts.items() if count]
+        return sorted(rows, key=lambda each: (-each.worth, each.row))[:most]
 
     def _telling(self, terms: list[str]) -> list[str]:
         """Without words that half of a large index has: BM25 weighs them at nothing anyway."""

@@ -214,9 +214,9 @@ class AgentTarget:
 
     def positions(self, node: str) -> tuple[Position, ...]:
         """What can be edited, as positions of this node."""
-        found = positions_of(self.agent, node, self.schemas)
+        positions = positions_of(self.agent, node, self.schemas)
         offered = {_usual(surface.id): surface.id for surface in self._surfaces}
-        return tuple(replace(each, surface=offered.get(each.surface, "")) for each in found)
+        return tuple(replace(each, surface=offered.get(each.surface, "")) for each in positions)
 
     @property
     def baseline(self) -> Candidate:

@@ -64,17 +64,17 @@ class RehearsedWork(Work):
     async def function(self, node: FunctionNode, job: Job) -> Outcome:
         """What the function gave when it was told the same."""
         step = self._step(job.step)
-        same = step is not None and step.input == job.given.text and not step.error
-        if step is None or not same or not self._knew(node, job.given.outputs):
+        same = step is not None and step.input == job.input.text and not step.error
+        if step is None or not same or not self._knew(node, job.input.outputs):
             await beyond(self.effects, "function", node.name)
         return of_value(step.output if step else None)
 
-    async def holds(self, edge: GraphEdge, step: str, given: Given) -> bool:
+    async def holds(self, edge: GraphEdge, step: str, output: Given) -> bool:
         """A function that decides is not asked: the past tells what it said of this output."""
         if edge.when is None or edge.when.function is None:
-            return await super().holds(edge, step, given)
-        known = self._step(step)
-        if known is None or known.output != given.value:
+            return await super().holds(edge, step, output)
+        past = self._step(step)
+        if past is None or past.output != output.value:
             await beyond(self.effects, "condition", f"{edge.source} -> {edge.to}")
         to = node_id(self.graph, edge.to)
         return any(each.node == to and step in each.predecessors for each in self._steps)
@@ -140,21 +140,21 @@ class _GraphTalk:
         finally:
             self.visits += turn.visits
         self._last = _ends(self.graph, turn.visits)
-        self.replies.append("\n\n".join(visit.given.text for visit in self._last))
+        self.replies.append("\n\n".join(visit.output.text for visit in self._last))
         self.history += [
             Message(role="user", content=text),
             Message(role="assistant", content=self.replies[-1]),
         ]
         return self.replies[-1]
 
-    def outcome(self, *, failure: Failure | None = None, asked: Sequence[str] = ()) -> Outcome:
+    def outcome(self, *, failure: Failure | None = None, remarks: Sequence[str] = ()) -> Outcome:
         """What came of it; all that the nodes used adds up."""
         outcomes = [visit.outcome for visit in self.visits]
         costs = [outcome.nano_usd for outcome in outcomes]
         data = self._last[0].outcome.data if len(self._last) == 1 else None
         return Outcome(
             replies=tuple(self.replies) if failure is None else (),
-            asked=tuple(asked),
+            asked=tuple(remarks),
             data=data if failure is None else None,
             trace=Trace(steps=tuple(visit.step for visit in self.visits)),
             usage=sum((outcome.usage for outcome in outcomes), Usage()),
@@ -166,10 +166,10 @@ class _GraphTalk:
 
 async def _run_talk(talk: _GraphTalk, user: Role[TalkSoFar, NextRemark] | None) -> Outcome:
     """The conversation of the case. What goes wrong in it is an outcome, not an exception."""
-    asked: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     try:
         if talk.case.scenario is not None:
-            asked = await _play(talk, user)
+            remarks = await _play(talk, user)
         else:
             for turn in talk.case.turns:
                 await talk.say(turn.input, turn.attachments)
@@ -178,7 +178,7 @@ async def _run_talk(talk: _GraphTalk, user: Role[TalkSoFar, NextRemark] | None) 
         return talk.outcome(failure=away)
     except TurnFailed as error:
         return talk.outcome(failure=error.failure)
-    return talk.outcome(asked=asked)
+    return talk.outcome(remarks=remarks)
 
 
 async def _play(talk: _GraphTalk, user: Role[TalkSoFar, NextRemark] | None) -> tuple[str, ...]:
@@ -270,8 +270,8 @@ class GraphTarget:
     @property
     def notes(self) -> list[str]:
         """What the user should know before the start."""
-        told = [(n, note) for n, target in self._agents.items() for note in target.notes]
-        return [f"node {name}: {note}" for name, note in told]
+        pairs = [(n, note) for n, target in self._agents.items() for note in target.notes]
+        return [f"node {name}: {note}" for name, note in pairs]
 
     @property
     def clients(self) -> Mapping[str, ModelClient]:
@@ -297,8 +297,10 @@ class GraphTarget:
 
     def check(self, candidate: Candidate) -> Sequence[Problem]:
         """Whether every agent still loads with these values in it."""
-        known = self._positions
-        unknown = [unknown_position(name, known) for name in candidate.values if name not in known]
+        positions = self._positions
+        unknown = [
+            unknown_position(name, positions) for name in candidate.values if name not in positions
+        ]
         return unknown or list(self._wrong(candidate))
 
     async def run(
@@ -380,24 +382,24 @@ class GraphTarget:
     def _in_force(self) -> dict[str, tuple[str, ...]]:
         """The surfaces of each node: its own, and for an agent what all agents share."""
         shared = root_position(self.graph)
-        found: dict[str, tuple[str, ...]] = {}
+        surfaces: dict[str, tuple[str, ...]] = {}
         for name in self.graph.nodes:
             homes = {node_id(self.graph, name)}
             mine = [s.id for s in self._surfaces if self._positions[s.id].node in homes
                     or (s.id == shared and name in self._agents)]  # fmt: skip
-            found[name] = tuple(mine)
-        return found
+            surfaces[name] = tuple(mine)
+        return surfaces
 
     async def _parts(self, candidate: Candidate) -> dict[str, "AgentParts"]:
         values, shared = self._by_node(candidate), self._shared(candidate)
-        found: dict[str, AgentParts] = {}
+        by_name: dict[str, AgentParts] = {}
         for name, target in self._agents.items():
             own = Candidate(values=values[name].agent, origin=candidate.origin)
             parts = await target.parts(own)
-            told = self._told(name, parts.instructions, shared, values[name])
+            instructions = self._told(name, parts.instructions, shared, values[name])
             # The files of a case lie where the graph does, not where an agent's file does.
-            found[name] = replace(parts, instructions=told, folder=self.graph.folder)
-        return found
+            by_name[name] = replace(parts, instructions=instructions, folder=self.graph.folder)
+        return by_name
 
     def _told(self, name: str, own: str, shared: str, values: NodeValues) -> str:
         """What an agent is told: what all are told, its instructions, its skills."""
@@ -405,8 +407,8 @@ class GraphTarget:
         skills = node.skills if isinstance(node, AgentNode) else ()
         texts = {skill.name: skill.content.text for skill in skills} | values.skills
         parts = [shared, own, *(told_skill(skill, text) for skill, text in texts.items())]
-        kept = [part for part in parts if part.strip()]
-        return kept[0] if len(kept) == 1 else "\n\n".join(part.strip() for part in kept)
+        present = [part for part in parts if part.strip()]
+        return present[0] if len(present) == 1 else "\n\n".join(part.strip() for part in present)
 
     def _by_node(self, candidate: Candidate) -> dict[str, NodeValues]:
         return by_node(self.graph, self._positions, candidate.values)
