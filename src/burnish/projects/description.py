@@ -340,10 +340,10 @@ def described_again(
             remedy=f"run that program again with the folder {folder} to go on",
         )
     stored = {k: v for k, v in header.project.spec.items() if not (as_new and k == "output")}
-    return from_kept(stored, flags, source=f"{folder.name}/{HEADER}", file=file)
+    return from_stored(stored, flags, source=f"{folder.name}/{HEADER}", file=file)
 
 
-def from_kept(
+def from_stored(
     stored: Mapping[str, JsonValue],
     flags: Flags,
     *,

@@ -55,7 +55,7 @@ _PAUSE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Wanted:
+class _IndexRequest:
     """An index by its name, and what it takes to build it."""
 
     name: str
@@ -70,7 +70,7 @@ class _Wanted:
         return self.folder / f"{self.name}.db"
 
 
-async def _read_or_build(request: _Wanted, effects: Effects) -> Index:
+async def _read_or_build(request: _IndexRequest, effects: Effects) -> Index:
     """The index from its file, or built; in memory where nothing can be kept."""
     if (index := await asyncio.to_thread(read_index, request.path, request.name)) is not None:
         return index
@@ -79,11 +79,11 @@ async def _read_or_build(request: _Wanted, effects: Effects) -> Index:
         index = read_index(request.path, request.name)
         if index is None:
             content = await _content(request, effects)
-            index = await asyncio.to_thread(_kept, request, content) or index_in_memory(content)
+            index = await asyncio.to_thread(_stored, request, content) or index_in_memory(content)
         return index
 
 
-async def _content(request: _Wanted, effects: Effects) -> IndexContent:
+async def _content(request: _IndexRequest, effects: Effects) -> IndexContent:
     chunks = await asyncio.to_thread(_chunks, request)
     vectors = None
     if request.embedder is not None and chunks:
@@ -92,7 +92,7 @@ async def _content(request: _Wanted, effects: Effects) -> IndexContent:
     return IndexContent(hash=request.name, chunks=chunks, vectors=vectors)
 
 
-def _chunks(request: _Wanted) -> list[Chunk]:
+def _chunks(request: _IndexRequest) -> list[Chunk]:
     """In the order of their ids, of the content that the name stands for."""
     chunks = read_chunks(request.settings, request.files)
     identity = request.embedder.identity if request.embedder else ""
@@ -103,7 +103,7 @@ def _chunks(request: _Wanted) -> list[Chunk]:
     return sorted(chunks, key=lambda chunk: chunk.id)
 
 
-def _kept(request: _Wanted, content: IndexContent) -> Index | None:
+def _stored(request: _IndexRequest, content: IndexContent) -> Index | None:
     try:
         write_index(request.path, content)
     except FileTrouble:
@@ -112,7 +112,7 @@ def _kept(request: _Wanted, content: IndexContent) -> Index | None:
 
 
 @asynccontextmanager
-async def _alone(request: _Wanted) -> AsyncGenerator[None, None]:
+async def _alone(request: _IndexRequest) -> AsyncGenerator[None, None]:
     """One process builds and the others wait; where there can be no lock, each builds its own."""
     lock = await _lock(request)
     try:
@@ -122,7 +122,7 @@ async def _alone(request: _Wanted) -> AsyncGenerator[None, None]:
             lock.release()
 
 
-async def _lock(request: _Wanted) -> FileLock | None:
+async def _lock(request: _IndexRequest) -> FileLock | None:
     path = request.folder / f"{request.name}.lock"
     try:
         _prepare(request.folder)
@@ -145,7 +145,7 @@ def _prepare(folder: Path) -> None:
         write_atomic(folder / ".gitignore", "*\n", durable=False)
 
 
-def _notes_on(request: _Wanted, index: Index) -> tuple[str, ...]:
+def _notes_on(request: _IndexRequest, index: Index) -> tuple[str, ...]:
     """What the user of an index should know."""
     source = request.settings.source
     notes = {
@@ -194,7 +194,7 @@ class Indexes:
         files = find_files(settings)
         name = self._hash(settings, files, embedder)
         folder = self._folder or settings.folder / _FOLDER
-        request = _Wanted(
+        request = _IndexRequest(
             name=name, settings=settings, files=tuple(files), embedder=embedder, folder=folder
         )
 
@@ -224,7 +224,7 @@ class Indexes:
         self._hashes[settings, identity] = (stamp, name)
         return name
 
-    async def _have(self, request: _Wanted, effects: Effects) -> Index:
+    async def _have(self, request: _IndexRequest, effects: Effects) -> Index:
         if request.name in self._open:
             return self._open[request.name]
         async with self._building.setdefault(request.name, asyncio.Lock()):

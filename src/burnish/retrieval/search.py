@@ -9,7 +9,7 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.core.protocols import Effects
 from burnish.retrieval.chunks import Chunk, phrases
 from burnish.retrieval.embedders import Embedder, as_unit_rows
-from burnish.retrieval.index import Found, Index
+from burnish.retrieval.index import Index, ScoredRow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,14 +118,14 @@ class _Legs:
         able = embedder is not None and self.index.vectors is not None
         return able and (weighed or self.settings.mode == "semantic")
 
-    async def semantic(self, embedder: Embedder | None, effects: Effects) -> list[Found]:
+    async def semantic(self, embedder: Embedder | None, effects: Effects) -> list[ScoredRow]:
         """The chunks nearest in meaning."""
         assert embedder is not None
         (vector,) = as_unit_rows(await embedder.embed([self.query], effects=effects))
         self.index.require_fit(len(vector))
         return self.index.by_meaning(vector, self.settings.fetched)
 
-    def scores(self, meant: list[Found] | None) -> Mapping[int, float]:
+    def scores(self, meant: list[ScoredRow] | None) -> Mapping[int, float]:
         """The score of each row that was found."""
         if self.settings.mode == "hybrid":
             return self._fused(meant)
@@ -133,7 +133,7 @@ class _Legs:
             return {each.row: min(1.0, max(0.0, each.worth)) for each in meant}
         return _beside_the_best(self.index.by_words(self.query, self.settings.fetched))
 
-    def _fused(self, meant: list[Found] | None) -> Mapping[int, float]:
+    def _fused(self, meant: list[ScoredRow] | None) -> Mapping[int, float]:
         settings, most = self.settings, self.settings.fetched
         rankings = [_ranking(meant, settings.semantic_weight)] if meant is not None else []
         # Where meaning was all that counted and is out of reach, words are better than nothing.
@@ -148,11 +148,11 @@ class _Legs:
         return fuse(rankings, rrf_k=settings.rrf_k)
 
 
-def _ranking(rows: list[Found], weight: float) -> Ranking:
+def _ranking(rows: list[ScoredRow], weight: float) -> Ranking:
     return Ranking(rows=[each.row for each in rows], weight=weight)
 
 
-def _beside_the_best(rows: list[Found]) -> Mapping[int, float]:
+def _beside_the_best(rows: list[ScoredRow]) -> Mapping[int, float]:
     """BM25 has no scale of its own: the best is 1 and the others are in proportion."""
     best = max((each.worth for each in rows), default=0.0)
     if best <= 0:

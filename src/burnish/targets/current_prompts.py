@@ -16,7 +16,7 @@ _BOM = "\ufeff"
 
 
 @dataclass(frozen=True, kw_only=True)
-class GivenPrompts:
+class CurrentPrompts:
     """The texts of one candidate, for one run of one case."""
 
     texts: Mapping[str, str]
@@ -31,7 +31,7 @@ class GivenPrompts:
         return self.make_folder()
 
 
-_GIVEN: ContextVar[GivenPrompts | None] = ContextVar("burnish_prompts", default=None)
+_CURRENT: ContextVar[CurrentPrompts | None] = ContextVar("burnish_prompts", default=None)
 
 
 def prompt(
@@ -43,7 +43,7 @@ def prompt(
     other code. Inside a `burnish.step` it is one of the surfaces of that step. A thread that the
     agent starts by itself does not know of the run, unless `burnish.carry` takes it there.
     """
-    current = _GIVEN.get()
+    current = _CURRENT.get()
     if current is not None and name in current.texts:
         current.used.add(name)
         applied(name)
@@ -57,7 +57,7 @@ def prompt(
 
 def prompts_folder(default: str | os.PathLike[str] | None = None) -> Path:
     """The folder in which the candidate's prompt files lie; `default` where no run is under way."""
-    current = _GIVEN.get()
+    current = _CURRENT.get()
     if current is not None:
         return current.folder
     if default is not None:
@@ -68,22 +68,22 @@ def prompts_folder(default: str | os.PathLike[str] | None = None) -> Path:
     )
 
 
-def given_prompts() -> GivenPrompts | None:
+def current_prompts() -> CurrentPrompts | None:
     """What the candidate under way gives; None where there is none."""
-    return _GIVEN.get()
+    return _CURRENT.get()
 
 
 @contextmanager
-def giving(prompts: GivenPrompts) -> Generator[None, None, None]:
+def providing(prompts: CurrentPrompts) -> Generator[None, None, None]:
     """While entered, whoever is called from here is given these prompts."""
-    token = _GIVEN.set(prompts)
+    token = _CURRENT.set(prompts)
     try:
         yield
     finally:
-        _GIVEN.reset(token)
+        _CURRENT.reset(token)
 
 
-def _no_prompt(name: str, current: GivenPrompts | None) -> str:
+def _no_prompt(name: str, current: CurrentPrompts | None) -> str:
     if current is not None:
         return f'no prompt field "{name}": there are {", ".join(current.texts) or "none"}'
     return (

@@ -261,8 +261,8 @@ _CODE = frozenset((
 _NAMES = frozenset(("Makefile", "makefile", "GNUmakefile", "package.json", ".npmrc", ".env"))
 """New files of these kinds may run, or steer what runs, in the place of what was there."""
 
-_Given = ParamSpec("_Given")
-Found = TypeVar("Found")
+_Params = ParamSpec("_Params")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -338,8 +338,8 @@ async def own_place(*, make: bool = True) -> AsyncGenerator[Path, None]:
 
 
 async def finished(
-    work: Callable[_Given, Found], /, *args: _Given.args, **named: _Given.kwargs
-) -> Found:
+    work: Callable[_Params, _Result], /, *args: _Params.args, **named: _Params.kwargs
+) -> _Result:
     """Work done in a thread. Who is cancelled waits for its end: a thread cannot be stopped."""
     working = asyncio.create_task(asyncio.to_thread(work, *args, **named))
     try:

@@ -25,11 +25,11 @@ from burnish.targets.callables.target import (
     AgentUnreachable,
     CallingTarget,
     Reply,
-    Said,
+    TurnInput,
     failed,
     of_text,
 )
-from burnish.targets.current_prompts import given_prompts
+from burnish.targets.current_prompts import current_prompts
 
 LONGEST_OUTPUT = 8 * 1024 * 1024
 _TAIL = 2000
@@ -196,7 +196,7 @@ class CommandTarget(CallingTarget):
 
     def _environ(self) -> dict[str, str]:
         own = {name: expand_variables(value, os.environ) for name, value in self.env.items()}
-        current = given_prompts()
+        current = current_prompts()
         prompts = {} if current is None else {_PROMPTS_VARIABLE: str(current.folder)}
         return {**os.environ, **own, **prompts}
 
@@ -205,7 +205,7 @@ class CommandTarget(CallingTarget):
         """Nothing is held open: each turn is a process."""
         yield self._reply
 
-    async def _reply(self, turn: Said) -> Outcome:
+    async def _reply(self, turn: TurnInput) -> Outcome:
         prompts = self._prompts()
         argv = [_filled(part, turn, prompts) for part in self.command]
         if any(len(part.encode()) > _LONGEST_ARGUMENT for part in argv):
@@ -224,7 +224,7 @@ class CommandTarget(CallingTarget):
         return failed(message, "ExitCode")
 
     def _prompts(self) -> str:
-        current = given_prompts()
+        current = current_prompts()
         if current is None and "prompts" in self._places:
             message = "nobody gives the folder for {prompts}"
             remedy = "such an agent runs where its prompts are named too: as fields to optimise"
@@ -244,7 +244,7 @@ class CommandTarget(CallingTarget):
         finally:
             await children.end(process, grace=0)
 
-    def _stdin(self, turn: Said) -> bytes:
+    def _stdin(self, turn: TurnInput) -> bytes:
         if self.way == "argument":
             return b""
         if self.way == "stdin":
@@ -253,7 +253,7 @@ class CommandTarget(CallingTarget):
         return f"{json.dumps(whole, ensure_ascii=False)}\n".encode()
 
 
-def _filled(part: str, turn: Said, prompts: str) -> str:
+def _filled(part: str, turn: TurnInput, prompts: str) -> str:
     values = {"input": turn.input, "session": turn.session, "prompts": prompts}
     return _PLACE.sub(lambda place: values[place[1]], part)
 

@@ -17,7 +17,7 @@ from burnish.core.outcomes import Outcome, Trace, Usage
 from burnish.core.protocols import Description
 from burnish.journal.executors import timed_call
 from burnish.system.user_functions import file_fingerprint, load_function
-from burnish.targets.callables.target import CallingTarget, Reply, Said, failed, of_value
+from burnish.targets.callables.target import CallingTarget, Reply, TurnInput, failed, of_value
 from burnish.tracing.recorder import recording
 from burnish.tracing.steps import leave
 
@@ -27,7 +27,7 @@ _POSITIONAL = (
     inspect.Parameter.VAR_POSITIONAL,
 )
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-_TOLD = ("history", "session")
+_CONTEXT = ("history", "session")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ def _manner_of(agent: object, name: str) -> _Manner:
     if not callable(agent):
         raise _wrong(name, f"{type(agent).__name__} cannot be called, and has no send(message)")
     parameters = _parameters(agent)
-    context = {each for each in _TOLD if each in parameters}
+    context = {each for each in _CONTEXT if each in parameters}
     rest = [each for each in parameters.values() if each.name not in context]
     takes_query = not inspect.isclass(agent) and any(each.kind in _POSITIONAL for each in rest)
     _refuse_unknown(rest[1:] if takes_query else rest, name)
@@ -204,7 +204,7 @@ class CallableTarget(CallingTarget):
             await _close(made)
 
 
-async def _reply(agent: Callable[..., Any], manner: _Manner, turn: Said) -> Outcome:
+async def _reply(agent: Callable[..., Any], manner: _Manner, turn: TurnInput) -> Outcome:
     context: dict[str, Any] = {}
     if manner.history:
         context["history"] = turn.messages()

@@ -23,11 +23,11 @@ from burnish.targets.callables.target import (
     AgentUnreachable,
     CallingTarget,
     Reply,
-    Said,
+    TurnInput,
     failed,
     of_text,
 )
-from burnish.targets.current_prompts import given_prompts
+from burnish.targets.current_prompts import current_prompts
 
 if TYPE_CHECKING:
     import ssl
@@ -112,7 +112,7 @@ _REMEMBERING = ("history", "messages", "session")
 """With one of these an endpoint can know what was said before."""
 
 
-def _values_of(turn: Said) -> dict[str, Json]:
+def _values_of(turn: TurnInput) -> dict[str, Json]:
     """What the places stand for in one turn."""
     now: Json = {"role": "user", "content": turn.input}
     return {
@@ -275,7 +275,7 @@ class HttpTarget(CallingTarget):
 
     def _prompts(self) -> dict[str, Json]:
         """What the places of prompts stand for, or a ConfigError where nobody gives one."""
-        current = given_prompts()
+        current = current_prompts()
         texts: Mapping[str, str] = {} if current is None else current.texts
         if missing := sorted(self.prompts - set(texts)):
             places = ", ".join(f"{{{{{_PROMPTS}{name}}}}}" for name in missing)
@@ -299,7 +299,7 @@ class HttpTarget(CallingTarget):
         url: str,
         headers: Mapping[str, str],
         prompts: Mapping[str, Json],
-        turn: Said,
+        turn: TurnInput,
     ) -> Outcome:
         body = _filled(self.body, {**_values_of(turn), **prompts}, _expanded)
         content = json.dumps(body).encode()

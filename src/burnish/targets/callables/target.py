@@ -82,7 +82,7 @@ _NODE = "agent"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class TurnInput:
     """What an agent is given in one turn."""
 
     input: str
@@ -96,7 +96,7 @@ class Said:
         return [{"role": each.role, "content": each.content} for each in self.history]
 
 
-Reply: TypeAlias = Callable[[Said], Awaitable[Outcome]]
+Reply: TypeAlias = Callable[[TurnInput], Awaitable[Outcome]]
 """An agent in one conversation."""
 
 
@@ -126,7 +126,7 @@ class _AgentTalk:
 
     async def say(self, message: str) -> str:
         """Say something and get the reply. Raises AgentStopped when there is none."""
-        turn = Said(input=message, history=tuple(self.history), session=self.session)
+        turn = TurnInput(input=message, history=tuple(self.history), session=self.session)
         started = time.perf_counter()
         left: list[Trace] = []
         try:

@@ -25,7 +25,7 @@ from burnish.targets.agent.blocks import (
     expanded,
 )
 from burnish.targets.agent.files import Instructions, load_agent, read_instructions
-from burnish.targets.graph.functions import GivenFunction, Skill
+from burnish.targets.graph.functions import GraphFunction, Skill
 from burnish.targets.graph.graphs import (
     MAX_VISITS,
     AgentNode,
@@ -136,7 +136,7 @@ class GraphBlock(Block):
     """The folder in which functions are found, from this file."""
 
     @model_validator(mode="after")
-    def _told_once(self) -> "GraphBlock":
+    def _described_once(self) -> "GraphBlock":
         keys = {"nodes", "edges", "entry", "output", "global_instructions", "max_visits"}
         both = sorted(keys & self.model_fields_set)
         if self.graph is not None and both:
@@ -205,7 +205,7 @@ def load_graph(path: Path, *, tree: YamlTree | None = None, beside: Collection[s
     data = _expanded(own, path.name)
     block = validate_config(data, GraphBlock, source=path.name, tree=tree)
     reader = _Reader(path=path, tree=tree, block=block)
-    graph = reader.python_graph() if block.graph is not None else reader.told_graph()
+    graph = reader.python_graph() if block.graph is not None else reader.written_graph()
     problems = [*reader.problems]
     # What hangs on a node that could not be read would only be noise.
     problems += [] if problems else [_at(path, each) for each in _graph_problems(graph)]
@@ -241,7 +241,7 @@ class _Reader:
     def _wrong_graph(self, message: str) -> ConfigError:
         return ConfigError([Problem(where=f"{self.path.name} graph.python", message=message)])
 
-    def told_graph(self) -> Graph:
+    def written_graph(self) -> Graph:
         """The graph of nodes and edges."""
         block = self.block
         graph = Graph(
@@ -309,9 +309,9 @@ class _Reader:
             return read_instructions(self.path.parent / block.file)
         return Instructions(text="")
 
-    def _function(self, reference: str, what: str) -> GivenFunction:
+    def _function(self, reference: str, what: str) -> GraphFunction:
         folder = self.path.parent / self.block.python_path
-        return GivenFunction.loaded(load_function(reference, folder, what=what, remedy=_REMEDY))
+        return GraphFunction.loaded(load_function(reference, folder, what=what, remedy=_REMEDY))
 
     @contextmanager
     def _collecting(self, where: str) -> Generator[None, None, None]:

@@ -15,7 +15,7 @@ from burnish.targets.callables.functions import in_thread
 
 
 @dataclass(frozen=True, kw_only=True)
-class GivenFunction:
+class GraphFunction:
     """A function, what it is called, and a hash of the file it stands in."""
 
     function: Callable[..., Any]
@@ -23,7 +23,7 @@ class GivenFunction:
     fingerprint: str = ""
 
     @classmethod
-    def of(cls, function: Callable[..., Any]) -> "GivenFunction":
+    def of(cls, function: Callable[..., Any]) -> "GraphFunction":
         """A function that was given as it is."""
         inner: Any = function.func if isinstance(function, partial) else function
         named: Any = inner if hasattr(inner, "__qualname__") else cast("Any", type(inner))
@@ -33,7 +33,7 @@ class GivenFunction:
         )
 
     @classmethod
-    def loaded(cls, loaded: UserFunction) -> "GivenFunction":
+    def loaded(cls, loaded: UserFunction) -> "GraphFunction":
         """A function that a file names."""
         return cls(function=loaded.function, name=loaded.reference, fingerprint=loaded.fingerprint)
 
@@ -96,6 +96,6 @@ class Skill:
         return cls(name=content.name or usual or place.stem, path=path, content=content)
 
 
-def told(skill: str, text: str) -> str:
+def skill_section(skill: str, text: str) -> str:
     """A skill as it stands among the instructions."""
     return f"# Skill: {skill}\n\n{text.strip()}"

@@ -23,7 +23,7 @@ from burnish.targets.agent.files import (
     read_block,
     sound_agent,
 )
-from burnish.targets.graph.functions import GivenFunction, Skill, first_parameter
+from burnish.targets.graph.functions import GraphFunction, Skill, first_parameter
 
 _Kind: TypeAlias = Literal["always", "contains", "equals", "matches", "python"]
 
@@ -34,7 +34,7 @@ class Condition:
 
     kind: _Kind
     text: str = ""
-    function: GivenFunction | None = None
+    function: GraphFunction | None = None
 
     def __post_init__(self) -> None:
         if self.kind == "matches":
@@ -51,7 +51,7 @@ class Condition:
             return condition
         if isinstance(condition, str):
             return cls(kind="contains", text=condition)
-        return cls(kind="python", function=GivenFunction.of(condition))
+        return cls(kind="python", function=GraphFunction.of(condition))
 
     @property
     def described(self) -> Json:
@@ -150,7 +150,7 @@ _PLACE = re.compile(r"(?<!\{)\{([^\W\d][\w-]*)\}(?!\})")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class NodeOutput:
     """What a node gave: as text, and as data where it is structured."""
 
     text: str
@@ -176,13 +176,13 @@ class NodeInput:
     """What was said in earlier turns."""
 
 
-def told(question: str, came: Sequence[tuple[str, Given]]) -> str:
+def default_input(question: str, came: Sequence[tuple[str, NodeOutput]]) -> str:
     """What a node without a template reads: the question, then each node that led here."""
     parts = [f"{node}:\n{output.text}" for node, output in came]
     return "\n\n".join([question, *parts])
 
 
-def filled(template: str, question: str, outputs: Mapping[str, Given]) -> str:
+def filled(template: str, question: str, outputs: Mapping[str, NodeOutput]) -> str:
     """The template with what is known; a node that did not run yet gave nothing."""
     values = {QUESTION: question, **{node: output.text for node, output in outputs.items()}}
     return _PLACE.sub(lambda match: values.get(match[1], ""), template)
@@ -223,7 +223,7 @@ class AgentNode:
         """What the agent's own description leaves out."""
         skills: dict[str, Json] = {s.name: s.content.with_text(s.content.text) for s in self.skills}
         functions = {
-            name: GivenFunction.of(f).described for name, f in self.agent.functions.items()
+            name: GraphFunction.of(f).described for name, f in self.agent.functions.items()
         }
         return {"skills": skills, "functions": functions}
 
@@ -233,7 +233,7 @@ class FunctionNode:
     """A function of the user's."""
 
     name: str
-    function: GivenFunction
+    function: GraphFunction
     input: str = ""
     max_visits: int | None = None
     kind: NodeKind = NodeKind.FUNCTION
@@ -297,7 +297,7 @@ def _tool_blocks(
             blocks.append(cast("Json", {**tool}))
             continue
         name = getattr(tool, "__name__", type(tool).__name__)
-        module, _, function = GivenFunction.of(tool).name.partition(":")
+        module, _, function = GraphFunction.of(tool).name.partition(":")
         about = (inspect.getdoc(tool) or name).split("\n\n")[0]
         block: Json = {"name": name, "type": "function", "description": about}
         blocks.append({**block, "file": module, "function": function})
@@ -381,7 +381,7 @@ class Graph:
         if (file is None) == (model is None) or (file is not None and (keys or instructions)):
             raise _wrong(name, "give `file`, or `model` with `instructions` and the rest")
         if file is None:
-            keys |= {"model": _model(model), "instructions": _told(instructions)}
+            keys |= {"model": _model(model), "instructions": _instructions_block(instructions)}
             agent = told_agent(name, keys, self.folder / self.name, functions)
         else:
             agent = load_agent(self.folder / file)
@@ -406,7 +406,7 @@ class Graph:
         max_visits: int | None = None,
     ) -> "Graph":
         """Add a function, which takes a text or a NodeInput and gives a text or data."""
-        wrapped = GivenFunction.of(function)
+        wrapped = GraphFunction.of(function)
         return self.add(
             FunctionNode(name=name, function=wrapped, input=input, max_visits=max_visits)
         )
@@ -478,7 +478,7 @@ def _model(reference: str | Mapping[str, Json] | None) -> Json:
     return {**model_keys(reference)}
 
 
-def _told(instructions: str | Path) -> Json:
+def _instructions_block(instructions: str | Path) -> Json:
     if isinstance(instructions, Path):
         return {"file": str(instructions)}
     return {"inline": instructions}

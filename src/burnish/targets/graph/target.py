@@ -22,8 +22,8 @@ from burnish.targets.agent.files import edit
 from burnish.targets.agent.target import AgentTarget, beyond, forecast, rehearse_case
 from burnish.targets.callables.target import of_value
 from burnish.targets.graph.files import flow_of
-from burnish.targets.graph.functions import told as told_skill
-from burnish.targets.graph.graphs import AgentNode, Flow, FunctionNode, Given, Graph, GraphEdge
+from burnish.targets.graph.functions import skill_section
+from burnish.targets.graph.graphs import AgentNode, Flow, FunctionNode, Graph, GraphEdge, NodeOutput
 from burnish.targets.graph.surfaces import (
     EditedGraph,
     NodeValues,
@@ -69,7 +69,7 @@ class RehearsedWork(Work):
             await beyond(self.effects, "function", node.name)
         return of_value(step.output if step else None)
 
-    async def holds(self, edge: GraphEdge, step: str, output: Given) -> bool:
+    async def holds(self, edge: GraphEdge, step: str, output: NodeOutput) -> bool:
         """A function that decides is not asked: the past tells what it said of this output."""
         if edge.when is None or edge.when.function is None:
             return await super().holds(edge, step, output)
@@ -396,17 +396,17 @@ class GraphTarget:
         for name, target in self._agents.items():
             own = Candidate(values=values[name].agent, origin=candidate.origin)
             parts = await target.parts(own)
-            instructions = self._told(name, parts.instructions, shared, values[name])
+            instructions = self._instructions(name, parts.instructions, shared, values[name])
             # The files of a case lie where the graph does, not where an agent's file does.
             by_name[name] = replace(parts, instructions=instructions, folder=self.graph.folder)
         return by_name
 
-    def _told(self, name: str, own: str, shared: str, values: NodeValues) -> str:
+    def _instructions(self, name: str, own: str, shared: str, values: NodeValues) -> str:
         """What an agent is told: what all are told, its instructions, its skills."""
         node = self.graph.nodes[name]
         skills = node.skills if isinstance(node, AgentNode) else ()
         texts = {skill.name: skill.content.text for skill in skills} | values.skills
-        parts = [shared, own, *(told_skill(skill, text) for skill, text in texts.items())]
+        parts = [shared, own, *(skill_section(skill, text) for skill, text in texts.items())]
         present = [part for part in parts if part.strip()]
         return present[0] if len(present) == 1 else "\n\n".join(part.strip() for part in present)
 

@@ -17,13 +17,13 @@ from burnish.targets.graph.graphs import (
     AgentNode,
     Flow,
     FunctionNode,
-    Given,
     Graph,
     GraphEdge,
     NodeInput,
+    NodeOutput,
     asks_for,
+    default_input,
     filled,
-    told,
 )
 from burnish.targets.graph.surfaces import node_id
 
@@ -74,7 +74,7 @@ class Work:
         # Like a tool, a function costs what it says, and nothing where it says nothing.
         return outcome if isinstance(result, Outcome) else replace(outcome, nano_usd=0)
 
-    async def holds(self, edge: GraphEdge, step: str, output: Given) -> bool:
+    async def holds(self, edge: GraphEdge, step: str, output: NodeOutput) -> bool:
         """Whether an edge with a condition is open after this step."""
         del step
         assert edge.when is not None
@@ -111,9 +111,9 @@ class Visit:
     taken: tuple[str, ...] = ()
 
     @property
-    def output(self) -> Given:
+    def output(self) -> NodeOutput:
         """What the node gave."""
-        return Given(text=self.outcome.output, data=self.outcome.data)
+        return NodeOutput(text=self.outcome.output, data=self.outcome.data)
 
     @property
     def failure(self) -> Failure | None:
@@ -147,7 +147,7 @@ class TurnRun:
     """The surfaces of each node."""
     visits: list[Visit] = field(default_factory=list[Visit])
     _count: Counter[str] = field(default_factory=Counter[str])
-    _outputs: dict[str, Given] = field(default_factory=dict[str, Given])
+    _outputs: dict[str, NodeOutput] = field(default_factory=dict[str, NodeOutput])
 
     async def run(self) -> None:
         """Go through the graph; what happened is in `visits`, those before first."""
@@ -200,7 +200,9 @@ class TurnRun:
         visit = await self._visit(node, came, {**self._outputs, **new})
         return _Passed(visit=visit, broken=visit.failure is not None)
 
-    async def _visit(self, name: str, came: Sequence[Visit], outputs: Mapping[str, Given]) -> Visit:
+    async def _visit(
+        self, name: str, came: Sequence[Visit], outputs: Mapping[str, NodeOutput]
+    ) -> Visit:
         self._count[name] += 1
         node = self.graph.nodes[name]
         job = self._job(name, came, outputs)
@@ -211,12 +213,12 @@ class TurnRun:
         visit = Visit(node=name, step=self._step(name, job, came, outcome), outcome=outcome)
         return visit if visit.failure else await self._led_on(visit)
 
-    def _job(self, name: str, came: Sequence[Visit], outputs: Mapping[str, Given]) -> Job:
+    def _job(self, name: str, came: Sequence[Visit], outputs: Mapping[str, NodeOutput]) -> Job:
         asking, template = self.asking, self.graph.nodes[name].input
         if template:
             text = filled(template, asking.question, outputs)
         else:
-            text = told(asking.question, [(visit.node, visit.output) for visit in came])
+            text = default_input(asking.question, [(visit.node, visit.output) for visit in came])
         node_input = NodeInput(
             question=asking.question,
             text=text,
@@ -240,7 +242,7 @@ class TurnRun:
 
     def _step(self, name: str, job: Job, came: Sequence[Visit], outcome: Outcome) -> Step:
         before = tuple(visit.step.id for visit in came) or self.asking.before
-        gave = Given(text=outcome.output, data=outcome.data)
+        gave = NodeOutput(text=outcome.output, data=outcome.data)
         failure = outcome.failure
         return Step(
             id=job.step,

@@ -15,7 +15,7 @@ from burnish.core.outcomes import Outcome, Trace
 from burnish.core.protocols import Description, Receipt, Scope, Target, calls_function
 from burnish.core.surfaces import Candidate, Origin, TextSurface
 from burnish.system.files import state_folder
-from burnish.targets.current_prompts import GivenPrompts, giving
+from burnish.targets.current_prompts import CurrentPrompts, providing
 from burnish.targets.prompts.sources import (
     Begun,
     IsolatedWay,
@@ -156,11 +156,11 @@ class PromptsTarget:
     ) -> Receipt[Outcome]:
         """Run the agent while it finds the candidate's texts."""
         texts = self._texts(candidate)
-        prompts = GivenPrompts(
+        prompts = CurrentPrompts(
             texts=texts, make_folder=partial(self._way.folder, candidate.id, texts)
         )
         async with self._way.held(candidate.id, texts):
-            with giving(prompts):
+            with providing(prompts):
                 receipt = await self.agent.run(
                     self.agent.baseline, case, draw=draw, effects=effects
                 )
