@@ -35,7 +35,7 @@ def _stamp_of(files: Sequence[SourceFile]) -> _Stamp:
 
 def _index_hash(settings: SourceSettings, files: Sequence[SourceFile], identity: str) -> str:
     """A hash of everything that an index is made from."""
-    held: list[Json] = [[file.name, _sha256_of(file)] for file in files]
+    held: list[Json] = [[file.name, hashlib.sha256(file.read()).hexdigest()] for file in files]
     return digest([_INDEX_VERSION, settings.cut, held, identity])[:32]
 
 
@@ -45,10 +45,6 @@ def _look(path: Path) -> tuple[int, int, int]:
     except OSError:
         return 0, 0, 0  # Reading it will say why.
     return status.st_size, status.st_mtime_ns, status.st_ino
-
-
-def _sha256_of(file: SourceFile) -> str:
-    return hashlib.sha256(file.read()).hexdigest()
 
 
 _PAUSE = 0.05

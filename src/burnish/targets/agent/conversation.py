@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -306,13 +306,8 @@ async def run_case(parts: AgentParts, case: Case, *, draw: int, effects: Effects
         effects=effects,
         messages=_opening(parts.for_case(case), case.history),
     )
-    remarks: tuple[str, ...] = ()
     try:
-        if case.scenario is not None:
-            remarks = await _play(talk)
-        else:
-            for turn in case.turns:
-                await talk.say(turn.input, turn.attachments)
+        remarks = await play(case, talk.say, user=parts.user, draw=draw, effects=effects)
     except RoleFailed as error:
         away = Failure(kind=FailureKind.INFRASTRUCTURE, message=error.message, error="RoleFailed")
         return talk.outcome(failure=away)
@@ -323,16 +318,27 @@ async def run_case(parts: AgentParts, case: Case, *, draw: int, effects: Effects
     return talk.outcome(talked=remarks)
 
 
-async def _play(talk: _Conversation) -> tuple[str, ...]:
-    assert talk.parts.user is not None, "a scenario was let through without a user to play it"
-    files = list(talk.case.turns[0].attachments)
+async def play(
+    case: Case,
+    say: Callable[[str, Sequence[Attachment]], Awaitable[str]],
+    *,
+    user: Role[TalkSoFar, NextRemark] | None,
+    draw: int,
+    effects: Effects,
+) -> tuple[str, ...]:
+    """Have the turns of a case; the remarks of the user who is played, where it is a scenario."""
+    if case.scenario is None:
+        for turn in case.turns:
+            await say(turn.input, turn.attachments)
+        return ()
+    assert user is not None, "a scenario was let through without a user to play it"
+    files = list(case.turns[0].attachments)
 
-    async def say(remark: str) -> str:
-        opening_files, files[:] = list(files), []
-        return await talk.say(remark, opening_files)
+    async def reply(remark: str) -> str:
+        opening, files[:] = list(files), []
+        return await say(remark, opening)
 
-    had = await converse(talk.case, say, user=talk.parts.user, draw=talk.draw, effects=talk.effects)
-    return had.asked
+    return (await converse(case, reply, user=user, draw=draw, effects=effects)).asked
 
 
 def _output(schema: dict[str, Json] | None) -> Any:

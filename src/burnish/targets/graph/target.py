@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from burnish.core.cases import Attachment, Case, Message
 from burnish.core.content import Json
@@ -15,11 +14,18 @@ from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, Trace, Us
 from burnish.core.protocols import Description, Effects, Receipt, Role
 from burnish.core.structures import Structure
 from burnish.core.surfaces import Candidate, Origin, Surface, Value
-from burnish.metrics.turns import DEFAULT_TURNS, NextRemark, TalkSoFar, converse
+from burnish.metrics.turns import DEFAULT_TURNS, NextRemark, TalkSoFar
 from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
+from burnish.targets.agent.conversation import AgentParts, play
 from burnish.targets.agent.files import edit
-from burnish.targets.agent.target import AgentTarget, beyond, forecast, rehearse_case
+from burnish.targets.agent.target import (
+    AgentTarget,
+    EditableTarget,
+    beyond,
+    forecast,
+    rehearse_case,
+)
 from burnish.targets.callables.target import of_value
 from burnish.targets.graph.files import flow_of
 from burnish.targets.graph.functions import skill_section
@@ -37,9 +43,6 @@ from burnish.targets.graph.surfaces import (
     unknown_position,
 )
 from burnish.targets.graph.turns import Asking, Job, TurnRun, Visit, Work
-
-if TYPE_CHECKING:
-    from burnish.targets.agent.conversation import AgentParts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,31 +169,15 @@ class _GraphTalk:
 
 async def _run_talk(talk: _GraphTalk, user: Role[TalkSoFar, NextRemark] | None) -> Outcome:
     """The conversation of the case. What goes wrong in it is an outcome, not an exception."""
-    remarks: tuple[str, ...] = ()
+    effects = talk.work.effects
     try:
-        if talk.case.scenario is not None:
-            remarks = await _play(talk, user)
-        else:
-            for turn in talk.case.turns:
-                await talk.say(turn.input, turn.attachments)
+        remarks = await play(talk.case, talk.say, user=user, draw=talk.draw, effects=effects)
     except RoleFailed as error:
         away = Failure(kind=FailureKind.INFRASTRUCTURE, message=error.message, error="RoleFailed")
         return talk.outcome(failure=away)
     except TurnFailed as error:
         return talk.outcome(failure=error.failure)
     return talk.outcome(remarks=remarks)
-
-
-async def _play(talk: _GraphTalk, user: Role[TalkSoFar, NextRemark] | None) -> tuple[str, ...]:
-    assert user is not None, "a scenario was let through without a user to play it"
-    files = list(talk.case.turns[0].attachments)
-
-    async def say(remark: str) -> str:
-        opening, files[:] = list(files), []
-        return await talk.say(remark, opening)
-
-    had = await converse(talk.case, say, user=user, draw=talk.draw, effects=talk.work.effects)
-    return had.asked
 
 
 def _ends(graph: Graph, visits: Sequence[Visit]) -> tuple[Visit, ...]:
@@ -214,10 +201,8 @@ def _ended(visit: Visit | None) -> bool:
     return visit is not None and not visit.taken
 
 
-class GraphTarget:
+class GraphTarget(EditableTarget):
     """A graph of agents and functions; the id of a surface is that of the position it edits."""
-
-    leaf = False
 
     def __init__(
         self,
@@ -227,10 +212,9 @@ class GraphTarget:
         surfaces: Sequence[Surface] = (),
         user: Role[TalkSoFar, NextRemark] | None = None,
     ) -> None:
+        super().__init__(surfaces, user)
         self.graph = graph
         self._flow = flow_of(graph)
-        self._surfaces = tuple(surfaces)
-        self._user = user
         self._agents = {
             name: AgentTarget(node.agent, models)
             for name, node in graph.nodes.items()
@@ -277,11 +261,6 @@ class GraphTarget:
     def clients(self) -> Mapping[str, ModelClient]:
         """The model of each agent, by node."""
         return {name: target.client for name, target in self._agents.items()}
-
-    @property
-    def surfaces(self) -> Sequence[Surface]:
-        """What may be edited."""
-        return self._surfaces
 
     @cached_property
     def structure(self) -> Structure:
@@ -366,7 +345,7 @@ class GraphTarget:
         for target in self._agents.values():
             await target.close()
 
-    async def _talk(self, work: "Work", case: Case, draw: int) -> Outcome:
+    async def _talk(self, work: Work, case: Case, draw: int) -> Outcome:
 
         talk = _GraphTalk(
             graph=self.graph,
@@ -390,7 +369,7 @@ class GraphTarget:
             surfaces[name] = tuple(mine)
         return surfaces
 
-    async def _parts(self, candidate: Candidate) -> dict[str, "AgentParts"]:
+    async def _parts(self, candidate: Candidate) -> dict[str, AgentParts]:
         values, shared = self._by_node(candidate), self._shared(candidate)
         by_name: dict[str, AgentParts] = {}
         for name, target in self._agents.items():
