@@ -9,7 +9,7 @@ import typer
 from burnish.cli.evaluation import Asked, evaluate_agent
 from burnish.core.errors import BurnishError
 from burnish.projects.dialects import Flags
-from burnish.projects.measurements import Measurement
+from burnish.projects.measurements import PreparedMeasurement
 from burnish.runs.directory import Project
 from burnish.testing.doubles import CallCounter
 from tests.reports.measured import asking, measurement
@@ -22,7 +22,7 @@ def main() -> None:
     seconds, *rest = sys.argv[1:]
     resume = rest[1] if rest[:1] == ["--resume"] else None
 
-    def load(path: Path, flags: Flags, *, resume: Path | None = None) -> Measurement:
+    def load(path: Path, flags: Flags, *, resume: Path | None = None) -> PreparedMeasurement:
         cases = asking(*(f"case-{n:02}" for n in range(12)))
         counter = CallCounter(path=CALLS)
         measuring = measurement(

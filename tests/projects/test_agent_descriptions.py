@@ -11,7 +11,7 @@ from burnish.cli.optimization import OptimizeRequest, optimize_project
 from burnish.core.errors import ConfigError, ReplayDiverged
 from burnish.core.surfaces import TextSurface
 from burnish.projects import LoadedProject, load_project
-from burnish.projects.description import describe, from_kept
+from burnish.projects.description import describe, from_stored
 from burnish.projects.dialects import Document
 from burnish.runs.build import build, kept_spec
 from burnish.runs.directory import RunRecord
@@ -69,7 +69,7 @@ def commented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def again(description: Any) -> Setup:
     """The run as it would be built from what run.json keeps."""
     kept = json.loads(json.dumps(kept_spec(description)))
-    return build(from_kept(kept, {}), models=echo_models(echo()))
+    return build(from_stored(kept, {}), models=echo_models(echo()))
 
 
 def exported(setup: Setup, folder: Path) -> str:
@@ -140,8 +140,8 @@ def test_a_flag_wins_over_a_variable_of_the_file(
     kept: Any = kept_spec(description)
     assert kept["budget"]["max_trials"] == 7
     assert ["budget", "max_trials"] not in kept["source"]["variables"]
-    assert from_kept(kept, {"max_trials": 9}).spec.budget.max_trials == 9
-    assert from_kept(kept, {}).spec == description.spec
+    assert from_stored(kept, {"max_trials": 9}).spec.budget.max_trials == 9
+    assert from_stored(kept, {}).spec == description.spec
 
 
 def test_comments_come_from_the_file_as_long_as_it_says_the_same(

@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from burnish.core.errors import ConfigError
-from burnish.projects.description import Doors, describe, from_kept
+from burnish.projects.description import Doors, describe, from_stored
 from burnish.projects.dialects import Document, dialect_named, dialect_of
 from burnish.runs.build import Description, kept_spec
 from burnish.runs.plugins import fitting, strategy_names, strategy_plugin, target_plugin
@@ -119,7 +119,7 @@ def test_flag_variable_and_kept_description(kind: str, strategy: str, tmp_path: 
         said = sample(field)
         flagged = describe(file, {"strategy": strategy, name: said}, environ={})
         assert is_there(value_at(flagged, field), field, said), field.flag
-        again = from_kept(kept_spec(flagged), {})
+        again = from_stored(kept_spec(flagged), {})
         assert value_at(again, field) == value_at(flagged, field), f"{field.flag} in run.json"
         if field.door.environment and not isinstance(said, dict) and not field.switches_off:
             environ = {field.variable: str(said)}

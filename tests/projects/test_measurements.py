@@ -9,8 +9,8 @@ import pytest
 from burnish.core.errors import ConfigError
 from burnish.projects.dialects import Flags
 from burnish.projects.measurements import (
-    Measurement,
-    Place,
+    MeasurementPlace,
+    PreparedMeasurement,
     load_measurement,
     measure,
     measuring_flags,
@@ -59,7 +59,7 @@ def cases(path: Path, *inputs: str) -> None:
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
 
 
-def loaded(text: str, flags: Flags | None = None, **environ: str) -> Measurement:
+def loaded(text: str, flags: Flags | None = None, **environ: str) -> PreparedMeasurement:
     path = Path("agent.yaml")
     path.write_text(text, encoding="utf-8")
     return load_measurement(path, flags or {}, environ=environ)
@@ -105,14 +105,16 @@ def test_limits_of_the_file_and_of_the_environment_hold() -> None:
 
 
 def test_it_goes_on_from_what_run_json_says_alone(tmp_path: Path) -> None:
-    first = measure(loaded(PYTHON, {"cases": "other.jsonl"}), Place(folder=tmp_path / "run"))
+    first = measure(
+        loaded(PYTHON, {"cases": "other.jsonl"}), MeasurementPlace(folder=tmp_path / "run")
+    )
     assert first.report is not None
     header = Header.read(tmp_path / "run")
     assert (header.strategy, header.project.kind) == ("measure", "python")
     assert header.project.spec["data"] == {"cases": [{"file": "other.jsonl"}]}
     Path("agent.yaml").write_text("kind: nothing at all", encoding="utf-8")
     again = resume_measurement(tmp_path / "run", {"concurrency": 1})
-    second = measure(again, Place(resume=tmp_path / "run")).report
+    second = measure(again, MeasurementPlace(resume=tmp_path / "run")).report
     assert second is not None
     assert second == EvalReport.read(tmp_path / "run")
     assert second.cases == first.report.cases
@@ -121,7 +123,7 @@ def test_it_goes_on_from_what_run_json_says_alone(tmp_path: Path) -> None:
 
 def test_the_prompts_of_an_agent_are_measured_as_they_stand() -> None:
     measurement = loaded(PROMPTS)
-    report = measure(measurement, Place(folder=Path("run"))).report
+    report = measure(measurement, MeasurementPlace(folder=Path("run"))).report
     assert report is not None
     assert report.ok
     assert Path("prompt.md").read_text(encoding="utf-8") == "oh "

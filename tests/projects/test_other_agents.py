@@ -19,7 +19,7 @@ from burnish.models.factory import Models
 from burnish.projects.description import describe
 from burnish.projects.dialects import Document, Flags
 from burnish.projects.launch import optimize
-from burnish.projects.measurements import Measurement, load_measurement
+from burnish.projects.measurements import PreparedMeasurement, load_measurement
 from burnish.system.processes import process_entry
 from burnish.testing import ScriptedBackend
 from tests.example_copies import copy_example
@@ -68,13 +68,13 @@ def write_cases(folder: Path, cases: list[dict[str, Any]]) -> None:
 
 def prepared(
     folder: Path, text: str, flags: Flags | None = None, models: Models | None = None
-) -> Measurement:
+) -> PreparedMeasurement:
     path = folder / "agent.yaml"
     path.write_text(text, encoding="utf-8")
     return load_measurement(path, flags or {}, models=models)
 
 
-def measured(measurement: Measurement, folder: Path) -> Evaluation:
+def measured(measurement: PreparedMeasurement, folder: Path) -> Evaluation:
     optimize(measurement.setup, folder)
     assert measurement.evaluation is not None
     return measurement.evaluation

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from burnish.core.errors import ConfigError, ResumeRefused
-from burnish.projects.description import describe, from_kept
+from burnish.projects.description import describe, from_stored
 from burnish.projects.dialects import Document
 from burnish.projects.launch import load_project
 from burnish.runs.build import kept_spec
@@ -64,9 +64,9 @@ def test_a_key_is_kept_as_its_place_and_read_again(name: str, tmp_path: Path) ->
     file = prompts(tmp_path, TARGETS[name])
     spec, data = kept(file)
     assert KEY not in json.dumps(data)
-    assert from_kept(data, {}).spec == spec
+    assert from_stored(data, {}).spec == spec
     file.write_text(file.read_text(encoding="utf-8").replace(KEY, f"{KEY}-new"), encoding="utf-8")
-    assert f"{KEY}-new" in json.dumps(from_kept(data, {}).spec.to_json())
+    assert f"{KEY}-new" in json.dumps(from_stored(data, {}).spec.to_json())
 
 
 def test_a_key_that_is_gone_is_missed_with_its_place(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_key_that_is_gone_is_missed_with_its_place(tmp_path: Path) -> None:
     prompts(tmp_path, TARGETS["argument"])
     words = r"the key that stood in .*prompts\.yaml at target\.http\.url is gone"
     with pytest.raises(ResumeRefused, match=words):
-        from_kept(data, {})
+        from_stored(data, {})
 
 
 def test_a_key_by_flag_is_kept_nowhere(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_key_by_flag_is_kept_nowhere(tmp_path: Path) -> None:
     data = kept(file, set=[f"roles.reflector={json.dumps(model)}"])[1]
     assert KEY not in json.dumps(data)
     with pytest.raises(ResumeRefused, match="was given by hand and is not kept"):
-        from_kept(data, {})
+        from_stored(data, {})
 
 
 def test_a_key_is_not_passed_on_to_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from burnish.core.content import codec
 from burnish.core.errors import BurnishError
 from burnish.core.outcomes import Outcome, Step, Trace, Usage
 from burnish.targets.callables import CallableTarget
-from burnish.targets.current_prompts import GivenPrompts, giving
+from burnish.targets.current_prompts import CurrentPrompts, providing
 from burnish.tracing.recorder import Recorder, recording
 from tests.targets.calling_agents import outcome
 
@@ -299,8 +299,8 @@ def test_whatever_the_values_are_the_journal_can_keep_them() -> None:
 
 def test_a_prompt_read_in_a_step_is_a_surface_of_it(tmp_path: Any) -> None:
     texts = {"plan": "Plan.", "style": "Short."}
-    given = GivenPrompts(texts=texts, make_folder=lambda: tmp_path)
-    with recording() as recorder, giving(given):
+    given = CurrentPrompts(texts=texts, make_folder=lambda: tmp_path)
+    with recording() as recorder, providing(given):
         with burnish.step("planner"):
             burnish.prompt("plan")
             with burnish.step("writer"):

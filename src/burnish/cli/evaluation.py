@@ -24,8 +24,8 @@ from burnish.projects.description import SET
 from burnish.projects.dialects import Flags
 from burnish.projects.measurements import (
     Measured,
-    Measurement,
-    Place,
+    MeasurementPlace,
+    PreparedMeasurement,
     measure,
     measurement_for,
     measuring_flags,
@@ -113,7 +113,7 @@ class Asked:
 class _Options:
     """What to do with what is found."""
 
-    place: Place = field(default_factory=Place)
+    place: MeasurementPlace = field(default_factory=MeasurementPlace)
     json_file: str | None = None
     junit_file: Path | None = None
     baseline: EvalReport | None = None
@@ -237,7 +237,9 @@ def _next_steps(console: Console, ending: Ending, command: str) -> None:
 class _Loading(Protocol):
     """Makes a measurement of a file and flags, or of a run that goes on."""
 
-    def __call__(self, path: Path, flags: Flags, *, resume: Path | None = None) -> Measurement:
+    def __call__(
+        self, path: Path, flags: Flags, *, resume: Path | None = None
+    ) -> PreparedMeasurement:
         """The measurement; everything that is wrong is said at once."""
         ...
 
@@ -256,7 +258,7 @@ def evaluate_agent(asked: Asked, *, load: _Loading = measurement_for) -> None:
         raise typer.Exit(1)
 
 
-def _measure_and_show(measurement: Measurement, options: _Options) -> Measured:
+def _measure_and_show(measurement: PreparedMeasurement, options: _Options) -> Measured:
     """Drive the measurement with a view, then show and write what it found."""
     opened: list[Path] = []
     aside = options.json_file == _STDOUT
@@ -290,7 +292,7 @@ def _write(report: EvalReport, options: _Options) -> None:
         report.write(Path(options.json_file))
 
 
-def _prepared(asked: Asked, load: _Loading) -> tuple[Measurement, _Options]:
+def _prepared(asked: Asked, load: _Loading) -> tuple[PreparedMeasurement, _Options]:
     """Everything that can be wrong is found here, before anything is paid."""
     problems = asked.problems()
     if problems:
@@ -299,11 +301,11 @@ def _prepared(asked: Asked, load: _Loading) -> tuple[Measurement, _Options]:
     folder = None if asked.resume is None else find_run(asked.resume)
     measurement = load(asked.agent, asked.patches, resume=folder)
     measurement.setup.check()
-    place = Place(folder=asked.output_dir, resume=folder)
+    place = MeasurementPlace(folder=asked.output_dir, resume=folder)
     return measurement, replace(options, place=place)
 
 
-def _command(measurement: Measurement) -> str:
+def _command(measurement: PreparedMeasurement) -> str:
     """The `burnish eval` that made a measurement, for doing the same again; empty if none did."""
     spec = measurement.spec
     if spec is None:

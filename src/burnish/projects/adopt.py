@@ -16,7 +16,7 @@ from burnish.core.errors import ConfigError, FileTrouble, Problem, RunLocked
 from burnish.core.formatting import shorten
 from burnish.core.surfaces import Change, Value, diff, value_key
 from burnish.core.trials import TrialRow
-from burnish.projects.adopt_files import Adopted, Standing, require_writable, write_together
+from burnish.projects.adopt_files import Adopted, AdoptionState, require_writable, write_together
 from burnish.projects.dialects import dialect_named
 from burnish.runs.directory import Header, Project, RunRecord, index_folder
 from burnish.runs.events import BASELINE
@@ -211,7 +211,7 @@ def plan_undo(run: RunRecord, *, file: Path | None = None, force: bool = False) 
         message = f"run {run.header.id} was not adopted"
         raise ConfigError([Problem(message=message, remedy=remedy)])
     row = next((row for row in run.rows if row.number == record.trial), None)
-    if record.standing is not Standing.CHANGED:
+    if record.standing is not AdoptionState.CHANGED:
         files = record.put_back()
     elif force and row is not None:
         files = put(_loaded_homes(run, file), _reversed(changes_of(run, row)))
@@ -231,7 +231,7 @@ def _no_better(run: RunRecord, row: TrialRow | None) -> str:
 
 def _adopted_already(run: RunRecord, row: TrialRow) -> str:
     record = Adopted.read(run.folder)
-    if record is None or record.standing is not Standing.AFTER:
+    if record is None or record.standing is not AdoptionState.AFTER:
         return ""
     if record.candidate == row.trial.candidate.id:
         return f"trial {row.number} is adopted already, since {record.at}"
@@ -257,7 +257,7 @@ def _edited_since(record: Adopted) -> ConfigError:
     problems = [
         Problem(where=file.path, message="it is not what the adoption wrote")
         for file in record.files
-        if file.standing is Standing.CHANGED
+        if file.standing is AdoptionState.CHANGED
     ]
     remedy = (
         "put it back by hand; or --undo --force: each field that still has its adopted value gets "

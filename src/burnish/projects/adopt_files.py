@@ -117,7 +117,7 @@ def _joined(lines: list[str]) -> str:
 # -- the record --------------------------------------------------------------------------------
 
 
-class Standing(StrEnum):
+class AdoptionState(StrEnum):
     """How the files of an adoption stand now."""
 
     BEFORE = "before"
@@ -149,13 +149,13 @@ class AdoptedFile:
         )
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> AdoptionState:
         """How the file stands now."""
         if not Path(self.path).is_file():
-            return Standing.CHANGED
+            return AdoptionState.CHANGED
         now = digest(read_bytes(Path(self.path)))
-        known = {self.before: Standing.BEFORE, self.after: Standing.AFTER}
-        return known.get(now, Standing.CHANGED)
+        states = {self.before: AdoptionState.BEFORE, self.after: AdoptionState.AFTER}
+        return states.get(now, AdoptionState.CHANGED)
 
     def put_back(self) -> FileChange:
         """The change from what was written to what was there."""
@@ -206,21 +206,21 @@ class Adopted:
         write_atomic(folder / NAME, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> AdoptionState:
         """How its files stand now, taken together."""
-        found = {file.standing for file in self.files}
-        if Standing.CHANGED in found:
-            return Standing.CHANGED
-        return found.pop() if len(found) == 1 else Standing.BETWEEN
+        states = {file.standing for file in self.files}
+        if AdoptionState.CHANGED in states:
+            return AdoptionState.CHANGED
+        return states.pop() if len(states) == 1 else AdoptionState.BETWEEN
 
     @property
     def cut_off(self) -> bool:
         """Whether it, or its undoing, was killed between two files."""
-        return not self.done and self.standing is Standing.BETWEEN
+        return not self.done and self.standing is AdoptionState.BETWEEN
 
     def put_back(self) -> tuple[FileChange, ...]:
         """What puts every file back that is as the adoption left it."""
-        return tuple(f.put_back() for f in self.files if f.standing is Standing.AFTER)
+        return tuple(f.put_back() for f in self.files if f.standing is AdoptionState.AFTER)
 
 
 # -- writing: all files or none, and none that someone else changed ----------------------------

@@ -339,19 +339,19 @@ def described_again(
             f"run {header.id} was started from a Python program",
             remedy=f"run that program again with the folder {folder} to go on",
         )
-    kept = {k: v for k, v in header.project.spec.items() if not (as_new and k == "output")}
-    return from_kept(kept, flags, source=f"{folder.name}/{HEADER}", file=file)
+    stored = {k: v for k, v in header.project.spec.items() if not (as_new and k == "output")}
+    return from_stored(stored, flags, source=f"{folder.name}/{HEADER}", file=file)
 
 
-def from_kept(
-    kept: Mapping[str, JsonValue],
+def from_stored(
+    stored: Mapping[str, JsonValue],
     flags: Flags,
     *,
     source: str = "the description",
     file: Path | None = None,
 ) -> Description:
     """A description that was kept, with flags over it; `file` is where it lies now."""
-    data = cast("dict[str, Any]", with_literals(dict(kept)))
+    data = cast("dict[str, Any]", with_literals(dict(stored)))
     load_dotenv(Path(data["source"]["folder"]), os.environ)
     doors = Doors(
         target=target_plugin(data["target"]["kind"]),

@@ -182,7 +182,7 @@ class Translation:
         keys: Mapping[str, str],
         *,
         settings: Collection[str] | None = None,
-        known: Sequence[str] = (),
+        beside: Sequence[str] = (),
         names: bool = True,
     ) -> None:
         """Lay a mapping of the file over the fields that its keys stand for.
@@ -211,7 +211,7 @@ class Translation:
                 self.put(("roles", key), (*path, key))
             elif settings is None or not _is_setting(key):
                 named = (*strategy_names(), *self.role_names()) if names else ()
-                self._unknown((*path, key), (*inner, *known, *own, *named))
+                self._unknown((*path, key), (*inner, *beside, *own, *named))
 
     def _mark_all(self, path: TreePath, settings: Collection[str], *, names: bool) -> None:
         """Where settings and roles would stand, so that errors can say it of what is missing."""
@@ -279,15 +279,15 @@ class Translation:
     ) -> None:
         """Settings of a strategy that is not chosen: they have no effect, and must be sound."""
         place = self.document.place(*path)
-        known: dict[TreePath, FilePlace | str] = {(key,): place.below((key,)) for key in settings}
+        located: dict[TreePath, FilePlace | str] = {(key,): place.below((key,)) for key in settings}
         try:
-            places = Places(source=self.document.name, known=known)
+            places = Places(source=self.document.name, known=located)
             validated(settings, strategy.Settings, places)
         except ConfigError as error:
             self.problems += error.problems
 
-    def _unknown(self, path: TreePath, known: Sequence[str]) -> None:
-        key, names = str(path[-1]), tuple(dict.fromkeys(known))
+    def _unknown(self, path: TreePath, keys: Sequence[str]) -> None:
+        key, names = str(path[-1]), tuple(dict.fromkeys(keys))
         likely = nearest(key, names)
         remedy = f"did you mean {likely!r}?" if likely else f"known keys: {', '.join(names)}"
         where = str(self.document.place(*path))

@@ -26,7 +26,7 @@ from burnish.projects.agent_blocks import User
 from burnish.projects.measurements import (
     RESULTS,
     Evaluated,
-    Measurement,
+    PreparedMeasurement,
     load_measurement,
     measured,
 )
@@ -79,8 +79,8 @@ def target_of(
 
 
 def _is_target(agent: object) -> TypeGuard[Target]:
-    wanted = ("description", "surfaces", "baseline", "run", "estimate")
-    return not isinstance(agent, type) and all(hasattr(agent, name) for name in wanted)
+    members = ("description", "surfaces", "baseline", "run", "estimate")
+    return not isinstance(agent, type) and all(hasattr(agent, name) for name in members)
 
 
 def is_closable(target: Target) -> TypeGuard[Closable]:
@@ -111,37 +111,39 @@ def as_reference(model: ModelRef | str) -> ModelRef:
     return ModelRef.parse(model) if isinstance(model, str) else model
 
 
-_GivenMetric: TypeAlias = str | Mapping[str, Json] | Metric
-_GivenMetrics: TypeAlias = Sequence[_GivenMetric] | Path
+_OneMetric: TypeAlias = str | Mapping[str, Json] | Metric
+_MetricChoice: TypeAlias = Sequence[_OneMetric] | Path
 
 _STANDARD = frozenset(get_args(StandardName))
 _RAG = frozenset(get_args(RagBlock.model_fields["metric_type"].annotation))
 
 
-def _make_given(
-    given: _GivenMetrics, cases: Sequence[Case], making: MetricMaking
+def _make_metrics(
+    metrics: _MetricChoice, cases: Sequence[Case], making: MetricMaking
 ) -> tuple[Metric, ...]:
     """The metrics that are asked for: those with a name first, then those of one's own."""
-    if isinstance(given, Path):
-        read = read_metric_file(given)
+    if isinstance(metrics, Path):
+        read = read_metric_file(metrics)
         bench = MetricMaking(
             models=making.models,
-            folder=given.resolve().parent,
+            folder=metrics.resolve().parent,
             judge=making.judge or read.judge,
         )
         return make_agent_metrics(read.blocks, cases, bench)
-    if isinstance(given, str):
-        given = [given]
-    named = [each for each in given if isinstance(each, str | Mapping)]
+    if isinstance(metrics, str):
+        metrics = [metrics]
+    named = [each for each in metrics if isinstance(each, str | Mapping)]
     made = {metric.name: metric for metric in _made(named, cases, making)}
-    own = [each for each in given if not isinstance(each, str | Mapping)]
+    own = [each for each in metrics if not isinstance(each, str | Mapping)]
     check_names([*made, *(metric.name for metric in own)])
     return (*made.values(), *own)
 
 
-def _blocks_of(given: Sequence[str | Mapping[str, Json]]) -> Sequence[AgentMetric]:
+def _blocks_of(metrics: Sequence[str | Mapping[str, Json]]) -> Sequence[AgentMetric]:
     """The blocks that names and mappings stand for."""
-    written: list[Json] = [_block(each) if isinstance(each, str) else dict(each) for each in given]
+    written: list[Json] = [
+        _block(each) if isinstance(each, str) else dict(each) for each in metrics
+    ]
     return validate_config(written, MetricList, source="metrics").root
 
 
@@ -168,7 +170,7 @@ _Cases: TypeAlias = Sequence[Case] | str | Path
 def evaluate(
     agent: _Agent,
     cases: _Cases | None = None,
-    metrics: _GivenMetrics | None = None,
+    metrics: _MetricChoice | None = None,
     *,
     repeats: int | None = None,
     concurrency: int | None = None,
@@ -217,24 +219,24 @@ def _refuse_inside_a_loop() -> None:
 def measurement_of(
     agent: _Agent,
     cases: _Cases | None,
-    metrics: _GivenMetrics | None,
+    metrics: _MetricChoice | None,
     how: How,
     *,
     subject: str = "",
-) -> Measurement:
+) -> PreparedMeasurement:
     """An agent, cases and metrics, ready to be measured; reports call it `subject`."""
     if isinstance(agent, Path) or (isinstance(agent, str) and not _names_a_function(agent)):
         return _of_file(Path(agent), cases, metrics, how)
     models = how.models or Models()
     chosen = _read(cases)
     target, name = target_of(agent, chosen, how, models)
-    made = _make_given(_required(metrics, "metrics"), chosen, _making(how, models))
+    made = _make_metrics(_required(metrics, "metrics"), chosen, _making(how, models))
     return _measurement(subject or name, target, made, chosen, how, models)
 
 
 def _of_file(
-    path: Path, cases: _Cases | None, metrics: _GivenMetrics | None, how: How
-) -> Measurement:
+    path: Path, cases: _Cases | None, metrics: _MetricChoice | None, how: How
+) -> PreparedMeasurement:
     """What the file says, with what is said here in its place.
 
     Where live objects take the place of what a description could say, only the program that has
@@ -254,10 +256,10 @@ def _of_file(
     setup = measurement.setup
     if metrics is not None and not isinstance(metrics, Path):
         models = Models()
-        made = _make_given(metrics, setup.dataset.train, _making(how, models))
+        made = _make_metrics(metrics, setup.dataset.train, _making(how, models))
         resources = (*setup.resources, models)
         setup = replace(setup, metrics=made, objective=_objective(made), resources=resources)
-    setup = _said_here(setup, how)
+    setup = _with_options(setup, how)
     if setup is not measurement.setup or case_list is not None:
         setup = replace(setup, project=Project(file=setup.project.file))
     return replace(measurement, setup=setup)
@@ -265,21 +267,21 @@ def _of_file(
 
 def _refuse_beside_a_file(how: How) -> None:
     """What a file that describes an agent says itself, or cannot be told."""
-    given = {
+    settings = {
         "user_simulator": how.user_simulator is not None,
         "models": how.models is not None,
         "judge as a ModelRef": isinstance(how.judge, ModelRef),
     }
     problems = [
         Problem(where=name, message="an agent that is a file cannot be given this here")
-        for name, told in given.items()
-        if told
+        for name, is_set in settings.items()
+        if is_set
     ]
     if problems:
         raise ConfigError(problems, remedy="Say it in the file, or give the agent as a Target.")
 
 
-def _said_here(setup: Setup, how: How) -> Setup:
+def _with_options(setup: Setup, how: How) -> Setup:
     if how.budget is None and how.policy is None:
         return setup
     return replace(
@@ -296,7 +298,7 @@ def _measurement(
     cases: tuple[Case, ...],
     how: How,
     models: Models,
-) -> Measurement:
+) -> PreparedMeasurement:
     measure = Measure(repeats=how.repeats or 1, subject=subject)
     setup = Setup(
         target=target,
@@ -310,7 +312,7 @@ def _measurement(
         # What a target holds open belongs to the loop that it was used in.
         resources=(models, target) if is_closable(target) else (models,),
     )
-    return Measurement(setup=_said_here(setup, how), measure=measure, root=RESULTS)
+    return PreparedMeasurement(setup=_with_options(setup, how), measure=measure, root=RESULTS)
 
 
 def _objective(metrics: Sequence[Metric]) -> Objective:
@@ -323,13 +325,13 @@ def _making(how: How, models: Models) -> MetricMaking:
 
 
 def _read(cases: _Cases | None) -> tuple[Case, ...]:
-    given = _required(cases, "cases")
-    return read_cases(Path(given)).cases if isinstance(given, str | Path) else tuple(given)
+    source = _required(cases, "cases")
+    return read_cases(Path(source)).cases if isinstance(source, str | Path) else tuple(source)
 
 
-def _required(given: T | None, what: str) -> T:
-    if given is None:
+def _required(value: T | None, what: str) -> T:
+    if value is None:
         message = f"there are no {what}"
         remedy = f"give {what}: only a file that describes an agent can bring them itself"
         raise ConfigError([Problem(message=message, remedy=remedy)])
-    return given
+    return value

@@ -122,16 +122,16 @@ class JudgeCheck:
         return JudgeChecked(
             agreements={
                 name: agreement(
-                    [pair for _, pair, _ in found], stream(self.setup.seed, "agreement", name)
+                    [pair for _, pair, _ in rows], stream(self.setup.seed, "agreement", name)
                 )
-                for name, found in pairs.items()
+                for name, rows in pairs.items()
             },
             disagreements=tuple(
                 Disagreement(
                     case=case, metric=name, label=pair.label, value=pair.value, reason=reason
                 )
-                for name, found in pairs.items()
-                for case, pair, reason in found
+                for name, rows in pairs.items()
+                for case, pair, reason in rows
                 if _differ(pair)
             ),
             ending=ending,
@@ -153,16 +153,16 @@ def _pairs(
     labelled: Sequence[LabelledReply], measured: Evaluation, metric: str
 ) -> list[tuple[str, Labelled, str]]:
     """Case, label beside verdict, and the judge's reason; what does not apply is left out."""
-    found: list[tuple[str, Labelled, str]] = []
+    rows: list[tuple[str, Labelled, str]] = []
     for reply in labelled:
         length = len(reply.case.recorded.output) if reply.case.recorded else None
         for result in measured.of_case(reply.case.id):
-            found += [
+            rows += [
                 (reply.case.id, Labelled.of(s, label=reply.label, length=length), s.reason)
                 for s in result.scores
                 if s.metric == metric
             ]
-    return found
+    return rows
 
 
 def _differ(pair: Labelled) -> bool:
@@ -284,6 +284,6 @@ def _of_old_run(
             remedy="put the file back, or say where it is now: "
             f"`burnish optimize FILE --resume {header.id}`",
         )
-    kept = cast("Mapping[str, JsonValue]", header.project.config.get("overrides") or {})
-    before = {_OLD_NAMES.get(k, k): v for k, v in kept.items() if k not in _OLD_ONLY}
+    overrides = cast("Mapping[str, JsonValue]", header.project.config.get("overrides") or {})
+    before = {_OLD_NAMES.get(k, k): v for k, v in overrides.items() if k not in _OLD_ONLY}
     return load_project(path, {**before, **flags}, models=models)

@@ -81,8 +81,8 @@ class Evaluated:
 
     def explain(self) -> str:
         """The verdict, and each case that does not pass with expected, actual and reason."""
-        told = (explained(row, complaints_of(row)) for row in unwell(self.report.cases))
-        return "\n".join([verdict(self.report), *told])
+        explanations = (explained(row, complaints_of(row)) for row in unwell(self.report.cases))
+        return "\n".join([verdict(self.report), *explanations])
 
     def require(self) -> "Evaluated":
         """Itself when everything passes; else an AssertionError that explains."""
@@ -96,21 +96,21 @@ def explained(row: CaseRow, complaints: tuple[Complaint, ...]) -> str:
     return "\n".join([f"✗ {row.case}", *(line for c in complaints for line in _lines(row, c))])
 
 
-def _lines(row: CaseRow, told: Complaint) -> Iterator[str]:
-    value = two(told.value) if told.trouble is Trouble.FAILED else told.trouble.value
-    often = f" in {told.tries} of {len(row.tries)} runs" if len(row.tries) > 1 else ""
-    yield f"  {told.where}: {value}{often}"
-    if told.expected is not None:
-        yield f"    expected  {_cut(told.expected)}"
-    if told.trouble is Trouble.FAILED:
-        yield f"    actual    {_cut(told.actual)}"
-    if told.reason:
-        yield f"    reason    {_cut(told.reason)}"
+def _lines(row: CaseRow, complaint: Complaint) -> Iterator[str]:
+    value = two(complaint.value) if complaint.trouble is Trouble.FAILED else complaint.trouble.value
+    often = f" in {complaint.tries} of {len(row.tries)} runs" if len(row.tries) > 1 else ""
+    yield f"  {complaint.where}: {value}{often}"
+    if complaint.expected is not None:
+        yield f"    expected  {_cut(complaint.expected)}"
+    if complaint.trouble is Trouble.FAILED:
+        yield f"    actual    {_cut(complaint.actual)}"
+    if complaint.reason:
+        yield f"    reason    {_cut(complaint.reason)}"
 
 
 def _cut(text: str) -> str:
-    kept = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-    return kept.replace("\n", "\n              ") or "(empty)"
+    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return shown.replace("\n", "\n              ") or "(empty)"
 
 
 RESULTS = Path("results") / "eval"
@@ -221,7 +221,7 @@ def threshold_of(metric: object) -> float | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measurement:
+class PreparedMeasurement:
     """An agent, its cases and metrics, ready to be measured."""
 
     setup: Setup
@@ -258,7 +258,7 @@ def load_measurement(
     environ: Mapping[str, str] | None = None,
     models: Models | None = None,
     cases: tuple[Case, ...] | None = None,
-) -> Measurement:
+) -> PreparedMeasurement:
     """What a file describes, ready to be measured; everything that is wrong is said at once.
 
     `models` stand in for the real ones, and `cases` for those that would be measured.
@@ -274,7 +274,7 @@ def load_measurement(
 
 def resume_measurement(
     folder: Path, flags: Flags, *, file: Path | None = None, models: Models | None = None
-) -> Measurement:
+) -> PreparedMeasurement:
     """A measurement as its run describes it, with newer flags over it.
 
     `file` is where its file lies now, where it was moved.
@@ -284,7 +284,7 @@ def resume_measurement(
 
 def measurement_for(
     path: Path, flags: Flags, *, resume: Path | None = None, models: Models | None = None
-) -> Measurement:
+) -> PreparedMeasurement:
     """A measurement of what a file describes, or the one that a run began."""
     if resume is None:
         return load_measurement(path, flags, models=models)
@@ -292,7 +292,7 @@ def measurement_for(
     return resume_measurement(resume, flags, file=None if same else path, models=models)
 
 
-def from_description(description: Description) -> Measurement:
+def from_description(description: Description) -> PreparedMeasurement:
     """A measurement that was described before."""
     return _built(description)
 
@@ -302,13 +302,13 @@ def _built(
     *,
     models: Models | None = None,
     cases: tuple[Case, ...] | None = None,
-) -> Measurement:
+) -> PreparedMeasurement:
     spec = description.spec
     setup = build(description, models=models, cases=cases)
     measure = setup.strategy
     assert isinstance(measure, Measure)
     root = Path(spec.source.folder) / RESULTS
-    return Measurement(setup=setup, measure=measure, root=root, spec=spec)
+    return PreparedMeasurement(setup=setup, measure=measure, root=root, spec=spec)
 
 
 def _read(path: Path) -> tuple[Document, Dialect]:
@@ -355,20 +355,20 @@ def _at(data: JsonValue, path: tuple[str, ...]) -> JsonValue:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class MeasurementPlace:
     """Where a measurement is made: a new folder, this very one, or a run that goes on."""
 
     folder: Path | None = None
     resume: Path | None = None
 
-    def open(self, measurement: Measurement) -> Run:
+    def open(self, measurement: PreparedMeasurement) -> Run:
         """The run, open for driving."""
         if self.resume is not None:
             return _going_on(measurement, self.resume)
         return start(measurement.setup, root=measurement.root, folder=self.folder)
 
 
-def _going_on(measurement: Measurement, folder: Path) -> Run:
+def _going_on(measurement: PreparedMeasurement, folder: Path) -> Run:
     try:
         return resume(measurement.setup, folder)
     except ResumeRefused as error:
@@ -386,8 +386,8 @@ class Measured:
 
 
 def measure(
-    measurement: Measurement,
-    place: Place | None = None,
+    measurement: PreparedMeasurement,
+    place: MeasurementPlace | None = None,
     *,
     listeners: Sequence[Listener] = (),
     baseline: EvalReport | None = None,
@@ -399,7 +399,7 @@ def measure(
     """
 
     def open_run() -> Run:
-        run = (place or Place()).open(measurement)
+        run = (place or MeasurementPlace()).open(measurement)
         if opened is not None:
             opened.append(run.directory.folder)
         return run
@@ -413,37 +413,37 @@ def measure(
     return Measured(ending=ending, report=report)
 
 
-def report_of(measurement: Measurement, ending: Ending) -> EvalReport | None:
+def report_of(measurement: PreparedMeasurement, ending: Ending) -> EvalReport | None:
     """What was found; None where it was stopped before its end."""
     return None if measurement.evaluation is None else EvalReport.read(ending.folder)
 
 
-async def measured(measurement: Measurement, folder: Path | None = None) -> Evaluated:
+async def measured(measurement: PreparedMeasurement, folder: Path | None = None) -> Evaluated:
     """Measure in `folder`, going on with the run that is there; without one nothing is kept."""
     if folder is not None:
         return await _driven(measurement, lambda: _opened(measurement, folder))
     with tempfile.TemporaryDirectory(prefix="burnish-") as temporary:
         home = Path(temporary) / "run"
         try:
-            found = await _driven(measurement, lambda: start(measurement.setup, folder=home))
+            evaluated = await _driven(measurement, lambda: start(measurement.setup, folder=home))
         finally:
             forget_run(home)
-    about = replace(found.report.about, folder="")
-    return replace(found, folder=None, report=replace(found.report, about=about))
+    about = replace(evaluated.report.about, folder="")
+    return replace(evaluated, folder=None, report=replace(evaluated.report, about=about))
 
 
-async def measured_anew(measurement: Measurement, root: Path) -> Evaluated:
+async def measured_anew(measurement: PreparedMeasurement, root: Path) -> Evaluated:
     """Measure in a new folder under `root`, whatever was measured before."""
     return await _driven(measurement, lambda: start(measurement.setup, root=root))
 
 
-def _opened(measurement: Measurement, folder: Path) -> Run:
+def _opened(measurement: PreparedMeasurement, folder: Path) -> Run:
     is_run = (folder / HEADER).exists()
     setup = measurement.setup
     return resume(setup, folder) if is_run else start(setup, folder=folder)
 
 
-async def _driven(measurement: Measurement, open_run: Callable[[], Run]) -> Evaluated:
+async def _driven(measurement: PreparedMeasurement, open_run: Callable[[], Run]) -> Evaluated:
     ending = await launched(open_run)
     report = report_of(measurement, ending)
     if measurement.evaluation is None or report is None:

@@ -101,10 +101,10 @@ class _Making:
 
     def _child(self, place: _Schema, name: str) -> _Schema:
         """The block under a key as an object of its own, made where it is not there yet."""
-        known: _Schema = place["properties"].get(name, {})
-        ways: list[_Schema] = [known, *known.get("anyOf", ())]
+        existing: _Schema = place["properties"].get(name, {})
+        ways: list[_Schema] = [existing, *existing.get("anyOf", ())]
         names = [str(each["$ref"]).rpartition("/")[2] for each in ways if "$ref" in each]
-        block = known if "properties" in known else self._object({})
+        block = existing if "properties" in existing else self._object({})
         if names:
             block = {**self._definitions[names[0]]}
             block["properties"] = dict(block.get("properties", {}))

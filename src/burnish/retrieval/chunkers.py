@@ -32,14 +32,16 @@ def read_chunks(settings: SourceSettings, files: Sequence[SourceFile]) -> list[C
 def _chunks_of(file: SourceFile, settings: SourceSettings) -> Iterator[Chunk]:
     number = 0
     for section in _sections(file, settings):
-        found = [text for text in _cut(section.text, settings) if text.strip()]
-        for part, text in enumerate(found, start=1):
+        most, overlap = settings.max_chunk_tokens, settings.chunk_overlap
+        parts = pieces(section.text, most=most, overlap=overlap)
+        texts = [text for text in parts if text.strip()]
+        for part, text in enumerate(texts, start=1):
             number += 1
             yield Chunk(
                 id=_id(file, section, number, part),
                 text=text,
                 source=file.name,
-                place=section.place or (f"part {part}" if len(found) > 1 else ""),
+                place=section.place or (f"part {part}" if len(texts) > 1 else ""),
                 headings=section.headings,
                 metadata=section.metadata,
             )
@@ -66,10 +68,6 @@ def _sections_of_records(file: SourceFile, settings: SourceSettings) -> Iterable
         return _record_sections(file, settings)
     remedy = "fields are read from CSV, JSON and JSONL; for other files leave vector_field out"
     raise file.trouble("it has no records with fields", remedy=remedy)
-
-
-def _cut(text: str, settings: SourceSettings) -> Iterator[str]:
-    return pieces(text, most=settings.max_chunk_tokens, overlap=settings.chunk_overlap)
 
 
 def _id(file: SourceFile, section: Section, number: int, part: int) -> str:

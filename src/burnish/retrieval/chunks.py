@@ -135,9 +135,9 @@ def whole_phrase(phrase: str) -> str:
 
 def phrases(query: str) -> list[str]:
     """What the query wants word for word: what stands in quotes, else all of it."""
-    wanted = _QUOTED.findall(query) or [query]
-    found = (squeeze(phrase).strip(_AROUND) for phrase in wanted)
-    return list(dict.fromkeys(filter(None, found)))
+    quoted = _QUOTED.findall(query) or [query]
+    squeezed = (squeeze(phrase).strip(_AROUND) for phrase in quoted)
+    return list(dict.fromkeys(filter(None, squeezed)))
 
 
 def occurrences(phrase: str, text: str) -> int:
@@ -192,9 +192,9 @@ def pieces(text: str, *, most: int, overlap: int) -> Iterator[str]:
     size, fresh = 0.0, 0
     for word in _words(text):
         if held and size + word.tokens > most:
-            kept = _cut(text, held, size)
-            yield text[held[0].start : held[kept - 1].end]
-            fresh = len(held) - kept
+            count = _cut(text, held, size)
+            yield text[held[0].start : held[count - 1].end]
+            fresh = len(held) - count
             size = _forget(held, fresh, repeated)
         held.append(word)
         size += word.tokens
@@ -204,11 +204,11 @@ def pieces(text: str, *, most: int, overlap: int) -> Iterator[str]:
 
 
 def _words(text: str) -> Iterator[_Word]:
-    for found in _WORD.finditer(text):
-        length = found.end() - found.start()
-        alone = length == 1 and found[0] >= "\u0e00"
+    for match in _WORD.finditer(text):
+        length = match.end() - match.start()
+        alone = length == 1 and match[0] >= "\u0e00"
         tokens = 1.0 if alone else max(_A_WORD, length * _A_CHARACTER)
-        yield _Word(found.start(), found.end(), tokens)
+        yield _Word(match.start(), match.end(), tokens)
 
 
 def _cut(text: str, held: deque[_Word], size: float) -> int:
@@ -218,9 +218,9 @@ def _cut(text: str, held: deque[_Word], size: float) -> int:
         if left < size * _LATE:
             break
         after = held[count].start if count < len(held) else None
-        found = _ending(text, held[count - 1].end, after)
-        if found > rank:
-            best, rank = count, found
+        ending = _ending(text, held[count - 1].end, after)
+        if ending > rank:
+            best, rank = count, ending
         left -= held[count - 1].tokens
     return best
 

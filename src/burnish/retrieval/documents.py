@@ -58,21 +58,23 @@ class SourceFile:
         try:
             text = self.read().decode("utf-8").removeprefix("\ufeff")
         except UnicodeDecodeError as error:
-            known = "text, Markdown, HTML, PDF, CSV and JSON"
+            formats = "text, Markdown, HTML, PDF, CSV and JSON"
             message = f"it is not UTF-8 text (at byte {error.start})"
-            raise self.trouble(message, remedy=f"save it as UTF-8; {known} can be read") from error
+            raise self.trouble(
+                message, remedy=f"save it as UTF-8; {formats} can be read"
+            ) from error
         return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def find_files(settings: SourceSettings) -> list[SourceFile]:
     """The files that a source names, in the order of their names."""
     source = _local(settings.source)
-    found = sorted(set(_matches(settings.folder, source)))
-    if not found:
+    paths = sorted(set(_matches(settings.folder, source)))
+    if not paths:
         message = "there is no such file, and no file that matches"
         remedy = f"a relative source is taken from {settings.folder}"
         raise ConfigError([Problem(where=settings.source, message=message, remedy=remedy)])
-    return [SourceFile(name=_name(path, settings.folder), path=path) for path in found]
+    return [SourceFile(name=_name(path, settings.folder), path=path) for path in paths]
 
 
 def _local(source: str) -> str:
@@ -225,9 +227,9 @@ class _Reader(HTMLParser):
         return self._outline.sections
 
     def _end_block(self) -> None:
-        said = "".join(self._words)
+        raw = "".join(self._words)
         self._words.clear()
-        text = said.strip("\n") if self._pre else " ".join(said.split())
+        text = raw.strip("\n") if self._pre else " ".join(raw.split())
         level, self._level = self._level, 0
         if not text.strip():
             return

@@ -115,11 +115,11 @@ class _EmbeddingPosts:
         # Raised here, not where it was caught: the error behind it may carry the key along.
         if not isinstance(outcome, bytes):
             raise outcome
-        found = _read_answer(outcome, len(texts))
-        if found is None:
+        embeddings = _read_answer(outcome, len(texts))
+        if embeddings is None:
             message = f"{ref.label} at {place.address} gave something that is no list of vectors"
             raise ModelUnavailable(f"{message}; is it a model for embeddings?")
-        return found
+        return embeddings
 
     async def close(self) -> None:
         """Close every connection."""
@@ -203,12 +203,12 @@ def _category(status: int, code: str) -> "Category | None":
 
 def _document(error: "HTTPStatusError") -> Mapping[str, object]:
     try:
-        found = inside(cast("object", error.response.json()))
+        content = inside(cast("object", error.response.json()))
     except ValueError:
         return {}
-    if isinstance(found, str):
-        return {"message": found}
-    return cast("Mapping[str, object]", found) if isinstance(found, Mapping) else {}
+    if isinstance(content, str):
+        return {"message": content}
+    return cast("Mapping[str, object]", content) if isinstance(content, Mapping) else {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,8 +249,8 @@ class EndpointEmbedder:
     def identity(self) -> str:
         """The model, where it is, and how long its vectors are."""
         ref = self.ref
-        told: Json = [ref.provider, ref.name, ref.base_url, ref.api_version, self.dimensions]
-        return f"{ref.label}:{short_id(told)}"
+        parts: Json = [ref.provider, ref.name, ref.base_url, ref.api_version, self.dimensions]
+        return f"{ref.label}:{short_id(parts)}"
 
     def check(self) -> None:
         """Raise ModelRefused where an extra, a key or the address is missing."""
@@ -280,14 +280,14 @@ class EndpointEmbedder:
             return answer
         if answer.trouble == "rejected":
             raise ModelRejected(answer.message)
-        told = f" (after {answer.attempts} attempts)" if answer.attempts > 1 else ""
-        raise ModelUnavailable(f"{answer.message}{told}")
+        suffix = f" (after {answer.attempts} attempts)" if answer.attempts > 1 else ""
+        raise ModelUnavailable(f"{answer.message}{suffix}")
 
     def _request(self, texts: Sequence[str]) -> Json:
-        asked: dict[str, Json] = {"model": self.identity, "texts": len(texts)}
+        request: dict[str, Json] = {"model": self.identity, "texts": len(texts)}
         if len(texts) == 1:
-            return {**asked, "text": texts[0]}
-        return {**asked, "digest": digest([*texts])}
+            return {**request, "text": texts[0]}
+        return {**request, "digest": digest([*texts])}
 
     async def _perform(self, texts: Sequence[str]) -> Receipt[_Embedded]:
         attempts = 0
@@ -299,7 +299,7 @@ class EndpointEmbedder:
                 return await self._posts.post(self.ref, texts, self.dimensions)
 
         try:
-            found = await retry(
+            embeddings = await retry(
                 attempt,
                 policy=self.retries,
                 again=lambda error: isinstance(error, ModelUnavailable),
@@ -311,14 +311,16 @@ class EndpointEmbedder:
         except ModelRejected as error:
             refused = _Embedded(trouble="rejected", message=str(error), attempts=attempts)
             return Receipt(value=refused, spend=Spend(calls=1))
-        kept = tuple(b64encode(vector.tobytes()).decode() for vector in found.vectors)
-        return Receipt(value=_Embedded(vectors=kept, attempts=attempts), spend=self._spend(found))
+        vectors = tuple(b64encode(vector.tobytes()).decode() for vector in embeddings.vectors)
+        return Receipt(
+            value=_Embedded(vectors=vectors, attempts=attempts), spend=self._spend(embeddings)
+        )
 
-    def _spend(self, found: _Embeddings) -> Spend:
-        usage = Usage(requests=1, input_tokens=found.tokens)
-        cost = self.prices.nano_usd(self.ref, usage, found.model)
+    def _spend(self, embeddings: _Embeddings) -> Spend:
+        usage = Usage(requests=1, input_tokens=embeddings.tokens)
+        cost = self.prices.nano_usd(self.ref, usage, embeddings.model)
         unpriced = 1 if cost is None else 0
-        return Spend(calls=1, tokens_in=found.tokens, nano_usd=cost or 0, unpriced=unpriced)
+        return Spend(calls=1, tokens_in=embeddings.tokens, nano_usd=cost or 0, unpriced=unpriced)
 
 
 def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -28,7 +28,7 @@ _MATCH = "SELECT rowid, rank FROM words WHERE words MATCH ? ORDER BY rank, rowid
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class ScoredRow:
     """A chunk that a search came upon, by its row, and how well it fits there."""
 
     row: int
@@ -52,8 +52,8 @@ class Index:
 
     def chunk(self, row: int) -> Chunk:
         """The chunk of a row."""
-        (found,) = self.db.execute(_CHUNK, (row,))
-        name, text, source, place, headings, metadata = found
+        (columns,) = self.db.execute(_CHUNK, (row,))
+        name, text, source, place, headings, metadata = columns
         return Chunk(
             id=name,
             text=text,
@@ -72,7 +72,7 @@ class Index:
                 remedy="the model behind the name was changed: remove the index, it is made again",
             )
 
-    def by_meaning(self, vector: "NDArray[np.float32]", most: int) -> list[Found]:
+    def by_meaning(self, vector: "NDArray[np.float32]", most: int) -> list[ScoredRow]:
         """The chunks nearest to a vector of length 1, by their cosine."""
         import numpy as np
 
@@ -81,14 +81,14 @@ class Index:
         cosines = self.vectors @ vector
         # Stable, and rows are in the order of the ids: so equals are, too.
         best = np.argsort(-cosines, kind="stable")[:most]
-        return [Found(row=int(at) + 1, worth=float(cosines[at])) for at in best]
+        return [ScoredRow(row=int(at) + 1, worth=float(cosines[at])) for at in best]
 
-    def by_words(self, query: str, most: int) -> list[Found]:
+    def by_words(self, query: str, most: int) -> list[ScoredRow]:
         """The chunks that have words of the query, by BM25."""
         match = " OR ".join(self._telling(terms_of(query)))
-        return [Found(row=row, worth=-rank) for row, rank in self._matching(match, most)]
+        return [ScoredRow(row=row, worth=-rank) for row, rank in self._matching(match, most)]
 
-    def by_phrases(self, phrases: Sequence[str], most: int) -> list[Found]:
+    def by_phrases(self, phrases: Sequence[str], most: int) -> list[ScoredRow]:
         """The chunks in which the phrases stand word for word, by how often."""
         counts: dict[int, int] = {}
         for phrase in phrases:
@@ -96,8 +96,8 @@ class Index:
             for row, _ in self._matching(whole_phrase(phrase), 2 * most):
                 held = occurrences(phrase, self.chunk(row).passage)
                 counts[row] = counts.get(row, 0) + held
-        found = [Found(row=row, worth=float(count)) for row, count in counts.items() if count]
-        return sorted(found, key=lambda each: (-each.worth, each.row))[:most]
+        rows = [ScoredRow(row=row, worth=float(count)) for row, count in counts.items() if count]
+        return sorted(rows, key=lambda each: (-each.worth, each.row))[:most]
 
     def _telling(self, terms: list[str]) -> list[str]:
         """Without words that half of a large index has: BM25 weighs them at nothing anyway."""

@@ -35,27 +35,23 @@ def _stamp_of(files: Sequence[SourceFile]) -> _Stamp:
 
 def _index_hash(settings: SourceSettings, files: Sequence[SourceFile], identity: str) -> str:
     """A hash of everything that an index is made from."""
-    held: list[Json] = [[file.name, _sha256_of(file)] for file in files]
+    held: list[Json] = [[file.name, hashlib.sha256(file.read()).hexdigest()] for file in files]
     return digest([_INDEX_VERSION, settings.cut, held, identity])[:32]
 
 
 def _look(path: Path) -> tuple[int, int, int]:
     try:
-        found = os.stat(path)  # noqa: PTH116
+        status = os.stat(path)  # noqa: PTH116
     except OSError:
         return 0, 0, 0  # Reading it will say why.
-    return found.st_size, found.st_mtime_ns, found.st_ino
-
-
-def _sha256_of(file: SourceFile) -> str:
-    return hashlib.sha256(file.read()).hexdigest()
+    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
 _PAUSE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Wanted:
+class _IndexRequest:
     """An index by its name, and what it takes to build it."""
 
     name: str
@@ -70,51 +66,51 @@ class _Wanted:
         return self.folder / f"{self.name}.db"
 
 
-async def _read_or_build(wanted: _Wanted, effects: Effects) -> Index:
+async def _read_or_build(request: _IndexRequest, effects: Effects) -> Index:
     """The index from its file, or built; in memory where nothing can be kept."""
-    if (found := await asyncio.to_thread(read_index, wanted.path, wanted.name)) is not None:
-        return found
-    async with _alone(wanted):
+    if (index := await asyncio.to_thread(read_index, request.path, request.name)) is not None:
+        return index
+    async with _alone(request):
         # Somebody else may have built it while this one waited.
-        found = read_index(wanted.path, wanted.name)
-        if found is None:
-            content = await _content(wanted, effects)
-            found = await asyncio.to_thread(_kept, wanted, content) or index_in_memory(content)
-        return found
+        index = read_index(request.path, request.name)
+        if index is None:
+            content = await _content(request, effects)
+            index = await asyncio.to_thread(_stored, request, content) or index_in_memory(content)
+        return index
 
 
-async def _content(wanted: _Wanted, effects: Effects) -> IndexContent:
-    chunks = await asyncio.to_thread(_chunks, wanted)
+async def _content(request: _IndexRequest, effects: Effects) -> IndexContent:
+    chunks = await asyncio.to_thread(_chunks, request)
     vectors = None
-    if wanted.embedder is not None and chunks:
+    if request.embedder is not None and chunks:
         texts = [chunk.passage for chunk in chunks]
-        vectors = as_unit_rows(await wanted.embedder.embed(texts, effects=effects))
-    return IndexContent(hash=wanted.name, chunks=chunks, vectors=vectors)
+        vectors = as_unit_rows(await request.embedder.embed(texts, effects=effects))
+    return IndexContent(hash=request.name, chunks=chunks, vectors=vectors)
 
 
-def _chunks(wanted: _Wanted) -> list[Chunk]:
+def _chunks(request: _IndexRequest) -> list[Chunk]:
     """In the order of their ids, of the content that the name stands for."""
-    chunks = read_chunks(wanted.settings, wanted.files)
-    identity = wanted.embedder.identity if wanted.embedder else ""
-    if _index_hash(wanted.settings, wanted.files, identity) != wanted.name:
+    chunks = read_chunks(request.settings, request.files)
+    identity = request.embedder.identity if request.embedder else ""
+    if _index_hash(request.settings, request.files, identity) != request.name:
         message = "its files were changed while they were read"
-        problem = Problem(where=wanted.settings.source, message=message, remedy="start again")
+        problem = Problem(where=request.settings.source, message=message, remedy="start again")
         raise ConfigError([problem])
     return sorted(chunks, key=lambda chunk: chunk.id)
 
 
-def _kept(wanted: _Wanted, content: IndexContent) -> Index | None:
+def _stored(request: _IndexRequest, content: IndexContent) -> Index | None:
     try:
-        write_index(wanted.path, content)
+        write_index(request.path, content)
     except FileTrouble:
         return None
-    return read_index(wanted.path, wanted.name)
+    return read_index(request.path, request.name)
 
 
 @asynccontextmanager
-async def _alone(wanted: _Wanted) -> AsyncGenerator[None, None]:
+async def _alone(request: _IndexRequest) -> AsyncGenerator[None, None]:
     """One process builds and the others wait; where there can be no lock, each builds its own."""
-    lock = await _lock(wanted)
+    lock = await _lock(request)
     try:
         yield
     finally:
@@ -122,10 +118,10 @@ async def _alone(wanted: _Wanted) -> AsyncGenerator[None, None]:
             lock.release()
 
 
-async def _lock(wanted: _Wanted) -> FileLock | None:
-    path = wanted.folder / f"{wanted.name}.lock"
+async def _lock(request: _IndexRequest) -> FileLock | None:
+    path = request.folder / f"{request.name}.lock"
     try:
-        _prepare(wanted.folder)
+        _prepare(request.folder)
         while True:
             try:
                 return await asyncio.to_thread(FileLock.acquire, path, holding="the index")
@@ -145,17 +141,17 @@ def _prepare(folder: Path) -> None:
         write_atomic(folder / ".gitignore", "*\n", durable=False)
 
 
-def _notes_on(wanted: _Wanted, index: Index) -> tuple[str, ...]:
+def _notes_on(request: _IndexRequest, index: Index) -> tuple[str, ...]:
     """What the user of an index should know."""
-    source = wanted.settings.source
-    told = {
-        f"{source}: {WITHOUT}": wanted.embedder is None,
+    source = request.settings.source
+    notes = {
+        f"{source}: {WITHOUT}": request.embedder is None,
         f"{source} holds no text": not index.size,
-        f"the index of {source} is in memory only: {wanted.folder} cannot be written": (
+        f"the index of {source} is in memory only: {request.folder} cannot be written": (
             index.path is None
         ),
     }
-    return tuple(note for note, holds in told.items() if holds)
+    return tuple(note for note, holds in notes.items() if holds)
 
 
 _FOLDER = Path(".burnish/index")
@@ -194,17 +190,17 @@ class Indexes:
         files = find_files(settings)
         name = self._hash(settings, files, embedder)
         folder = self._folder or settings.folder / _FOLDER
-        wanted = _Wanted(
+        request = _IndexRequest(
             name=name, settings=settings, files=tuple(files), embedder=embedder, folder=folder
         )
 
         async def perform(nested: Effects) -> Receipt[_Kept]:
-            await self._have(wanted, nested)
+            await self._have(request, nested)
             return Receipt(value=_Kept(index=name))
 
         call = Call(kind="index", request={"index": name}, codec=codec(_Kept), estimate=NOTHING)
         await effects.once(call, perform)
-        return await self._have(wanted, effects)
+        return await self._have(request, effects)
 
     def close(self) -> None:
         """Let go of every index. Their files stay."""
@@ -217,21 +213,21 @@ class Indexes:
     ) -> str:
         identity = embedder.identity if embedder else ""
         stamp = _stamp_of(files)
-        known = self._hashes.get((settings, identity))
-        if known is not None and known[0] == stamp:
-            return known[1]
+        cached = self._hashes.get((settings, identity))
+        if cached is not None and cached[0] == stamp:
+            return cached[1]
         name = _index_hash(settings, files, identity)
         self._hashes[settings, identity] = (stamp, name)
         return name
 
-    async def _have(self, wanted: _Wanted, effects: Effects) -> Index:
-        if wanted.name in self._open:
-            return self._open[wanted.name]
-        async with self._building.setdefault(wanted.name, asyncio.Lock()):
-            if wanted.name not in self._open:
-                found = await _read_or_build(wanted, effects)
-                index = replace(found, notes=_notes_on(wanted, found))
+    async def _have(self, request: _IndexRequest, effects: Effects) -> Index:
+        if request.name in self._open:
+            return self._open[request.name]
+        async with self._building.setdefault(request.name, asyncio.Lock()):
+            if request.name not in self._open:
+                opened = await _read_or_build(request, effects)
+                index = replace(opened, notes=_notes_on(request, opened))
                 # Whoever forgets to close lets go of the file all the same.
                 weakref.finalize(index, index.db.close)
-                self._open[wanted.name] = index
-        return self._open[wanted.name]
+                self._open[request.name] = index
+        return self._open[request.name]

@@ -9,7 +9,7 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.core.protocols import Effects
 from burnish.retrieval.chunks import Chunk, phrases
 from burnish.retrieval.embedders import Embedder, as_unit_rows
-from burnish.retrieval.index import Found, Index
+from burnish.retrieval.index import Index, ScoredRow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,43 +118,43 @@ class _Legs:
         able = embedder is not None and self.index.vectors is not None
         return able and (weighed or self.settings.mode == "semantic")
 
-    async def semantic(self, embedder: Embedder | None, effects: Effects) -> list[Found]:
+    async def semantic(self, embedder: Embedder | None, effects: Effects) -> list[ScoredRow]:
         """The chunks nearest in meaning."""
         assert embedder is not None
         (vector,) = as_unit_rows(await embedder.embed([self.query], effects=effects))
         self.index.require_fit(len(vector))
         return self.index.by_meaning(vector, self.settings.fetched)
 
-    def scores(self, meant: list[Found] | None) -> Mapping[int, float]:
+    def scores(self, meant: list[ScoredRow] | None) -> Mapping[int, float]:
         """The score of each row that was found."""
         if self.settings.mode == "hybrid":
             return self._fused(meant)
         if meant is not None:
-            return {found.row: min(1.0, max(0.0, found.worth)) for found in meant}
+            return {each.row: min(1.0, max(0.0, each.worth)) for each in meant}
         return _beside_the_best(self.index.by_words(self.query, self.settings.fetched))
 
-    def _fused(self, meant: list[Found] | None) -> Mapping[int, float]:
+    def _fused(self, meant: list[ScoredRow] | None) -> Mapping[int, float]:
         settings, most = self.settings, self.settings.fetched
         rankings = [_ranking(meant, settings.semantic_weight)] if meant is not None else []
         # Where meaning was all that counted and is out of reach, words are better than nothing.
         alone = not rankings and not (settings.keyword_weight or settings.exact_weight)
         if settings.keyword_weight or alone:
-            found = self.index.by_words(self.query, most)
-            rankings.append(_ranking(found, settings.keyword_weight or 1.0))
+            rows = self.index.by_words(self.query, most)
+            rankings.append(_ranking(rows, settings.keyword_weight or 1.0))
         if settings.exact_weight:
-            found = self.index.by_phrases(phrases(self.query), most)
+            rows = self.index.by_phrases(phrases(self.query), most)
             # A question seldom stands in a text word for word; that is no reason to score less.
-            rankings += [_ranking(found, settings.exact_weight)] if found else []
+            rankings += [_ranking(rows, settings.exact_weight)] if rows else []
         return fuse(rankings, rrf_k=settings.rrf_k)
 
 
-def _ranking(found: list[Found], weight: float) -> Ranking:
-    return Ranking(rows=[each.row for each in found], weight=weight)
+def _ranking(rows: list[ScoredRow], weight: float) -> Ranking:
+    return Ranking(rows=[each.row for each in rows], weight=weight)
 
 
-def _beside_the_best(found: list[Found]) -> Mapping[int, float]:
+def _beside_the_best(rows: list[ScoredRow]) -> Mapping[int, float]:
     """BM25 has no scale of its own: the best is 1 and the others are in proportion."""
-    best = max((each.worth for each in found), default=0.0)
+    best = max((each.worth for each in rows), default=0.0)
     if best <= 0:
-        return {each.row: 1.0 for each in found}
-    return {each.row: max(0.0, each.worth / best) for each in found}
+        return {each.row: 1.0 for each in rows}
+    return {each.row: max(0.0, each.worth / best) for each in rows}

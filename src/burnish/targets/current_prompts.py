@@ -16,13 +16,13 @@ _BOM = "\ufeff"
 
 
 @dataclass(frozen=True, kw_only=True)
-class GivenPrompts:
+class CurrentPrompts:
     """The texts of one candidate, for one run of one case."""
 
     texts: Mapping[str, str]
     make_folder: Callable[[], Path]
     """The folder in which they lie as files, made when somebody asks for it."""
-    asked: set[str] = field(default_factory=set[str])
+    used: set[str] = field(default_factory=set[str])
     """The fields that were asked for by name."""
 
     @property
@@ -31,7 +31,7 @@ class GivenPrompts:
         return self.make_folder()
 
 
-_GIVEN: ContextVar[GivenPrompts | None] = ContextVar("burnish_prompts", default=None)
+_CURRENT: ContextVar[CurrentPrompts | None] = ContextVar("burnish_prompts", default=None)
 
 
 def prompt(
@@ -43,23 +43,23 @@ def prompt(
     other code. Inside a `burnish.step` it is one of the surfaces of that step. A thread that the
     agent starts by itself does not know of the run, unless `burnish.carry` takes it there.
     """
-    given = _GIVEN.get()
-    if given is not None and name in given.texts:
-        given.asked.add(name)
+    current = _CURRENT.get()
+    if current is not None and name in current.texts:
+        current.used.add(name)
         applied(name)
-        return given.texts[name]
+        return current.texts[name]
     if path is not None:
         return Path(path).read_bytes().decode().removeprefix(_BOM)
     if default is not None:
         return default
-    raise KeyError(_no_prompt(name, given))
+    raise KeyError(_no_prompt(name, current))
 
 
 def prompts_folder(default: str | os.PathLike[str] | None = None) -> Path:
     """The folder in which the candidate's prompt files lie; `default` where no run is under way."""
-    given = _GIVEN.get()
-    if given is not None:
-        return given.folder
+    current = _CURRENT.get()
+    if current is not None:
+        return current.folder
     if default is not None:
         return Path(default)
     raise LookupError(
@@ -68,24 +68,24 @@ def prompts_folder(default: str | os.PathLike[str] | None = None) -> Path:
     )
 
 
-def given_prompts() -> GivenPrompts | None:
+def current_prompts() -> CurrentPrompts | None:
     """What the candidate under way gives; None where there is none."""
-    return _GIVEN.get()
+    return _CURRENT.get()
 
 
 @contextmanager
-def giving(given: GivenPrompts) -> Generator[None, None, None]:
+def providing(prompts: CurrentPrompts) -> Generator[None, None, None]:
     """While entered, whoever is called from here is given these prompts."""
-    token = _GIVEN.set(given)
+    token = _CURRENT.set(prompts)
     try:
         yield
     finally:
-        _GIVEN.reset(token)
+        _CURRENT.reset(token)
 
 
-def _no_prompt(name: str, given: GivenPrompts | None) -> str:
-    if given is not None:
-        return f'no prompt field "{name}": there are {", ".join(given.texts) or "none"}'
+def _no_prompt(name: str, current: CurrentPrompts | None) -> str:
+    if current is not None:
+        return f'no prompt field "{name}": there are {", ".join(current.texts) or "none"}'
     return (
         f'no run is under way, so nobody gives the prompt "{name}": say what it is otherwise, '
         f'such as burnish.prompt("{name}", "prompts/{name}.md") or default="…"'

@@ -34,7 +34,7 @@ from burnish.projects.adopt import (
     same_value,
     undo,
 )
-from burnish.projects.description import Doors, describe, described_again, from_kept
+from burnish.projects.description import Doors, describe, described_again, from_stored
 from burnish.projects.dialects import GROUP as DIALECTS
 from burnish.projects.dialects import Dialect, Document, Flags, role_names
 from burnish.reports.rendering import to_markdown
@@ -158,7 +158,7 @@ async def check_project(project: PluginProject, folder: Path) -> None:
     """A file is planned, run, told of, adopted and described again without losing anything."""
     described = project.described()
     kept = json.loads(json.dumps(kept_spec(described)))
-    assert from_kept(kept, {}).spec == described.spec, (
+    assert from_stored(kept, {}).spec == described.spec, (
         "the description that run.json keeps is read as another one"
     )
     target = target_plugin(described.spec.target.kind)

@@ -377,7 +377,8 @@ def _budget(strategy: StrategyPlugin) -> Iterator[str]:
 def _numbers(agent: LoadedAgent, models: Models) -> Iterator[NumericAxis]:
     block = agent.block
     if client_for(models, block).ref.settings.temperature is not None:
-        yield NumericAxis(path="model.temperature", range=[0.0, max(1.0, _now(agent))])
+        highest = max(1.0, block.model.temperature or 0.0)
+        yield NumericAxis(path="model.temperature", range=[0.0, highest])
     if block.model.top_p is not None:
         yield NumericAxis(path="model.top_p", range=[min(0.5, block.model.top_p), 1.0])
     for tool in block.tools:
@@ -389,10 +390,6 @@ def _numbers(agent: LoadedAgent, models: Models) -> Iterator[NumericAxis]:
             yield NumericAxis(path=f"{at}.search_mode", choices=["semantic", "keyword", "hybrid"])
             if not refusal(block, f"{at}.semantic_weight"):
                 yield NumericAxis(path=f"{at}.semantic_weight", range=[0.0, 1.0])
-
-
-def _now(agent: LoadedAgent) -> float:
-    return agent.block.model.temperature or 0.0
 
 
 def _texts(agent: LoadedAgent) -> Iterator[TextAxis]:

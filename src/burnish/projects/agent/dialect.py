@@ -207,8 +207,8 @@ def tool_at(block: AgentBlock, path: str) -> ToolBlock | None:
     steps = parse_path(path)
     if len(steps) < 2 or steps[0] != "tools":
         return None
-    found = [tool for index, tool in enumerate(block.tools) if _is_meant(steps[1], index, tool)]
-    return found[0] if found else None
+    tools = [tool for index, tool in enumerate(block.tools) if _is_meant(steps[1], index, tool)]
+    return tools[0] if tools else None
 
 
 def _is_meant(step: Step, index: int, tool: ToolBlock) -> bool:

@@ -79,19 +79,19 @@ def result_row(
     trial: TaskTrial, *, primary: str, constraints: Sequence[Constraint]
 ) -> dict[str, Json]:
     """What one trial gave. What holdout said stands apart: no editor was told of it."""
-    row, told = trial.row, trial.row.trial
-    held = told.holdout
+    row, record = trial.row, trial.row.trial
+    held = record.holdout
     return {
         "schema": _SCHEMA,
         "trial": row.number,
-        "iteration": told.cycle,
+        "iteration": record.cycle,
         "at": row.at,
-        "candidate": None if trial.after is None else told.candidate.id,
+        "candidate": None if trial.after is None else record.candidate.id,
         "parent": None if trial.parent is None else trial.parent.id,
-        "decision": _decision_word(told),
-        "reason": _reason(told),
-        "rationale": EditDetails.of(told).rationale or "",
-        **_measured(told.train, primary, constraints),
+        "decision": _decision_word(record),
+        "reason": _reason(record),
+        "rationale": EditDetails.of(record).rationale or "",
+        **_measured(record.train, primary, constraints),
         "holdout": None if held is None else _measured(held, primary, constraints),
         "changes": [
             {"path": path, "added": count.added, "removed": count.removed}
@@ -191,8 +191,8 @@ class TaskLog:
     @classmethod
     def of(cls, config: Mapping[str, Json]) -> "TaskLog | None":
         """What the config of a run's project keeps; None where it is no run over a task."""
-        kept = config.get(_KEPT)
-        return codec(TaskLog).decode(kept) if isinstance(kept, dict) else None
+        data = config.get(_KEPT)
+        return codec(TaskLog).decode(data) if isinstance(data, dict) else None
 
     @property
     def results(self) -> Path:
@@ -238,29 +238,29 @@ class TaskResults:
 
     def _line(self, trial: TaskTrial, run: str) -> str:
         log = self._log
-        told: dict[str, Json] = {
+        row: dict[str, Json] = {
             "task": log.task,
             "run": run,
             **result_row(trial, primary=log.primary, constraints=log.constraints),
             "repeats": log.repeats,
             "folder": f"{log.candidate_dir.rstrip('/')}/{run}/{_candidate_name(trial.row)}",
         }
-        return json.dumps(told, ensure_ascii=False)
+        return json.dumps(row, ensure_ascii=False)
 
 
 def _numbers_there(path: Path, run: str) -> set[int]:
     """The trials of this run whose rows are in the file."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for line in whole_lines(path):
         try:
             row = json.loads(line)
         except ValueError:
             continue
         if isinstance(row, dict):
-            told = cast("dict[str, Any]", row)
-            if told.get("run") == run and isinstance(told.get("trial"), int):
-                found.add(told["trial"])
-    return found
+            fields = cast("dict[str, Any]", row)
+            if fields.get("run") == run and isinstance(fields.get("trial"), int):
+                numbers.add(fields["trial"])
+    return numbers
 
 
 def task_record(log: TaskLog, target: ArtifactsTarget) -> dict[str, Json]:

@@ -56,6 +56,6 @@ def _shipped() -> Path:
     return Path(str(files("burnish.projects.artifacts") / "starter"))
 
 
-def _taken(folder: Path, told: str) -> ConfigError:
+def _taken(folder: Path, message: str) -> ConfigError:
     remedy = "name another folder; nothing was changed"
-    return ConfigError([Problem(where=str(folder), message=told, remedy=remedy)])
+    return ConfigError([Problem(where=str(folder), message=message, remedy=remedy)])

@@ -151,11 +151,11 @@ def graph_parts(
 def graph_surfaces(building: Building, graph: Graph) -> tuple[Surface, ...] | None:
     """What may be edited; None, with what is wrong kept, where the description names others."""
     spec: GraphSpec = building.spec.target
-    known = [position.id for position in positions_of_graph(graph)]
+    positions = [position.id for position in positions_of_graph(graph)]
     names, before = _short_names(graph), len(building.problems.found)
     for at, name in _named_surfaces(spec):
-        if names.get(name, name) not in known:
-            building.problems.add(at, f"there is no surface '{name}'", near(name, known))
+        if names.get(name, name) not in positions:
+            building.problems.add(at, f"there is no surface '{name}'", near(name, positions))
     if len(building.problems.found) > before:
         return None
     targets = [names.get(name, name) for name in spec.targets]

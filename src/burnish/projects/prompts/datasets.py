@@ -17,8 +17,8 @@ def unfit_cases(dataset: Dataset, *, scenarios: bool) -> Iterator[Problem]:
     for split in Split:
         for case in dataset.cases(split):
             if case.recorded is not None:
-                told = "this case is a recording, which no prompt can change"
-                yield Problem(where=case.id, message=told, remedy="remove it")
+                message = "this case is a recording, which no prompt can change"
+                yield Problem(where=case.id, message=message, remedy="remove it")
             elif case.scenario is not None and not scenarios:
                 yield no_player(case)
 
@@ -29,6 +29,6 @@ def same_files(paths: Mapping[Split, Path]) -> Iterator[Problem]:
     for split, path in paths.items():
         first = homes.setdefault(os.path.realpath(path), split)
         if first is not split:
-            told = f"both are the same file, {path}"
+            message = f"both are the same file, {path}"
             remedy = "a case may be in one split only: `burnish data split` makes two files of one"
-            yield Problem(where=f"{first.value}, {split.value}", message=told, remedy=remedy)
+            yield Problem(where=f"{first.value}, {split.value}", message=message, remedy=remedy)

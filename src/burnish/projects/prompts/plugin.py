@@ -71,7 +71,7 @@ class PromptHomes(FileHomes):
         What a killed run left in them is put back first.
         """
         fields = [
-            FileField(name=name, given=str(home.path), path=home.path)
+            FileField(name=name, shown=str(home.path), path=home.path)
             for name, home in self.homes.items()
         ]
         restore_abandoned(borrowed_folder(state_folder()))

@@ -24,7 +24,7 @@ from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem
 from burnish.core.protocols import Metric
 from burnish.models.references import ModelRef
 from burnish.projects.description import STRATEGY as STRATEGY_FIELD
-from burnish.projects.description import describe, from_kept
+from burnish.projects.description import describe, from_stored
 from burnish.projects.dialects import Document
 from burnish.projects.file_kinds import GraphFile
 from burnish.projects.graph.plugin import graph_of, graph_parts, graph_target
@@ -431,7 +431,7 @@ class FileApp:
     def _searching(self, asked: Asked) -> ProjectWork:
         """A search: built from its description alone once that is kept."""
         if asked.spec is not None:
-            setup = build(from_kept(asked.spec, {}))
+            setup = build(from_stored(asked.spec, {}))
         else:
             flags = asked.settings.flags(self.datasets, self.allowed)
             with asked.settings.named():
@@ -443,7 +443,7 @@ class FileApp:
     def _measuring(self, asked: Asked) -> MeasureWork:
         """A measurement: built from its description alone once that is kept."""
         if asked.spec is not None:
-            measurement = from_description(from_kept(asked.spec, {}))
+            measurement = from_description(from_stored(asked.spec, {}))
         else:
             flags = asked.evaluation.flags(self.datasets, self.allowed)
             with asked.evaluation.named():

@@ -15,7 +15,7 @@ from burnish.core.surfaces import Candidate
 from burnish.projects.description import STRATEGY, Doors, all_doors
 from burnish.projects.dialects import Flags
 from burnish.projects.launch import launched
-from burnish.projects.measurements import Measurement, measurement_doors, report_of
+from burnish.projects.measurements import PreparedMeasurement, measurement_doors, report_of
 from burnish.runs.directory import events, look_into
 from burnish.runs.driver import Ending
 from burnish.runs.events import Event, SealedResult, Tick, TrialRecorded
@@ -247,7 +247,7 @@ class ProjectWork:
 class MeasureWork(ProjectWork):
     """A measurement, ready to be made."""
 
-    measurement: Measurement = field(kw_only=True)
+    measurement: PreparedMeasurement = field(kw_only=True)
 
     def result(self, ending: Ending) -> dict[str, Json]:
         """How it ended, with the report."""

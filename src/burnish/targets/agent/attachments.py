@@ -92,9 +92,9 @@ def _require_sense(attachment: Attachment) -> None:
         raise Unreadable(f"it has {which}", remedy="Give one of them.")
     for name in attachment.options:
         if attachment.kind not in _OPTIONS.get(name, ()):
-            known = [each for each, kinds in _OPTIONS.items() if attachment.kind in kinds]
+            options = [each for each, kinds in _OPTIONS.items() if attachment.kind in kinds]
             cause = f"a file of type {attachment.kind} has no {name!r}"
-            raise Unreadable(cause, remedy=f"Remove it; there is: {', '.join(known)}.")
+            raise Unreadable(cause, remedy=f"Remove it; there is: {', '.join(options)}.")
     if not isinstance(cache := attachment.options.get("cache", False), bool):
         cause = f"expected true or false as its cache, found {shown(cache)}"
         raise Unreadable(cause, remedy="Mend its `cache`.")

@@ -322,15 +322,15 @@ class AgentBlock(Block):
     def ignored(self) -> list[str]:
         """What this file says that has no effect here, in words."""
         blocks = [key for key in self.without_effect if key in self.model_fields_set]
-        told = [f"the block {key} has no effect on an evaluation" for key in blocks]
+        notes = [f"the block {key} has no effect on an evaluation" for key in blocks]
         for tool in self.tools:
             keys = tool.ignored()
-            told += [f"tool {tool.name}: {', '.join(keys)} has no effect here"] if keys else []
+            notes += [f"tool {tool.name}: {', '.join(keys)} has no effect here"] if keys else []
             if isinstance(tool, PromptTool) and tool.model is not None:
-                told.append(f"tool {tool.name}: model has no effect here: it fills a template")
+                notes.append(f"tool {tool.name}: model has no effect here: it fills a template")
         used = ("file_timeout", "download_timeout", "cache_enabled", "cache_dir")
         keys = [key for key in used if getattr(self.execution, key) is not None]
-        return told + ([f"execution: {', '.join(keys)} has no effect here"] if keys else [])
+        return notes + ([f"execution: {', '.join(keys)} has no effect here"] if keys else [])
 
 
 _SECRET_KEYS = ("api_key", "env", "headers")
@@ -348,10 +348,10 @@ def expanded(data: Json, *, environ: Mapping[str, str] | None = None, where: str
     """
     env = os.environ if environ is None else environ
     problems: list[Problem] = []
-    found = _expanded(data, env, where, problems)
+    result = _expanded(data, env, where, problems)
     if problems:
         raise ConfigError(problems)
-    return found
+    return result
 
 
 def _expanded(data: Json, env: Mapping[str, str], where: str, problems: list[Problem]) -> Json:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -61,20 +61,20 @@ class LoggedToolset(WrapperToolset[RunLog]):
         """Call it, and write it down."""
         started = time.perf_counter()
         try:
-            found = await super().call_tool(name, tool_args, ctx, tool)
+            result = await super().call_tool(name, tool_args, ctx, tool)
         except (BurnishError, CallDeferred):
             raise
         except (ModelRetry, ToolFailed) as error:
             self._write(ctx, name, tool_args, error=str(error))
             raise
         except Exception as error:  # noqa: BLE001 - the border to the user's tools: the model may mend it
-            told = f"{type(error).__name__}: {error}"
-            self._write(ctx, name, tool_args, error=told)
-            return f"the tool failed: {told}"
+            message = f"{type(error).__name__}: {error}"
+            self._write(ctx, name, tool_args, error=message)
+            return f"the tool failed: {message}"
         finally:
             ctx.deps.seconds += time.perf_counter() - started
-        self._write(ctx, name, tool_args, found=found)
-        return found
+        self._write(ctx, name, tool_args, result=result)
+        return result
 
     def _write(
         self,
@@ -82,21 +82,21 @@ class LoggedToolset(WrapperToolset[RunLog]):
         name: str,
         args: dict[str, Any],
         *,
-        found: Any = None,
+        result: Any = None,
         error: str = "",
     ) -> None:
-        value: Any = found.return_value if isinstance(found, ToolReturn) else found
-        told = _plain(value)
+        value: Any = result.return_value if isinstance(result, ToolReturn) else result
+        plain = _plain(value)
         passages: tuple[str, ...] = ()
-        if isinstance(found, ToolReturn) and isinstance(found.metadata, tuple):
-            passages = cast("tuple[str, ...]", found.metadata)
-        elif self.retrieves and found is not None:
-            passages = (told if isinstance(told, str) else str(told),)
+        if isinstance(result, ToolReturn) and isinstance(result.metadata, tuple):
+            passages = cast("tuple[str, ...]", result.metadata)
+        elif self.retrieves and result is not None:
+            passages = (plain if isinstance(plain, str) else str(plain),)
         ctx.deps.calls.append(
             ToolCall(
                 name=name,
                 arguments=cast("dict[str, Json]", _plain(args)),
-                result=told,
+                result=plain,
                 error=error,
                 id=ctx.tool_call_id or "",
                 passages=passages,
@@ -113,11 +113,13 @@ def _opening(
 ) -> list[ModelMessage]:
     """What stands before the first turn: worked examples, then what was said already."""
     shown = [
-        said for number, demo in enumerate(demonstrations, start=1) for said in _shown(demo, number)
+        message
+        for number, demo in enumerate(demonstrations, start=1)
+        for message in _shown(demo, number)
     ]
     # Of what was said before, only the words are shown.
-    spoken = (replace(said, images=(), verbatim=None) for said in (*shown, *history))
-    return [model_message(said) for said in spoken]
+    spoken = (replace(message, images=(), verbatim=None) for message in (*shown, *history))
+    return [model_message(message) for message in spoken]
 
 
 def _shown(demo: Demonstration, number: int) -> Iterator[Message]:
@@ -144,13 +146,13 @@ def _steps(
 ) -> tuple[Step, ...]:
     """One step for each answer of the model, with the tools it asked for."""
     used = {call.id: call for call in calls}
-    found: list[Step] = []
+    steps: list[Step] = []
     answers = iter(replies)
     for before, message in _answers(messages):
         priced = next(answers, None)
-        asked = [p.tool_call_id for p in message.parts if isinstance(p, ToolCallPart)]
-        number = first + len(found)
-        found.append(
+        call_ids = [p.tool_call_id for p in message.parts if isinstance(p, ToolCallPart)]
+        number = first + len(steps)
+        steps.append(
             Step(
                 id=f"step-{number}",
                 node=node,
@@ -159,28 +161,28 @@ def _steps(
                 surfaces=surfaces,
                 input=before,
                 output="".join(p.content for p in message.parts if isinstance(p, TextPart)),
-                tools=tuple(used[name] for name in asked if name in used),
+                tools=tuple(used[name] for name in call_ids if name in used),
                 usage=priced.reply.usage if priced else Step(id="", node="").usage,
                 seconds=priced.reply.seconds if priced else 0.0,
             )
         )
-    return tuple(found)
+    return tuple(steps)
 
 
 def _answers(messages: Sequence[ModelMessage]) -> Iterator[tuple[Json, ModelResponse]]:
     """Each answer, with what was said to the model right before it."""
-    said: Json = None
+    before: Json = None
     for message in messages:
         if isinstance(message, ModelResponse):
-            yield said, message
+            yield before, message
         else:
-            said = "\n".join(filter(None, map(_words, message.parts)))
+            before = "\n".join(filter(None, map(_words, message.parts)))
 
 
 def _words(part: Any) -> str:
     if isinstance(part, ToolReturnPart):
-        told: str = part.model_response_str()
-        return f"{part.tool_name}: {told}"
+        text: str = part.model_response_str()
+        return f"{part.tool_name}: {text}"
     if isinstance(part, UserPromptPart):
         pieces = [part.content] if isinstance(part.content, str) else part.content
         return "\n".join(piece for piece in pieces if isinstance(piece, str))
@@ -251,7 +253,7 @@ class _Conversation:
     def _write(self, heard: int, log: RunLog, before: int) -> None:
         """The steps of this turn; of a turn that failed, the tools it used all the same."""
         new = self.messages[heard:]
-        found = _steps(
+        steps = _steps(
             new,
             self.log.replies[before:],
             log.calls,
@@ -269,8 +271,8 @@ class _Conversation:
                 tools=tuple(log.calls),
                 usage=_usage(self.log, before),
             )
-            found = (broken,)
-        self.steps += found
+            steps = (broken,)
+        self.steps += steps
 
     def _reply(self, output: Any) -> str:
         if isinstance(output, str):
@@ -304,13 +306,8 @@ async def run_case(parts: AgentParts, case: Case, *, draw: int, effects: Effects
         effects=effects,
         messages=_opening(parts.for_case(case), case.history),
     )
-    asked: tuple[str, ...] = ()
     try:
-        if case.scenario is not None:
-            asked = await _play(talk)
-        else:
-            for turn in case.turns:
-                await talk.say(turn.input, turn.attachments)
+        remarks = await play(case, talk.say, user=parts.user, draw=draw, effects=effects)
     except RoleFailed as error:
         away = Failure(kind=FailureKind.INFRASTRUCTURE, message=error.message, error="RoleFailed")
         return talk.outcome(failure=away)
@@ -318,19 +315,30 @@ async def run_case(parts: AgentParts, case: Case, *, draw: int, effects: Effects
         raise
     except Exception as error:  # noqa: BLE001 - the border to the agent and its tools: law 4
         return talk.outcome(failure=failure_of(error))
-    return talk.outcome(talked=asked)
+    return talk.outcome(talked=remarks)
 
 
-async def _play(talk: _Conversation) -> tuple[str, ...]:
-    assert talk.parts.user is not None, "a scenario was let through without a user to play it"
-    files = list(talk.case.turns[0].attachments)
+async def play(
+    case: Case,
+    say: Callable[[str, Sequence[Attachment]], Awaitable[str]],
+    *,
+    user: Role[TalkSoFar, NextRemark] | None,
+    draw: int,
+    effects: Effects,
+) -> tuple[str, ...]:
+    """Have the turns of a case; the remarks of the user who is played, where it is a scenario."""
+    if case.scenario is None:
+        for turn in case.turns:
+            await say(turn.input, turn.attachments)
+        return ()
+    assert user is not None, "a scenario was let through without a user to play it"
+    files = list(case.turns[0].attachments)
 
-    async def say(remark: str) -> str:
-        opening_files, files[:] = list(files), []
-        return await talk.say(remark, opening_files)
+    async def reply(remark: str) -> str:
+        opening, files[:] = list(files), []
+        return await say(remark, opening)
 
-    had = await converse(talk.case, say, user=talk.parts.user, draw=talk.draw, effects=talk.effects)
-    return had.asked
+    return (await converse(case, reply, user=user, draw=draw, effects=effects)).asked
 
 
 def _output(schema: dict[str, Json] | None) -> Any:

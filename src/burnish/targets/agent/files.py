@@ -71,10 +71,10 @@ def read_instructions(path: Path) -> Instructions:
 
 def parse_instructions(whole: str, *, source: str) -> Instructions:
     """Take the frontmatter off, if there is one."""
-    found = _FRONT.match(whole)
-    text = whole[found.end() :].lstrip("\n") if found else whole
+    match = _FRONT.match(whole)
+    text = whole[match.end() :].lstrip("\n") if match else whole
     front = whole[: len(whole) - len(text)]
-    facts = _facts(found[1] if found else "", source)
+    facts = _facts(match[1] if match else "", source)
     version = str(facts.get("version") or f"auto-{hashlib.sha256(text.encode()).hexdigest()[:8]}")
     name = str(facts.get("name") or "")
     return Instructions(text=text, front=front, version=version, name=name)
@@ -85,8 +85,8 @@ def _facts(front: str, source: str) -> Mapping[str, Any]:
     try:
         facts: object = reader.load(front) or {}
     except YAMLError as error:
-        told = " ".join(str(error).split())
-        raise ConfigError([Problem(where=source, message=f"its frontmatter: {told}")]) from None
+        cause = " ".join(str(error).split())
+        raise ConfigError([Problem(where=source, message=f"its frontmatter: {cause}")]) from None
     if not isinstance(facts, Mapping):
         message = f"its frontmatter has no keys; known: {', '.join(_KNOWN)}"
         raise ConfigError([Problem(where=source, message=message)])
@@ -201,11 +201,11 @@ def read_block(data: Json, *, source: str, tree: YamlTree | None = None) -> Agen
 def response_schema(agent: LoadedAgent, block: AgentBlock) -> dict[str, Json] | None:
     """The schema that answers keep, from the file or the file it names."""
     if isinstance(block.response_format, str):
-        found = read_tree(agent.folder / block.response_format).data
-        if not isinstance(found, dict):
+        schema = read_tree(agent.folder / block.response_format).data
+        if not isinstance(schema, dict):
             message = "a response_format is a JSON schema: a mapping"
             raise ConfigError([Problem(where=block.response_format, message=message)])
-        return found
+        return schema
     return block.response_format
 
 
@@ -257,7 +257,7 @@ class EditedAgent:
 
 def edit(agent: LoadedAgent, values: Mapping[str, Value]) -> EditedAgent:
     """Put values into a file; what is then wrong with it is raised as a ConfigError."""
-    told = [str(value) for path, value in values.items() if is_instructions(path)]
+    instructions = [str(value) for path, value in values.items() if is_instructions(path)]
     demos = cast("tuple[Demonstration, ...] | None", values.get(DEMONSTRATIONS))
     plain = {
         path: cast("Json", value)
@@ -276,7 +276,7 @@ def edit(agent: LoadedAgent, values: Mapping[str, Value]) -> EditedAgent:
         raise ConfigError(strange)
     return EditedAgent(
         block=block,
-        instructions=told[0] if told else agent.instructions.text,
+        instructions=instructions[0] if instructions else agent.instructions.text,
         changes=changes,
         demonstrations=None if demos == demonstrations_of(agent.block) else demos,
     )
@@ -292,16 +292,16 @@ def _variables(new: Mapping[str, Json]) -> Iterator[Problem]:
 
 def _siblings(block: AgentBlock, changes: Mapping[str, Json]) -> dict[str, Json]:
     """The other weights of a hybrid search, rescaled so that all add up to 1."""
-    found: dict[str, Json] = {}
+    siblings: dict[str, Json] = {}
     for tool in block.tools:
         paths = {key: f"tools[name={tool.name}].{key}" for key in WEIGHTS}
-        given = {key: changes[path] for key, path in paths.items() if path in changes}
-        if isinstance(tool, HierarchicalTool) and given:
+        changed = {key: changes[path] for key, path in paths.items() if path in changes}
+        if isinstance(tool, HierarchicalTool) and changed:
             before = {key: float(getattr(tool, key)) for key in WEIGHTS}
-            chosen = {key: float(cast("float", value)) for key, value in given.items()}
+            chosen = {key: float(cast("float", value)) for key, value in changed.items()}
             weights = rescaled(before, chosen)
-            found |= {paths[key]: weight for key, weight in weights.items()}
-    return found
+            siblings |= {paths[key]: weight for key, weight in weights.items()}
+    return siblings
 
 
 def rescaled(before: Mapping[str, float], chosen: Mapping[str, float]) -> dict[str, float]:
@@ -416,8 +416,8 @@ def _paths(root: Mapping[str, Any]) -> Iterator[tuple[MutableMapping[str, Any], 
 
 
 def _named(holder: Any, *keys: str) -> Iterator[tuple[MutableMapping[str, Any], str]]:
-    found = _mapping(holder)
-    yield from ((found, key) for key in keys if isinstance(found.get(key), str))
+    mapping = _mapping(holder)
+    yield from ((mapping, key) for key in keys if isinstance(mapping.get(key), str))
 
 
 def _mapping(value: Any) -> MutableMapping[str, Any]:

@@ -44,12 +44,12 @@ def parse_path(path: str) -> tuple[Step, ...]:
     steps: list[Step] = []
     at = 0
     while at < len(path):
-        found = _STEP.match(path, at)
-        if found is None or (not steps and path[at] in ".["):
+        match = _STEP.match(path, at)
+        if match is None or (not steps and path[at] in ".["):
             raise _wrong(path, "not a path; write it like tools[name=archive].top_k")
-        name, index, key, value = found.groups()
+        name, index, key, value = match.groups()
         steps.append(name or (int(index) if index else Named(key, value.strip("'\""))))
-        at = found.end()
+        at = match.end()
     if not steps:
         raise _wrong(path, "the path is empty")
     return tuple(steps)
@@ -109,8 +109,8 @@ def _item(node: Any, step: Named, path: str) -> Any:
     items = cast("list[Any]", node) if isinstance(node, list) else []
     names = [_field(item, step.key) for item in items]
     if step.value not in names:
-        known = ", ".join(str(name) for name in names) or "none"
-        raise _wrong(path, f"nothing has {step.key} '{step.value}'", f"there are: {known}")
+        listing = ", ".join(str(name) for name in names) or "none"
+        raise _wrong(path, f"nothing has {step.key} '{step.value}'", f"there are: {listing}")
     return items[names.index(step.value)]
 
 
@@ -122,13 +122,13 @@ def _field(item: Any, key: str) -> Any:
 
 def _near(step: str, node: Any) -> str:
     if isinstance(node, BaseModel):
-        known = list(type(node).model_fields)
+        names = list(type(node).model_fields)
     else:
-        known = list(cast("Mapping[str, Any]", node)) if isinstance(node, Mapping) else []
-    near = difflib.get_close_matches(step, known, n=1)
+        names = list(cast("Mapping[str, Any]", node)) if isinstance(node, Mapping) else []
+    near = difflib.get_close_matches(step, names, n=1)
     if near:
         return f"did you mean '{near[0]}'?"
-    return f"there are: {', '.join(known)}" if known else ""
+    return f"there are: {', '.join(names)}" if names else ""
 
 
 def _wrong(path: str, message: str, remedy: str = "") -> ConfigError:
@@ -161,13 +161,13 @@ def unknown_tools(block: AgentBlock, demos: Sequence[Demonstration]) -> Iterator
     """The calls of tools that the agent does not have: it would be taught what it cannot do."""
     if any(isinstance(tool, McpTool) and tool.load_tools is True for tool in block.tools):
         return  # What a server offers is known once it runs.
-    known = [name for tool in block.tools for name in _offered(tool)]
+    offered = [name for tool in block.tools for name in _offered(tool)]
     for number, demo in enumerate(demos):
         for place, call in enumerate(demo.calls):
-            if call.tool not in known:
+            if call.tool not in offered:
                 where = f"{DEMONSTRATIONS}[{number}].calls[{place}].tool"
                 message = f"the agent has no tool '{call.tool}'"
-                yield Problem(where=where, message=message, remedy=_remedy(call.tool, known))
+                yield Problem(where=where, message=message, remedy=_remedy(call.tool, offered))
 
 
 def _offered(tool: AgentTool) -> Sequence[str]:
@@ -181,8 +181,8 @@ def _offered(tool: AgentTool) -> Sequence[str]:
             return [tool.name]
 
 
-def _remedy(name: str, known: Collection[str]) -> str:
-    if near := difflib.get_close_matches(name, known, n=1):
+def _remedy(name: str, offered: Collection[str]) -> str:
+    if near := difflib.get_close_matches(name, offered, n=1):
         return f"did you mean '{near[0]}'?"
-    there = f"there are: {', '.join(known)}" if known else "it has none"
+    there = f"there are: {', '.join(offered)}" if offered else "it has none"
     return f"remove the call, or add the tool; {there}"

@@ -65,7 +65,7 @@ class SearchTools:
             effects = ctx.deps.effects
             index = await self._indexes.open(source, embedder=embedder, effects=effects)
             hits = await search(index, query, settings, embedder=embedder, effects=effects)
-            return ToolReturn(_told(hits), metadata=tuple(hit.chunk.passage for hit in hits))
+            return ToolReturn(_passages(hits), metadata=tuple(hit.chunk.passage for hit in hits))
 
         return Tool(
             find, takes_ctx=True, name=f"{block.name}_search", description=block.description
@@ -150,7 +150,7 @@ def _settings(tool: VectorstoreTool | HierarchicalTool) -> SearchSettings:
     )
 
 
-def _told(hits: Sequence[Hit]) -> str:
+def _passages(hits: Sequence[Hit]) -> str:
     """The passages as the model reads them."""
     passages = [
         f"[{number}] {hit.chunk.source}{f', {hit.chunk.place}' if hit.chunk.place else ''}\n"

@@ -155,10 +155,26 @@ _NOT_THE_AGENT = ("kind", "evaluations", "test_cases", "test_cases_file", "execu
                   "observability", "deployment", "claude", "openai", "description")  # fmt: skip
 
 
-class AgentTarget:
-    """An agent as its file describes it."""
+class EditableTarget:
+    """What agents of files and graphs of them have in common."""
 
     leaf = False
+
+    def __init__(
+        self, surfaces: Sequence[Surface], user: Role[TalkSoFar, NextRemark] | None
+    ) -> None:
+        self._surfaces = tuple(surfaces)
+        self._user = user
+        """Who plays the user of a scenario."""
+
+    @property
+    def surfaces(self) -> Sequence[Surface]:
+        """What may be edited."""
+        return self._surfaces
+
+
+class AgentTarget(EditableTarget):
+    """An agent as its file describes it."""
 
     def __init__(
         self,
@@ -172,8 +188,7 @@ class AgentTarget:
 
         self.agent = agent
         self._models = models
-        self._surfaces = tuple(surfaces)
-        self._user = user
+        super().__init__(surfaces, user)
         self._search = _search_tools(agent, models)
         self._sources = self._search.contents(agent.block.tools) if self._search else {}
         self._toolbox: Toolbox = Toolbox(agent, self._search)
@@ -196,11 +211,6 @@ class AgentTarget:
         return [*self.agent.notes, *searching]
 
     @property
-    def surfaces(self) -> Sequence[Surface]:
-        """What may be edited."""
-        return self._surfaces
-
-    @property
     def structure(self) -> Structure:
         """A graph of one node."""
         name = self.agent.block.name
@@ -214,9 +224,9 @@ class AgentTarget:
 
     def positions(self, node: str) -> tuple[Position, ...]:
         """What can be edited, as positions of this node."""
-        found = positions_of(self.agent, node, self.schemas)
+        positions = positions_of(self.agent, node, self.schemas)
         offered = {_usual(surface.id): surface.id for surface in self._surfaces}
-        return tuple(replace(each, surface=offered.get(each.surface, "")) for each in found)
+        return tuple(replace(each, surface=offered.get(each.surface, "")) for each in positions)
 
     @property
     def baseline(self) -> Candidate:
@@ -236,8 +246,6 @@ class AgentTarget:
         self, candidate: Candidate, case: Case, *, draw: int, effects: Effects
     ) -> Receipt[Outcome]:
         """Have the case's conversation with the agent."""
-        from burnish.targets.agent.conversation import run_case
-
         parts = await self.parts(candidate)
         outcome = await run_case(parts, case, draw=draw, effects=effects)
         return Receipt(value=outcome, missing=outcome.missing)
@@ -285,7 +293,7 @@ class AgentTarget:
             return demonstrations_of(self.agent.block)
         return cast("Value", value_at(self.agent.block, path))
 
-    async def parts(self, candidate: Candidate) -> "AgentParts":
+    async def parts(self, candidate: Candidate) -> AgentParts:
         """The agent of a candidate, made once while it is in use."""
         async with self._making:
             if candidate.id not in self._ready:
@@ -295,9 +303,7 @@ class AgentTarget:
                 self._ready.popitem(last=False)
             return self._ready[candidate.id]
 
-    async def _make(self, candidate: Candidate) -> "AgentParts":
-        from burnish.targets.agent.conversation import AgentParts
-
+    async def _make(self, candidate: Candidate) -> AgentParts:
         edited = edit(self.agent, candidate.values)
         demos = edited.demonstrations
         return AgentParts(

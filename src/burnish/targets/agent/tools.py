@@ -77,12 +77,12 @@ def _parameters_schema(parameters: dict[str, dict[str, Json]]) -> dict[str, Any]
     """The parameters of a file as a JSON schema; a parameter with a default may be left out."""
     needed = [
         name
-        for name, told in parameters.items()
-        if "default" not in told and told.get("required", True)
+        for name, parameter in parameters.items()
+        if "default" not in parameter and parameter.get("required", True)
     ]
     properties = {
-        name: {key: value for key, value in told.items() if key != "required"}
-        for name, told in parameters.items()
+        name: {key: value for key, value in parameter.items() if key != "required"}
+        for name, parameter in parameters.items()
     }
     return {
         "type": "object",
@@ -165,8 +165,8 @@ def _prompt_tool(tool: PromptTool, template: str, description: str) -> Tool[Any]
             ]
         )
 
-    def fill(**given: Any) -> str:
-        return _PLACE.sub(lambda found: str(given.get(found[1] or found[2], "")), template)
+    def fill(**arguments: Any) -> str:
+        return _PLACE.sub(lambda match: str(arguments.get(match[1] or match[2], "")), template)
 
     return Tool.from_schema(fill, tool.name, description, _parameters_schema(tool.parameters))
 
@@ -196,10 +196,10 @@ class Toolbox:
 
     def schemas(self) -> dict[str, Json]:
         """What each tool takes, by its name, as a JSON schema; servers tell once they run."""
-        found = {block.name: self._tool(block) for block in self._agent.block.tools}
+        tools = {block.name: self._tool(block) for block in self._agent.block.tools}
         return {
             name: cast("Json", tool.tool_def.parameters_json_schema)
-            for name, tool in found.items()
+            for name, tool in tools.items()
             if tool is not None
         }
 
@@ -238,8 +238,8 @@ class Toolbox:
         for block in tools:
             try:
                 if isinstance(block, FunctionTool):
-                    given = self._agent.functions.get(block.name)
-                    functions[block.name] = given or load_function(block, self._agent.folder)
+                    function = self._agent.functions.get(block.name)
+                    functions[block.name] = function or load_function(block, self._agent.folder)
                     function_tool(block, functions[block.name], block.description)
                 elif isinstance(block, PromptTool):
                     _prompt_tool(block, template_of(self._agent, block), block.description)

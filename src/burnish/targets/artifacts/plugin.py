@@ -18,9 +18,9 @@ def _main(reference: str, answer: str) -> None:
     sys.path.insert(0, str(Path.cwd()))
     module, _, name = reference.partition(":")
     function = getattr(importlib.import_module(module), name)
-    found: Any = function(Path.cwd(), _run())
+    result: Any = function(Path.cwd(), _run())
     # Numbers of other libraries are numbers too.
-    Path(answer).write_text(json.dumps(found, default=float), encoding="utf-8")
+    Path(answer).write_text(json.dumps(result, default=float), encoding="utf-8")
 
 
 def _run() -> dict[str, Any]:

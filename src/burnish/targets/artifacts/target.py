@@ -70,7 +70,7 @@ class _Steps:
     sandbox: Sandbox
     workspace: Workspace
     case: str
-    said: dict[str, Json]
+    printed: dict[str, Json]
     """What each step printed."""
     seconds: float = 0.0
     """How long the runner ran."""
@@ -82,14 +82,17 @@ class _Steps:
             scored = await self._score(ran)
             text = self._text()
         except StepFailed as failed:
-            return Outcome(failure=failed.failure, data=self.said, seconds=self.seconds)
+            return Outcome(failure=failed.failure, data=self.printed, seconds=self.seconds)
         measures = {} if ran is None else {RUNTIME: ran.seconds}
         if scored.feedback:
-            self.said["scorer"] = {**_as_dict(self.said.get("scorer")), "feedback": scored.feedback}
+            self.printed["scorer"] = {
+                **_as_dict(self.printed.get("scorer")),
+                "feedback": scored.feedback,
+            }
         return Outcome(
             replies=(text,),
             measures={**measures, **scored.measures},
-            data=self.said,
+            data=self.printed,
             seconds=self.seconds,
         )
 
@@ -115,16 +118,16 @@ class _Steps:
         await self._untouched("scorer")
         return scored
 
-    async def _scored(self, scoring: Scoring, place: Path, given: dict[str, str]) -> Numbers:
+    async def _scored(self, scoring: Scoring, place: Path, variables: dict[str, str]) -> Numbers:
         step = Runner(command=scoring.command, timeout_seconds=scoring.timeout_seconds)
         primary = self.task.primary
         if scoring.kind == "command":
-            ran = await self._command(step.command, step, given, also=place)
+            ran = await self._command(step.command, step, variables, also=place)
             self._ended_well(ran)
             return _usable(lambda: read_numbers(ran.stdout, scoring, primary))
         # -P: modules beside the plugin must not stand for modules of Python.
         argv = [sys.executable, "-P", str(_PLUGIN), scoring.function, str(place / _ANSWER)]
-        self._ended_well(await self._command(argv, step, given, also=place))
+        self._ended_well(await self._command(argv, step, variables, also=place))
         answer = read_contents(place, [_ANSWER]).get(_ANSWER, b"")
         if not answer:
             raise StepFailed("the scorer ended without an answer: its process was left early")
@@ -150,12 +153,12 @@ class _Steps:
         return await self.sandbox.run(command, cwd=cwd, writable=writable, env=env, limits=limits)
 
     async def _untouched(self, step: str) -> None:
-        if found := await self.workspace.tampering():
-            told = "; ".join(str(each) for each in found[:5])
-            raise StepFailed(f"tampering, seen after the {step}: {told}", error=_TAMPERING)
+        if violations := await self.workspace.tampering():
+            listing = "; ".join(str(each) for each in violations[:5])
+            raise StepFailed(f"tampering, seen after the {step}: {listing}", error=_TAMPERING)
 
     def _note(self, step: str, ran: CommandResult) -> None:
-        self.said[step] = {
+        self.printed[step] = {
             "exit_code": ran.exit_code,
             "seconds": round(ran.seconds, 3),
             "stdout": self._plain(ran.stdout),
@@ -164,8 +167,8 @@ class _Steps:
 
     def _why(self, ran: CommandResult) -> str:
         """The reason, then what was said last: the last line first, for those who read one."""
-        said = self._plain(ran.stderr.strip() or ran.stdout.strip()).split("\n")[-_LAST:]
-        return "\n".join([f"{ran.reason}: {said[-1]}" if said[-1] else ran.reason, *said[:-1]])
+        lines = self._plain(ran.stderr.strip() or ran.stdout.strip()).split("\n")[-_LAST:]
+        return "\n".join([f"{ran.reason}: {lines[-1]}" if lines[-1] else ran.reason, *lines[:-1]])
 
     def _plain(self, text: str) -> str:
         """Without the name of the workspace, which is another one each time."""
@@ -269,10 +272,10 @@ class ArtifactsTarget:
     @property
     def rules(self) -> tuple[str, ...]:
         """What an editor must know of edits, in words."""
-        told = ["only the files shown may be edited; no files are added, removed or renamed"]
+        rules = ["only the files shown may be edited; no files are added, removed or renamed"]
         if self.task.allowed_file_types:
-            told.append(f"types of files: {', '.join(self.task.allowed_file_types)}")
-        return tuple(told)
+            rules.append(f"types of files: {', '.join(self.task.allowed_file_types)}")
+        return tuple(rules)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -335,7 +338,7 @@ class ArtifactsTarget:
                 sandbox=self.sandbox,
                 workspace=workspace,
                 case=case.id,
-                said={},
+                printed={},
             )
             return Receipt(value=await steps.outcome(), spend=self.estimate(case))
 
@@ -354,20 +357,20 @@ class ArtifactsTarget:
         there = snapshot(folder, leave_out=self._is_foreign)
         named = self.bounds.artifacts_among(there.files)
         paths = [path for path in named if self.bounds.allows_type(path)]
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         problems: list[Problem] = []
         for path, content in read_contents(folder, paths).items():
             try:
-                found[path] = content.decode("utf-8")
+                texts[path] = content.decode("utf-8")
             except UnicodeDecodeError:
                 problems.append(Problem(where=path, message="this file is not UTF-8 text"))
-        problems += [_no_file(axis.id) for axis in self.axes if not _is_in(axis.id, found)]
-        if not found and not problems:
-            told = f"no file in {folder} matches: {', '.join(self.task.include)}"
-            problems.append(Problem(message=told))
+        problems += [_no_file(axis.id) for axis in self.axes if not _is_in(axis.id, texts)]
+        if not texts and not problems:
+            message = f"no file in {folder} matches: {', '.join(self.task.include)}"
+            problems.append(Problem(message=message))
         if problems:
             raise ConfigError(problems)
-        return found
+        return texts
 
     def _others(self) -> list[tuple[str, str]]:
         """Hashes of what is not edited: a result depends on it too."""

@@ -176,44 +176,44 @@ class Numbers:
 def read_numbers(printed: str, scoring: Scoring, primary: str) -> Numbers:
     """The numbers in what a scorer printed; lines before the JSON are left aside."""
     objects = _objects(printed, scoring.score_field)
-    found = [each for each in objects if scoring.score_field in each] or objects[-1:]
-    if not found:
+    scored = [each for each in objects if scoring.score_field in each] or objects[-1:]
+    if not scored:
         raise NoNumbers("the scorer printed no JSON object")
-    if len(found) > 1:
+    if len(scored) > 1:
         raise NoNumbers(
-            f"the scorer printed {len(found)} objects with '{scoring.score_field}': of two scores "
+            f"the scorer printed {len(scored)} objects with '{scoring.score_field}': of two scores "
             "none is the score; what the files print must not reach the scorer's output"
         )
-    return numbers_of(found[0], scoring, primary)
+    return numbers_of(scored[0], scoring, primary)
 
 
-def numbers_of(given: Any, scoring: Scoring, primary: str) -> Numbers:
+def numbers_of(answer: Any, scoring: Scoring, primary: str) -> Numbers:
     """The numbers of one object: the score, and the metrics beside it; a number is the score."""
-    if isinstance(given, int | float):
-        given = {scoring.score_field: given}
-    if not isinstance(given, Mapping):
+    if isinstance(answer, int | float):
+        answer = {scoring.score_field: answer}
+    if not isinstance(answer, Mapping):
         raise NoNumbers("the scorer's answer is neither a number nor an object")
-    told = cast("Mapping[str, Any]", given)
-    if scoring.score_field not in told:
+    data = cast("Mapping[str, Any]", answer)
+    if scoring.score_field not in data:
         raise NoNumbers(f"the scorer's JSON has no '{scoring.score_field}'")
-    score = _number(scoring.score_field, told[scoring.score_field])
-    metrics = _metrics(told.get(scoring.metrics_field, {}), scoring)
+    score = _number(scoring.score_field, data[scoring.score_field])
+    metrics = _metrics(data.get(scoring.metrics_field, {}), scoring)
     if metrics.get(scoring.score_field, score) != score:
         raise NoNumbers(
             f"the scorer's JSON gives '{scoring.score_field}' twice: {score:g}, and "
             f"{metrics[scoring.score_field]:g} in '{scoring.metrics_field}'"
         )
-    feedback = told.get(_FEEDBACK, "")
+    feedback = data.get(_FEEDBACK, "")
     return Numbers(
         measures={primary: score, **metrics, scoring.score_field: score},
         feedback=feedback if isinstance(feedback, str) else json.dumps(feedback),
     )
 
 
-def _metrics(given: Any, scoring: Scoring) -> dict[str, float]:
-    if not isinstance(given, Mapping):
+def _metrics(data: Any, scoring: Scoring) -> dict[str, float]:
+    if not isinstance(data, Mapping):
         raise NoNumbers(f"'{scoring.metrics_field}' of the scorer's JSON is not an object")
-    named = cast("Mapping[Any, Any]", given)
+    named = cast("Mapping[Any, Any]", data)
     return {str(name): _number(str(name), value) for name, value in named.items()}
 
 
@@ -226,19 +226,19 @@ def _objects(printed: str, score_field: str) -> list[dict[str, Any]]:
         return dict(pairs)
 
     decoder = json.JSONDecoder(object_pairs_hook=made)
-    found: list[dict[str, Any]] = []
+    objects: list[dict[str, Any]] = []
     place = broken = 0
     while start := _BEGINNING.search(printed, place):
         try:
             value, place = decoder.raw_decode(printed, start.start(1))
-            found.append(cast("dict[str, Any]", value))
+            objects.append(cast("dict[str, Any]", value))
         except NoNumbers:
             raise
         except (ValueError, RecursionError):
             place, broken = start.end(1), broken + 1
         if broken > _MOST_BROKEN:
             raise NoNumbers("the scorer's output is full of JSON that is broken")
-    return found
+    return objects
 
 
 def _number(name: str, value: Any) -> float:
@@ -247,9 +247,9 @@ def _number(name: str, value: Any) -> float:
             return float(value)
     except OverflowError:
         pass  # a whole number that is larger than any float
-    told = repr(value) if len(repr(value)) < 80 else f"{repr(value)[:80]}…"
+    shown = repr(value) if len(repr(value)) < 80 else f"{repr(value)[:80]}…"
     remedy = "; words for the editor go into 'feedback'" if isinstance(value, str) else ""
-    raise NoNumbers(f"'{name}' of the scorer's JSON is {told}, not a finite number{remedy}")
+    raise NoNumbers(f"'{name}' of the scorer's JSON is {shown}, not a finite number{remedy}")
 
 
 CACHES = ("**/__pycache__", "**/*.pyc", "**/.pytest_cache", "**/.ruff_cache", "**/.mypy_cache")
@@ -261,8 +261,8 @@ _CODE = frozenset((
 _NAMES = frozenset(("Makefile", "makefile", "GNUmakefile", "package.json", ".npmrc", ".env"))
 """New files of these kinds may run, or steer what runs, in the place of what was there."""
 
-_Given = ParamSpec("_Given")
-Found = TypeVar("Found")
+_Params = ParamSpec("_Params")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,8 +279,8 @@ class Workspace:
             after = await finished(snapshot, self.folder)
         except FileTrouble:
             return [_gone()]
-        found = run_violations(self.bounds, self.before, after)
-        return [each for each in found if each.kind == "tampering" or self._counts(each.path)]
+        violations = run_violations(self.bounds, self.before, after)
+        return [each for each in violations if each.kind == "tampering" or self._counts(each.path)]
 
     async def without_caches(self) -> None:
         """Remove what programs keep for later: planted there, it would run as somebody else."""
@@ -338,10 +338,10 @@ async def own_place(*, make: bool = True) -> AsyncGenerator[Path, None]:
 
 
 async def finished(
-    work: Callable[_Given, Found], /, *given: _Given.args, **named: _Given.kwargs
-) -> Found:
+    work: Callable[_Params, _Result], /, *args: _Params.args, **named: _Params.kwargs
+) -> _Result:
     """Work done in a thread. Who is cancelled waits for its end: a thread cannot be stopped."""
-    working = asyncio.create_task(asyncio.to_thread(work, *given, **named))
+    working = asyncio.create_task(asyncio.to_thread(work, *args, **named))
     try:
         return await asyncio.shield(working)
     except asyncio.CancelledError:

@@ -25,11 +25,11 @@ from burnish.targets.callables.target import (
     AgentUnreachable,
     CallingTarget,
     Reply,
-    Said,
+    TurnInput,
     failed,
     of_text,
 )
-from burnish.targets.current_prompts import given_prompts
+from burnish.targets.current_prompts import current_prompts
 
 LONGEST_OUTPUT = 8 * 1024 * 1024
 _TAIL = 2000
@@ -59,10 +59,10 @@ async def _talk_to(
     assert process.stderr is not None
     async with asyncio.TaskGroup() as group:
         group.create_task(_write(process.stdin, stdin))
-        said = group.create_task(_read(process.stdout, process))
+        output = group.create_task(_read(process.stdout, process))
         complained = group.create_task(_last_words(process.stderr))
         code = group.create_task(children.wait(process))
-    whole = said.result()
+    whole = output.result()
     return _Ran(
         code=code.result(),
         stdout="" if whole is None else whole.decode(errors="replace"),
@@ -167,18 +167,18 @@ class CommandTarget(CallingTarget):
         if not self.command:
             remedy = "name a program and its arguments, one item each"
             return [Problem(where="command", message="there is no command", remedy=remedy)]
-        found: list[Problem] = []
+        problems: list[Problem] = []
         if self.way == "argument" and "input" not in self._places:
             remedy = "put {input} into an argument, or give the input on stdin"
-            found.append(Problem(where="command", message="no {input} in it", remedy=remedy))
-        if self.response_path and (told := path_problem(self.response_path)):
-            found.append(Problem(where="response_path", message=told))
-        found += [
+            problems.append(Problem(where="command", message="no {input} in it", remedy=remedy))
+        if self.response_path and (cause := path_problem(self.response_path)):
+            problems.append(Problem(where="response_path", message=cause))
+        problems += [
             Problem(where=f"env.{name}", message=message, remedy="write it as ${NAME}")
             for name, value in self.env.items()
             if (message := written_out(name, value))
         ]
-        return [*found, *self._unready()]
+        return [*problems, *self._unready()]
 
     def _unready(self) -> list[Problem]:
         try:
@@ -196,8 +196,8 @@ class CommandTarget(CallingTarget):
 
     def _environ(self) -> dict[str, str]:
         own = {name: expand_variables(value, os.environ) for name, value in self.env.items()}
-        given = given_prompts()
-        prompts = {} if given is None else {_PROMPTS_VARIABLE: str(given.folder)}
+        current = current_prompts()
+        prompts = {} if current is None else {_PROMPTS_VARIABLE: str(current.folder)}
         return {**os.environ, **own, **prompts}
 
     @asynccontextmanager
@@ -205,31 +205,31 @@ class CommandTarget(CallingTarget):
         """Nothing is held open: each turn is a process."""
         yield self._reply
 
-    async def _reply(self, said: Said) -> Outcome:
+    async def _reply(self, turn: TurnInput) -> Outcome:
         prompts = self._prompts()
-        argv = [_filled(part, said, prompts) for part in self.command]
+        argv = [_filled(part, turn, prompts) for part in self.command]
         if any(len(part.encode()) > _LONGEST_ARGUMENT for part in argv):
-            told = "the input is too long for an argument: give it on stdin"
-            return failed(told, "InputTooLong")
-        ran = await self._run(argv, self._stdin(said))
+            message = "the input is too long for an argument: give it on stdin"
+            return failed(message, "InputTooLong")
+        ran = await self._run(argv, self._stdin(turn))
         if ran.too_long:
             return failed(f"the command wrote more than {LONGEST_OUTPUT} bytes", "TooLong")
         if ran.code == 0:
             return of_text(ran.stdout.rstrip("\r\n"), self.response_path)
         secrets = (expand_variables(value, os.environ) for value in self.env.values())
         said_last = hidden(ran.stderr, secrets)
-        told = f"the command ended with {_how(ran.code)}{f': {said_last}' if said_last else ''}"
+        message = f"the command ended with {_how(ran.code)}{f': {said_last}' if said_last else ''}"
         if ran.code == _TEMPORARY_FAILURE:
-            raise AgentUnreachable(told)
-        return failed(told, "ExitCode")
+            raise AgentUnreachable(message)
+        return failed(message, "ExitCode")
 
     def _prompts(self) -> str:
-        given = given_prompts()
-        if given is None and "prompts" in self._places:
+        current = current_prompts()
+        if current is None and "prompts" in self._places:
             message = "nobody gives the folder for {prompts}"
             remedy = "such an agent runs where its prompts are named too: as fields to optimise"
             raise ConfigError([Problem(where="command", message=message, remedy=remedy)])
-        return "" if given is None else str(given.folder)
+        return "" if current is None else str(current.folder)
 
     async def _run(self, argv: Sequence[str], stdin: bytes) -> _Ran:
         children, pipe = self._children, asyncio.subprocess.PIPE
@@ -244,17 +244,17 @@ class CommandTarget(CallingTarget):
         finally:
             await children.end(process, grace=0)
 
-    def _stdin(self, said: Said) -> bytes:
+    def _stdin(self, turn: TurnInput) -> bytes:
         if self.way == "argument":
             return b""
         if self.way == "stdin":
-            return said.input.encode()
-        whole = {"input": said.input, "history": said.messages(), "session": said.session}
+            return turn.input.encode()
+        whole = {"input": turn.input, "history": turn.messages(), "session": turn.session}
         return f"{json.dumps(whole, ensure_ascii=False)}\n".encode()
 
 
-def _filled(part: str, said: Said, prompts: str) -> str:
-    values = {"input": said.input, "session": said.session, "prompts": prompts}
+def _filled(part: str, turn: TurnInput, prompts: str) -> str:
+    values = {"input": turn.input, "session": turn.session, "prompts": prompts}
     return _PLACE.sub(lambda place: values[place[1]], part)
 
 

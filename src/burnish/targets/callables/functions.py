@@ -17,7 +17,7 @@ from burnish.core.outcomes import Outcome, Trace, Usage
 from burnish.core.protocols import Description
 from burnish.journal.executors import timed_call
 from burnish.system.user_functions import file_fingerprint, load_function
-from burnish.targets.callables.target import CallingTarget, Reply, Said, failed, of_value
+from burnish.targets.callables.target import CallingTarget, Reply, TurnInput, failed, of_value
 from burnish.tracing.recorder import recording
 from burnish.tracing.steps import leave
 
@@ -27,7 +27,7 @@ _POSITIONAL = (
     inspect.Parameter.VAR_POSITIONAL,
 )
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-_TOLD = ("history", "session")
+_CONTEXT = ("history", "session")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,14 +46,14 @@ def _manner_of(agent: object, name: str) -> _Manner:
     if not callable(agent):
         raise _wrong(name, f"{type(agent).__name__} cannot be called, and has no send(message)")
     parameters = _parameters(agent)
-    told = {each for each in _TOLD if each in parameters}
-    rest = [each for each in parameters.values() if each.name not in told]
+    context = {each for each in _CONTEXT if each in parameters}
+    rest = [each for each in parameters.values() if each.name not in context]
     takes_query = not inspect.isclass(agent) and any(each.kind in _POSITIONAL for each in rest)
     _refuse_unknown(rest[1:] if takes_query else rest, name)
     return _Manner(
         factory=not takes_query,
-        history="history" in told,
-        session="session" in told,
+        history="history" in context,
+        session="session" in context,
         asynchronous=_is_async(agent),
     )
 
@@ -165,8 +165,8 @@ class CallableTarget(CallingTarget):
     @classmethod
     def load(cls, reference: str, folder: Path, **more: Any) -> "CallableTarget":
         """The agent that `module:function` names, with `folder` on the import path."""
-        found = load_function(reference, folder, what="agent", remedy=_REMEDY)
-        return cls(agent=found.function, name=reference, fingerprint=found.fingerprint, **more)
+        loaded = load_function(reference, folder, what="agent", remedy=_REMEDY)
+        return cls(agent=loaded.function, name=reference, fingerprint=loaded.fingerprint, **more)
 
     @property
     def title(self) -> str:
@@ -204,26 +204,26 @@ class CallableTarget(CallingTarget):
             await _close(made)
 
 
-async def _reply(agent: Callable[..., Any], manner: _Manner, said: Said) -> Outcome:
-    told: dict[str, Any] = {}
+async def _reply(agent: Callable[..., Any], manner: _Manner, turn: TurnInput) -> Outcome:
+    context: dict[str, Any] = {}
     if manner.history:
-        told["history"] = said.messages()
+        context["history"] = turn.messages()
     if manner.session:
-        told["session"] = said.session
-    call = partial(agent, said.input, **told)
+        context["session"] = turn.session
+    call = partial(agent, turn.input, **context)
     with recording() as recorder:
         try:
             with timed_call():
-                found = call() if manner.asynchronous else await in_thread(call)
-                if inspect.isawaitable(found):
-                    found = await found
+                result = call() if manner.asynchronous else await in_thread(call)
+                if inspect.isawaitable(result):
+                    result = await result
         except SystemExit as error:
             outcome = failed(f"the agent ended the program: sys.exit({error.code!r})", "SystemExit")
         except BaseException:
             leave(recorder.trace())
             raise
         else:
-            outcome = of_value(found)
+            outcome = of_value(result)
     return _with_steps(outcome, recorder.trace())
 
 

@@ -23,11 +23,11 @@ from burnish.targets.callables.target import (
     AgentUnreachable,
     CallingTarget,
     Reply,
-    Said,
+    TurnInput,
     failed,
     of_text,
 )
-from burnish.targets.current_prompts import given_prompts
+from burnish.targets.current_prompts import current_prompts
 
 if TYPE_CHECKING:
     import ssl
@@ -92,8 +92,8 @@ _VARIABLE = re.compile(r"\$\{[A-Za-z_]\w*\}")
 def hidden(text: str, secrets: Iterable[str]) -> str:
     """The text without secrets, these values and parts of them after a space included."""
     values = {part for value in secrets for part in (value, value.rpartition(" ")[2])}
-    known = [value for value in values if len(value) >= _SHORTEST]
-    return Redactor.from_environment(extra=known).text(text)
+    long_values = [value for value in values if len(value) >= _SHORTEST]
+    return Redactor.from_environment(extra=long_values).text(text)
 
 
 def written_out(name: str, value: str) -> str:
@@ -112,14 +112,14 @@ _REMEMBERING = ("history", "messages", "session")
 """With one of these an endpoint can know what was said before."""
 
 
-def _values_of(said: Said) -> dict[str, Json]:
+def _values_of(turn: TurnInput) -> dict[str, Json]:
     """What the places stand for in one turn."""
-    now: Json = {"role": "user", "content": said.input}
+    now: Json = {"role": "user", "content": turn.input}
     return {
-        "input": said.input,
-        "history": said.messages(),
-        "messages": [*said.messages(), now],
-        "session": said.session,
+        "input": turn.input,
+        "history": turn.messages(),
+        "messages": [*turn.messages(), now],
+        "session": turn.session,
     }
 
 
@@ -144,20 +144,20 @@ def _filled_text(text: str, values: Mapping[str, Json], expand: Callable[[str], 
         return values[alone[1]]
     # Taken apart first: what is filled in may look like a place, or like a variable.
     parts = _PLACE.split(text)
-    told = (
+    pieces = (
         spelled(values[part]) if number % 2 else expand(part) for number, part in enumerate(parts)
     )
-    return "".join(told)
+    return "".join(pieces)
 
 
 def _filled_header(text: str, values: Mapping[str, Json], expand: Callable[[str], str]) -> str:
     """A header with its prompts filled in, percent-encoded: a header has one line of ASCII."""
     parts = _PROMPT.split(text)
-    told = (
+    pieces = (
         quote(str(values[part])) if number % 2 else expand(part)
         for number, part in enumerate(parts)
     )
-    return "".join(told)
+    return "".join(pieces)
 
 
 def _prompts_in(template: Json) -> set[str]:
@@ -187,8 +187,8 @@ def _problems_in(template: Json) -> Iterator[Problem]:
     """Places that nothing is known for, and a template that leaves the input out."""
     names = {name for name in _places_in(template) if not name.startswith(_PROMPTS)}
     for name in sorted(names - set(_NAMES)):
-        known = ", ".join(f"{{{{{each}}}}}" for each in _NAMES)
-        yield Problem(message=f"unknown place {{{{{name}}}}}", remedy=f"there are: {known}")
+        places = ", ".join(f"{{{{{each}}}}}" for each in _NAMES)
+        yield Problem(message=f"unknown place {{{{{name}}}}}", remedy=f"there are: {places}")
     if not names & {"input", "messages"}:
         remedy = 'put "{{input}}" where the agent reads what it is asked'
         yield Problem(message="nothing of it is what the agent is asked", remedy=remedy)
@@ -242,16 +242,16 @@ class HttpTarget(CallingTarget):
 
     def problems(self) -> Sequence[Problem]:
         """What is wrong with the settings, each with the setting it is about."""
-        found = [Problem(where="body", message=p.message, remedy=p.remedy)
+        problems = [Problem(where="body", message=p.message, remedy=p.remedy)
                  for p in _problems_in(self.body)]  # fmt: skip
-        found += [
+        problems += [
             Problem(where=f"headers.{name}", message=message, remedy="write it as ${NAME}")
             for name, value in self.headers.items()
             if (message := written_out(name, value))
         ]
-        if self.response_path and (told := path_problem(self.response_path)):
-            found.append(Problem(where="response_path", message=told))
-        return [*found, *self._unset_variables()]
+        if self.response_path and (cause := path_problem(self.response_path)):
+            problems.append(Problem(where="response_path", message=cause))
+        return [*problems, *self._unset_variables()]
 
     def _unset_variables(self) -> list[Problem]:
         try:
@@ -275,8 +275,8 @@ class HttpTarget(CallingTarget):
 
     def _prompts(self) -> dict[str, Json]:
         """What the places of prompts stand for, or a ConfigError where nobody gives one."""
-        given = given_prompts()
-        texts: Mapping[str, str] = {} if given is None else given.texts
+        current = current_prompts()
+        texts: Mapping[str, str] = {} if current is None else current.texts
         if missing := sorted(self.prompts - set(texts)):
             places = ", ".join(f"{{{{{_PROMPTS}{name}}}}}" for name in missing)
             message = f"nobody gives the texts for {places}"
@@ -299,9 +299,9 @@ class HttpTarget(CallingTarget):
         url: str,
         headers: Mapping[str, str],
         prompts: Mapping[str, Json],
-        said: Said,
+        turn: TurnInput,
     ) -> Outcome:
-        body = _filled(self.body, {**_values_of(said), **prompts}, _expanded)
+        body = _filled(self.body, {**_values_of(turn), **prompts}, _expanded)
         content = json.dumps(body).encode()
         sent = {"content-type": "application/json", **headers}
         try:
@@ -310,8 +310,8 @@ class HttpTarget(CallingTarget):
         except TimeoutError:
             raise TimeoutError(f"{self.url} did not answer within {self.timeout:g} s") from None
         except _transport_errors() as error:
-            told = hidden(f"{self.url}: {error}", headers.values())
-            raise AgentUnreachable(told) from None
+            message = hidden(f"{self.url}: {error}", headers.values())
+            raise AgentUnreachable(message) from None
         if text is None:
             return failed(f"{self.url} answered with more than {LONGEST_BODY} bytes", "TooLong")
         if 200 <= status < 300:
@@ -319,12 +319,12 @@ class HttpTarget(CallingTarget):
         return self._turned_away(status, hidden(_squeezed(text), headers.values()), place)
 
     def _turned_away(self, status: int, words: str, place: str) -> Outcome:
-        told = f"{self.url} answered HTTP {status}{f': {words}' if words else ''}"
+        message = f"{self.url} answered HTTP {status}{f': {words}' if words else ''}"
         if status in _BUSY:
-            raise AgentUnreachable(told)
+            raise AgentUnreachable(message)
         if 300 <= status < 400:
-            raise ConfigError([_redirect(told, place)])
-        return failed(told, "HttpStatus")
+            raise ConfigError([_redirect(message, place)])
+        return failed(message, "HttpStatus")
 
 
 def _expanded(text: str) -> str:
@@ -336,9 +336,9 @@ def _squeezed(text: str) -> str:
     return squeezed if len(squeezed) <= _WORDS else f"{squeezed[:_WORDS]}…"
 
 
-def _redirect(told: str, place: str) -> Problem:
+def _redirect(message: str, place: str) -> Problem:
     return Problem(
-        message=f"{told}: redirects are not followed, since credentials are for one host",
+        message=f"{message}: redirects are not followed, since credentials are for one host",
         remedy=f"give the address it leads to: {place}" if place else "give the final address",
     )
 

@@ -36,19 +36,19 @@ def failed(message: str, error: str) -> Outcome:
     )
 
 
-def of_value(found: object) -> Outcome:
+def of_value(value: object) -> Outcome:
     """What a Python function returned: text, something structured, or an outcome of its own."""
-    if isinstance(found, Outcome):
-        return found
-    if isinstance(found, str):
-        return Outcome(replies=(found,), nano_usd=None)
-    if found is None:
+    if isinstance(value, Outcome):
+        return value
+    if isinstance(value, str):
+        return Outcome(replies=(value,), nano_usd=None)
+    if value is None:
         return failed("the agent returned None: it should return what it says", "InvalidReply")
     try:
-        structured: Json = to_jsonable_python(found)
+        structured: Json = to_jsonable_python(value)
     except (PydanticSerializationError, ValueError) as error:
-        told = f"the agent returned {type(found).__name__}, which is neither text nor JSON"
-        return failed(f"{told}: {error}", "InvalidReply")
+        cause = f"the agent returned {type(value).__name__}, which is neither text nor JSON"
+        return failed(f"{cause}: {error}", "InvalidReply")
     return _structured(structured)
 
 
@@ -82,7 +82,7 @@ _NODE = "agent"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class TurnInput:
     """What an agent is given in one turn."""
 
     input: str
@@ -96,7 +96,7 @@ class Said:
         return [{"role": each.role, "content": each.content} for each in self.history]
 
 
-Reply: TypeAlias = Callable[[Said], Awaitable[Outcome]]
+Reply: TypeAlias = Callable[[TurnInput], Awaitable[Outcome]]
 """An agent in one conversation."""
 
 
@@ -108,7 +108,7 @@ class AgentStopped(Exception):
 class _Exchanged:
     """One turn that was had."""
 
-    asked: str
+    question: str
     outcome: Outcome
     seconds: float
 
@@ -126,24 +126,24 @@ class _AgentTalk:
 
     async def say(self, message: str) -> str:
         """Say something and get the reply. Raises AgentStopped when there is none."""
-        said = Said(input=message, history=tuple(self.history), session=self.session)
+        turn = TurnInput(input=message, history=tuple(self.history), session=self.session)
         started = time.perf_counter()
         left: list[Trace] = []
         try:
             with left_behind() as left:
-                given = await self.reply(said)
+                outcome = await self.reply(turn)
         except BaseException:
             leave(Trace(steps=tuple(_steps([*self.turns, *_broken_off(message, left)]))))
             raise
         if self.usd_per_call is not None:
-            given = replace(given, nano_usd=self.usd_per_call)
+            outcome = replace(outcome, nano_usd=self.usd_per_call)
         seconds = time.perf_counter() - started
-        self.turns.append(_Exchanged(asked=message, outcome=given, seconds=seconds))
-        if given.failure is not None:
+        self.turns.append(_Exchanged(question=message, outcome=outcome, seconds=seconds))
+        if outcome.failure is not None:
             raise AgentStopped
         self.history.append(Message(role="user", content=message))
-        self.history.append(Message(role="assistant", content=given.output))
-        return given.output
+        self.history.append(Message(role="assistant", content=outcome.output))
+        return outcome.output
 
     def spend(self) -> Spend:
         """What the calls cost, as far as anybody said."""
@@ -160,12 +160,14 @@ class _AgentTalk:
     def outcome(self) -> Outcome:
         """What the conversation gave."""
         outcomes = [turn.outcome for turn in self.turns]
-        prices = [given.nano_usd for given in outcomes if given.nano_usd is not None]
+        prices = [outcome.nano_usd for outcome in outcomes if outcome.nano_usd is not None]
         last = outcomes[-1] if outcomes else Outcome()
         return Outcome(
-            replies=tuple(given.output for given in outcomes if given.failure is None),
+            replies=tuple(outcome.output for outcome in outcomes if outcome.failure is None),
             data=last.data,
-            measures={name: value for given in outcomes for name, value in given.measures.items()},
+            measures={
+                name: value for outcome in outcomes for name, value in outcome.measures.items()
+            },
             trace=Trace(steps=tuple(_steps(self.turns))),
             usage=_usage(outcomes),
             nano_usd=sum(prices) if len(prices) == len(outcomes) else None,
@@ -175,7 +177,7 @@ class _AgentTalk:
 
 
 def _usage(outcomes: Iterable[Outcome]) -> Usage:
-    return sum((given.usage for given in outcomes), Usage())
+    return sum((outcome.usage for outcome in outcomes), Usage())
 
 
 def _steps(turns: Sequence[_Exchanged]) -> list[Step]:
@@ -188,9 +190,13 @@ def _steps(turns: Sequence[_Exchanged]) -> list[Step]:
     return steps
 
 
-def _broken_off(asked: str, left: Sequence[Trace]) -> list[_Exchanged]:
+def _broken_off(question: str, left: Sequence[Trace]) -> list[_Exchanged]:
     """A turn that raised, as far as its steps are known."""
-    return [_Exchanged(asked=asked, outcome=Outcome(trace=left[-1]), seconds=0.0)] if left else []
+    return (
+        [_Exchanged(question=question, outcome=Outcome(trace=left[-1]), seconds=0.0)]
+        if left
+        else []
+    )
 
 
 def _ends(steps: Sequence[Step]) -> tuple[str, ...]:
@@ -200,16 +206,16 @@ def _ends(steps: Sequence[Step]) -> tuple[str, ...]:
 
 
 def _step(turn: _Exchanged, number: int, before: tuple[str, ...]) -> Step:
-    given = turn.outcome
+    outcome = turn.outcome
     return Step(
         id=f"turn {number + 1}",
         node=_NODE,
         turn=number,
         predecessors=before,
-        input=turn.asked,
-        output=given.output if given.data is None else given.data,
-        error=given.failure.message if given.failure else "",
-        usage=given.usage,
+        input=turn.question,
+        output=outcome.output if outcome.data is None else outcome.data,
+        error=outcome.failure.message if outcome.failure else "",
+        usage=outcome.usage,
         seconds=turn.seconds,
     )
 
@@ -245,8 +251,8 @@ class CallingTarget(ABC):
     leaf: bool = True
 
     def __post_init__(self) -> None:
-        if found := self.problems():
-            raise ConfigError(found)
+        if problems := self.problems():
+            raise ConfigError(problems)
 
     def problems(self) -> Sequence[Problem]:
         """What is wrong with the settings, each with the setting it is about."""
@@ -313,7 +319,7 @@ class CallingTarget(ABC):
                 return talk.outcome()
         except RoleFailed as error:
             return replace(talk.outcome(), failure=_nobody_played(error))
-        return replace(talk.outcome(), asked=tuple(turn.asked for turn in talk.turns))
+        return replace(talk.outcome(), asked=tuple(turn.question for turn in talk.turns))
 
     def _player(self, case: Case) -> Role[TalkSoFar, NextRemark]:
         if self.user is None:
@@ -338,10 +344,10 @@ class CallingTarget(ABC):
 
     def _described(self, kind: str, config: Mapping[str, Json]) -> Description:
         """The description, with what every such agent has."""
-        said: dict[str, Json] = {"version": self.version} if self.version else {}
+        common: dict[str, Json] = {"version": self.version} if self.version else {}
         if self.user is not None:
-            said["user_simulator"] = self.user.fingerprint
-        return Description(kind=kind, config={**config, **said})
+            common["user_simulator"] = self.user.fingerprint
+        return Description(kind=kind, config={**config, **common})
 
 
 def no_player(case: Case) -> Problem:
@@ -373,16 +379,16 @@ def _notes(target: CallingTarget, cases: Sequence[Case]) -> Iterator[str]:
     files = sum(any(turn.attachments for turn in case.turns) for case in cases)
     tools = sum(any(turn.expected_tools is not None for turn in case.turns) for case in cases)
     if talks and not target.remembers:
-        told = f"{counted(talks, 'case')} of several turns: each turn is asked on its own"
-        yield f"the agent keeps no memory, and there {_is(talks)} {told}"
+        rest = f"{counted(talks, 'case')} of several turns: each turn is asked on its own"
+        yield f"the agent keeps no memory, and there {_is(talks)} {rest}"
     if earlier and not target.remembers:
-        told = "begin in the middle of a conversation, which the agent is not told"
-        yield f"{counted(earlier, 'case')} {told}"
+        rest = "begin in the middle of a conversation, which the agent is not told"
+        yield f"{counted(earlier, 'case')} {rest}"
     if files:
         yield f"{counted(files, 'case')} come with files: the agent is given the text only"
     if tools:
-        told = "expect tools: which tools the agent used is not known, so that is not scored"
-        yield f"{counted(tools, 'case')} {told}"
+        rest = "expect tools: which tools the agent used is not known, so that is not scored"
+        yield f"{counted(tools, 'case')} {rest}"
 
 
 def _is(number: int) -> str:

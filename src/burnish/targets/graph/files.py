@@ -25,7 +25,7 @@ from burnish.targets.agent.blocks import (
     expanded,
 )
 from burnish.targets.agent.files import Instructions, load_agent, read_instructions
-from burnish.targets.graph.functions import GivenFunction, Skill
+from burnish.targets.graph.functions import GraphFunction, Skill
 from burnish.targets.graph.graphs import (
     MAX_VISITS,
     AgentNode,
@@ -103,11 +103,11 @@ class NodeBlock(Block):
 
     @model_validator(mode="after")
     def _one_kind(self) -> "NodeBlock":
-        told = [key for key in _AGENT_KEYS if getattr(self, key) is not None]
+        inline = [key for key in _AGENT_KEYS if getattr(self, key) is not None]
         kinds = [key for key in ("agent", "python") if getattr(self, key) is not None]
-        if len(kinds) + bool(told) != 1:
+        if len(kinds) + bool(inline) != 1:
             raise ValueError("give agent, or python, or model and instructions")
-        if told and (self.model is None or self.instructions is None):
+        if inline and (self.model is None or self.instructions is None):
             raise ValueError("an agent that is told here needs model and instructions")
         if self.python is not None and self.skills:
             raise ValueError("a function has no skills")
@@ -136,7 +136,7 @@ class GraphBlock(Block):
     """The folder in which functions are found, from this file."""
 
     @model_validator(mode="after")
-    def _told_once(self) -> "GraphBlock":
+    def _described_once(self) -> "GraphBlock":
         keys = {"nodes", "edges", "entry", "output", "global_instructions", "max_visits"}
         both = sorted(keys & self.model_fields_set)
         if self.graph is not None and both:
@@ -158,9 +158,9 @@ def _graph_problems(graph: Graph) -> Iterator[Problem]:
     if not graph.nodes:
         yield Problem(where=f"graph '{graph.name}'", message="there are no nodes")
         return
-    found = [*_unknown(graph)]
-    yield from found
-    if not found:
+    unknown = [*_unknown(graph)]
+    yield from unknown
+    if not unknown:
         yield from _unreached(graph)
     for node in graph.nodes.values():
         yield from template_problems(node.input, graph.nodes, f"nodes.{node.name}.input")
@@ -171,11 +171,11 @@ def _unknown(graph: Graph) -> Iterator[Problem]:
     named += [
         (f"edge {e.source} -> {e.to}", name) for e in graph.edges for name in (e.source, e.to)
     ]
-    known = list(graph.nodes)
+    nodes = list(graph.nodes)
     for where, name in dict.fromkeys(named):
-        if name not in known:
-            near = nearest(name, known)
-            remedy = f"did you mean '{near}'?" if near else f"there are: {', '.join(known)}"
+        if name not in nodes:
+            near = nearest(name, nodes)
+            remedy = f"did you mean '{near}'?" if near else f"there are: {', '.join(nodes)}"
             yield Problem(where=where, message=f"there is no node '{name}'", remedy=remedy)
 
 
@@ -200,18 +200,18 @@ def load_graph(path: Path, *, tree: YamlTree | None = None, beside: Collection[s
     """
     path = path.resolve() if path.is_symlink() else path
     tree = tree or read_tree(path)
-    told = tree.data if isinstance(tree.data, dict) else {}
-    own: dict[str, Json] = {key: value for key, value in told.items() if key not in beside}
+    written = tree.data if isinstance(tree.data, dict) else {}
+    own: dict[str, Json] = {key: value for key, value in written.items() if key not in beside}
     data = _expanded(own, path.name)
     block = validate_config(data, GraphBlock, source=path.name, tree=tree)
     reader = _Reader(path=path, tree=tree, block=block)
-    found = reader.python_graph() if block.graph is not None else reader.told_graph()
+    graph = reader.python_graph() if block.graph is not None else reader.written_graph()
     problems = [*reader.problems]
     # What hangs on a node that could not be read would only be noise.
-    problems += [] if problems else [_at(path, each) for each in _graph_problems(found)]
+    problems += [] if problems else [_at(path, each) for each in _graph_problems(graph)]
     if problems:
         raise ConfigError(problems)
-    return found
+    return graph
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,9 +227,9 @@ class _Reader:
         """The graph that a module holds, or that its function makes."""
         assert self.block.graph is not None
         name = self.block.graph.python
-        found = self._function(name, "graph")
+        loaded = self._function(name, "graph")
         try:
-            made: object = found.function()
+            made: object = loaded.function()
         except BurnishError:
             raise
         except Exception as error:
@@ -241,7 +241,7 @@ class _Reader:
     def _wrong_graph(self, message: str) -> ConfigError:
         return ConfigError([Problem(where=f"{self.path.name} graph.python", message=message)])
 
-    def told_graph(self) -> Graph:
+    def written_graph(self) -> Graph:
         """The graph of nodes and edges."""
         block = self.block
         graph = Graph(
@@ -309,9 +309,9 @@ class _Reader:
             return read_instructions(self.path.parent / block.file)
         return Instructions(text="")
 
-    def _function(self, reference: str, what: str) -> GivenFunction:
+    def _function(self, reference: str, what: str) -> GraphFunction:
         folder = self.path.parent / self.block.python_path
-        return GivenFunction.loaded(load_function(reference, folder, what=what, remedy=_REMEDY))
+        return GraphFunction.loaded(load_function(reference, folder, what=what, remedy=_REMEDY))
 
     @contextmanager
     def _collecting(self, where: str) -> Generator[None, None, None]:
@@ -322,8 +322,8 @@ class _Reader:
             self.problems.extend(_at(self.path, each, where) for each in error.problems)
         except BurnishError as error:
             place = f"{self.path.name} {where}"
-            told = Problem(where=place, message=error.message, remedy=error.remedy)
-            self.problems.append(told)
+            problem = Problem(where=place, message=error.message, remedy=error.remedy)
+            self.problems.append(problem)
 
 
 def _expanded(data: Json, where: str) -> Json:

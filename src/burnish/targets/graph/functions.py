@@ -15,7 +15,7 @@ from burnish.targets.callables.functions import in_thread
 
 
 @dataclass(frozen=True, kw_only=True)
-class GivenFunction:
+class GraphFunction:
     """A function, what it is called, and a hash of the file it stands in."""
 
     function: Callable[..., Any]
@@ -23,7 +23,7 @@ class GivenFunction:
     fingerprint: str = ""
 
     @classmethod
-    def of(cls, function: Callable[..., Any]) -> "GivenFunction":
+    def of(cls, function: Callable[..., Any]) -> "GraphFunction":
         """A function that was given as it is."""
         inner: Any = function.func if isinstance(function, partial) else function
         named: Any = inner if hasattr(inner, "__qualname__") else cast("Any", type(inner))
@@ -33,21 +33,21 @@ class GivenFunction:
         )
 
     @classmethod
-    def loaded(cls, found: UserFunction) -> "GivenFunction":
+    def loaded(cls, loaded: UserFunction) -> "GraphFunction":
         """A function that a file names."""
-        return cls(function=found.function, name=found.reference, fingerprint=found.fingerprint)
+        return cls(function=loaded.function, name=loaded.reference, fingerprint=loaded.fingerprint)
 
     @property
     def described(self) -> Json:
         """What decides what it does; what its file imports is not seen."""
         return {"function": self.name, "source": self.fingerprint}
 
-    async def call(self, given: object) -> Any:
+    async def call(self, value: object) -> Any:
         """What it returns: awaited where it is async, in a thread of its own where it is not."""
-        call = partial(self.function, given)
+        call = partial(self.function, value)
         with timed_call():
-            found = call() if self._is_async() else await in_thread(call)
-            return await found if inspect.isawaitable(found) else found
+            result = call() if self._is_async() else await in_thread(call)
+            return await result if inspect.isawaitable(result) else result
 
     def _is_async(self) -> bool:
         inner: object = self.function
@@ -60,11 +60,11 @@ class GivenFunction:
 def first_parameter(function: Callable[..., Any]) -> inspect.Parameter | None:
     """What the function takes first; None where it takes nothing."""
     try:
-        found = list(inspect.signature(function).parameters.values())
+        parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         # Something made in C that does not tell: it is given the text.
         return inspect.Parameter("text", inspect.Parameter.POSITIONAL_ONLY)
-    plain = [each for each in found if each.kind is not inspect.Parameter.KEYWORD_ONLY]
+    plain = [each for each in parameters if each.kind is not inspect.Parameter.KEYWORD_ONLY]
     return next((e for e in plain if e.kind is not inspect.Parameter.VAR_KEYWORD), None)
 
 
@@ -96,6 +96,6 @@ class Skill:
         return cls(name=content.name or usual or place.stem, path=path, content=content)
 
 
-def told(skill: str, text: str) -> str:
+def skill_section(skill: str, text: str) -> str:
     """A skill as it stands among the instructions."""
     return f"# Skill: {skill}\n\n{text.strip()}"

@@ -23,7 +23,7 @@ from burnish.targets.agent.files import (
     read_block,
     sound_agent,
 )
-from burnish.targets.graph.functions import GivenFunction, Skill, first_parameter
+from burnish.targets.graph.functions import GraphFunction, Skill, first_parameter
 
 _Kind: TypeAlias = Literal["always", "contains", "equals", "matches", "python"]
 
@@ -34,7 +34,7 @@ class Condition:
 
     kind: _Kind
     text: str = ""
-    function: GivenFunction | None = None
+    function: GraphFunction | None = None
 
     def __post_init__(self) -> None:
         if self.kind == "matches":
@@ -45,19 +45,19 @@ class Condition:
                 raise ConfigError([Problem(where="when.matches", message=message)]) from error
 
     @classmethod
-    def of(cls, given: "Condition | Callable[[Any], Any] | str") -> "Condition":
+    def of(cls, condition: "Condition | Callable[[Any], Any] | str") -> "Condition":
         """A text means that the output contains it; a function takes the output."""
-        if isinstance(given, Condition):
-            return given
-        if isinstance(given, str):
-            return cls(kind="contains", text=given)
-        return cls(kind="python", function=GivenFunction.of(given))
+        if isinstance(condition, Condition):
+            return condition
+        if isinstance(condition, str):
+            return cls(kind="contains", text=condition)
+        return cls(kind="python", function=GraphFunction.of(condition))
 
     @property
     def described(self) -> Json:
         """The condition as data."""
-        told: Json = self.function.described if self.function else self.text
-        return {self.kind: told}
+        detail: Json = self.function.described if self.function else self.text
+        return {self.kind: detail}
 
     def reads(self, text: str) -> bool:
         """Whether it holds of a text; a function is asked elsewhere."""
@@ -102,12 +102,12 @@ class Flow:
 
 def reachable(entry: str, after: Mapping[str, Sequence[str]]) -> set[str]:
     """The nodes that a run can come to."""
-    found, waiting = {entry}, [entry]
+    reached, waiting = {entry}, [entry]
     while waiting:
-        new = [to for to in after[waiting.pop()] if to not in found]
-        found.update(new)
+        new = [to for to in after[waiting.pop()] if to not in reached]
+        reached.update(new)
         waiting += new
-    return found
+    return reached
 
 
 def _back_edges(entry: str, after: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
@@ -150,7 +150,7 @@ _PLACE = re.compile(r"(?<!\{)\{([^\W\d][\w-]*)\}(?!\})")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class NodeOutput:
     """What a node gave: as text, and as data where it is structured."""
 
     text: str
@@ -176,16 +176,16 @@ class NodeInput:
     """What was said in earlier turns."""
 
 
-def told(question: str, came: Sequence[tuple[str, Given]]) -> str:
+def default_input(question: str, came: Sequence[tuple[str, NodeOutput]]) -> str:
     """What a node without a template reads: the question, then each node that led here."""
-    parts = [f"{node}:\n{given.text}" for node, given in came]
+    parts = [f"{node}:\n{output.text}" for node, output in came]
     return "\n\n".join([question, *parts])
 
 
-def filled(template: str, question: str, outputs: Mapping[str, Given]) -> str:
+def filled(template: str, question: str, outputs: Mapping[str, NodeOutput]) -> str:
     """The template with what is known; a node that did not run yet gave nothing."""
-    known = {QUESTION: question, **{node: given.text for node, given in outputs.items()}}
-    return _PLACE.sub(lambda found: known.get(found[1], ""), template)
+    values = {QUESTION: question, **{node: output.text for node, output in outputs.items()}}
+    return _PLACE.sub(lambda match: values.get(match[1], ""), template)
 
 
 def asks_for(template: str, name: str) -> bool:
@@ -195,11 +195,11 @@ def asks_for(template: str, name: str) -> bool:
 
 def template_problems(template: str, nodes: Collection[str], where: str) -> Iterator[Problem]:
     """The places of a template that nothing can fill."""
-    known = [QUESTION, *nodes]
+    names = [QUESTION, *nodes]
     for name in dict.fromkeys(_PLACE.findall(template)):
-        if name not in known:
-            near = nearest(name, known)
-            remedy = f"did you mean '{near}'?" if near else f"there are: {', '.join(known)}"
+        if name not in names:
+            near = nearest(name, names)
+            remedy = f"did you mean '{near}'?" if near else f"there are: {', '.join(names)}"
             message = f"the template has a place for '{name}', which is no node"
             yield Problem(where=where, message=message, remedy=remedy)
 
@@ -222,8 +222,10 @@ class AgentNode:
     def described(self) -> dict[str, Json]:
         """What the agent's own description leaves out."""
         skills: dict[str, Json] = {s.name: s.content.with_text(s.content.text) for s in self.skills}
-        given = {name: GivenFunction.of(f).described for name, f in self.agent.functions.items()}
-        return {"skills": skills, "functions": given}
+        functions = {
+            name: GraphFunction.of(f).described for name, f in self.agent.functions.items()
+        }
+        return {"skills": skills, "functions": functions}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,7 +233,7 @@ class FunctionNode:
     """A function of the user's."""
 
     name: str
-    function: GivenFunction
+    function: GraphFunction
     input: str = ""
     max_visits: int | None = None
     kind: NodeKind = NodeKind.FUNCTION
@@ -295,7 +297,7 @@ def _tool_blocks(
             blocks.append(cast("Json", {**tool}))
             continue
         name = getattr(tool, "__name__", type(tool).__name__)
-        module, _, function = GivenFunction.of(tool).name.partition(":")
+        module, _, function = GraphFunction.of(tool).name.partition(":")
         about = (inspect.getdoc(tool) or name).split("\n\n")[0]
         block: Json = {"name": name, "type": "function", "description": about}
         blocks.append({**block, "file": module, "function": function})
@@ -331,9 +333,11 @@ class Graph:
         if not name or max_visits < 1:
             message = "a graph has a name, and its nodes may run at least once"
             raise ConfigError([Problem(where=f"graph '{name}'", message=message)])
-        told = global_instructions
+        instructions = global_instructions
         self.name = name
-        self.global_instructions = Instructions(text=told) if isinstance(told, str) else told
+        self.global_instructions = (
+            Instructions(text=instructions) if isinstance(instructions, str) else instructions
+        )
         self.max_visits = max_visits
         self.output = output
         self.folder = Path(folder)
@@ -377,7 +381,7 @@ class Graph:
         if (file is None) == (model is None) or (file is not None and (keys or instructions)):
             raise _wrong(name, "give `file`, or `model` with `instructions` and the rest")
         if file is None:
-            keys |= {"model": _model(model), "instructions": _told(instructions)}
+            keys |= {"model": _model(model), "instructions": _instructions_block(instructions)}
             agent = told_agent(name, keys, self.folder / self.name, functions)
         else:
             agent = load_agent(self.folder / file)
@@ -402,8 +406,10 @@ class Graph:
         max_visits: int | None = None,
     ) -> "Graph":
         """Add a function, which takes a text or a NodeInput and gives a text or data."""
-        given = GivenFunction.of(function)
-        return self.add(FunctionNode(name=name, function=given, input=input, max_visits=max_visits))
+        wrapped = GraphFunction.of(function)
+        return self.add(
+            FunctionNode(name=name, function=wrapped, input=input, max_visits=max_visits)
+        )
 
     def edge(
         self,
@@ -466,13 +472,13 @@ def graph(
     )
 
 
-def _model(given: str | Mapping[str, Json] | None) -> Json:
-    if not isinstance(given, str):
-        return {**(given or {})}
-    return {**model_keys(given)}
+def _model(reference: str | Mapping[str, Json] | None) -> Json:
+    if not isinstance(reference, str):
+        return {**(reference or {})}
+    return {**model_keys(reference)}
 
 
-def _told(instructions: str | Path) -> Json:
+def _instructions_block(instructions: str | Path) -> Json:
     if isinstance(instructions, Path):
         return {"file": str(instructions)}
     return {"inline": instructions}

@@ -100,8 +100,8 @@ class _Layout:
     def touches(self, node: AgentNode) -> bool:
         """Whether anything of a node is to be written otherwise than it is."""
         skills = self.edited.skills.get(node.name, {})
-        told = any(skills.get(s.name, s.content.text) != s.content.text for s in node.skills)
-        return self.way != "." or told or _is_changed(node, self.edited.agents[node.name])
+        changed = any(skills.get(s.name, s.content.text) != s.content.text for s in node.skills)
+        return self.way != "." or changed or _is_changed(node, self.edited.agents[node.name])
 
     def write_node(self, node: AgentNode, holder: MutableMapping[str, Any]) -> None:
         """An agent: into the graph, or into a file of its own where it has one."""
@@ -121,15 +121,15 @@ class _Layout:
 
     def write_global(self, root: MutableMapping[str, Any]) -> None:
         """The instructions that all agents share."""
-        block, told = root.get("global_instructions"), self.edited.graph.global_instructions
+        block, instructions = root.get("global_instructions"), self.edited.graph.global_instructions
         text = self.edited.global_instructions
         if block is None or "file" not in block:
-            if text != told.text:
+            if text != instructions.text:
                 root["global_instructions"]["inline"] = text
-        elif text == told.text:
+        elif text == instructions.text:
             block["file"] = rebased(str(block["file"]), self.way)
         else:
-            content = told.with_text(text).encode()
+            content = instructions.with_text(text).encode()
             block["file"] = self._put(_inside(str(block["file"]), PROMPTS), content, "global")
 
     def _agent_file(self, node: AgentNode, edited: EditedAgent) -> str:
@@ -171,8 +171,8 @@ class _Layout:
 
 
 def _is_changed(node: AgentNode, edited: EditedAgent) -> bool:
-    told = edited.instructions != node.agent.instructions.text
-    return told or bool(edited.changes) or edited.demonstrations is not None
+    reworded = edited.instructions != node.agent.instructions.text
+    return reworded or bool(edited.changes) or edited.demonstrations is not None
 
 
 def _inside(path: str, otherwise: str) -> str:
@@ -188,8 +188,8 @@ def _skill_paths(node: AgentNode) -> dict[str, str]:
 
 
 def _names_functions(graph: Graph) -> bool:
-    asked = any(edge.when is not None and edge.when.function for edge in graph.edges)
-    return asked or any(isinstance(node, FunctionNode) for node in graph.nodes.values())
+    conditional = any(edge.when is not None and edge.when.function for edge in graph.edges)
+    return conditional or any(isinstance(node, FunctionNode) for node in graph.nodes.values())
 
 
 _OF_THE_PROVIDER = ("base_url", "endpoint", "api_key", "api_version")
@@ -219,11 +219,11 @@ def positions_of_graph(
     graph: Graph, schemas: Mapping[str, Mapping[str, Json]] | None = None
 ) -> tuple[Position, ...]:
     """Every position with its value of now, node by node; `surface` is its own id."""
-    found = [_shared(graph)] if graph.global_instructions.text.strip() else []
+    positions = [_shared(graph)] if graph.global_instructions.text.strip() else []
     for node in graph.nodes.values():
         if isinstance(node, AgentNode):
-            found += _of_node(graph, node, (schemas or {}).get(node.name, {}))
-    return tuple(replace(position, surface=position.id) for position in found)
+            positions += _of_node(graph, node, (schemas or {}).get(node.name, {}))
+    return tuple(replace(position, surface=position.id) for position in positions)
 
 
 def structure_of(
@@ -245,26 +245,26 @@ def by_node(
 ) -> dict[str, NodeValues]:
     """A candidate's values where each belongs; the shared instructions apart."""
     names = {node_id(graph, name): name for name in graph.nodes}
-    found = {name: NodeValues() for name in graph.nodes}
+    per_node = {name: NodeValues() for name in graph.nodes}
     for name, value in values.items():
         position = positions[name]
         if position.node not in names:
             continue
-        place = found[names[position.node]]
+        place = per_node[names[position.node]]
         if position.type is SurfaceType.SKILL:
             place.skills[position.part] = str(value)
         else:
             node = cast("AgentNode", graph.nodes[names[position.node]])
             place.agent |= _in_file(node, position, value)
-    return found
+    return per_node
 
 
-def unknown_position(name: str, known: Collection[str]) -> Problem:
+def unknown_position(name: str, positions: Collection[str]) -> Problem:
     """That there is no such position, and which was probably meant."""
     # Most often the name of the graph was left out.
-    near = next((each for each in known if each.endswith(f"/{name}")), None)
-    near = near or nearest(name, list(known))
-    remedy = f"did you mean '{near}'?" if near else f"there are: {', '.join(known)}"
+    near = next((each for each in positions if each.endswith(f"/{name}")), None)
+    near = near or nearest(name, list(positions))
+    remedy = f"did you mean '{near}'?" if near else f"there are: {', '.join(positions)}"
     return Problem(where=name, message="there is no such position", remedy=remedy)
 
 
@@ -312,12 +312,12 @@ def _model(node: AgentNode, label: str) -> dict[str, Value]:
     if label == _label(node):
         return {}
     model, keys = node.agent.block.model, model_keys(label)
-    found: dict[str, Value] = {f"model.{key}": value for key, value in keys.items()}
+    values: dict[str, Value] = {f"model.{key}": value for key, value in keys.items()}
     if keys["provider"] != model.provider:
         gone = [key for key in _OF_THE_PROVIDER if getattr(model, key) is not None]
         # Left empty in the file, which no surface can be.
-        found |= cast("dict[str, Value]", {f"model.{key}": None for key in gone})
-    return found
+        values |= cast("dict[str, Value]", {f"model.{key}": None for key in gone})
+    return values
 
 
 _ROOM = 4
@@ -343,20 +343,20 @@ def surfaces_of(
 
     Raises a ConfigError that names the nearest known id for one that is not there.
     """
-    known = {position.id: position for position in positions_of_graph(graph)}
+    positions = {position.id: position for position in positions_of_graph(graph)}
     choices, ranges = choices or {}, ranges or {}
-    wanted = [s.id for s in all_surfaces(graph)] if names is None else list(names)
-    wanted = list(dict.fromkeys([*wanted, *choices, *ranges]))
-    problems = [unknown_position(name, known) for name in wanted if name not in known]
-    found: list[Surface] = []
-    for position in (known[name] for name in wanted if name in known):
+    chosen = [s.id for s in all_surfaces(graph)] if names is None else list(names)
+    chosen = list(dict.fromkeys([*chosen, *choices, *ranges]))
+    problems = [unknown_position(name, positions) for name in chosen if name not in positions]
+    surfaces: list[Surface] = []
+    for position in (positions[name] for name in chosen if name in positions):
         try:
-            found.append(_surface(position, choices.get(position.id), ranges.get(position.id)))
+            surfaces.append(_surface(position, choices.get(position.id), ranges.get(position.id)))
         except ConfigError as error:
             problems += error.problems
     if problems:
         raise ConfigError(problems)
-    return found
+    return surfaces
 
 
 def _surface(

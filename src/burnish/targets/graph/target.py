@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from burnish.core.cases import Attachment, Case, Message
 from burnish.core.content import Json
@@ -15,15 +14,22 @@ from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, Trace, Us
 from burnish.core.protocols import Description, Effects, Receipt, Role
 from burnish.core.structures import Structure
 from burnish.core.surfaces import Candidate, Origin, Surface, Value
-from burnish.metrics.turns import DEFAULT_TURNS, NextRemark, TalkSoFar, converse
+from burnish.metrics.turns import DEFAULT_TURNS, NextRemark, TalkSoFar
 from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
+from burnish.targets.agent.conversation import AgentParts, play
 from burnish.targets.agent.files import edit
-from burnish.targets.agent.target import AgentTarget, beyond, forecast, rehearse_case
+from burnish.targets.agent.target import (
+    AgentTarget,
+    EditableTarget,
+    beyond,
+    forecast,
+    rehearse_case,
+)
 from burnish.targets.callables.target import of_value
 from burnish.targets.graph.files import flow_of
-from burnish.targets.graph.functions import told as told_skill
-from burnish.targets.graph.graphs import AgentNode, Flow, FunctionNode, Given, Graph, GraphEdge
+from burnish.targets.graph.functions import skill_section
+from burnish.targets.graph.graphs import AgentNode, Flow, FunctionNode, Graph, GraphEdge, NodeOutput
 from burnish.targets.graph.surfaces import (
     EditedGraph,
     NodeValues,
@@ -37,9 +43,6 @@ from burnish.targets.graph.surfaces import (
     unknown_position,
 )
 from burnish.targets.graph.turns import Asking, Job, TurnRun, Visit, Work
-
-if TYPE_CHECKING:
-    from burnish.targets.agent.conversation import AgentParts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,17 +67,17 @@ class RehearsedWork(Work):
     async def function(self, node: FunctionNode, job: Job) -> Outcome:
         """What the function gave when it was told the same."""
         step = self._step(job.step)
-        same = step is not None and step.input == job.given.text and not step.error
-        if step is None or not same or not self._knew(node, job.given.outputs):
+        same = step is not None and step.input == job.input.text and not step.error
+        if step is None or not same or not self._knew(node, job.input.outputs):
             await beyond(self.effects, "function", node.name)
         return of_value(step.output if step else None)
 
-    async def holds(self, edge: GraphEdge, step: str, given: Given) -> bool:
+    async def holds(self, edge: GraphEdge, step: str, output: NodeOutput) -> bool:
         """A function that decides is not asked: the past tells what it said of this output."""
         if edge.when is None or edge.when.function is None:
-            return await super().holds(edge, step, given)
-        known = self._step(step)
-        if known is None or known.output != given.value:
+            return await super().holds(edge, step, output)
+        past = self._step(step)
+        if past is None or past.output != output.value:
             await beyond(self.effects, "condition", f"{edge.source} -> {edge.to}")
         to = node_id(self.graph, edge.to)
         return any(each.node == to and step in each.predecessors for each in self._steps)
@@ -140,21 +143,21 @@ class _GraphTalk:
         finally:
             self.visits += turn.visits
         self._last = _ends(self.graph, turn.visits)
-        self.replies.append("\n\n".join(visit.given.text for visit in self._last))
+        self.replies.append("\n\n".join(visit.output.text for visit in self._last))
         self.history += [
             Message(role="user", content=text),
             Message(role="assistant", content=self.replies[-1]),
         ]
         return self.replies[-1]
 
-    def outcome(self, *, failure: Failure | None = None, asked: Sequence[str] = ()) -> Outcome:
+    def outcome(self, *, failure: Failure | None = None, remarks: Sequence[str] = ()) -> Outcome:
         """What came of it; all that the nodes used adds up."""
         outcomes = [visit.outcome for visit in self.visits]
         costs = [outcome.nano_usd for outcome in outcomes]
         data = self._last[0].outcome.data if len(self._last) == 1 else None
         return Outcome(
             replies=tuple(self.replies) if failure is None else (),
-            asked=tuple(asked),
+            asked=tuple(remarks),
             data=data if failure is None else None,
             trace=Trace(steps=tuple(visit.step for visit in self.visits)),
             usage=sum((outcome.usage for outcome in outcomes), Usage()),
@@ -166,31 +169,15 @@ class _GraphTalk:
 
 async def _run_talk(talk: _GraphTalk, user: Role[TalkSoFar, NextRemark] | None) -> Outcome:
     """The conversation of the case. What goes wrong in it is an outcome, not an exception."""
-    asked: tuple[str, ...] = ()
+    effects = talk.work.effects
     try:
-        if talk.case.scenario is not None:
-            asked = await _play(talk, user)
-        else:
-            for turn in talk.case.turns:
-                await talk.say(turn.input, turn.attachments)
+        remarks = await play(talk.case, talk.say, user=user, draw=talk.draw, effects=effects)
     except RoleFailed as error:
         away = Failure(kind=FailureKind.INFRASTRUCTURE, message=error.message, error="RoleFailed")
         return talk.outcome(failure=away)
     except TurnFailed as error:
         return talk.outcome(failure=error.failure)
-    return talk.outcome(asked=asked)
-
-
-async def _play(talk: _GraphTalk, user: Role[TalkSoFar, NextRemark] | None) -> tuple[str, ...]:
-    assert user is not None, "a scenario was let through without a user to play it"
-    files = list(talk.case.turns[0].attachments)
-
-    async def say(remark: str) -> str:
-        opening, files[:] = list(files), []
-        return await talk.say(remark, opening)
-
-    had = await converse(talk.case, say, user=user, draw=talk.draw, effects=talk.work.effects)
-    return had.asked
+    return talk.outcome(remarks=remarks)
 
 
 def _ends(graph: Graph, visits: Sequence[Visit]) -> tuple[Visit, ...]:
@@ -214,10 +201,8 @@ def _ended(visit: Visit | None) -> bool:
     return visit is not None and not visit.taken
 
 
-class GraphTarget:
+class GraphTarget(EditableTarget):
     """A graph of agents and functions; the id of a surface is that of the position it edits."""
-
-    leaf = False
 
     def __init__(
         self,
@@ -227,10 +212,9 @@ class GraphTarget:
         surfaces: Sequence[Surface] = (),
         user: Role[TalkSoFar, NextRemark] | None = None,
     ) -> None:
+        super().__init__(surfaces, user)
         self.graph = graph
         self._flow = flow_of(graph)
-        self._surfaces = tuple(surfaces)
-        self._user = user
         self._agents = {
             name: AgentTarget(node.agent, models)
             for name, node in graph.nodes.items()
@@ -270,18 +254,13 @@ class GraphTarget:
     @property
     def notes(self) -> list[str]:
         """What the user should know before the start."""
-        told = [(n, note) for n, target in self._agents.items() for note in target.notes]
-        return [f"node {name}: {note}" for name, note in told]
+        pairs = [(n, note) for n, target in self._agents.items() for note in target.notes]
+        return [f"node {name}: {note}" for name, note in pairs]
 
     @property
     def clients(self) -> Mapping[str, ModelClient]:
         """The model of each agent, by node."""
         return {name: target.client for name, target in self._agents.items()}
-
-    @property
-    def surfaces(self) -> Sequence[Surface]:
-        """What may be edited."""
-        return self._surfaces
 
     @cached_property
     def structure(self) -> Structure:
@@ -297,8 +276,10 @@ class GraphTarget:
 
     def check(self, candidate: Candidate) -> Sequence[Problem]:
         """Whether every agent still loads with these values in it."""
-        known = self._positions
-        unknown = [unknown_position(name, known) for name in candidate.values if name not in known]
+        positions = self._positions
+        unknown = [
+            unknown_position(name, positions) for name in candidate.values if name not in positions
+        ]
         return unknown or list(self._wrong(candidate))
 
     async def run(
@@ -364,7 +345,7 @@ class GraphTarget:
         for target in self._agents.values():
             await target.close()
 
-    async def _talk(self, work: "Work", case: Case, draw: int) -> Outcome:
+    async def _talk(self, work: Work, case: Case, draw: int) -> Outcome:
 
         talk = _GraphTalk(
             graph=self.graph,
@@ -380,33 +361,33 @@ class GraphTarget:
     def _in_force(self) -> dict[str, tuple[str, ...]]:
         """The surfaces of each node: its own, and for an agent what all agents share."""
         shared = root_position(self.graph)
-        found: dict[str, tuple[str, ...]] = {}
+        surfaces: dict[str, tuple[str, ...]] = {}
         for name in self.graph.nodes:
             homes = {node_id(self.graph, name)}
             mine = [s.id for s in self._surfaces if self._positions[s.id].node in homes
                     or (s.id == shared and name in self._agents)]  # fmt: skip
-            found[name] = tuple(mine)
-        return found
+            surfaces[name] = tuple(mine)
+        return surfaces
 
-    async def _parts(self, candidate: Candidate) -> dict[str, "AgentParts"]:
+    async def _parts(self, candidate: Candidate) -> dict[str, AgentParts]:
         values, shared = self._by_node(candidate), self._shared(candidate)
-        found: dict[str, AgentParts] = {}
+        by_name: dict[str, AgentParts] = {}
         for name, target in self._agents.items():
             own = Candidate(values=values[name].agent, origin=candidate.origin)
             parts = await target.parts(own)
-            told = self._told(name, parts.instructions, shared, values[name])
+            instructions = self._instructions(name, parts.instructions, shared, values[name])
             # The files of a case lie where the graph does, not where an agent's file does.
-            found[name] = replace(parts, instructions=told, folder=self.graph.folder)
-        return found
+            by_name[name] = replace(parts, instructions=instructions, folder=self.graph.folder)
+        return by_name
 
-    def _told(self, name: str, own: str, shared: str, values: NodeValues) -> str:
+    def _instructions(self, name: str, own: str, shared: str, values: NodeValues) -> str:
         """What an agent is told: what all are told, its instructions, its skills."""
         node = self.graph.nodes[name]
         skills = node.skills if isinstance(node, AgentNode) else ()
         texts = {skill.name: skill.content.text for skill in skills} | values.skills
-        parts = [shared, own, *(told_skill(skill, text) for skill, text in texts.items())]
-        kept = [part for part in parts if part.strip()]
-        return kept[0] if len(kept) == 1 else "\n\n".join(part.strip() for part in kept)
+        parts = [shared, own, *(skill_section(skill, text) for skill, text in texts.items())]
+        present = [part for part in parts if part.strip()]
+        return present[0] if len(present) == 1 else "\n\n".join(part.strip() for part in present)
 
     def _by_node(self, candidate: Candidate) -> dict[str, NodeValues]:
         return by_node(self.graph, self._positions, candidate.values)

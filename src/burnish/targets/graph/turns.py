@@ -17,13 +17,13 @@ from burnish.targets.graph.graphs import (
     AgentNode,
     Flow,
     FunctionNode,
-    Given,
     Graph,
     GraphEdge,
     NodeInput,
+    NodeOutput,
     asks_for,
+    default_input,
     filled,
-    told,
 )
 from burnish.targets.graph.surfaces import node_id
 
@@ -34,7 +34,7 @@ class Job:
 
     step: str
     """The id of the step."""
-    given: NodeInput
+    input: NodeInput
     case: str
     """The case it is done for: no agent is shown its own answer as an example."""
     draw: int
@@ -42,8 +42,8 @@ class Job:
 
     def as_case(self) -> Case:
         """What an agent is asked here."""
-        turn = Turn(input=self.given.text, attachments=self.attachments)
-        return Case(name=self.case, turns=(turn,), history=self.given.history)
+        turn = Turn(input=self.input.text, attachments=self.attachments)
+        return Case(name=self.case, turns=(turn,), history=self.input.history)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,25 +62,25 @@ class Work:
     async def function(self, node: FunctionNode, job: Job) -> Outcome:
         """Call the function. What it raises is its failure, as law 4 has it."""
         try:
-            found = await node.function.call(job.given.text if node.takes_text else job.given)
+            result = await node.function.call(job.input.text if node.takes_text else job.input)
         except SystemExit as error:
-            told = f"{node.function.name} ended the program: sys.exit({error.code!r})"
-            return failed(told, "SystemExit")
+            message = f"{node.function.name} ended the program: sys.exit({error.code!r})"
+            return failed(message, "SystemExit")
         except BurnishError:
             raise
         except Exception as error:  # noqa: BLE001 - the border to the user's function: law 4
             return Outcome(failure=failure_of(error))
-        outcome = of_value(found)
+        outcome = of_value(result)
         # Like a tool, a function costs what it says, and nothing where it says nothing.
-        return outcome if isinstance(found, Outcome) else replace(outcome, nano_usd=0)
+        return outcome if isinstance(result, Outcome) else replace(outcome, nano_usd=0)
 
-    async def holds(self, edge: GraphEdge, step: str, given: Given) -> bool:
+    async def holds(self, edge: GraphEdge, step: str, output: NodeOutput) -> bool:
         """Whether an edge with a condition is open after this step."""
         del step
         assert edge.when is not None
         if edge.when.function is None:
-            return edge.when.reads(given.text)
-        return bool(await edge.when.function.call(given.value))
+            return edge.when.reads(output.text)
+        return bool(await edge.when.function.call(output.value))
 
 
 _APART = 10_000
@@ -111,9 +111,9 @@ class Visit:
     taken: tuple[str, ...] = ()
 
     @property
-    def given(self) -> Given:
+    def output(self) -> NodeOutput:
         """What the node gave."""
-        return Given(text=self.outcome.output, data=self.outcome.data)
+        return NodeOutput(text=self.outcome.output, data=self.outcome.data)
 
     @property
     def failure(self) -> Failure | None:
@@ -147,7 +147,7 @@ class TurnRun:
     """The surfaces of each node."""
     visits: list[Visit] = field(default_factory=list[Visit])
     _count: Counter[str] = field(default_factory=Counter[str])
-    _outputs: dict[str, Given] = field(default_factory=dict[str, Given])
+    _outputs: dict[str, NodeOutput] = field(default_factory=dict[str, NodeOutput])
 
     async def run(self) -> None:
         """Go through the graph; what happened is in `visits`, those before first."""
@@ -155,7 +155,7 @@ class TurnRun:
         while starts:
             done = await self._round(starts)
             self.visits += done
-            self._outputs |= {visit.node: visit.given for visit in done}
+            self._outputs |= {visit.node: visit.output for visit in done}
             if any(visit.failure for visit in done):
                 return
             starts = {}
@@ -196,11 +196,13 @@ class TurnRun:
         behind = [
             tasks[name].result() for name in self.flow.order if name in self.flow.behind[node]
         ]
-        known = {each.visit.node: each.visit.given for each in behind if each.visit}
-        visit = await self._visit(node, came, {**self._outputs, **known})
+        new = {each.visit.node: each.visit.output for each in behind if each.visit}
+        visit = await self._visit(node, came, {**self._outputs, **new})
         return _Passed(visit=visit, broken=visit.failure is not None)
 
-    async def _visit(self, name: str, came: Sequence[Visit], outputs: Mapping[str, Given]) -> Visit:
+    async def _visit(
+        self, name: str, came: Sequence[Visit], outputs: Mapping[str, NodeOutput]
+    ) -> Visit:
         self._count[name] += 1
         node = self.graph.nodes[name]
         job = self._job(name, came, outputs)
@@ -211,13 +213,13 @@ class TurnRun:
         visit = Visit(node=name, step=self._step(name, job, came, outcome), outcome=outcome)
         return visit if visit.failure else await self._led_on(visit)
 
-    def _job(self, name: str, came: Sequence[Visit], outputs: Mapping[str, Given]) -> Job:
+    def _job(self, name: str, came: Sequence[Visit], outputs: Mapping[str, NodeOutput]) -> Job:
         asking, template = self.asking, self.graph.nodes[name].input
         if template:
             text = filled(template, asking.question, outputs)
         else:
-            text = told(asking.question, [(visit.node, visit.given) for visit in came])
-        given = NodeInput(
+            text = default_input(asking.question, [(visit.node, visit.output) for visit in came])
+        node_input = NodeInput(
             question=asking.question,
             text=text,
             outputs={node: each.value for node, each in outputs.items()},
@@ -225,13 +227,13 @@ class TurnRun:
         )
         turn = f"t{asking.number + 1}/" if asking.number else ""
         # Files belong to the question, and go where it goes.
-        asked = not template or asks_for(template, QUESTION)
+        has_question = not template or asks_for(template, QUESTION)
         return Job(
             step=f"{turn}{name}:{self._count[name]}",
-            given=given,
+            input=node_input,
             case=asking.case,
             draw=asking.draw + _APART * self._sample(name),
-            attachments=asking.attachments if asked else (),
+            attachments=asking.attachments if has_question else (),
         )
 
     def _sample(self, name: str) -> int:
@@ -240,7 +242,7 @@ class TurnRun:
 
     def _step(self, name: str, job: Job, came: Sequence[Visit], outcome: Outcome) -> Step:
         before = tuple(visit.step.id for visit in came) or self.asking.before
-        gave = Given(text=outcome.output, data=outcome.data)
+        gave = NodeOutput(text=outcome.output, data=outcome.data)
         failure = outcome.failure
         return Step(
             id=job.step,
@@ -248,7 +250,7 @@ class TurnRun:
             turn=self.asking.number,
             predecessors=before,
             surfaces=self.surfaces.get(name, ()),
-            input=job.given.text,
+            input=job.input.text,
             output=None if failure else gave.value,
             tools=tuple(call for step in outcome.trace.steps for call in step.tools),
             error=failure.message if failure else "",
@@ -263,7 +265,8 @@ class TurnRun:
             held = [
                 edge.to
                 for edge in edges
-                if edge.when is not None and await self.work.holds(edge, visit.step.id, visit.given)
+                if edge.when is not None
+                and await self.work.holds(edge, visit.step.id, visit.output)
             ]
         except BurnishError:
             raise

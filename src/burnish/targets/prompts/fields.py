@@ -31,7 +31,7 @@ class FileField:
     """A text that is a whole file."""
 
     name: str
-    given: str
+    shown: str
     """The path as it was given."""
     path: Path
     """The same, absolute: where the program stands may change."""
@@ -60,10 +60,10 @@ class CallbackField:
 
     async def text(self) -> str:
         """What stands there now."""
-        found = self.read()
-        if not inspect.isawaitable(found):
+        pending = self.read()
+        if not inspect.isawaitable(pending):
             raise TypeError(f"the read function of the prompt field '{self.name}' is not async")
-        return _as_text(await found, self.name)
+        return _as_text(await pending, self.name)
 
     async def put(self, text: str) -> None:
         """Let the user's function write a text."""
@@ -76,11 +76,11 @@ class CallbackField:
 Field: TypeAlias = FileField | CallbackField
 
 
-def _as_text(found: object, name: str) -> str:
-    if not isinstance(found, str):
-        kind = type(found).__name__
+def _as_text(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        kind = type(value).__name__
         raise TypeError(f"the read function of the prompt field '{name}' gave {kind}, not text")
-    return found
+    return value
 
 
 def decoded(content: bytes, path: Path) -> str:
@@ -150,14 +150,14 @@ class LentCallbacks:
             name: {"original": text, "written": sorted(self._written[name])}
             for name, text in self._originals.items()
         }
-        told = {"schema": SCHEMA, "owner": Owner.here().as_json(), "callbacks": callbacks}
+        record = {"schema": SCHEMA, "owner": Owner.here().as_json(), "callbacks": callbacks}
         make_private_folder(self._record.parent)
-        write_atomic(self._record, json.dumps(told), mode=0o600)
+        write_atomic(self._record, json.dumps(record), mode=0o600)
 
     async def put_back(self, field: CallbackField) -> PutBack | None:
         """Give a field its own text back where it holds one of ours; None where it has it."""
-        told = {"original": self._originals[field.name], "written": self._written[field.name]}
-        return await _put_back(field, told)
+        entry = {"original": self._originals[field.name], "written": self._written[field.name]}
+        return await _put_back(field, entry)
 
     def forget(self) -> None:
         """All is back: the record is not needed any more."""
@@ -172,36 +172,36 @@ async def recall(
     Raises RunLocked where a field holds a text of a run that is still under way.
     """
     done: list[str] = []
-    for record, told in records_in(folder, f"callbacks-{_program(names)}-*.json") if fields else ():
-        owner = Owner.parse(told["owner"])
+    for record, data in records_in(folder, f"callbacks-{_program(names)}-*.json") if fields else ():
+        owner = Owner.parse(data["owner"])
         gone = owner.is_gone(record)
         for field in fields:
-            kept = told["callbacks"].get(field.name)
-            if kept is None:
+            entry = data["callbacks"].get(field.name)
+            if entry is None:
                 continue  # the program has changed since: this was a file then
             if not gone:
-                await _require_free(field, kept, owner)
-            elif (fate := await _put_back(field, kept)) is not None:
+                await _require_free(field, entry, owner)
+            elif (fate := await _put_back(field, entry)) is not None:
                 done.append(f"prompt field {fate} (a killed run had changed it)")
         if gone:
             record.unlink(missing_ok=True)
     return tuple(done)
 
 
-async def _put_back(field: CallbackField, told: Mapping[str, Any]) -> PutBack | None:
+async def _put_back(field: CallbackField, entry: Mapping[str, Any]) -> PutBack | None:
     now = await field.text()
-    if now == told["original"]:
+    if now == entry["original"]:
         return None
-    if _mark(now) not in told["written"]:
+    if _mark(now) not in entry["written"]:
         why = "somebody changed it meanwhile, so it was left alone"
         return PutBack(path=field.name, fate="left alone", message=why)
-    await field.put(told["original"])
+    await field.put(entry["original"])
     return PutBack(path=field.name, fate="put back", message="its own text was put back")
 
 
-async def _require_free(field: CallbackField, told: Mapping[str, Any], owner: Owner) -> None:
+async def _require_free(field: CallbackField, entry: Mapping[str, Any], owner: Owner) -> None:
     now = await field.text()
-    if now != told["original"] and _mark(now) in told["written"]:
+    if now != entry["original"] and _mark(now) in entry["written"]:
         message = (
             f"the prompt field '{field.name}' is in use by process {owner.pid} on {owner.host}"
         )

@@ -44,16 +44,16 @@ def common_root(prompts: TargetPrompt, root: Path | None) -> Path:
     parents = [_normal(file).parent for file in prompts.files]
     if root is None:
         return Path(os.path.commonpath(parents)) if parents else Path.cwd()
-    found = Path(os.path.normpath(root.absolute()))
-    outside = [file for file in prompts.files if not _normal(file).is_relative_to(found)]
+    folder = Path(os.path.normpath(root.absolute()))
+    outside = [file for file in prompts.files if not _normal(file).is_relative_to(folder)]
     if outside:
         problems = [
-            Problem(where=file.name, message=f"{file.given} does not lie in {root}",
+            Problem(where=file.name, message=f"{file.shown} does not lie in {root}",
                     remedy="name a folder that all prompt files lie in")
             for file in outside
         ]  # fmt: skip
         raise ConfigError(problems)
-    return found
+    return folder
 
 
 class CandidateFolders:
@@ -82,9 +82,9 @@ class CandidateFolders:
             return
         sweep(self._folder.parent)
         make_private_folder(self._folder.parent)
-        told = {"schema": SCHEMA, "owner": Owner.here().as_json()}
+        data = {"schema": SCHEMA, "owner": Owner.here().as_json()}
         # On record before it is there: a folder without a record would stay for ever.
-        write_atomic(_record(self._folder), json.dumps(told), durable=False)
+        write_atomic(_record(self._folder), json.dumps(data), durable=False)
         make_private_folder(self._folder)
 
     def _fill(self, folder: Path, texts: Mapping[str, str]) -> None:
@@ -101,8 +101,8 @@ class CandidateFolders:
 
 def sweep(folder: Path) -> None:
     """Remove what killed processes left."""
-    for record, told in records_in(folder, "[0-9]*.json"):
-        if Owner.parse(told["owner"]).is_gone(record):
+    for record, data in records_in(folder, "[0-9]*.json"):
+        if Owner.parse(data["owner"]).is_gone(record):
             shutil.rmtree(record.with_suffix(""), ignore_errors=True)
             record.unlink(missing_ok=True)
 
@@ -167,7 +167,7 @@ class _Taken:
         self.borrowing = Borrowing(own, folder)
         behind = {field.name: texts[field.name] for field in prompts.callbacks}
         self.lent = LentCallbacks(prompts.names(), behind, folder)
-        self.said: dict[CallbackField, str] = {
+        self.held: dict[CallbackField, str] = {
             field: texts[field.name] for field in prompts.callbacks
         }
         """What each callback was given last, as far as that is known."""
@@ -197,43 +197,46 @@ class Sources:
                 content := encoded(texts[file.name], taken.originals[file], file.path),
             )
         }
-        said = {
+        callbacks = {
             field: texts[field.name]
             for field in self._prompts.callbacks
-            if taken.said.get(field) != texts[field.name]
+            if taken.held.get(field) != texts[field.name]
         }
-        if files or said:
-            await self._write(taken, files, said)
+        if files or callbacks:
+            await self._write(taken, files, callbacks)
 
     async def _write(
-        self, taken: _Taken, files: Mapping[FileField, bytes], said: Mapping[CallbackField, str]
+        self,
+        taken: _Taken,
+        files: Mapping[FileField, bytes],
+        callbacks: Mapping[CallbackField, str],
     ) -> None:
         if files:
             taken.borrowing.note({taken.homes[file]: files[file] for file in files})
-        if said:
-            taken.lent.note({field.name: text for field, text in said.items()})
-        for callback in said:
-            taken.said.pop(callback, None)  # until it is written, nobody knows
+        if callbacks:
+            taken.lent.note({field.name: text for field, text in callbacks.items()})
+        for callback in callbacks:
+            taken.held.pop(callback, None)  # until it is written, nobody knows
         try:
-            await write_together(files, said)
+            await write_together(files, callbacks)
         except BurnishError:
             raise
         except Exception as error:
             if is_infrastructure(error):
                 raise
-            told = f"the prompts could not be written: {type(error).__name__}: {error}"
-            raise BurnishError(told, remedy="Mend the write function of the field.") from error
+            message = f"the prompts could not be written: {type(error).__name__}: {error}"
+            raise BurnishError(message, remedy="Mend the write function of the field.") from error
         finally:
             if self._closed:  # meanwhile: what was written, or rolled back, is no longer wanted
                 taken.borrowing.put_back()
-        taken.said.update(said)
+        taken.held.update(callbacks)
         if self._closed:
             await self._callbacks_back(taken)
 
     def _differs(self, taken: _Taken, file: FileField, content: bytes) -> bool:
         now = file.content()
         if file.home != taken.homes[file] or not taken.borrowing.knows(taken.homes[file], now):
-            raise _changed(file.given, "while candidates were tried")
+            raise _changed(file.shown, "while candidates were tried")
         return now != content
 
     async def _take(self) -> _Taken:
@@ -242,7 +245,7 @@ class Sources:
             originals = {file: file.content() for file in self._prompts.files}
             for file, content in originals.items():
                 if decoded(content, file.path) != self._values[file.name]:
-                    raise _changed(file.given, "after the run was set up")
+                    raise _changed(file.shown, "after the run was set up")
             for callback in self._prompts.callbacks:
                 if await callback.text() != self._values[callback.name]:
                     raise _changed(f"prompt field '{callback.name}'", "after the run was set up")
@@ -267,8 +270,8 @@ class Sources:
             self._locks.close()
         failed = {fate.path: BurnishError(fate.message) for fate in fates if fate.fate == "failed"}
         if failed:
-            kept = f"What they held is kept in {taken.borrowing.record.parent}."
-            remedy = f"{kept} The next burnish command tries again."
+            place = f"What they held is kept in {taken.borrowing.record.parent}."
+            remedy = f"{place} The next burnish command tries again."
             raise RollbackError(failed, remedy=remedy)
         return [fate for fate in fates if fate.fate == "left alone"]
 
@@ -278,8 +281,8 @@ class Sources:
             try:
                 fate = await taken.lent.put_back(callback)
             except Exception as error:  # noqa: BLE001 - the user's function: the others go on
-                told = f"its own text could not be put back: {type(error).__name__}: {error}"
-                fate = PutBack(path=callback.name, fate="failed", message=told)
+                message = f"its own text could not be put back: {type(error).__name__}: {error}"
+                fate = PutBack(path=callback.name, fate="failed", message=message)
             fates += [fate] if fate is not None else []
         if not any(fate.fate == "failed" for fate in fates):
             taken.lent.forget()

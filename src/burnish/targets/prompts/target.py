@@ -15,7 +15,7 @@ from burnish.core.outcomes import Outcome, Trace
 from burnish.core.protocols import Description, Receipt, Scope, Target, calls_function
 from burnish.core.surfaces import Candidate, Origin, TextSurface
 from burnish.system.files import state_folder
-from burnish.targets.current_prompts import GivenPrompts, giving
+from burnish.targets.current_prompts import CurrentPrompts, providing
 from burnish.targets.prompts.sources import (
     Begun,
     IsolatedWay,
@@ -156,16 +156,16 @@ class PromptsTarget:
     ) -> Receipt[Outcome]:
         """Run the agent while it finds the candidate's texts."""
         texts = self._texts(candidate)
-        given = GivenPrompts(
+        prompts = CurrentPrompts(
             texts=texts, make_folder=partial(self._way.folder, candidate.id, texts)
         )
         async with self._way.held(candidate.id, texts):
-            with giving(given):
+            with providing(prompts):
                 receipt = await self.agent.run(
                     self.agent.baseline, case, draw=draw, effects=effects
                 )
-        self._asked |= given.asked
-        return replace(receipt, value=_attributed(receipt.value, given.asked or texts))
+        self._asked |= prompts.used
+        return replace(receipt, value=_attributed(receipt.value, prompts.used or texts))
 
     @property
     def never_asked(self) -> tuple[str, ...]:
@@ -205,8 +205,8 @@ def _in_order(names: Sequence[str], values: Mapping[str, str]) -> dict[str, str]
 def _attributed(outcome: Outcome, names: Iterable[str]) -> Outcome:
     """The outcome with the fields that no step speaks of on each step that speaks of none."""
     claimed = {name for step in outcome.trace.steps for name in step.surfaces}
-    told = tuple(sorted(set(names) - claimed))
+    unclaimed = tuple(sorted(set(names) - claimed))
     steps = tuple(
-        step if step.surfaces else replace(step, surfaces=told) for step in outcome.trace.steps
+        step if step.surfaces else replace(step, surfaces=unclaimed) for step in outcome.trace.steps
     )
     return replace(outcome, trace=Trace(steps=steps))

@@ -32,7 +32,7 @@ def lock_files(files: Sequence[FileField], home: Path) -> ExitStack:
         for file in sorted(files, key=lambda each: each.home):
             make_private_folder(folder)
             lock = folder / f"prompt-{digest(str(file.home).encode())[:32]}.lock"
-            locks.enter_context(FileLock.acquire(lock, holding=f"the prompt file {file.given}"))
+            locks.enter_context(FileLock.acquire(lock, holding=f"the prompt file {file.shown}"))
         return locks.pop_all()
 
 
@@ -41,7 +41,7 @@ def require_unborrowed(files: Sequence[FileField], home: Path) -> None:
     for file in files:
         if (owner := borrower_of(file.home, borrowed_folder(home))) is not None:
             raise RunLocked(
-                f"the prompt file {file.given} is in use by process {owner.pid} on {owner.host}, "
+                f"the prompt file {file.shown} is in use by process {owner.pid} on {owner.host}, "
                 "which has a candidate in it",
                 remedy="Wait until it ends, or end it.",
             )
@@ -65,10 +65,10 @@ def surfaces_of(
         )
         for name, text in values.items()
     )
-    found = [*_unknown("max_chars", limits, values), *_unknown("frozen", frozen, values)]
-    found += [problem for each in surfaces for problem in each.problems(values[each.id])]
-    if found:
-        raise ConfigError(found)
+    problems = [*_unknown("max_chars", limits, values), *_unknown("frozen", frozen, values)]
+    problems += [problem for each in surfaces for problem in each.problems(values[each.id])]
+    if problems:
+        raise ConfigError(problems)
     return surfaces
 
 
@@ -77,8 +77,8 @@ def _unknown(
 ) -> Iterator[Problem]:
     for name in named:
         if name not in values:
-            known = f"there are: {', '.join(values)}"
-            yield Problem(where=f"{setting}.{name}", message="no such prompt field", remedy=known)
+            remedy = f"there are: {', '.join(values)}"
+            yield Problem(where=f"{setting}.{name}", message="no such prompt field", remedy=remedy)
 
 
 class TargetPrompt:
@@ -90,7 +90,7 @@ class TargetPrompt:
     def add_path(self, name: str, path: str | os.PathLike[str]) -> Self:
         """A field that is a whole file."""
         self._require_name(name)
-        field = FileField(name=name, given=os.fspath(path), path=Path(path).absolute())
+        field = FileField(name=name, shown=os.fspath(path), path=Path(path).absolute())
         for other in self.files:
             if other.home == field.home:
                 raise ValueError(
@@ -115,7 +115,7 @@ class TargetPrompt:
     def describe_source(self, name: str) -> str:
         """The path as it was given, or `<callback>`."""
         field = self._field(name)
-        return field.given if isinstance(field, FileField) else "<callback>"
+        return field.shown if isinstance(field, FileField) else "<callback>"
 
     async def read(self, name: str) -> str:
         """What a field says now."""
@@ -157,8 +157,8 @@ class TargetPrompt:
 
     def _field(self, name: str) -> Field:
         if name not in self._fields:
-            known = ", ".join(self._fields) or "none"
-            raise KeyError(f"no prompt field '{name}': there are {known}")
+            names = ", ".join(self._fields) or "none"
+            raise KeyError(f"no prompt field '{name}': there are {names}")
         return self._fields[name]
 
     def _require_name(self, name: str) -> None:
@@ -168,11 +168,11 @@ class TargetPrompt:
     def _require_all(self, prompts: Mapping[str, str]) -> None:
         missing = [name for name in self._fields if name not in prompts]
         extra = [name for name in prompts if name not in self._fields]
-        told = [f"missing: {', '.join(missing)}"] * bool(missing)
-        told += [f"unknown: {', '.join(extra)}"] * bool(extra)
-        if told:
+        problems = [f"missing: {', '.join(missing)}"] * bool(missing)
+        problems += [f"unknown: {', '.join(extra)}"] * bool(extra)
+        if problems:
             raise ValueError(
-                f"every prompt field needs a text, and nothing else; {'; '.join(told)}"
+                f"every prompt field needs a text, and nothing else; {'; '.join(problems)}"
             )
 
 
