@@ -127,8 +127,8 @@ class Complaints:
         raise ConfigError([*self.problems[:_MOST], *(last if more > 0 else [])])
 
     def _where(self, at: TreePath, line: int | None) -> str:
-        found = line or self._line(at)
-        place = f"{self.source}:{found}" if found else self.source
+        number = line or self._line(at)
+        place = f"{self.source}:{number}" if number else self.source
         return f"{place} {dotted(at)}".strip()
 
     def _line(self, at: TreePath) -> int | None:
@@ -237,9 +237,9 @@ def _about_turns(raw: Json, complaints: Complaints, at: TreePath) -> bool:
 
 
 def _turn(shape: TurnShape) -> Turn:
-    kept: dict[str, Json] = {}
+    extras: dict[str, Json] = {}
     if shape.evaluations is not None:
-        kept["evaluations"] = [*shape.evaluations]
+        extras["evaluations"] = [*shape.evaluations]
     return Turn(
         input=shape.input,
         expected=shape.ground_truth,
@@ -247,7 +247,7 @@ def _turn(shape: TurnShape) -> Turn:
         expected_tools=expected_tools(shape.expected_tools),
         attachments=attachments(shape.files),
         settings=shape.turn_config or {},
-        extras=kept,
+        extras=extras,
     )
 
 
@@ -288,11 +288,11 @@ def cases_in(tree: YamlTree, read_named: Callable[[Path], CaseFile]) -> CaseFile
         _refuse_another(tree, held)
         tree = held
     complaints = Complaints.about(tree)
-    found, at = _list_in(tree.data, complaints)
-    cases = [_case_of(raw, complaints, (*at, index)) for index, raw in enumerate(found)]
-    if len(found) > _MOST_CASES:
+    entries, at = _list_in(tree.data, complaints)
+    cases = [_case_of(raw, complaints, (*at, index)) for index, raw in enumerate(entries)]
+    if len(entries) > _MOST_CASES:
         remedy = "split the file; JSONL takes more"
-        message = f"expected at most {_MOST_CASES} cases, found {len(found)}"
+        message = f"expected at most {_MOST_CASES} cases, found {len(entries)}"
         complaints.add(message, at=at, remedy=remedy)
     complaints.settle()
     extras: dict[str, Json] = {WRAPPED: True} if at else {}

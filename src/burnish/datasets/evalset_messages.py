@@ -64,9 +64,9 @@ def _kept_message(message: MessageShape | None, speaker: Speaker) -> dict[str, J
     return None if whole in [_plain(text, speaker, f) for f in (EVALSET, PROMPTITER)] else whole
 
 
-def told(kept: Json, text: str, speaker: Speaker, format: str) -> dict[str, Json]:  # noqa: A002
+def told(original: Json, text: str, speaker: Speaker, format: str) -> dict[str, Json]:  # noqa: A002
     """A message that says `text`: the one that was kept, as far as the format can hold it."""
-    message = _shape_of(kept, MessageShape)
+    message = _shape_of(original, MessageShape)
     if message is None or _format_of(message) != format:
         return _plain(text, speaker, format)
     if text_of(message) == text:
@@ -78,10 +78,10 @@ def told(kept: Json, text: str, speaker: Speaker, format: str) -> dict[str, Json
     return {**message.kept(), "parts": [{"text": text}, *others]}
 
 
-def _shape_of(kept: Json, model: type[S]) -> S | None:
+def _shape_of(value: Json, model: type[S]) -> S | None:
     """What was kept, looked into; None where it is not what it should be."""
     try:
-        return None if kept is None else model.model_validate(kept)
+        return None if value is None else model.model_validate(value)
     except ValidationError:
         return None
 
@@ -121,21 +121,21 @@ def _calls_in(held: IntermediateShape | None) -> tuple[ToolCall, ...] | None:
 
 def _tools_as_calls(tools: Iterable[ToolShape]) -> tuple[ToolCall, ...]:
     """Go's uses of tools."""
-    found: list[ToolCall] = []
+    calls: list[ToolCall] = []
     for tool in tools:
         arguments = arguments_in(tool.arguments)
         assert isinstance(arguments, dict)
-        found.append(
+        calls.append(
             ToolCall(name=tool.name, arguments=arguments, result=tool.result, id=tool.id or "")
         )
-    return tuple(found)
+    return tuple(calls)
 
 
-def tools_written(kept: Json, calls: Sequence[ToolCall] | None) -> list[Json] | None:
+def tools_written(original: Json, calls: Sequence[ToolCall] | None) -> list[Json] | None:
     """Calls as Go writes them: as they were kept, while they are still the same."""
     if calls is None:
         return None
-    shapes = [_shape_of(one, ToolShape) for one in kept] if isinstance(kept, list) else []
+    shapes = [_shape_of(one, ToolShape) for one in original] if isinstance(original, list) else []
     whole = [shape for shape in shapes if shape]
     if whole and _tools_as_calls(whole) == tuple(calls):
         return [shape.kept() for shape in whole]
@@ -150,15 +150,15 @@ def tools_written(kept: Json, calls: Sequence[ToolCall] | None) -> list[Json] | 
     ]
 
 
-def intermediate_written(kept: Json, calls: Sequence[ToolCall] | None) -> dict[str, Json]:
+def intermediate_written(original: Json, calls: Sequence[ToolCall] | None) -> dict[str, Json]:
     """Calls as Python's files hold them: as they were kept, while they are still the same."""
-    held = _shape_of(kept, IntermediateShape)
+    held = _shape_of(original, IntermediateShape)
     if held is not None and _calls_in(held) == (None if calls is None else tuple(calls)):
         return held.kept()
-    said = present(
+    responses = present(
         intermediate_responses=held.kept().get("intermediate_responses") if held else None
     )
-    return said if calls is None else {**_uses_written(calls), **said}
+    return responses if calls is None else {**_uses_written(calls), **responses}
 
 
 def _uses_written(calls: Sequence[ToolCall]) -> dict[str, Json]:
@@ -187,14 +187,14 @@ def _joined(
     ids = {call.id for call in calls if call.id}
     by_id = {response.id: response for response in responses if response.id in ids}
     rest = [response for response in responses if response.id not in by_id]
-    found: list[ToolCall] = []
+    joined: list[ToolCall] = []
     for call in calls:
         response = by_id.get(call.id) if call.id in by_id else _taken(call, rest)
         result = response.response if response else None
-        found.append(
+        joined.append(
             ToolCall(name=call.name, arguments=call.args or {}, result=result, id=call.id or "")
         )
-    return tuple(found)
+    return tuple(joined)
 
 
 def _taken(
@@ -226,24 +226,24 @@ _SPEAKERS: dict[str, Speaker] = {
 
 def history_of(messages: Sequence[MessageShape]) -> tuple[Message, ...]:
     """The messages as a case holds them; what a tool gave back is a message of its own."""
-    return tuple(said for message in messages for said in _said(message))
+    return tuple(entry for message in messages for entry in _said(message))
 
 
 def _kept_history(messages: Sequence[MessageShape]) -> list[Json] | None:
     """The messages where writing them plainly would not give them back, else None."""
     whole: list[Json] = [message.kept() for message in messages]
-    said = history_of(messages)
-    return None if whole in [_written(said, style) for style in (EVALSET, PROMPTITER)] else whole
+    history = history_of(messages)
+    return None if whole in [_written(history, style) for style in (EVALSET, PROMPTITER)] else whole
 
 
-def history_told(kept: Json, said: Sequence[Message], format: str) -> list[Json]:  # noqa: A002
+def history_told(original: Json, history: Sequence[Message], format: str) -> list[Json]:  # noqa: A002
     """Messages that say this: those that were kept while they still do, else plain ones."""
-    messages = [_shape_of(one, MessageShape) for one in listed(kept)]
+    messages = [_shape_of(one, MessageShape) for one in listed(original)]
     whole = [message for message in messages if message]
     fits = len(whole) == len(messages) and all(_format_of(one) == format for one in whole)
-    if whole and fits and history_of(whole) == tuple(said):
+    if whole and fits and history_of(whole) == tuple(history):
         return [message.kept() for message in whole]
-    return _written(said, format)
+    return _written(history, format)
 
 
 def _said(message: MessageShape) -> Iterator[Message]:
@@ -298,9 +298,9 @@ def _text_of_response(response: FunctionResponseShape) -> str:
     return alone if isinstance(alone, str) else json.dumps(held, ensure_ascii=False)
 
 
-def _written(said: Sequence[Message], format: str) -> list[Json]:  # noqa: A002
+def _written(history: Sequence[Message], format: str) -> list[Json]:  # noqa: A002
     write = _for_go if format == PROMPTITER else _for_python
-    return [write(message) for message in said]
+    return [write(message) for message in history]
 
 
 def _for_python(message: Message) -> dict[str, Json]:
@@ -337,8 +337,8 @@ def _for_go(message: Message) -> dict[str, Json]:
         "tool_name": message.tool,
         "tool_calls": calls,
     }
-    kept = {key: value for key, value in more.items() if value}
-    return {"role": message.role, "content": message.content, **kept}
+    filled = {key: value for key, value in more.items() if value}
+    return {"role": message.role, "content": message.content, **filled}
 
 
 def _packed(arguments: Mapping[str, Json]) -> str:

@@ -48,18 +48,18 @@ def as_spelled(fault: Fault, value: Json) -> Fault:
         missing = step if isinstance(step, int) else spell(step)
         path.append(_key_like(value, step) or missing)
         value = _below(value, path[-1])
-    known = tuple(map(spell, fault.known_keys))
-    return replace(fault, path=tuple(path), known_keys=known)
+    keys = tuple(map(spell, fault.known_keys))
+    return replace(fault, path=tuple(path), known_keys=keys)
 
 
 def _renamed(value: Json, place: Place, names: Callable[[Place], Mapping[str, str]]) -> Json:
     if isinstance(value, list):
         below = _place_below(place, 0)
         return [_renamed(item, below, names) for item in value]
-    if not isinstance(value, dict) or not (known := names(place)):
+    if not isinstance(value, dict) or not (spellings := names(place)):
         return value
     return {
-        known.get(folded(key), key): _renamed(item, _place_of_key(place, key), names)
+        spellings.get(folded(key), key): _renamed(item, _place_of_key(place, key), names)
         for key, item in value.items()
     }
 
@@ -67,16 +67,16 @@ def _renamed(value: Json, place: Place, names: Callable[[Place], Mapping[str, st
 def _twice(value: Json, place: Place, path: TreePath) -> list[tuple[TreePath, str]]:
     if isinstance(value, list):
         below = _place_below(place, 0)
-        return [found for i, item in enumerate(value) for found in _twice(item, below, (*path, i))]
-    if not isinstance(value, dict) or not (known := _python_names(place)):
+        return [each for i, item in enumerate(value) for each in _twice(item, below, (*path, i))]
+    if not isinstance(value, dict) or not (names := _python_names(place)):
         return []
     seen: set[str] = set()
-    found: list[tuple[TreePath, str]] = []
+    repeats: list[tuple[TreePath, str]] = []
     for key, item in value.items():
-        found += [(path, key)] if folded(key) in seen and folded(key) in known else []
+        repeats += [(path, key)] if folded(key) in seen and folded(key) in names else []
         seen.add(folded(key))
-        found += _twice(item, _place_of_key(place, key), (*path, key))
-    return found
+        repeats += _twice(item, _place_of_key(place, key), (*path, key))
+    return repeats
 
 
 @cache
@@ -223,10 +223,10 @@ def arguments_in(value: Json) -> Json:
     if not isinstance(value, str):
         return value
     try:
-        found: Json = json.loads(value)
+        arguments: Json = json.loads(value)
     except (ValueError, RecursionError):
         return value
-    return found
+    return arguments
 
 
 _Number = StrictInt | float

@@ -302,7 +302,7 @@ def _case(shape: RowShape, columns: Mapping[str, Json]) -> Case:
         name=shape.name,
         turns=tuple(_turn(turn, columns) for turn in shape.turns),
         labels=tuple(shape.labels or ()),
-        history=tuple(said.message() for said in shape.history or ()),
+        history=tuple(message.message() for message in shape.history or ()),
         rubrics=rubrics(shape.rubrics),
         scenario=shape.scenario.scenario() if shape.scenario else None,
         recorded=shape.recorded,
@@ -372,7 +372,7 @@ def row_written(case: Case, names: Mapping[str, Json]) -> dict[str, Json]:
         **(_with_columns(first) if alone else {"turns": turns}),
         **present(
             labels=[*case.labels],
-            history=[_said_written(said) for said in case.history],
+            history=[_said_written(message) for message in case.history],
             rubrics=rubrics_written(case.rubrics),
             scenario=asdict(case.scenario) if case.scenario else None,
             recorded=codec(Outcome).encode(case.recorded) if case.recorded else None,
@@ -411,11 +411,11 @@ def _turn_written(turn: Turn) -> dict[str, Json]:
     }
 
 
-def _said_written(said: Message) -> dict[str, Json]:
-    plain = mapped(codec(Message).encode(Message(role=said.role, content=said.content)))
-    whole = mapped(codec(Message).encode(said))
-    told = ("role", "content")
-    return {key: value for key, value in whole.items() if key in told or value != plain[key]}
+def _said_written(message: Message) -> dict[str, Json]:
+    plain = mapped(codec(Message).encode(Message(role=message.role, content=message.content)))
+    whole = mapped(codec(Message).encode(message))
+    always = ("role", "content")
+    return {key: value for key, value in whole.items() if key in always or value != plain[key]}
 
 
 def _call_written(call: ToolCall) -> dict[str, Json]:

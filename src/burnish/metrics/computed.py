@@ -70,13 +70,13 @@ def answer_text(exchange: Exchange, response_path: str = "") -> _AnswerText:
     if not response_path:
         return _AnswerText(text=exchange.reply)
     answer = _answer_json(exchange)
-    found = answer if answer.problem else read_path(answer.value, response_path)
-    if found.problem:
-        return _AnswerText(problem=found.problem)
-    if isinstance(found.value, dict | list) or found.value is None:
-        told = f"at '{response_path}' there is {a_kind(found.value)}, not one plain value"
-        return _AnswerText(problem=told)
-    return _AnswerText(text=spelled(found.value))
+    reading = answer if answer.problem else read_path(answer.value, response_path)
+    if reading.problem:
+        return _AnswerText(problem=reading.problem)
+    if isinstance(reading.value, dict | list) or reading.value is None:
+        problem = f"at '{response_path}' there is {a_kind(reading.value)}, not one plain value"
+        return _AnswerText(problem=problem)
+    return _AnswerText(text=spelled(reading.value))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,9 +99,9 @@ class Equality(ComputedMetric):
         answer = answer_text(exchange, self.response_path)
         if answer.problem:
             return Verdict.of(held=False, reason=answer.problem)
-        wanted, given = self._plain(exchange.expected), self._plain(answer.text)
-        held = wanted == given
-        return Verdict.of(held=held, reason="" if held else difference(wanted, given))
+        expected, reply = self._plain(exchange.expected), self._plain(answer.text)
+        held = expected == reply
+        return Verdict.of(held=held, reason="" if held else difference(expected, reply))
 
     def _plain(self, text: str) -> str:
         plain = levelled(text, fold=self.case_insensitive)
@@ -150,8 +150,8 @@ class FinalResponse(ComputedMetric):
     @property
     def needs_reference(self) -> bool:
         """Whether there must be an expected answer."""
-        given = [rule for rule in (self.text, self.json, self.xml, self.rouge) if rule is not None]
-        return any(rule.needs_reference for rule in given or [EXACT_TEXT])
+        rules = [rule for rule in (self.text, self.json, self.xml, self.rouge) if rule is not None]
+        return any(rule.needs_reference for rule in rules or [EXACT_TEXT])
 
     def compute(self, exchange: Exchange) -> Verdict | None:
         """Hold the reply against the rules; where one needs what is not there, say nothing."""
@@ -231,10 +231,10 @@ class LengthCompliance(ComputedMetric):
         if self._preferred.allows(length):
             return Verdict(value=1.0, details={"length": length})
         value = 0.5 if self._accepted.allows(length) else 0.0
-        told = off_length(length, self._preferred)
+        reason = off_length(length, self._preferred)
         if self._preferred != self._accepted:
-            told += f" ({self._accepted} would be accepted, for half the score)"
-        return Verdict(value=value, reason=told, details={"length": length})
+            reason += f" ({self._accepted} would be accepted, for half the score)"
+        return Verdict(value=value, reason=reason, details={"length": length})
 
     @property
     def _accepted(self) -> LengthRule:

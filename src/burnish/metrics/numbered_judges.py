@@ -92,16 +92,16 @@ class Faithfulness(JudgedMetric[FaithfulnessRequest, FaithfulnessAnswer]):
             for each in claims
             if each.verdict != "yes"
         ]
-        told = f"{len(failed)} of {len(claims)} claims are not borne out by the passages"
-        quoted = f"{told}: {'; '.join(failed)}" if self.include_reason else told
-        kept: list[Json] = [
+        summary = f"{len(failed)} of {len(claims)} claims are not borne out by the passages"
+        quoted = f"{summary}: {'; '.join(failed)}" if self.include_reason else summary
+        records: list[Json] = [
             {"claim": excerpt(c.claim), "verdict": c.verdict, "reason": excerpt(c.reason, REASON)}
             for c in claims
         ]
         return Verdict(
             value=(len(claims) - len(failed)) / len(claims) if claims else 1.0,
             reason=quoted if failed else "",
-            details={"claims": kept},
+            details={"claims": records},
         )
 
 
@@ -165,16 +165,16 @@ class NumberedJudge(JudgedMetric[NumberedRequest, NumberedAnswer]):
             for text, item in zip(request.texts, items, strict=True)
             if item.verdict == "no"
         ]
-        kept: list[Json] = [
+        records: list[Json] = [
             {"item": excerpt(text), "verdict": item.verdict, "reason": excerpt(item.reason, REASON)}
             for text, item in zip(request.texts, items, strict=True)
         ]
-        told = f"{len(failed)} of {len(items)} {self.fault}"
-        quoted = f"{told}: {'; '.join(failed)}" if self.include_reason else told
+        summary = f"{len(failed)} of {len(items)} {self.fault}"
+        quoted = f"{summary}: {'; '.join(failed)}" if self.include_reason else summary
         return Verdict(
             value=self.worth([item.verdict == "yes" for item in items]),
             reason=quoted if failed else "",
-            details={"items": kept},
+            details={"items": records},
         )
 
 
@@ -195,9 +195,9 @@ def sentences(text: str) -> tuple[str, ...]:
 
     A text that says anything at all has at least one part.
     """
-    found = tuple(part for block in _blocks(text) for part in _parts(block) if _speaks(part))
+    parts = tuple(part for block in _blocks(text) for part in _parts(block) if _speaks(part))
     whole = text.strip()
-    return found or ((whole,) if whole else ())
+    return parts or ((whole,) if whole else ())
 
 
 def _blocks(text: str) -> Iterator[str]:
@@ -301,14 +301,14 @@ class Hallucinations(JudgedMetric[HallucinationRequest, HallucinationAnswer]):
     def read(self, request: HallucinationRequest, answer: HallucinationAnswer) -> Verdict:
         """The share that is grounded; the reason quotes what is not."""
         items = sorted(answer.items, key=lambda item: item.number)
-        told = [
+        unsupported = [
             f"'{excerpt(text)}' is {item.verdict}: {excerpt(item.reason, REASON)}"
             for text, item in zip(request.texts, items, strict=True)
             if item.verdict not in _GROUNDED
         ]
         count = len(items)
-        words = f"{len(told)} of {count} sentences have no support: {'; '.join(told)}"
-        kept: list[Json] = [
+        words = f"{len(unsupported)} of {count} sentences have no support: {'; '.join(unsupported)}"
+        records: list[Json] = [
             {
                 "sentence": excerpt(text),
                 "verdict": item.verdict,
@@ -316,8 +316,10 @@ class Hallucinations(JudgedMetric[HallucinationRequest, HallucinationAnswer]):
             }
             for text, item in zip(request.texts, items, strict=True)
         ]
-        value = (count - len(told)) / count
-        return Verdict(value=value, reason=words if told else "", details={"sentences": kept})
+        value = (count - len(unsupported)) / count
+        return Verdict(
+            value=value, reason=words if unsupported else "", details={"sentences": records}
+        )
 
 
 def _passages(exchange: Exchange) -> list[str]:

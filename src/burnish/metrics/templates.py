@@ -86,19 +86,19 @@ class Binding:
 
     def problems(self, where: str) -> list[Problem]:
         """What can never be bound."""
-        found: list[Problem] = []
+        problems: list[Problem] = []
         if self.field not in _FIELDS[self.scope]:
-            known = f"{self.scope} has: {', '.join(_FIELDS[self.scope])}"
+            remedy = f"{self.scope} has: {', '.join(_FIELDS[self.scope])}"
             message = f"{self.scope} has no field {self.field}"
-            found.append(Problem(where=where, message=message, remedy=known))
+            problems.append(Problem(where=where, message=message, remedy=remedy))
         if self.field in _STEPS and not self.node:
             remedy = "name the node in selector.nodeID"
-            found.append(
+            problems.append(
                 Problem(where=where, message=f"{self.field} is of which node?", remedy=remedy)
             )
         if self.path and (message := path_problem(self.path)):
-            found.append(Problem(where=where, message=message))
-        return found
+            problems.append(Problem(where=where, message=message))
+        return problems
 
     def text(self, exchange: Exchange, rubrics: Sequence[Rubric]) -> str:
         """The value for a turn: a string as it is, anything else as JSON. Raises CannotBind."""
@@ -326,26 +326,26 @@ class RubricScores(Scorer[RubricScoresAnswer]):
     def read(self, answer: RubricScoresAnswer, ids: Sequence[str]) -> Verdict:
         """The mean over the rubrics that were asked about."""
         items = {item.id: item for item in answer.rubric_scores}
-        found = [items[each] for each in ids]
+        scores = [items[each] for each in ids]
         short = [
             f"'{item.id}' {item.score:g}: {excerpt(item.reason, REASON)}"
-            for item in found
+            for item in scores
             if item.score < 1
         ]
-        kept: list[Json] = [
+        records: list[Json] = [
             {"id": item.id, "score": item.score, "reason": excerpt(item.reason, REASON)}
-            for item in found
+            for item in scores
         ]
-        value = mean([item.score for item in found])
-        return Verdict(value=value, reason="; ".join(short), details={"rubrics": kept})
+        value = mean([item.score for item in scores])
+        return Verdict(value=value, reason="; ".join(short), details={"rubrics": records})
 
 
 def _graded(value: float, word: str, reason: str, **details: Json) -> Verdict:
-    told = excerpt(reason, REASON)
+    text = excerpt(reason, REASON)
     return Verdict(
         value=value,
-        reason="" if value == 1 else f"{word}: {told}",
-        details={"reasoning": told, **details},
+        reason="" if value == 1 else f"{word}: {text}",
+        details={"reasoning": text, **details},
     )
 
 
@@ -394,9 +394,9 @@ class TemplateJudge(JudgedMetric[TemplateRequest, JudgeAnswer]):
             *rubric_problems(self.name, self.rubrics),
             *(Problem(where=where, message=text) for text in (*blank, *loose, *idle, *twice)),
             *(
-                found
+                problem
                 for each in self.bindings
-                for found in each.problems(f"{where} {each.variable}")
+                for problem in each.problems(f"{where} {each.variable}")
             ),
             *self.scorer.problems(where),
         ]

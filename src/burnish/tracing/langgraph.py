@@ -62,9 +62,9 @@ class GraphTracer(BaseCallbackHandler):
         self._maps = {"": Map.of(graph)}
         inner = cast("Iterator[tuple[str, Any]]", graph.get_subgraphs(recurse=True))  # pyright: ignore[reportUnknownMemberType]
         self._maps |= {
-            path: Map.of(cast("Graph", found))
-            for path, found in inner
-            if isinstance(found, CompiledStateGraph)
+            path: Map.of(cast("Graph", subgraph))
+            for path, subgraph in inner
+            if isinstance(subgraph, CompiledStateGraph)
         }
         self._lock = threading.Lock()
         self._walks: dict[UUID, Walk] = {}
@@ -144,9 +144,9 @@ class GraphTracer(BaseCallbackHandler):
         """The edges of the graph that a task is in: its namespace is `outer:id|inner:id`."""
         path = [part.split(":")[0] for part in task.split("|")][:-1]
         for first in range(len(path) + 1):
-            found = self._maps.get("|".join(path[first:]))
-            if found is not None and node in found.nodes:
-                return found
+            edges = self._maps.get("|".join(path[first:]))
+            if edges is not None and node in edges.nodes:
+                return edges
         return None
 
 

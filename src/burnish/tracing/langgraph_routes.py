@@ -71,15 +71,15 @@ class Walk:
         default_factory=lambda: defaultdict[int, list[OpenStep]](list)
     )
 
-    def before(self, node: str, task: str, now: int, given: object, triggers: Any) -> Any:
+    def before(self, node: str, task: str, now: int, argument: object, triggers: Any) -> Any:
         """The steps that led to an execution; None at the beginning of the graph.
 
         A node that is tried again has the same task, and the same ones before it.
         """
         if task not in self._known:
             pushed = tuple(triggers) == _PUSHED
-            found = self._senders(node, given) if pushed else self._leaders(node)
-            self._known[task] = found or self._round_before(now)
+            steps = self._senders(node, argument) if pushed else self._leaders(node)
+            self._known[task] = steps or self._round_before(now)
         return self._known[task]
 
     def ran(self, now: int, step: OpenStep) -> None:
@@ -113,16 +113,16 @@ class Walk:
             yield each if isinstance(each, Send) or ends is None else ends.get(each, str(each))
 
     def _leaders(self, node: str) -> list[OpenStep]:
-        found = self._led.pop(node, [])
+        leaders = self._led.pop(node, [])
         for join, came in list(self._joining.items()):
             if join[1] == node and set(join[0]) == set(came):
-                found += self._joining.pop(join).values()
-        return list(dict.fromkeys(found))
+                leaders += self._joining.pop(join).values()
+        return list(dict.fromkeys(leaders))
 
-    def _senders(self, node: str, given: object) -> list[OpenStep]:
+    def _senders(self, node: str, argument: object) -> list[OpenStep]:
         fits = [(sent, step) for sent, step in self._sent if sent.node == node]
         for sent, step in fits:
-            if sent.arg is given:
+            if sent.arg is argument:
                 self._sent = [each for each in self._sent if each[0] is not sent]
                 return [step]
         return list(dict.fromkeys(step for _, step in fits))
@@ -159,10 +159,10 @@ class CallTracer(BaseCallbackHandler):
         if record is None:
             return
         for answer in (each for several in response.generations for each in several):
-            told = answer.message if isinstance(answer, ChatGeneration) else None
-            used = told.usage_metadata if isinstance(told, AIMessage) else None
-            given, made = (used["input_tokens"], used["output_tokens"]) if used else (0, 0)
-            record.use(1, given, made)
+            message = answer.message if isinstance(answer, ChatGeneration) else None
+            used = message.usage_metadata if isinstance(message, AIMessage) else None
+            tokens = (used["input_tokens"], used["output_tokens"]) if used else (0, 0)
+            record.use(1, *tokens)
 
     def on_tool_start(
         self,
@@ -185,8 +185,8 @@ class CallTracer(BaseCallbackHandler):
         """A tool has answered."""
         del kwargs
         failed = isinstance(output, ToolMessage) and output.status == "error"
-        told = output.text if isinstance(output, ToolMessage) else output
-        self._tell(run_id, None if failed else told, str(told) if failed else "")
+        content = output.text if isinstance(output, ToolMessage) else output
+        self._tell(run_id, None if failed else content, str(content) if failed else "")
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """A tool has raised."""

@@ -61,12 +61,12 @@ def _tell(step: OpenStep, run: _Run, error: BaseException | None) -> None:
     if step.record is None:
         return
     everything, own = run.all_messages(), run.new_messages()
-    asked = {
+    inputs = {
         "instructions": "\n\n".join(dict.fromkeys(_instructions(own))),
-        "history": [said for each in everything[: -len(own) or None] for said in _said(each)],
+        "history": [remark for each in everything[: -len(own) or None] for remark in _said(each)],
         "prompt": step.record.input,
     }
-    step.record.input = plain({name: value for name, value in asked.items() if value})
+    step.record.input = plain({name: value for name, value in inputs.items() if value})
     step.output = run.result.output if run.result is not None else None
     for answer in (each for each in own if isinstance(each, ModelResponse)):
         used = answer.usage
@@ -95,8 +95,8 @@ def _answering(run: _Run) -> set[str]:
 
 def _came_back(part: ToolReturnPart) -> tuple[Json, str]:
     if part.outcome in ERROR_OUTCOMES:
-        told = plain(part.content)
-        return None, told if isinstance(told, str) else part.model_response_str()
+        content = plain(part.content)
+        return None, content if isinstance(content, str) else part.model_response_str()
     return plain(part.content), ""
 
 

@@ -28,7 +28,7 @@ class Record:
     outer: "Record | None"
     before: "tuple[Record, ...]"
     """What came before its beginning."""
-    said: bool = False
+    declared: bool = False
     """Whether the agent said what comes before it."""
     inner: bool = False
     """Whether a step began inside it."""
@@ -74,8 +74,10 @@ class Record:
         self, name: str, arguments: Mapping[str, object], result: object, error: str, call: str
     ) -> None:
         """One use of a tool."""
-        given, found = plain_mapping(arguments), plain(result)
-        self.tools.append(ToolCall(name=name, arguments=given, result=found, error=error, id=call))
+        inputs, output = plain_mapping(arguments), plain(result)
+        self.tools.append(
+            ToolCall(name=name, arguments=inputs, result=output, error=error, id=call)
+        )
 
     def step(self) -> Step:
         """The step as a trace keeps it."""
@@ -133,7 +135,7 @@ class Recorder:
         after: Sequence[Record] | None,
     ) -> Record | None:
         """A step begins here; None when the recording is over."""
-        given = plain(inputs)
+        plain_inputs = plain(inputs)
         with self._lock:
             if self._closed:
                 return None
@@ -141,7 +143,7 @@ class Recorder:
             strand = self._strand(place)
             strand.settle()
             record = self._record(strand, place.inside, node, after)
-            record.input = given
+            record.input = plain_inputs
             record.surfaces.update(dict.fromkeys(surfaces))
             strand.heads = record.before
             strand.open += 1
@@ -150,14 +152,14 @@ class Recorder:
 
     def end(self, record: Record, *, output: object, error: BaseException | None) -> None:
         """The step has ended."""
-        given, told = plain(output), error_text(error) if error is not None else ""
+        plain_output, message = plain(output), error_text(error) if error is not None else ""
         with self._lock:
             strand = record.strand
             strand.settle()
-            exactly = record.said and not record.inner
+            exactly = record.declared and not record.inner
             record.predecessors = record.before if exactly else strand.heads
             record.ended = True
-            record.output, record.error = given, told or record.error
+            record.output, record.error = plain_output, message or record.error
             record.seconds = perf_counter() - record.started
             strand.covered.update(record.predecessors)
             strand.heads = open_ends((*record.aside, *strand.heads, record), strand.covered)
@@ -215,7 +217,7 @@ class Recorder:
             strand=strand,
             outer=outer,
             before=before,
-            said=after is not None,
+            declared=after is not None,
             aside=tuple(each for each in strand.heads if each not in before),
         )
         if outer is not None:
@@ -266,8 +268,8 @@ def _fresh(place: Place[Record]) -> Place[Record]:
 
 def _ended(after: Iterable[Record]) -> tuple[Record, ...]:
     """What a step said that it follows; one that is still under way counts by what it follows."""
-    found = (record for each in after for record in ((each,) if each.ended else each.before))
-    return tuple(dict.fromkeys(found))
+    records = (record for each in after for record in ((each,) if each.ended else each.before))
+    return tuple(dict.fromkeys(records))
 
 
 @contextmanager

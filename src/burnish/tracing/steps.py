@@ -26,19 +26,19 @@ _LEFT: ContextVar[list[Trace] | None] = ContextVar("left", default=None)
 @contextmanager
 def left_behind() -> Generator[list[Trace], None, None]:
     """What is left while this is open, the latest last."""
-    found: list[Trace] = []
-    token = _LEFT.set(found)
+    traces: list[Trace] = []
+    token = _LEFT.set(traces)
     try:
-        yield found
+        yield traces
     finally:
         _LEFT.reset(token)
 
 
 def leave(trace: Trace) -> None:
     """Leave the steps of a run that is about to raise."""
-    found = _LEFT.get()
-    if found is not None and trace.steps:
-        found.append(trace)
+    traces = _LEFT.get()
+    if traces is not None and trace.steps:
+        traces.append(trace)
 
 
 class _StepRecord(Protocol):
@@ -275,10 +275,10 @@ def traced(
     """Makes each call of a function a step: its arguments, what it returned or raised."""
     if callable(node):
         return _traced(node, node.__name__, ())
-    kept = tuple(surfaces)
+    names = tuple(surfaces)
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        return _traced(function, node or function.__name__, kept)
+        return _traced(function, node or function.__name__, names)
 
     return decorate
 
@@ -349,19 +349,19 @@ def plain_mapping(values: Mapping[str, object]) -> dict[str, Json]:
 
 def error_text(error: BaseException) -> str:
     """The error on one line: its type and what it says."""
-    said = _sound(_told(error))
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    message = _sound(_told(error))
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def _plain(value: object, inside: tuple[int, ...]) -> Json:
     if isinstance(value, str):
         return _sound(value)
     try:
-        found = cast("Json", to_jsonable_python(value, fallback=_told, inf_nan_mode="strings"))
-        canonical(found)
+        jsonable = cast("Json", to_jsonable_python(value, fallback=_told, inf_nan_mode="strings"))
+        canonical(jsonable)
     except (PydanticSerializationError, NotJournalable, ValueError, RecursionError):
         return _piece_by_piece(value, inside)
-    return found
+    return jsonable
 
 
 def _piece_by_piece(value: object, inside: tuple[int, ...]) -> Json:
