@@ -17,16 +17,16 @@ from burnish.core.errors import ConfigError, FileTrouble, NotJournalable, Proble
 from burnish.datasets.case_files import (
     WRAPPED,
     CaseFile,
+    CaseFileShape,
     Files,
     Rubrics,
-    Shape,
     Text,
     Tools,
-    asked,
     attachments,
     expected_tools,
     files_written,
     present,
+    present_lists,
     rubrics,
     rubrics_written,
     tools_written,
@@ -48,10 +48,6 @@ def _as_it_is(fault: Fault) -> Fault:
     return fault
 
 
-def _no_names() -> dict[str, tuple[TreePath, int | None]]:
-    return {}
-
-
 @dataclass(kw_only=True)
 class Complaints:
     """The problems of one file, each with its place."""
@@ -59,7 +55,9 @@ class Complaints:
     source: str
     tree: YamlTree | None = None
     problems: list[Problem] = field(default_factory=list[Problem])
-    names: dict[str, tuple[TreePath, int | None]] = field(default_factory=_no_names)
+    names: dict[str, tuple[TreePath, int | None]] = field(
+        default_factory=dict[str, tuple[TreePath, int | None]]
+    )
     """Where each name of a case was first seen."""
 
     @classmethod
@@ -171,7 +169,7 @@ AS_TURNS = "turns"
 _OF_A_TURN = ("input", "ground_truth", "expected_tools", "files", "retrieval_context")
 
 
-class TurnShape(Shape):
+class TurnShape(CaseFileShape):
     """One turn of a conversation."""
 
     input: Text
@@ -183,7 +181,7 @@ class TurnShape(Shape):
     turn_config: dict[str, Json] | None = None
 
 
-class CaseShape(Shape):
+class CaseShape(CaseFileShape):
     """A test case of one turn, or of several under `turns`."""
 
     name: Text | None = None
@@ -403,7 +401,7 @@ def _turn_written(turn: Turn) -> dict[str, Json]:
     return {
         "input": turn.input,
         **({} if turn.expected is None else {"ground_truth": turn.expected}),
-        **asked(expected_tools=tools_written(turn.expected_tools)),
+        **present_lists(expected_tools=tools_written(turn.expected_tools)),
         **present(
             files=files_written(turn.attachments),
             retrieval_context=[*turn.context],

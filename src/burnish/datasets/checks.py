@@ -144,17 +144,17 @@ def _quantile(share: float) -> float:
 def cases_needed(difference: float, *, pass_rate: float = 0.5, changed: float | None = None) -> int:
     """How many cases it takes to find a difference, as `smallest_difference` reckons."""
 
-    def found(cases: int) -> bool:
+    def detected(cases: int) -> bool:
         shown = smallest_difference(cases, pass_rate=pass_rate, changed=changed)
         return shown <= difference + 1e-9
 
     high = 1
-    while not found(high):
+    while not detected(high):
         high *= 2
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if found(middle) else (middle, high)
+        low, high = (low, middle) if detected(middle) else (middle, high)
     return high
 
 

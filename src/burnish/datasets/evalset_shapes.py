@@ -120,17 +120,17 @@ def _below(value: Json, step: str | int) -> Json:
     return None
 
 
-class Shape(BaseModel):
+class EvalShape(BaseModel):
     """A mapping in an EvalSet: a key it does not know is a mistake."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
-    def kept(self) -> dict[str, Json]:
+    def as_read(self) -> dict[str, Json]:
         """What the file says here, under Python's names."""
         return self.model_dump(exclude_unset=True)
 
 
-class FunctionCallShape(Shape):
+class FunctionCallShape(EvalShape):
     """A call that a model asked for."""
 
     name: str
@@ -140,7 +140,7 @@ class FunctionCallShape(Shape):
     partial_args: Json = None
 
 
-class FunctionResponseShape(Shape):
+class FunctionResponseShape(EvalShape):
     """What a tool gave back."""
 
     name: str | None = None
@@ -151,7 +151,7 @@ class FunctionResponseShape(Shape):
     parts: Json = None
 
 
-class PartShape(Shape):
+class PartShape(EvalShape):
     """A part of a message; only texts, calls and responses are looked into."""
 
     text: str | None = None
@@ -170,7 +170,7 @@ class PartShape(Shape):
     tool_response: Json = None
 
 
-class MessageShape(Shape):
+class MessageShape(EvalShape):
     """A message: with `parts` in Python's files, with `content` in Go's."""
 
     role: str | None = None
@@ -183,14 +183,14 @@ class MessageShape(Shape):
     tool_calls: Json = None
 
 
-class EventShape(Shape):
+class EventShape(EvalShape):
     """Something that happened on the way to the reply."""
 
     author: str | None = None
     content: MessageShape | None = None
 
 
-class IntermediateShape(Shape):
+class IntermediateShape(EvalShape):
     """What happened before the reply: calls and responses, or events."""
 
     tool_uses: list[FunctionCallShape] | None = None
@@ -199,7 +199,7 @@ class IntermediateShape(Shape):
     invocation_events: list[EventShape] | None = None
 
 
-class ToolShape(Shape):
+class GoToolShape(EvalShape):
     """A use of a tool in Go's files; arguments may be JSON within a text."""
 
     name: str
@@ -232,7 +232,7 @@ def arguments_in(value: Json) -> Json:
 _Number = StrictInt | float
 
 
-class InvocationShape(Shape):
+class InvocationShape(EvalShape):
     """One turn."""
 
     user_content: MessageShape
@@ -242,12 +242,12 @@ class InvocationShape(Shape):
     creation_timestamp: _Number | None = None
     metric_names: list[str] | None = None
     context_messages: list[MessageShape] | None = None
-    tools: list[ToolShape] | None = None
+    tools: list[GoToolShape] | None = None
     tool_mock: Json = None
     intermediate_responses: list[MessageShape] | None = None
 
 
-class ScenarioShape(Shape):
+class ScenarioShape(EvalShape):
     """A conversation whose user is played by a model."""
 
     starting_prompt: str
@@ -257,7 +257,7 @@ class ScenarioShape(Shape):
     driver: str | None = None
 
 
-class SessionShape(Shape):
+class SessionShape(EvalShape):
     """What a session starts with."""
 
     app_name: str | None = None
@@ -265,13 +265,13 @@ class SessionShape(Shape):
     state: dict[str, Json] | None = None
 
 
-class RubricTextShape(Shape):
+class RubricTextShape(EvalShape):
     """What a rubric asks for."""
 
     text: str
 
 
-class RubricShape(Shape):
+class EvalRubricShape(EvalShape):
     """A rubric of one case."""
 
     id: str
@@ -281,7 +281,7 @@ class RubricShape(Shape):
     type: str | None = None
 
 
-class EvalCaseShape(Shape):
+class EvalCaseShape(EvalShape):
     """One case."""
 
     eval_id: str = Field(min_length=1)
@@ -293,10 +293,10 @@ class EvalCaseShape(Shape):
     context_messages: list[MessageShape] | None = None
     creation_timestamp: _Number | None = None
     expected_runner_enabled: StrictBool | None = None
-    rubrics: list[RubricShape] | None = None
+    rubrics: list[EvalRubricShape] | None = None
 
 
-class EvalSetShape(Shape):
+class EvalSetShape(EvalShape):
     """The set around the cases, which are looked at one by one."""
 
     eval_set_id: str

@@ -12,7 +12,7 @@ from burnish.core.content import Json
 from burnish.core.errors import ConfigError
 from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
 from burnish.datasets.agent_cases import Complaints, listed, mapped
-from burnish.datasets.case_files import SPELLING, CaseFile, asked, present
+from burnish.datasets.case_files import SPELLING, CaseFile, present, present_lists
 from burnish.datasets.evalset_messages import (
     EVALSET,
     PROMPTITER,
@@ -21,19 +21,19 @@ from burnish.datasets.evalset_messages import (
     calls_of,
     case_extras,
     history_of,
-    history_told,
+    history_written,
     intermediate_written,
     invocation_extras,
     is_go_case,
+    message_written,
     text_of,
-    told,
     tools_written,
 )
 from burnish.datasets.evalset_shapes import (
     EvalCaseShape,
+    EvalRubricShape,
     EvalSetShape,
     InvocationShape,
-    RubricShape,
     ScenarioShape,
     as_json,
     as_python,
@@ -101,7 +101,7 @@ def _scenario(shape: ScenarioShape) -> Scenario:
     )
 
 
-def _rubric(shape: RubricShape) -> Rubric:
+def _rubric(shape: EvalRubricShape) -> Rubric:
     return Rubric(
         id=shape.id,
         text=shape.content.text,
@@ -131,7 +131,7 @@ def _case_written(case: Case, format: str, spelling: str) -> dict[str, Json]:  #
         "eval_id": case.id,
         **present(
             eval_mode="trace" if recorded else extras.get("eval_mode"),
-            context_messages=history_told(extras.get("context_messages"), case.history, format),
+            context_messages=history_written(extras.get("context_messages"), case.history, format),
             conversation=[_invocation(turn, format) for turn in own],
             conversation_scenario=_written_scenario(case, case.scenario, format)
             if case.scenario
@@ -159,14 +159,14 @@ def _invocation(turn: Turn, format: str) -> dict[str, Json]:  # noqa: A002
     extras = turn.extras
     written: dict[str, Json] = {
         **present(invocation_id=extras.get("invocation_id")),
-        "user_content": told(extras.get("user_content"), turn.input, "user", format),
+        "user_content": message_written(extras.get("user_content"), turn.input, "user", format),
     }
     if turn.expected is not None:
         original = extras.get("final_response")
-        written["final_response"] = told(original, turn.expected, "assistant", format)
+        written["final_response"] = message_written(original, turn.expected, "assistant", format)
     if format == PROMPTITER:
         written |= present(metric_names=[*turn.metrics])
-        written |= asked(tools=tools_written(extras.get("tools"), turn.expected_calls))
+        written |= present_lists(tools=tools_written(extras.get("tools"), turn.expected_calls))
         written |= present(
             tool_mock=extras.get("tool_mock"),
             context_messages=extras.get("context_messages"),

@@ -38,14 +38,14 @@ def groups(
     union = _Union(len(cases))
     places = union.join_equal([case.question_id for case in cases])
     union.join_equal(together)
-    questions = {place: _Asked.of(cases[place]) for place in places}
+    questions = {place: _Question.of(cases[place]) for place in places}
     _join_equal_words(union, questions)
     _join_alike(union, questions, near)
     return union.groups()
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Asked:
+class _Question:
     """What of a case is compared."""
 
     fixed: tuple[object, ...]
@@ -55,8 +55,8 @@ class _Asked:
     """Words and pairs of neighbours; none where there are few words."""
 
     @classmethod
-    def of(cls, case: Case) -> "_Asked":
-        text = squeeze("\n".join(_said(case)))
+    def of(cls, case: Case) -> "_Question":
+        text = squeeze("\n".join(_texts(case)))
         words = unicode_words(text)
         pairs = (f"{one} {other}" for one, other in pairwise(words))
         files = [(a.path, a.url, a.data) for turn in case.turns for a in turn.attachments]
@@ -67,21 +67,21 @@ class _Asked:
         )
 
 
-def _said(case: Case) -> Iterator[str]:
+def _texts(case: Case) -> Iterator[str]:
     yield from (message.content for message in case.history)
     yield from (turn.input for turn in case.turns)
     if case.scenario is not None:
         yield case.scenario.plan
 
 
-def _join_equal_words(union: "_Union", questions: Mapping[int, _Asked]) -> None:
+def _join_equal_words(union: "_Union", questions: Mapping[int, _Question]) -> None:
     firsts: dict[tuple[object, ...], int] = {}
     for place, each in questions.items():
         if each.shingles:
             union.join(firsts.setdefault((each.fixed, each.words), place), place)
 
 
-def _join_alike(union: "_Union", questions: Mapping[int, _Asked], near: float) -> None:
+def _join_alike(union: "_Union", questions: Mapping[int, _Question], near: float) -> None:
     """Join the places that are near each other, without comparing each with each.
 
     Two sets that share so much must share one of their rarest members: only those are looked

@@ -4,7 +4,9 @@ import re
 import string
 import unicodedata
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.metrics.json_matching import (
@@ -253,6 +255,22 @@ def _refuse_empty(name: str, low: int | None, high: int | None) -> None:
         raise ConfigError([Problem(message=message, remedy="swap the two, or drop one")])
 
 
+_Answer = TypeVar("_Answer")
+_Rule = TypeVar("_Rule", TextRule, JsonRule, XmlRule)
+
+
+def _by_rule(
+    compare: Callable[[str | None, _Answer, _Rule], Match],
+    exchange: Exchange,
+    answer: _Answer,
+    rule: _Rule,
+) -> Verdict | None:
+    if rule.needs_reference and exchange.expected is None:
+        return None
+    match = compare(exchange.expected, answer, rule)
+    return Verdict.of(held=match.held, reason=match.reason)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TextMatch(ComputedMetric):
     """1 where the reply agrees with the expected text as the rule asks."""
@@ -262,10 +280,7 @@ class TextMatch(ComputedMetric):
 
     def compute(self, exchange: Exchange) -> Verdict | None:
         """Compare; a rule that needs an expected text applies only where there is one."""
-        if self.rule.needs_reference and exchange.expected is None:
-            return None
-        match = compare_texts(exchange.expected, exchange.reply, self.rule)
-        return Verdict.of(held=match.held, reason=match.reason)
+        return _by_rule(compare_texts, exchange, exchange.reply, self.rule)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,10 +292,7 @@ class JsonMatch(ComputedMetric):
 
     def compute(self, exchange: Exchange) -> Verdict | None:
         """Compare; a rule that needs an expected value applies only where there is one."""
-        if self.rule.needs_reference and exchange.expected is None:
-            return None
-        match = compare_json_texts(exchange.expected, _answer_json(exchange), self.rule)
-        return Verdict.of(held=match.held, reason=match.reason)
+        return _by_rule(compare_json_texts, exchange, _answer_json(exchange), self.rule)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,10 +304,7 @@ class XmlMatch(ComputedMetric):
 
     def compute(self, exchange: Exchange) -> Verdict | None:
         """Compare; a rule that needs an expected document applies only where there is one."""
-        if self.rule.needs_reference and exchange.expected is None:
-            return None
-        match = compare_xml(exchange.expected, exchange.reply, self.rule)
-        return Verdict.of(held=match.held, reason=match.reason)
+        return _by_rule(compare_xml, exchange, exchange.reply, self.rule)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -360,7 +369,7 @@ class DistinctPhrases(ComputedMetric):
         value = 1.0 if whole == 0 else 1 - again / whole
         return Verdict(
             value=value,
-            reason=_told(counts, again, whole) if again else "",
+            reason=_repetition(counts, again, whole) if again else "",
             details={"runs": whole, "repeated": again},
         )
 
@@ -371,7 +380,7 @@ def _repeated_runs(text: str, size: int) -> Counter[tuple[str, ...]]:
     return Counter(tuple(words[at : at + size]) for at in range(len(words) - size + 1))
 
 
-def _told(counts: Counter[tuple[str, ...]], again: int, whole: int) -> str:
+def _repetition(counts: Counter[tuple[str, ...]], again: int, whole: int) -> str:
     most = [(" ".join(run), n) for run, n in counts.most_common(_SHOWN) if n > 1]
     named = ", ".join(f"'{run}' {n} times" for run, n in most)
     return f"{again} of {whole} runs of words were there before: {named}; say each thing once"

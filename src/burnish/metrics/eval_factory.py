@@ -24,13 +24,13 @@ from burnish.metrics.rubrics import (
 )
 from burnish.metrics.templates import (
     Binding,
+    BindingField,
+    BindingScope,
     BooleanScore,
     CategoricalScore,
     RubricScores,
-    Scope,
     Scorer,
     SingleScore,
-    Source,
     TemplateJudge,
 )
 from burnish.metrics.tool_matching import STRICT
@@ -143,8 +143,8 @@ def _binding(shape: VariableBinding) -> Binding:
     source = shape.source
     return Binding(
         variable=shape.template_variable,
-        scope=Scope(source.scope),
-        field=Source(source.field),
+        scope=BindingScope(source.scope),
+        field=BindingField(source.field),
         node=source.selector.node_id if source.selector else "",
         path=source.path or "$",
     )

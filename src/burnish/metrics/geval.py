@@ -19,7 +19,7 @@ from burnish.metrics.judged import (
     before,
     excerpt,
     numbered,
-    said,
+    reply_text,
     shown,
 )
 from burnish.metrics.turns import Exchange, Verdict
@@ -61,7 +61,7 @@ class FinalResponseJudge(JudgedMetric[FinalResponseRequest, FinalResponseAnswer]
         return FinalResponseRequest(
             user_prompt=shown(exchange.asked),
             conversation=before(exchange),
-            agent_response=shown(said(exchange)),
+            agent_response=shown(reply_text(exchange)),
             reference=shown(exchange.expected),
         )
 
@@ -78,7 +78,7 @@ _NOT_SHOWN = "(plays no part)"
 
 _PARAMS: Mapping[str, Callable[[Exchange], str | None]] = {
     "input": lambda exchange: exchange.asked,
-    "actual_output": lambda exchange: shown(said(exchange)),
+    "actual_output": lambda exchange: shown(reply_text(exchange)),
     "expected_output": lambda exchange: exchange.expected,
     "context": lambda exchange: numbered(exchange.turn.context) if exchange.turn.context else None,
     "retrieval_context": lambda exchange: (
@@ -268,7 +268,7 @@ class QualityJudge(JudgedMetric[QualityRequest, QualityAnswer]):
         return QualityRequest(
             user_prompt=shown(exchange.asked),
             conversation=before(exchange),
-            agent_response=shown(said(exchange)),
+            agent_response=shown(reply_text(exchange)),
             passages=numbered(exchange.passages),
             custom_prompt=shown(self.custom_prompt),
         )

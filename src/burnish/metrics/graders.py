@@ -191,7 +191,7 @@ class CodeGrader(TurnMetric):
             value=value,
             passed=result.passed,
             reason=result.reason or ("" if value else f"{self.grader.name} gave 0"),
-            details=_kept(result.details),
+            details=_journalable(result.details),
         )
 
     def _nothing(self, what: str) -> Verdict:
@@ -213,7 +213,7 @@ def _number(score: object) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _kept(details: Mapping[str, Any] | None) -> dict[str, Json]:
+def _journalable(details: Mapping[str, Any] | None) -> dict[str, Json]:
     """Details as they are, or in words where they are no JSON."""
     try:
         canonical(cast("Json", details))

@@ -209,7 +209,7 @@ def differences(
             pairs = list(enumerate(zip(one, other, strict=False)))
             stack += [place.inside(index, a, b) for index, (a, b) in reversed(pairs)]
         elif not _same(one, other, tolerance):
-            yield f"{place.path}: expected {_told(one, other)}, found {_told(other, one)}"
+            yield f"{place.path}: expected {_described(one, other)}, found {_described(other, one)}"
 
 
 def _unpaired(place: _Place, one: Mapping[str, Json], other: Mapping[str, Json]) -> Iterator[str]:
@@ -231,7 +231,7 @@ def _same(one: Json, other: Json, tolerance: float) -> bool:
     return one is None and other is None
 
 
-def _told(value: Json, beside: Json) -> str:
+def _described(value: Json, beside: Json) -> str:
     """The value, and that it is a text where the other is none: '5' is no 5."""
     words = shown(value, _WIDTH)
     text_alone = isinstance(value, str) and not isinstance(beside, str)

@@ -130,7 +130,7 @@ def excerpt(text: str, limit: int = EXCERPT) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
 
 
-def said(exchange: Exchange) -> str:
+def reply_text(exchange: Exchange) -> str:
     """What the agent answered; its structured answer where it said nothing."""
     if exchange.reply.strip() or exchange.data is None:
         return exchange.reply

@@ -22,7 +22,7 @@ from burnish.metrics.judged import (
     excerpt,
     misnumbered,
     numbered,
-    said,
+    reply_text,
     shown,
     tool_uses,
 )
@@ -73,7 +73,7 @@ class Faithfulness(JudgedMetric[FaithfulnessRequest, FaithfulnessAnswer]):
         """The reply beside the passages; nothing without passages."""
         if not exchange.passages:
             return None
-        reply = said(exchange)
+        reply = reply_text(exchange)
         if not reply.strip():
             return Verdict(value=0.0, reason="the reply is empty: it makes nothing of the passages")
         return FaithfulnessRequest(
@@ -281,7 +281,7 @@ class Hallucinations(JudgedMetric[HallucinationRequest, HallucinationAnswer]):
 
     def request(self, exchange: Exchange) -> HallucinationRequest | Verdict:
         """The reply in numbered sentences, beside everything it may rest on."""
-        parts = sentences(said(exchange))
+        parts = sentences(reply_text(exchange))
         if not parts:
             return Verdict(value=0.0, reason="the reply is empty: there is nothing to judge")
         return HallucinationRequest(
@@ -339,7 +339,7 @@ class AnswerRelevancy(NumberedJudge):
 
     def items(self, exchange: Exchange) -> Sequence[str] | Verdict:
         """The sentences of the reply."""
-        parts = sentences(said(exchange))
+        parts = sentences(reply_text(exchange))
         return parts or Verdict(value=0.0, reason="the reply is empty: it answers nothing")
 
 

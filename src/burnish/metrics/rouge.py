@@ -49,7 +49,7 @@ def stem(word: str) -> str:
     if len(word) <= 2:
         return word
     word = _y_to_i(_without_past(_without_plural(word)))
-    word = _without_middle(_without_double(word))
+    word = _replaced(_without_double(word), _MIDDLE_ENDINGS, at_least=1)
     return _tidied(_without_last(word))
 
 
@@ -124,10 +124,6 @@ def _without_double(word: str) -> str:
     if word.endswith("logi"):
         return word[:-1] if _measure(word[:-3]) > 0 else word
     return _replaced(word, _DOUBLE_ENDINGS, at_least=1)
-
-
-def _without_middle(word: str) -> str:
-    return _replaced(word, _MIDDLE_ENDINGS, at_least=1)
 
 
 def _without_last(word: str) -> str:

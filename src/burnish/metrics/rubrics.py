@@ -26,7 +26,7 @@ from burnish.metrics.judged import (
     brought,
     excerpt,
     numbered,
-    said,
+    reply_text,
     shown,
     unmatched,
 )
@@ -148,7 +148,7 @@ class PairwiseVerifier(JudgedMetric[PairRequest, PairAnswer]):
             user_prompt=shown(exchange.asked),
             conversation=before(exchange),
             criteria="\n".join(filter(None, [self.criteria, _listed(rubrics)])) or _USUAL_CRITERIA,
-            first_answer=shown(said(exchange)),
+            first_answer=shown(reply_text(exchange)),
             second_answer=shown(exchange.expected),
         )
 
@@ -286,7 +286,7 @@ class RubricJudge(JudgedMetric[RubricRequest, RubricAnswer]):
         return Verdict(
             value=(count - len(failed)) / count,
             reason=reason if failed else "",
-            details={"rubrics": [_kept(items[each]) for each in request.ids]},
+            details={"rubrics": [_item_details(items[each]) for each in request.ids]},
         )
 
     def about(self, exchange: Exchange, rubrics: Sequence[Rubric]) -> RubricRequest | Verdict:
@@ -294,7 +294,7 @@ class RubricJudge(JudgedMetric[RubricRequest, RubricAnswer]):
         return RubricRequest(
             user_prompt=shown(exchange.asked),
             conversation=before(exchange),
-            agent_response=shown(said(exchange)),
+            agent_response=shown(reply_text(exchange)),
             reference=shown(exchange.expected),
             knowledge=numbered(self.knowledge(exchange)),
             rubrics=_listed(rubrics),
@@ -307,7 +307,7 @@ class RubricJudge(JudgedMetric[RubricRequest, RubricAnswer]):
         return exchange.passages
 
 
-def _kept(item: RubricItem) -> Json:
+def _item_details(item: RubricItem) -> Json:
     return {
         "id": item.id,
         "verdict": item.verdict,

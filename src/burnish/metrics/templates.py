@@ -25,7 +25,7 @@ from burnish.metrics.judged import (
     as_text,
     excerpt,
     guarded,
-    said,
+    reply_text,
     tags_in,
     unmatched,
 )
@@ -34,7 +34,7 @@ from burnish.metrics.turns import Exchange, Verdict
 from burnish.models.roles import RolePrompt
 
 
-class Scope(StrEnum):
+class BindingScope(StrEnum):
     """Whose value it is."""
 
     ACTUAL = "actual"
@@ -42,7 +42,7 @@ class Scope(StrEnum):
     METRIC = "metric"
 
 
-class Source(StrEnum):
+class BindingField(StrEnum):
     """Which value it is."""
 
     USER_CONTENT = "userContent"
@@ -54,12 +54,17 @@ class Source(StrEnum):
     RUBRICS = "rubrics"
 
 
-_STEPS = (Source.STEP_INPUT, Source.STEP_OUTPUT, Source.STEP_TOOLS, Source.STEP_SKILLS)
-_TALK = (Source.USER_CONTENT, Source.FINAL_RESPONSE)
+_STEPS = (
+    BindingField.STEP_INPUT,
+    BindingField.STEP_OUTPUT,
+    BindingField.STEP_TOOLS,
+    BindingField.STEP_SKILLS,
+)
+_TALK = (BindingField.USER_CONTENT, BindingField.FINAL_RESPONSE)
 _FIELDS = {
-    Scope.ACTUAL: (*_TALK, *_STEPS),
-    Scope.EXPECTED: _TALK,
-    Scope.METRIC: (Source.RUBRICS,),
+    BindingScope.ACTUAL: (*_TALK, *_STEPS),
+    BindingScope.EXPECTED: _TALK,
+    BindingScope.METRIC: (BindingField.RUBRICS,),
 }
 
 
@@ -72,8 +77,8 @@ class Binding:
     """One variable and where its value comes from."""
 
     variable: str
-    scope: Scope
-    field: Source
+    scope: BindingScope
+    field: BindingField
     node: str = ""
     """The node of the trace, for fields of a step: its last step of the turn is taken."""
     path: str = ""
@@ -82,7 +87,7 @@ class Binding:
     @property
     def needs_reference(self) -> bool:
         """Whether it asks for the reference answer."""
-        return self.scope is Scope.EXPECTED and self.field is Source.FINAL_RESPONSE
+        return self.scope is BindingScope.EXPECTED and self.field is BindingField.FINAL_RESPONSE
 
     def problems(self, where: str) -> list[Problem]:
         """What can never be bound."""
@@ -109,23 +114,25 @@ class Binding:
         return as_text(reading.value)
 
     def _whole(self, exchange: Exchange, rubrics: Sequence[Rubric]) -> Json:
-        if self.field is Source.RUBRICS:
+        if self.field is BindingField.RUBRICS:
             return [{"id": rubric.id, "text": rubric.text} for rubric in rubrics]
         if self.field in _STEPS:
             return self._of_step(_last_step(self.variable, exchange, self.node))
-        if self.field is Source.USER_CONTENT:
-            return exchange.asked if self.scope is Scope.ACTUAL else exchange.turn.input
-        return said(exchange) if self.scope is Scope.ACTUAL else exchange.expected or ""
+        if self.field is BindingField.USER_CONTENT:
+            return exchange.asked if self.scope is BindingScope.ACTUAL else exchange.turn.input
+        return (
+            reply_text(exchange) if self.scope is BindingScope.ACTUAL else exchange.expected or ""
+        )
 
     def _of_step(self, step: Step) -> Json:
-        if self.field is Source.STEP_TOOLS:
+        if self.field is BindingField.STEP_TOOLS:
             return [_use(tool) for tool in step.tools]
-        if self.field is Source.STEP_SKILLS:
+        if self.field is BindingField.STEP_SKILLS:
             raise CannotBind(
                 f"'{self.variable}': traces here do not record skills; "
                 "bind traceStepTools, or another field of the step"
             )
-        value = step.input if self.field is Source.STEP_INPUT else step.output
+        value = step.input if self.field is BindingField.STEP_INPUT else step.output
         if value is None:
             raise CannotBind(
                 f"'{self.variable}': the step of node '{self.node}' has no {self.field}"
@@ -266,7 +273,7 @@ class CategoricalScore(Scorer[CategoryAnswer]):
     def form(self, ids: Sequence[str]) -> str:
         """A label and why."""
         del ids
-        return f"- reason: why, in a few sentences\n- category: one of: {self._known}"
+        return f"- reason: why, in a few sentences\n- category: one of: {self._labels}"
 
     def problems(self, where: str) -> list[Problem]:
         """There must be categories, with scores from 0 to 1."""
@@ -281,7 +288,7 @@ class CategoricalScore(Scorer[CategoryAnswer]):
     def check(self, answer: CategoryAnswer, ids: Sequence[str]) -> str:
         """One of the categories."""
         del ids
-        unknown = f"'{excerpt(answer.category)}' is no category; there are: {self._known}"
+        unknown = f"'{excerpt(answer.category)}' is no category; there are: {self._labels}"
         return "" if self._label(answer) else unknown
 
     def read(self, answer: CategoryAnswer, ids: Sequence[str]) -> Verdict:
@@ -291,7 +298,7 @@ class CategoricalScore(Scorer[CategoryAnswer]):
         return _graded(self.categories[label], f"'{label}'", answer.reason, category=label)
 
     @property
-    def _known(self) -> str:
+    def _labels(self) -> str:
         return ", ".join(self.categories)
 
     def _label(self, answer: CategoryAnswer) -> str:
@@ -429,7 +436,7 @@ class TemplateJudge(JudgedMetric[TemplateRequest, JudgeAnswer]):
 
     @property
     def _by_rubrics(self) -> bool:
-        bound = any(each.field is Source.RUBRICS for each in self.bindings)
+        bound = any(each.field is BindingField.RUBRICS for each in self.bindings)
         return bound or isinstance(self.scorer, RubricScores)
 
     def _filled(self, exchange: Exchange, rubrics: tuple[Rubric, ...]) -> str:

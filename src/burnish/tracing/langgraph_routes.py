@@ -52,7 +52,7 @@ class Map:
 
 
 @dataclass(kw_only=True)
-class Walk:
+class GraphWalk:
     """One invocation of a graph: what has led where so far."""
 
     map: Map | None
@@ -64,7 +64,7 @@ class Walk:
         default_factory=dict[tuple[tuple[str, ...], str], dict[str, OpenStep]]
     )
     _sent: list[tuple[Send, OpenStep]] = field(default_factory=list[tuple[Send, OpenStep]])
-    _known: dict[str, "list[OpenStep] | None"] = field(
+    _predecessors: dict[str, "list[OpenStep] | None"] = field(
         default_factory=dict[str, "list[OpenStep] | None"]
     )
     _rounds: defaultdict[int, list[OpenStep]] = field(
@@ -76,11 +76,11 @@ class Walk:
 
         A node that is tried again has the same task, and the same ones before it.
         """
-        if task not in self._known:
+        if task not in self._predecessors:
             pushed = tuple(triggers) == _PUSHED
             steps = self._senders(node, argument) if pushed else self._leaders(node)
-            self._known[task] = steps or self._round_before(now)
-        return self._known[task]
+            self._predecessors[task] = steps or self._round_before(now)
+        return self._predecessors[task]
 
     def ran(self, now: int, step: OpenStep) -> None:
         """An execution began in this round of the graph."""
@@ -186,14 +186,14 @@ class CallTracer(BaseCallbackHandler):
         del kwargs
         failed = isinstance(output, ToolMessage) and output.status == "error"
         content = output.text if isinstance(output, ToolMessage) else output
-        self._tell(run_id, None if failed else content, str(content) if failed else "")
+        self._record_tool(run_id, None if failed else content, str(content) if failed else "")
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """A tool has raised."""
         del kwargs
-        self._tell(run_id, None, error_text(error))
+        self._record_tool(run_id, None, error_text(error))
 
-    def _tell(self, run: UUID, result: Any, error: str) -> None:
+    def _record_tool(self, run: UUID, result: Any, error: str) -> None:
         with self._lock:
             used = self._used.pop(run, None)
         if used is not None:

@@ -11,7 +11,7 @@ from time import perf_counter
 from burnish.core.content import Json
 from burnish.core.outcomes import Step, ToolCall, Trace, Usage
 from burnish.tracing.branches import Births, Strand, current_owner, open_ends
-from burnish.tracing.steps import PLACE, Place, error_text, plain, plain_mapping
+from burnish.tracing.steps import PLACE, RecordingContext, error_text, plain, plain_mapping
 
 _NEVER_ENDED = "the step had not ended when the agent answered"
 
@@ -36,7 +36,7 @@ class Record:
     """Open ends that it does not follow, since it said what it follows."""
     mark: object = None
     """What an adapter knows it by, whose code is called in contexts that are not the agent's."""
-    left: "Place[Record] | None" = None
+    left: "RecordingContext[Record] | None" = None
     """The place at which its end left its strand."""
     input: Json = None
     surfaces: dict[str, None] = field(default_factory=dict[str, None])
@@ -110,7 +110,7 @@ def _in_order(records: Iterable[Record]) -> list[Record]:
     return list(listed)
 
 
-class Recorder:
+class StepRecorder:
     """Writes steps down, and works out which came before which."""
 
     def __init__(self) -> None:
@@ -121,13 +121,13 @@ class Recorder:
         self._clock = 0
         self._closed = False
 
-    def start(self) -> Place[Record]:
+    def start(self) -> RecordingContext[Record]:
         """The place at which a recording begins."""
         return self._place(Strand[Record](current_owner()), None)
 
     def begin(
         self,
-        place: Place[Record],
+        place: RecordingContext[Record],
         node: str,
         *,
         inputs: object,
@@ -168,7 +168,7 @@ class Recorder:
             record.left = self._place(strand, record.outer)
             PLACE.set(record.left)
 
-    def settled(self, place: Place[Record]) -> Place[Record]:
+    def settled(self, place: RecordingContext[Record]) -> RecordingContext[Record]:
         """The place with everything taken over that has ended by now."""
         with self._lock:
             place = _fresh(place)
@@ -177,7 +177,7 @@ class Recorder:
             return self._place(strand, place.inside)
 
     @contextmanager
-    def carried(self, place: Place[Record]) -> Generator[None, None, None]:
+    def carried(self, place: RecordingContext[Record]) -> Generator[None, None, None]:
         """A function that was taken elsewhere from this place runs."""
         with self._lock:
             strand = Strand(current_owner(), place.heads, place.strand.loop)
@@ -236,7 +236,7 @@ class Recorder:
         number = record.number
         return number < len(self._records) and self._records[number] is record
 
-    def _strand(self, place: Place[Record]) -> Strand[Record]:
+    def _strand(self, place: RecordingContext[Record]) -> Strand[Record]:
         """The strand of whoever comes with this place: a new one, if it is somebody new."""
         owner, parent = current_owner(), place.strand
         if parent.is_owned_by(owner):
@@ -249,8 +249,8 @@ class Recorder:
         parent.begin(strand)
         return strand
 
-    def _place(self, strand: Strand[Record], inside: Record | None) -> Place[Record]:
-        return Place(
+    def _place(self, strand: Strand[Record], inside: Record | None) -> RecordingContext[Record]:
+        return RecordingContext(
             recorder=self,
             strand=strand,
             heads=strand.heads,
@@ -259,7 +259,7 @@ class Recorder:
         )
 
 
-def _fresh(place: Place[Record]) -> Place[Record]:
+def _fresh(place: RecordingContext[Record]) -> RecordingContext[Record]:
     """The place, or where its step ended, if that was seen in a copy of the context only."""
     while (inside := place.inside) and inside.mark is not None and inside.left is not None:
         place = inside.left
@@ -273,9 +273,9 @@ def _ended(after: Iterable[Record]) -> tuple[Record, ...]:
 
 
 @contextmanager
-def recording() -> Generator[Recorder, None, None]:
+def recording() -> Generator[StepRecorder, None, None]:
     """While entered, the steps of whoever is called from here are recorded."""
-    recorder = Recorder()
+    recorder = StepRecorder()
     token = PLACE.set(recorder.start())
     try:
         yield recorder

@@ -71,7 +71,7 @@ class _Recording(Protocol[R]):
 
     def begin(
         self,
-        place: "Place[R]",
+        place: "RecordingContext[R]",
         node: str,
         *,
         inputs: object,
@@ -85,17 +85,17 @@ class _Recording(Protocol[R]):
         """The step has ended."""
         ...
 
-    def settled(self, place: "Place[R]") -> "Place[R]":
+    def settled(self, place: "RecordingContext[R]") -> "RecordingContext[R]":
         """The place with everything taken over that has ended by now."""
         ...
 
-    def carried(self, place: "Place[R]") -> AbstractContextManager[None]:
+    def carried(self, place: "RecordingContext[R]") -> AbstractContextManager[None]:
         """A function that was taken elsewhere from this place runs."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place(Generic[R]):
+class RecordingContext(Generic[R]):
     """What a context knows of the recording; a copy of the context keeps it as it was then."""
 
     recorder: _Recording[R]
@@ -108,7 +108,7 @@ class Place(Generic[R]):
     """The innermost step that is under way."""
 
 
-PLACE: ContextVar[Place[Any] | None] = ContextVar("burnish_place", default=None)
+PLACE: ContextVar[RecordingContext[Any] | None] = ContextVar("burnish_place", default=None)
 
 
 def applied(surface: str) -> None:
@@ -344,12 +344,12 @@ def plain(value: object) -> Json:
 
 def plain_mapping(values: Mapping[str, object]) -> dict[str, Json]:
     """The same for values that have names."""
-    return {_sound(_told(name)): plain(value) for name, value in values.items()}
+    return {_sound(_text_of(name)): plain(value) for name, value in values.items()}
 
 
 def error_text(error: BaseException) -> str:
     """The error on one line: its type and what it says."""
-    message = _sound(_told(error))
+    message = _sound(_text_of(error))
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
@@ -357,7 +357,9 @@ def _plain(value: object, inside: tuple[int, ...]) -> Json:
     if isinstance(value, str):
         return _sound(value)
     try:
-        jsonable = cast("Json", to_jsonable_python(value, fallback=_told, inf_nan_mode="strings"))
+        jsonable = cast(
+            "Json", to_jsonable_python(value, fallback=_text_of, inf_nan_mode="strings")
+        )
         canonical(jsonable)
     except (PydanticSerializationError, NotJournalable, ValueError, RecursionError):
         return _piece_by_piece(value, inside)
@@ -371,13 +373,13 @@ def _piece_by_piece(value: object, inside: tuple[int, ...]) -> Json:
     inside = (*inside, id(value))
     if isinstance(value, Mapping):
         pairs = cast("Mapping[object, object]", value).items()
-        return {_sound(_told(name)): _plain(part, inside) for name, part in pairs}
+        return {_sound(_text_of(name)): _plain(part, inside) for name, part in pairs}
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(part, inside) for part in cast("Iterable[object]", value)]
-    return _sound(_told(value))
+    return _sound(_text_of(value))
 
 
-def _told(value: object) -> str:
+def _text_of(value: object) -> str:
     try:
         return str(value)
     except Exception:  # noqa: BLE001 - the user's own __str__ may raise anything
