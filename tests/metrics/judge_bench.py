@@ -39,7 +39,7 @@ from burnish.metrics.rubrics import (
     RubricReferenceCritic,
     RubricResponse,
 )
-from burnish.metrics.templates import Binding, Scope, Source, TemplateJudge
+from burnish.metrics.templates import Binding, BindingField, BindingScope, TemplateJudge
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
@@ -180,7 +180,7 @@ def _geval(judges: Panel) -> GEval:
 
 
 def _template(judges: Panel) -> TemplateJudge:
-    bound = Binding(variable="reply", scope=Scope.ACTUAL, field=Source.FINAL_RESPONSE)
+    bound = Binding(variable="reply", scope=BindingScope.ACTUAL, field=BindingField.FINAL_RESPONSE)
     return TemplateJudge(
         panel=judges,
         prompt=prompt("judge_template"),

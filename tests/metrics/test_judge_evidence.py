@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 from burnish.core.cases import Case, Message, Rubric, Turn
 from burnish.core.content import Json
 from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
-from burnish.metrics.judged import before, excerpt, guarded, numbered, said, tags_in, tool_uses
+from burnish.metrics.judged import (
+    before,
+    excerpt,
+    guarded,
+    numbered,
+    reply_text,
+    tags_in,
+    tool_uses,
+)
 from burnish.metrics.numbered_judges import sentences
 from burnish.metrics.turns import Exchange, exchanges
 from tests.metrics.judge_bench import KINDS, panel, score, scripted
@@ -90,9 +98,9 @@ def test_no_one_can_forge_a_speaker() -> None:
 
 
 def test_a_structured_answer_stands_in_for_an_empty_reply() -> None:
-    assert said(exchange(data={"answer": 5})) == '{"answer":5}'
-    assert said(exchange(reply="five", data={"answer": 5})) == "five"
-    assert said(exchange()) == ""
+    assert reply_text(exchange(data={"answer": 5})) == '{"answer":5}'
+    assert reply_text(exchange(reply="five", data={"answer": 5})) == "five"
+    assert reply_text(exchange()) == ""
 
 
 def test_uses_of_tools_show_what_was_asked_and_what_came_back() -> None:

@@ -11,13 +11,13 @@ from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
 from burnish.metrics.factory import Panel
 from burnish.metrics.templates import (
     Binding,
+    BindingField,
+    BindingScope,
     BooleanScore,
     CategoricalScore,
     RubricScores,
-    Scope,
     Scorer,
     SingleScore,
-    Source,
     TemplateJudge,
 )
 from tests.metrics.judge_bench import RUBRICS, panel, prompt, said, score, scores, scripted
@@ -42,11 +42,11 @@ OUTCOME = Outcome(
 FINE = said(reason="fine", score=1)
 
 
-def bound(scope: Scope, field: Source, node: str = "", path: str = "") -> Binding:
+def bound(scope: BindingScope, field: BindingField, node: str = "", path: str = "") -> Binding:
     return Binding(variable="x", scope=scope, field=field, node=node, path=path)
 
 
-REPLY = bound(Scope.ACTUAL, Source.FINAL_RESPONSE)
+REPLY = bound(BindingScope.ACTUAL, BindingField.FINAL_RESPONSE)
 
 
 def judge(
@@ -70,18 +70,24 @@ def judge(
     ("binding", "filled"),
     [
         (REPLY, "the reply"),
-        (bound(Scope.ACTUAL, Source.USER_CONTENT), "the question"),
-        (bound(Scope.EXPECTED, Source.USER_CONTENT), "the question"),
-        (bound(Scope.EXPECTED, Source.FINAL_RESPONSE), '{"city": "Paris"}'),
-        (bound(Scope.EXPECTED, Source.FINAL_RESPONSE, path="$.city"), "Paris"),
-        (bound(Scope.ACTUAL, Source.STEP_INPUT, "writer"), '{"text":"last in"}'),
-        (bound(Scope.ACTUAL, Source.STEP_INPUT, "writer", "$.text"), "last in"),
-        (bound(Scope.ACTUAL, Source.STEP_OUTPUT, "writer", "$.items[0].name"), "last out"),
-        (bound(Scope.ACTUAL, Source.STEP_OUTPUT, "writer", "$.items[1]"), "7"),
-        (bound(Scope.ACTUAL, Source.STEP_INPUT, "router", "$"), "route"),
-        (bound(Scope.ACTUAL, Source.STEP_TOOLS, "writer", "$[0].arguments"), '{"q":1}'),
-        (bound(Scope.ACTUAL, Source.STEP_TOOLS, "router"), "[]"),
-        (bound(Scope.METRIC, Source.RUBRICS, path="$[1].text"), "It is short."),
+        (bound(BindingScope.ACTUAL, BindingField.USER_CONTENT), "the question"),
+        (bound(BindingScope.EXPECTED, BindingField.USER_CONTENT), "the question"),
+        (bound(BindingScope.EXPECTED, BindingField.FINAL_RESPONSE), '{"city": "Paris"}'),
+        (bound(BindingScope.EXPECTED, BindingField.FINAL_RESPONSE, path="$.city"), "Paris"),
+        (bound(BindingScope.ACTUAL, BindingField.STEP_INPUT, "writer"), '{"text":"last in"}'),
+        (bound(BindingScope.ACTUAL, BindingField.STEP_INPUT, "writer", "$.text"), "last in"),
+        (
+            bound(BindingScope.ACTUAL, BindingField.STEP_OUTPUT, "writer", "$.items[0].name"),
+            "last out",
+        ),
+        (bound(BindingScope.ACTUAL, BindingField.STEP_OUTPUT, "writer", "$.items[1]"), "7"),
+        (bound(BindingScope.ACTUAL, BindingField.STEP_INPUT, "router", "$"), "route"),
+        (
+            bound(BindingScope.ACTUAL, BindingField.STEP_TOOLS, "writer", "$[0].arguments"),
+            '{"q":1}',
+        ),
+        (bound(BindingScope.ACTUAL, BindingField.STEP_TOOLS, "router"), "[]"),
+        (bound(BindingScope.METRIC, BindingField.RUBRICS, path="$[1].text"), "It is short."),
     ],
 )
 async def test_where_a_variable_gets_its_value(binding: Binding, filled: str) -> None:
@@ -94,12 +100,24 @@ async def test_where_a_variable_gets_its_value(binding: Binding, filled: str) ->
 @pytest.mark.parametrize(
     ("binding", "words"),
     [
-        (bound(Scope.ACTUAL, Source.STEP_OUTPUT, "ghost"), "nodes that ran: writer, router"),
-        (bound(Scope.ACTUAL, Source.STEP_OUTPUT, "router"), "has no traceStepOutput"),
-        (bound(Scope.ACTUAL, Source.STEP_SKILLS, "writer"), "do not record skills"),
-        (bound(Scope.ACTUAL, Source.STEP_OUTPUT, "writer", "$.items[2]"), "$.items is a list of 2"),
-        (bound(Scope.ACTUAL, Source.STEP_INPUT, "writer", "$.txt"), "whose keys are text"),
-        (bound(Scope.ACTUAL, Source.FINAL_RESPONSE, path="$.a"), "is a text that is not JSON"),
+        (
+            bound(BindingScope.ACTUAL, BindingField.STEP_OUTPUT, "ghost"),
+            "nodes that ran: writer, router",
+        ),
+        (bound(BindingScope.ACTUAL, BindingField.STEP_OUTPUT, "router"), "has no traceStepOutput"),
+        (bound(BindingScope.ACTUAL, BindingField.STEP_SKILLS, "writer"), "do not record skills"),
+        (
+            bound(BindingScope.ACTUAL, BindingField.STEP_OUTPUT, "writer", "$.items[2]"),
+            "$.items is a list of 2",
+        ),
+        (
+            bound(BindingScope.ACTUAL, BindingField.STEP_INPUT, "writer", "$.txt"),
+            "whose keys are text",
+        ),
+        (
+            bound(BindingScope.ACTUAL, BindingField.FINAL_RESPONSE, path="$.a"),
+            "is a text that is not JSON",
+        ),
     ],
 )
 async def test_what_cannot_be_filled_in_leaves_the_score_missing(
@@ -114,7 +132,7 @@ async def test_what_cannot_be_filled_in_leaves_the_score_missing(
 
 
 async def test_a_reference_that_is_not_there_means_it_does_not_apply() -> None:
-    metric = judge(panel("never"), bound(Scope.EXPECTED, Source.FINAL_RESPONSE))
+    metric = judge(panel("never"), bound(BindingScope.EXPECTED, BindingField.FINAL_RESPONSE))
     assert not await scores(metric, Case.single("q"), OUTCOME)
 
 
@@ -125,10 +143,22 @@ async def test_a_reference_that_is_not_there_means_it_does_not_apply() -> None:
         ("Judge.", (REPLY,), "'x' is bound, but not in the prompt"),
         ("Judge {{ x }}.", (REPLY, REPLY), "'x' is bound 2 times"),
         (" ", (), "the prompt is empty"),
-        ("{{ x }}", (bound(Scope.METRIC, Source.FINAL_RESPONSE),), "metric has no field final"),
-        ("{{ x }}", (bound(Scope.ACTUAL, Source.RUBRICS),), "actual has no field rubrics"),
-        ("{{ x }}", (bound(Scope.EXPECTED, Source.STEP_INPUT, "n"),), "expected has no field"),
-        ("{{ x }}", (bound(Scope.ACTUAL, Source.STEP_INPUT),), "of which node"),
+        (
+            "{{ x }}",
+            (bound(BindingScope.METRIC, BindingField.FINAL_RESPONSE),),
+            "metric has no field final",
+        ),
+        (
+            "{{ x }}",
+            (bound(BindingScope.ACTUAL, BindingField.RUBRICS),),
+            "actual has no field rubrics",
+        ),
+        (
+            "{{ x }}",
+            (bound(BindingScope.EXPECTED, BindingField.STEP_INPUT, "n"),),
+            "expected has no field",
+        ),
+        ("{{ x }}", (bound(BindingScope.ACTUAL, BindingField.STEP_INPUT),), "of which node"),
         ("{{ x }}", (replace(REPLY, path="$..a"),), r"'\$\.\.a' is no path"),
         ("{{ x }}", (replace(REPLY, path="$[*]"),), r"'\$\[\*\]' is no path"),
     ],

@@ -16,11 +16,11 @@ from burnish.core.errors import BurnishError
 from burnish.core.outcomes import Outcome, Step, Trace, Usage
 from burnish.targets.callables import CallableTarget
 from burnish.targets.current_prompts import CurrentPrompts, providing
-from burnish.tracing.recorder import Recorder, recording
+from burnish.tracing.recorder import StepRecorder, recording
 from tests.targets.calling_agents import outcome
 
 
-def edges(recorder: Recorder) -> dict[str, list[str]]:
+def edges(recorder: StepRecorder) -> dict[str, list[str]]:
     """The predecessors of each step, in the order of the trace."""
     return {step.id: list(step.predecessors) for step in recorder.trace().steps}
 

@@ -17,7 +17,7 @@ from langgraph.types import Command, RetryPolicy, Send
 import burnish
 from burnish.core.errors import BurnishError
 from burnish.tracing.langgraph import traced_graph
-from burnish.tracing.recorder import Recorder, recording
+from burnish.tracing.recorder import StepRecorder, recording
 
 WAYS = ("invoke", "ainvoke")
 
@@ -47,7 +47,7 @@ async def run(graph: Any, way: str, **state: Any) -> Any:
     return await asyncio.to_thread(graph.invoke, state)
 
 
-def edges(recorder: Recorder) -> dict[str, list[str]]:
+def edges(recorder: StepRecorder) -> dict[str, list[str]]:
     return {step.id: sorted(step.predecessors) for step in recorder.trace().steps}
 
 

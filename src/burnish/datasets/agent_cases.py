@@ -17,16 +17,16 @@ from burnish.core.errors import ConfigError, FileTrouble, NotJournalable, Proble
 from burnish.datasets.case_files import (
     WRAPPED,
     CaseFile,
+    CaseFileShape,
     Files,
     Rubrics,
-    Shape,
     Text,
     Tools,
-    asked,
     attachments,
     expected_tools,
     files_written,
     present,
+    present_lists,
     rubrics,
     rubrics_written,
     tools_written,
@@ -48,10 +48,6 @@ def _as_it_is(fault: Fault) -> Fault:
     return fault
 
 
-def _no_names() -> dict[str, tuple[TreePath, int | None]]:
-    return {}
-
-
 @dataclass(kw_only=True)
 class Complaints:
     """The problems of one file, each with its place."""
@@ -59,7 +55,9 @@ class Complaints:
     source: str
     tree: YamlTree | None = None
     problems: list[Problem] = field(default_factory=list[Problem])
-    names: dict[str, tuple[TreePath, int | None]] = field(default_factory=_no_names)
+    names: dict[str, tuple[TreePath, int | None]] = field(
+        default_factory=dict[str, tuple[TreePath, int | None]]
+    )
     """Where each name of a case was first seen."""
 
     @classmethod
@@ -127,8 +125,8 @@ class Complaints:
         raise ConfigError([*self.problems[:_MOST], *(last if more > 0 else [])])
 
     def _where(self, at: TreePath, line: int | None) -> str:
-        found = line or self._line(at)
-        place = f"{self.source}:{found}" if found else self.source
+        number = line or self._line(at)
+        place = f"{self.source}:{number}" if number else self.source
         return f"{place} {dotted(at)}".strip()
 
     def _line(self, at: TreePath) -> int | None:
@@ -171,7 +169,7 @@ AS_TURNS = "turns"
 _OF_A_TURN = ("input", "ground_truth", "expected_tools", "files", "retrieval_context")
 
 
-class TurnShape(Shape):
+class TurnShape(CaseFileShape):
     """One turn of a conversation."""
 
     input: Text
@@ -183,7 +181,7 @@ class TurnShape(Shape):
     turn_config: dict[str, Json] | None = None
 
 
-class CaseShape(Shape):
+class CaseShape(CaseFileShape):
     """A test case of one turn, or of several under `turns`."""
 
     name: Text | None = None
@@ -237,9 +235,9 @@ def _about_turns(raw: Json, complaints: Complaints, at: TreePath) -> bool:
 
 
 def _turn(shape: TurnShape) -> Turn:
-    kept: dict[str, Json] = {}
+    extras: dict[str, Json] = {}
     if shape.evaluations is not None:
-        kept["evaluations"] = [*shape.evaluations]
+        extras["evaluations"] = [*shape.evaluations]
     return Turn(
         input=shape.input,
         expected=shape.ground_truth,
@@ -247,7 +245,7 @@ def _turn(shape: TurnShape) -> Turn:
         expected_tools=expected_tools(shape.expected_tools),
         attachments=attachments(shape.files),
         settings=shape.turn_config or {},
-        extras=kept,
+        extras=extras,
     )
 
 
@@ -288,11 +286,11 @@ def cases_in(tree: YamlTree, read_named: Callable[[Path], CaseFile]) -> CaseFile
         _refuse_another(tree, held)
         tree = held
     complaints = Complaints.about(tree)
-    found, at = _list_in(tree.data, complaints)
-    cases = [_case_of(raw, complaints, (*at, index)) for index, raw in enumerate(found)]
-    if len(found) > _MOST_CASES:
+    entries, at = _list_in(tree.data, complaints)
+    cases = [_case_of(raw, complaints, (*at, index)) for index, raw in enumerate(entries)]
+    if len(entries) > _MOST_CASES:
         remedy = "split the file; JSONL takes more"
-        message = f"expected at most {_MOST_CASES} cases, found {len(found)}"
+        message = f"expected at most {_MOST_CASES} cases, found {len(entries)}"
         complaints.add(message, at=at, remedy=remedy)
     complaints.settle()
     extras: dict[str, Json] = {WRAPPED: True} if at else {}
@@ -403,7 +401,7 @@ def _turn_written(turn: Turn) -> dict[str, Json]:
     return {
         "input": turn.input,
         **({} if turn.expected is None else {"ground_truth": turn.expected}),
-        **asked(expected_tools=tools_written(turn.expected_tools)),
+        **present_lists(expected_tools=tools_written(turn.expected_tools)),
         **present(
             files=files_written(turn.attachments),
             retrieval_context=[*turn.context],

@@ -82,13 +82,13 @@ Text = Annotated[str, BeforeValidator(_quoted)]
 _Argument = Annotated[Json, AfterValidator(_argument)]
 
 
-class Shape(BaseModel):
+class CaseFileShape(BaseModel):
     """A mapping in a file: a key it does not know is a mistake."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
 
-class ToolShape(Shape):
+class ToolShape(CaseFileShape):
     """An expected tool with its arguments."""
 
     name: Text
@@ -96,7 +96,7 @@ class ToolShape(Shape):
     count: StrictInt = Field(default=1, ge=1)
 
 
-class FileShape(Shape):
+class FileShape(CaseFileShape):
     """A file that goes with what is said."""
 
     type: Literal["image", "pdf", "text", "excel", "word", "powerpoint", "csv"]
@@ -121,7 +121,7 @@ class FileShape(Shape):
         return self
 
 
-class RubricShape(Shape):
+class CaseRubricShape(CaseFileShape):
     """One thing an answer must fulfil."""
 
     id: Text
@@ -133,7 +133,7 @@ class RubricShape(Shape):
 
 Tools = list[str | ToolShape]
 Files = Annotated[list[FileShape], Field(max_length=_MOST_FILES)]
-Rubrics = list[str | RubricShape]
+Rubrics = list[str | CaseRubricShape]
 
 
 def expected_tools(shapes: Tools | None) -> tuple[ExpectedTool, ...] | None:
@@ -185,7 +185,7 @@ def present(**values: Json) -> dict[str, Json]:
     return {key: value for key, value in values.items() if not _is_empty(value)}
 
 
-def asked(**lists: list[Json] | None) -> dict[str, Json]:
+def present_lists(**lists: list[Json] | None) -> dict[str, Json]:
     """The lists that are there; an empty one says that there should be none."""
     return {key: value for key, value in lists.items() if value is not None}
 

@@ -108,15 +108,15 @@ def smallest_difference(
     """
     if cases < 1:
         return math.inf
-    sure, found = _quantile((1 + confidence) / 2), _quantile(power)
+    z_confidence, z_power = _quantile((1 + confidence) / 2), _quantile(power)
     if spread is not None:
-        difference = max(1 / cases, (sure + found) * spread / math.sqrt(cases))
+        difference = max(1 / cases, (z_confidence + z_power) * spread / math.sqrt(cases))
         return difference if difference <= 1 else math.inf
 
     def reached(difference: float) -> bool:
         share = _share_changed(difference, pass_rate, changed)
         rest = math.sqrt(max(0.0, share - difference**2))
-        return difference * math.sqrt(cases) >= sure * math.sqrt(share) + found * rest
+        return difference * math.sqrt(cases) >= z_confidence * math.sqrt(share) + z_power * rest
 
     return max(1 / cases, _first_where(reached)) if reached(1.0) else math.inf
 
@@ -144,17 +144,17 @@ def _quantile(share: float) -> float:
 def cases_needed(difference: float, *, pass_rate: float = 0.5, changed: float | None = None) -> int:
     """How many cases it takes to find a difference, as `smallest_difference` reckons."""
 
-    def found(cases: int) -> bool:
+    def detected(cases: int) -> bool:
         shown = smallest_difference(cases, pass_rate=pass_rate, changed=changed)
         return shown <= difference + 1e-9
 
     high = 1
-    while not found(high):
+    while not detected(high):
         high *= 2
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if found(middle) else (middle, high)
+        low, high = (low, middle) if detected(middle) else (middle, high)
     return high
 
 
@@ -186,21 +186,21 @@ def _names_in(where: str, cases: Sequence[Case]) -> Iterator[Finding]:
 
 
 def _questions_in(where: str, cases: Sequence[Case]) -> Iterator[Finding]:
-    several = [found for found in _by_question(cases).values() if len(_ids(found)) > 1]
+    several = [alike for alike in _by_question(cases).values() if len(_ids(alike)) > 1]
     if several:
         yield Finding(
             severity=Severity.WARNING,
             where=where,
-            message=f"asked more than once: {listed([_equals(found) for found in several])}",
+            message=f"asked more than once: {listed([_equals(alike) for alike in several])}",
             remedy="keep one of each: what is asked twice counts twice",
         )
-    torn = [found for found in several if len(_answers(found)) > 1]
+    torn = [alike for alike in several if len(_answers(alike)) > 1]
     if torn:
         yield Finding(
             severity=Severity.WARNING,
             where=where,
             message="one question, different references: "
-            f"{listed([_equals(found) for found in torn])}",
+            f"{listed([_equals(alike) for alike in torn])}",
             remedy="decide on one answer: no agent can give both",
         )
 
@@ -234,14 +234,14 @@ def _names_across(where: str, here: Sequence[Case], there: Sequence[Case]) -> It
 def _nearly(splits: Mapping[str, Sequence[Case]], near: float) -> Iterator[Finding]:
     """Groups of different questions that are nearly the same, by the splits they lie in."""
     placed = [(name, case) for name, cases in splits.items() for case in cases]
-    found: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    by_homes: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
     for group in groups([case for _, case in placed], near=near):
         members = {placed[place][1].question_id: placed[place] for place in reversed(group)}
         if len(members) > 1:
             homes = tuple(dict.fromkeys(placed[place][0] for place in group))
             names = [case.id for _, case in reversed(members.values())]
-            found[homes].append(" ~ ".join([*names[:3], *(["…"] if len(names) > 3 else [])]))
-    for homes, texts in found.items():
+            by_homes[homes].append(" ~ ".join([*names[:3], *(["…"] if len(names) > 3 else [])]))
+    for homes, texts in by_homes.items():
         across = len(homes) > 1
         yield Finding(
             severity=Severity.WARNING if across else Severity.NOTE,
@@ -252,10 +252,10 @@ def _nearly(splits: Mapping[str, Sequence[Case]], near: float) -> Iterator[Findi
 
 
 def _by_question(cases: Sequence[Case]) -> dict[str, list[Case]]:
-    found: defaultdict[str, list[Case]] = defaultdict(list)
+    by_question: defaultdict[str, list[Case]] = defaultdict(list)
     for case in cases:
-        found[case.question_id].append(case)
-    return dict(found)
+        by_question[case.question_id].append(case)
+    return dict(by_question)
 
 
 def _ids(cases: Sequence[Case]) -> list[str]:
@@ -330,7 +330,7 @@ def _resolution(facts: SplitFacts) -> Finding:
     smallest = facts.smallest_difference
     coarse = smallest > _COARSE
     have = counted(facts.cases, "case") if facts.cases else "no cases"
-    told = (
+    message = (
         f"no difference between two versions can be told from chance with {have}"
         if math.isinf(smallest)
         else f"{have}: one makes {1 / facts.cases:.3f} of the pass rate, and a difference "
@@ -339,7 +339,7 @@ def _resolution(facts: SplitFacts) -> Finding:
     return Finding(
         severity=Severity.WARNING if coarse else Severity.NOTE,
         where=facts.name,
-        message=told,
+        message=message,
         remedy=f"to notice a difference of 0.10 takes about {cases_needed(0.1)} cases"
         if coarse
         else "",
@@ -359,7 +359,7 @@ def check(splits: Mapping[str, Sequence[Case]], *, near: float = NEAR) -> Findin
     warnings and notes leave the choice to the user.
     """
     facts = tuple(_facts_of(name, cases) for name, cases in splits.items())
-    found = [
+    findings = [
         *_repetitions(splits, near=near),
         *(finding for name, cases in splits.items() for finding in _contents(name, cases)),
         *_labels(splits),
@@ -367,7 +367,7 @@ def check(splits: Mapping[str, Sequence[Case]], *, near: float = NEAR) -> Findin
         *(finding for each in facts for finding in _findings_in(each)),
     ]
     rank = {severity: rank for rank, severity in enumerate(Severity)}
-    return Findings(splits=facts, found=tuple(sorted(found, key=lambda f: rank[f.severity])))
+    return Findings(splits=facts, found=tuple(sorted(findings, key=lambda f: rank[f.severity])))
 
 
 def _asks_nothing(case: Case) -> bool:
@@ -419,8 +419,8 @@ def _labels(splits: Mapping[str, Sequence[Case]]) -> Iterator[Finding]:
         if cases
     }
     lacking: defaultdict[str, list[str]] = defaultdict(list)
-    for label in sorted({label for found in counts.values() for label in found}):
-        for name in (name for name, found in counts.items() if label not in found):
+    for label in sorted({label for tally in counts.values() for label in tally}):
+        for name in (name for name, tally in counts.items() if label not in tally):
             lacking[name].append(f"'{label}'")
     for name, labels in lacking.items():
         yield Finding(
@@ -429,9 +429,9 @@ def _labels(splits: Mapping[str, Sequence[Case]]) -> Iterator[Finding]:
             message=f"no case has a label that other splits have: {listed(labels)}",
             remedy="split anew (`burnish data split` spreads labels), or add such cases",
         )
-    for name, found in counts.items():
-        if found and max(found.values()) >= _UNEVEN * min(found.values()):
-            shown = [f"'{label}' {count}" for label, count in found.most_common()]
+    for name, tally in counts.items():
+        if tally and max(tally.values()) >= _UNEVEN * min(tally.values()):
+            shown = [f"'{label}' {count}" for label, count in tally.most_common()]
             message = f"labels are uneven: {listed(shown)}"
             yield Finding(severity=Severity.NOTE, where=name, message=message)
 

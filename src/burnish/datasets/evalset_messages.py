@@ -15,18 +15,18 @@ from burnish.datasets.agent_cases import listed, mapped
 from burnish.datasets.case_files import present
 from burnish.datasets.evalset_shapes import (
     EvalCaseShape,
+    EvalShape,
     FunctionCallShape,
     FunctionResponseShape,
+    GoToolShape,
     IntermediateShape,
     InvocationShape,
     MessageShape,
     PartShape,
-    Shape,
-    ToolShape,
     arguments_in,
 )
 
-S = TypeVar("S", bound=Shape)
+S = TypeVar("S", bound=EvalShape)
 
 EVALSET, PROMPTITER = "evalset", "promptiter"
 
@@ -36,7 +36,7 @@ def text_of(message: MessageShape | None) -> str:
     if message is None:
         return ""
     if message.parts is not None:
-        return "\n".join(part.text or "" for part in message.parts if _is_said(part))
+        return "\n".join(part.text or "" for part in message.parts if _is_text(part))
     if message.content_parts:
         texts = [part.get("text") for part in message.content_parts]
         return "\n".join(text for text in texts if isinstance(text, str))
@@ -56,32 +56,32 @@ def _plain(text: str, speaker: Speaker, format: str) -> dict[str, Json]:  # noqa
     return {"role": "model" if speaker == "assistant" else speaker, "parts": [{"text": text}]}
 
 
-def _kept_message(message: MessageShape | None, speaker: Speaker) -> dict[str, Json] | None:
+def _message_extra(message: MessageShape | None, speaker: Speaker) -> dict[str, Json] | None:
     """The message where it is more than a plain text, else None."""
     if message is None:
         return None
-    whole, text = message.kept(), text_of(message)
+    whole, text = message.as_read(), text_of(message)
     return None if whole in [_plain(text, speaker, f) for f in (EVALSET, PROMPTITER)] else whole
 
 
-def told(kept: Json, text: str, speaker: Speaker, format: str) -> dict[str, Json]:  # noqa: A002
+def message_written(original: Json, text: str, speaker: Speaker, format: str) -> dict[str, Json]:  # noqa: A002
     """A message that says `text`: the one that was kept, as far as the format can hold it."""
-    message = _shape_of(kept, MessageShape)
+    message = _shape_of(original, MessageShape)
     if message is None or _format_of(message) != format:
         return _plain(text, speaker, format)
     if text_of(message) == text:
-        return message.kept()
+        return message.as_read()
     if format == PROMPTITER:
-        rest = {k: v for k, v in message.kept().items() if k != "content_parts"}
+        rest = {k: v for k, v in message.as_read().items() if k != "content_parts"}
         return {**rest, "content": text}
-    others: list[Json] = [part.kept() for part in message.parts or () if not _is_said(part)]
-    return {**message.kept(), "parts": [{"text": text}, *others]}
+    others: list[Json] = [part.as_read() for part in message.parts or () if not _is_text(part)]
+    return {**message.as_read(), "parts": [{"text": text}, *others]}
 
 
-def _shape_of(kept: Json, model: type[S]) -> S | None:
+def _shape_of(value: Json, model: type[S]) -> S | None:
     """What was kept, looked into; None where it is not what it should be."""
     try:
-        return None if kept is None else model.model_validate(kept)
+        return None if value is None else model.model_validate(value)
     except ValidationError:
         return None
 
@@ -91,7 +91,7 @@ def _format_of(message: MessageShape) -> str:
     return PROMPTITER if message.parts is None else EVALSET
 
 
-def _is_said(part: PartShape) -> bool:
+def _is_text(part: PartShape) -> bool:
     return part.text is not None and not part.thought
 
 
@@ -119,26 +119,26 @@ def _calls_in(held: IntermediateShape | None) -> tuple[ToolCall, ...] | None:
     return _joined(calls, responses) if calls or held.tool_uses is not None else None
 
 
-def _tools_as_calls(tools: Iterable[ToolShape]) -> tuple[ToolCall, ...]:
+def _tools_as_calls(tools: Iterable[GoToolShape]) -> tuple[ToolCall, ...]:
     """Go's uses of tools."""
-    found: list[ToolCall] = []
+    calls: list[ToolCall] = []
     for tool in tools:
         arguments = arguments_in(tool.arguments)
         assert isinstance(arguments, dict)
-        found.append(
+        calls.append(
             ToolCall(name=tool.name, arguments=arguments, result=tool.result, id=tool.id or "")
         )
-    return tuple(found)
+    return tuple(calls)
 
 
-def tools_written(kept: Json, calls: Sequence[ToolCall] | None) -> list[Json] | None:
+def tools_written(original: Json, calls: Sequence[ToolCall] | None) -> list[Json] | None:
     """Calls as Go writes them: as they were kept, while they are still the same."""
     if calls is None:
         return None
-    shapes = [_shape_of(one, ToolShape) for one in kept] if isinstance(kept, list) else []
+    shapes = [_shape_of(one, GoToolShape) for one in original] if isinstance(original, list) else []
     whole = [shape for shape in shapes if shape]
     if whole and _tools_as_calls(whole) == tuple(calls):
-        return [shape.kept() for shape in whole]
+        return [shape.as_read() for shape in whole]
     return [
         {
             **present(id=call.id or None),
@@ -150,15 +150,15 @@ def tools_written(kept: Json, calls: Sequence[ToolCall] | None) -> list[Json] | 
     ]
 
 
-def intermediate_written(kept: Json, calls: Sequence[ToolCall] | None) -> dict[str, Json]:
+def intermediate_written(original: Json, calls: Sequence[ToolCall] | None) -> dict[str, Json]:
     """Calls as Python's files hold them: as they were kept, while they are still the same."""
-    held = _shape_of(kept, IntermediateShape)
+    held = _shape_of(original, IntermediateShape)
     if held is not None and _calls_in(held) == (None if calls is None else tuple(calls)):
-        return held.kept()
-    said = present(
-        intermediate_responses=held.kept().get("intermediate_responses") if held else None
+        return held.as_read()
+    responses = present(
+        intermediate_responses=held.as_read().get("intermediate_responses") if held else None
     )
-    return said if calls is None else {**_uses_written(calls), **said}
+    return responses if calls is None else {**_uses_written(calls), **responses}
 
 
 def _uses_written(calls: Sequence[ToolCall]) -> dict[str, Json]:
@@ -187,14 +187,14 @@ def _joined(
     ids = {call.id for call in calls if call.id}
     by_id = {response.id: response for response in responses if response.id in ids}
     rest = [response for response in responses if response.id not in by_id]
-    found: list[ToolCall] = []
+    joined: list[ToolCall] = []
     for call in calls:
         response = by_id.get(call.id) if call.id in by_id else _taken(call, rest)
         result = response.response if response else None
-        found.append(
+        joined.append(
             ToolCall(name=call.name, arguments=call.args or {}, result=result, id=call.id or "")
         )
-    return tuple(found)
+    return tuple(joined)
 
 
 def _taken(
@@ -226,27 +226,27 @@ _SPEAKERS: dict[str, Speaker] = {
 
 def history_of(messages: Sequence[MessageShape]) -> tuple[Message, ...]:
     """The messages as a case holds them; what a tool gave back is a message of its own."""
-    return tuple(said for message in messages for said in _said(message))
+    return tuple(entry for message in messages for entry in _messages_in(message))
 
 
-def _kept_history(messages: Sequence[MessageShape]) -> list[Json] | None:
+def _history_extra(messages: Sequence[MessageShape]) -> list[Json] | None:
     """The messages where writing them plainly would not give them back, else None."""
-    whole: list[Json] = [message.kept() for message in messages]
-    said = history_of(messages)
-    return None if whole in [_written(said, style) for style in (EVALSET, PROMPTITER)] else whole
+    whole: list[Json] = [message.as_read() for message in messages]
+    history = history_of(messages)
+    return None if whole in [_written(history, style) for style in (EVALSET, PROMPTITER)] else whole
 
 
-def history_told(kept: Json, said: Sequence[Message], format: str) -> list[Json]:  # noqa: A002
+def history_written(original: Json, history: Sequence[Message], format: str) -> list[Json]:  # noqa: A002
     """Messages that say this: those that were kept while they still do, else plain ones."""
-    messages = [_shape_of(one, MessageShape) for one in listed(kept)]
+    messages = [_shape_of(one, MessageShape) for one in listed(original)]
     whole = [message for message in messages if message]
     fits = len(whole) == len(messages) and all(_format_of(one) == format for one in whole)
-    if whole and fits and history_of(whole) == tuple(said):
-        return [message.kept() for message in whole]
-    return _written(said, format)
+    if whole and fits and history_of(whole) == tuple(history):
+        return [message.as_read() for message in whole]
+    return _written(history, format)
 
 
-def _said(message: MessageShape) -> Iterator[Message]:
+def _messages_in(message: MessageShape) -> Iterator[Message]:
     parts = message.parts or []
     answered = [part.function_response for part in parts if part.function_response]
     uses = (*_uses_in_parts(parts), *_uses_in_calls(message.tool_calls))
@@ -298,9 +298,9 @@ def _text_of_response(response: FunctionResponseShape) -> str:
     return alone if isinstance(alone, str) else json.dumps(held, ensure_ascii=False)
 
 
-def _written(said: Sequence[Message], format: str) -> list[Json]:  # noqa: A002
+def _written(history: Sequence[Message], format: str) -> list[Json]:  # noqa: A002
     write = _for_go if format == PROMPTITER else _for_python
-    return [write(message) for message in said]
+    return [write(message) for message in history]
 
 
 def _for_python(message: Message) -> dict[str, Json]:
@@ -337,8 +337,8 @@ def _for_go(message: Message) -> dict[str, Json]:
         "tool_name": message.tool,
         "tool_calls": calls,
     }
-    kept = {key: value for key, value in more.items() if value}
-    return {"role": message.role, "content": message.content, **kept}
+    filled = {key: value for key, value in more.items() if value}
+    return {"role": message.role, "content": message.content, **filled}
 
 
 def _packed(arguments: Mapping[str, Json]) -> str:
@@ -365,13 +365,13 @@ def invocation_extras(shape: InvocationShape) -> dict[str, Json]:
     calls, middle = calls_of(shape), shape.intermediate_data
     tools: list[Json] | None = None
     if shape.tools is not None:
-        tools = [tool.kept() for tool in shape.tools]
-    happened = middle.kept() if middle else None
+        tools = [tool.as_read() for tool in shape.tools]
+    happened = middle.as_read() if middle else None
     return present(
         invocation_id=shape.invocation_id or None,
         creation_timestamp=shape.creation_timestamp or None,
-        user_content=_kept_message(shape.user_content, "user"),
-        final_response=_kept_message(shape.final_response, "assistant"),
+        user_content=_message_extra(shape.user_content, "user"),
+        final_response=_message_extra(shape.final_response, "assistant"),
         tools=None if tools == tools_written(None, calls) else tools,
         intermediate_data=None if happened == intermediate_written(None, calls) else happened,
         tool_mock=shape.tool_mock,
@@ -386,13 +386,13 @@ def case_extras(shape: EvalCaseShape) -> dict[str, Json]:
     actual = shape.actual_conversation or ()
     turns: list[Json] = [_recorded_extras(one) for one in actual]
     return present(
-        session_input=shape.session_input.kept() if shape.session_input else None,
-        context_messages=_kept_history(shape.context_messages or ()),
+        session_input=shape.session_input.as_read() if shape.session_input else None,
+        context_messages=_history_extra(shape.context_messages or ()),
         creation_timestamp=shape.creation_timestamp or None,
         eval_mode=None if traced else shape.eval_mode or None,
         expected_runner_enabled=shape.expected_runner_enabled or None,
         driver=scenario.driver or None if scenario else None,
-        actual_conversation=None if traced else [one.kept() for one in actual],
+        actual_conversation=None if traced else [one.as_read() for one in actual],
         **{RECORDED_TURNS: turns if traced and any(turns) else None},
     )
 
@@ -404,7 +404,7 @@ def _recorded_extras(shape: InvocationShape) -> dict[str, Json]:
 
 
 def _messages(shape: InvocationShape, name: str) -> Json:
-    return shape.kept().get(name)
+    return shape.as_read().get(name)
 
 
 _GO_CASE = frozenset({"expected_runner_enabled", "rubrics"})

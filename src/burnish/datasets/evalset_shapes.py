@@ -48,8 +48,8 @@ def as_spelled(fault: Fault, value: Json) -> Fault:
         missing = step if isinstance(step, int) else spell(step)
         path.append(_key_like(value, step) or missing)
         value = _below(value, path[-1])
-    known = tuple(map(spell, fault.known_keys))
-    return replace(fault, path=tuple(path), known_keys=known)
+    keys = tuple(map(spell, fault.known_keys))
+    return replace(fault, path=tuple(path), known_keys=keys)
 
 
 def _renamed(
@@ -58,10 +58,10 @@ def _renamed(
     if isinstance(value, list):
         below = _place_below(place, 0)
         return [_renamed(item, below, names) for item in value]
-    if not isinstance(value, dict) or not (known := names(place)):
+    if not isinstance(value, dict) or not (spellings := names(place)):
         return value
     return {
-        known.get(folded(key), key): _renamed(item, _place_of_key(place, key), names)
+        spellings.get(folded(key), key): _renamed(item, _place_of_key(place, key), names)
         for key, item in value.items()
     }
 
@@ -69,16 +69,16 @@ def _renamed(
 def _twice(value: Json, place: SchemaPosition, path: TreePath) -> list[tuple[TreePath, str]]:
     if isinstance(value, list):
         below = _place_below(place, 0)
-        return [found for i, item in enumerate(value) for found in _twice(item, below, (*path, i))]
-    if not isinstance(value, dict) or not (known := _python_names(place)):
+        return [each for i, item in enumerate(value) for each in _twice(item, below, (*path, i))]
+    if not isinstance(value, dict) or not (names := _python_names(place)):
         return []
     seen: set[str] = set()
-    found: list[tuple[TreePath, str]] = []
+    repeats: list[tuple[TreePath, str]] = []
     for key, item in value.items():
-        found += [(path, key)] if folded(key) in seen and folded(key) in known else []
+        repeats += [(path, key)] if folded(key) in seen and folded(key) in names else []
         seen.add(folded(key))
-        found += _twice(item, _place_of_key(place, key), (*path, key))
-    return found
+        repeats += _twice(item, _place_of_key(place, key), (*path, key))
+    return repeats
 
 
 @cache
@@ -122,17 +122,17 @@ def _below(value: Json, step: str | int) -> Json:
     return None
 
 
-class Shape(BaseModel):
+class EvalShape(BaseModel):
     """A mapping in an EvalSet: a key it does not know is a mistake."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
-    def kept(self) -> dict[str, Json]:
+    def as_read(self) -> dict[str, Json]:
         """What the file says here, under Python's names."""
         return self.model_dump(exclude_unset=True)
 
 
-class FunctionCallShape(Shape):
+class FunctionCallShape(EvalShape):
     """A call that a model asked for."""
 
     name: str
@@ -142,7 +142,7 @@ class FunctionCallShape(Shape):
     partial_args: Json = None
 
 
-class FunctionResponseShape(Shape):
+class FunctionResponseShape(EvalShape):
     """What a tool gave back."""
 
     name: str | None = None
@@ -153,7 +153,7 @@ class FunctionResponseShape(Shape):
     parts: Json = None
 
 
-class PartShape(Shape):
+class PartShape(EvalShape):
     """A part of a message; only texts, calls and responses are looked into."""
 
     text: str | None = None
@@ -172,7 +172,7 @@ class PartShape(Shape):
     tool_response: Json = None
 
 
-class MessageShape(Shape):
+class MessageShape(EvalShape):
     """A message: with `parts` in Python's files, with `content` in Go's."""
 
     role: str | None = None
@@ -185,14 +185,14 @@ class MessageShape(Shape):
     tool_calls: Json = None
 
 
-class EventShape(Shape):
+class EventShape(EvalShape):
     """Something that happened on the way to the reply."""
 
     author: str | None = None
     content: MessageShape | None = None
 
 
-class IntermediateShape(Shape):
+class IntermediateShape(EvalShape):
     """What happened before the reply: calls and responses, or events."""
 
     tool_uses: list[FunctionCallShape] | None = None
@@ -201,7 +201,7 @@ class IntermediateShape(Shape):
     invocation_events: list[EventShape] | None = None
 
 
-class ToolShape(Shape):
+class GoToolShape(EvalShape):
     """A use of a tool in Go's files; arguments may be JSON within a text."""
 
     name: str
@@ -225,16 +225,16 @@ def arguments_in(value: Json) -> Json:
     if not isinstance(value, str):
         return value
     try:
-        found: Json = json.loads(value)
+        arguments: Json = json.loads(value)
     except (ValueError, RecursionError):
         return value
-    return found
+    return arguments
 
 
 _Number = StrictInt | float
 
 
-class InvocationShape(Shape):
+class InvocationShape(EvalShape):
     """One turn."""
 
     user_content: MessageShape
@@ -244,12 +244,12 @@ class InvocationShape(Shape):
     creation_timestamp: _Number | None = None
     metric_names: list[str] | None = None
     context_messages: list[MessageShape] | None = None
-    tools: list[ToolShape] | None = None
+    tools: list[GoToolShape] | None = None
     tool_mock: Json = None
     intermediate_responses: list[MessageShape] | None = None
 
 
-class ScenarioShape(Shape):
+class ScenarioShape(EvalShape):
     """A conversation whose user is played by a model."""
 
     starting_prompt: str
@@ -259,7 +259,7 @@ class ScenarioShape(Shape):
     driver: str | None = None
 
 
-class SessionShape(Shape):
+class SessionShape(EvalShape):
     """What a session starts with."""
 
     app_name: str | None = None
@@ -267,13 +267,13 @@ class SessionShape(Shape):
     state: dict[str, Json] | None = None
 
 
-class RubricTextShape(Shape):
+class RubricTextShape(EvalShape):
     """What a rubric asks for."""
 
     text: str
 
 
-class RubricShape(Shape):
+class EvalRubricShape(EvalShape):
     """A rubric of one case."""
 
     id: str
@@ -283,7 +283,7 @@ class RubricShape(Shape):
     type: str | None = None
 
 
-class EvalCaseShape(Shape):
+class EvalCaseShape(EvalShape):
     """One case."""
 
     eval_id: str = Field(min_length=1)
@@ -295,10 +295,10 @@ class EvalCaseShape(Shape):
     context_messages: list[MessageShape] | None = None
     creation_timestamp: _Number | None = None
     expected_runner_enabled: StrictBool | None = None
-    rubrics: list[RubricShape] | None = None
+    rubrics: list[EvalRubricShape] | None = None
 
 
-class EvalSetShape(Shape):
+class EvalSetShape(EvalShape):
     """The set around the cases, which are looked at one by one."""
 
     eval_set_id: str

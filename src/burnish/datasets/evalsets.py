@@ -12,7 +12,7 @@ from burnish.core.content import Json
 from burnish.core.errors import ConfigError
 from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
 from burnish.datasets.agent_cases import Complaints, listed, mapped
-from burnish.datasets.case_files import SPELLING, CaseFile, asked, present
+from burnish.datasets.case_files import SPELLING, CaseFile, present, present_lists
 from burnish.datasets.evalset_messages import (
     EVALSET,
     PROMPTITER,
@@ -21,19 +21,19 @@ from burnish.datasets.evalset_messages import (
     calls_of,
     case_extras,
     history_of,
-    history_told,
+    history_written,
     intermediate_written,
     invocation_extras,
     is_go_case,
+    message_written,
     text_of,
-    told,
     tools_written,
 )
 from burnish.datasets.evalset_shapes import (
     EvalCaseShape,
+    EvalRubricShape,
     EvalSetShape,
     InvocationShape,
-    RubricShape,
     ScenarioShape,
     as_json,
     as_python,
@@ -75,21 +75,21 @@ def _turn(shape: InvocationShape) -> Turn:
 
 def _recorded(actual: Sequence[InvocationShape], reference: Sequence[Turn]) -> Outcome:
     """What the agent gave; a turn of the reference that it never came to has no reply."""
-    asked = tuple(text_of(one.user_content) for one in actual)
+    messages = tuple(text_of(one.user_content) for one in actual)
     replies = tuple(text_of(one.final_response) for one in actual)
     steps = tuple(
         Step(
             id=f"turn-{index}",
             node="agent",
             turn=index,
-            input=asked[index],
+            input=messages[index],
             output=replies[index],
             tools=calls_of(one) or (),
         )
         for index, one in enumerate(actual)
     )
-    unasked = tuple(turn.input for turn in reference[len(asked) :])
-    return Outcome(replies=replies, asked=(*asked, *unasked), trace=Trace(steps=steps))
+    unasked = tuple(turn.input for turn in reference[len(messages) :])
+    return Outcome(replies=replies, asked=(*messages, *unasked), trace=Trace(steps=steps))
 
 
 def _scenario(shape: ScenarioShape) -> Scenario:
@@ -101,7 +101,7 @@ def _scenario(shape: ScenarioShape) -> Scenario:
     )
 
 
-def _rubric(shape: RubricShape) -> Rubric:
+def _rubric(shape: EvalRubricShape) -> Rubric:
     return Rubric(
         id=shape.id,
         text=shape.content.text,
@@ -131,7 +131,7 @@ def _case_written(case: Case, format: str, spelling: str) -> dict[str, Json]:  #
         "eval_id": case.id,
         **present(
             eval_mode="trace" if recorded else extras.get("eval_mode"),
-            context_messages=history_told(extras.get("context_messages"), case.history, format),
+            context_messages=history_written(extras.get("context_messages"), case.history, format),
             conversation=[_invocation(turn, format) for turn in own],
             conversation_scenario=_written_scenario(case, case.scenario, format)
             if case.scenario
@@ -151,22 +151,22 @@ def _case_written(case: Case, format: str, spelling: str) -> dict[str, Json]:  #
 
 def _only_recorded(case: Case) -> bool:
     """Whether the turns are there only because something was said in the recording."""
-    said = tuple(Turn(input=said) for said in case.recorded.asked) if case.recorded else ()
-    return case.turns == said
+    turns = tuple(Turn(input=text) for text in case.recorded.asked) if case.recorded else ()
+    return case.turns == turns
 
 
 def _invocation(turn: Turn, format: str) -> dict[str, Json]:  # noqa: A002
     extras = turn.extras
     written: dict[str, Json] = {
         **present(invocation_id=extras.get("invocation_id")),
-        "user_content": told(extras.get("user_content"), turn.input, "user", format),
+        "user_content": message_written(extras.get("user_content"), turn.input, "user", format),
     }
     if turn.expected is not None:
-        kept = extras.get("final_response")
-        written["final_response"] = told(kept, turn.expected, "assistant", format)
+        original = extras.get("final_response")
+        written["final_response"] = message_written(original, turn.expected, "assistant", format)
     if format == PROMPTITER:
         written |= present(metric_names=[*turn.metrics])
-        written |= asked(tools=tools_written(extras.get("tools"), turn.expected_calls))
+        written |= present_lists(tools=tools_written(extras.get("tools"), turn.expected_calls))
         written |= present(
             tool_mock=extras.get("tool_mock"),
             context_messages=extras.get("context_messages"),
@@ -180,21 +180,22 @@ def _invocation(turn: Turn, format: str) -> dict[str, Json]:  # noqa: A002
 
 def _recorded_written(case: Case, recorded: Outcome, format: str) -> list[Json]:  # noqa: A002
     """The recorded conversation: one turn for each reply."""
-    kept = [mapped(extras) for extras in listed(case.extras.get(RECORDED_TURNS))]
-    kept += [{}] * len(recorded.replies)
-    said = recorded.asked or tuple(turn.input for turn in case.turns)
+    turn_extras = [mapped(extras) for extras in listed(case.extras.get(RECORDED_TURNS))]
+    turn_extras += [{}] * len(recorded.replies)
+    messages = recorded.asked or tuple(turn.input for turn in case.turns)
     calls = [_recorded_calls(recorded, index) for index in range(len(recorded.replies))]
     return [
         _invocation(
             Turn(
-                input=said[index],
+                input=messages[index],
                 expected=reply or None,
-                expected_calls=calls[index] or (() if kept[index].get("tools") == [] else None),
-                extras=kept[index],
+                expected_calls=calls[index]
+                or (() if turn_extras[index].get("tools") == [] else None),
+                extras=turn_extras[index],
             ),
             format,
         )
-        for index, reply in enumerate(recorded.replies[: len(said)])
+        for index, reply in enumerate(recorded.replies[: len(messages)])
     ]
 
 
@@ -243,9 +244,9 @@ def evalset_in(tree: YamlTree) -> CaseFile:
     complaints = Complaints.about(tree)
     raw = tree.data if isinstance(tree.data, dict) else {}
     key = next((key for key in raw if folded(key) == "evalcases"), "eval_cases")
-    found = listed(raw.get(key))
+    raw_cases = listed(raw.get(key))
     shape = _set_shape(tree.data, complaints)
-    shapes = [_case_shape(one, complaints, (key, index)) for index, one in enumerate(found)]
+    shapes = [_case_shape(one, complaints, (key, index)) for index, one in enumerate(raw_cases)]
     complaints.settle()
     assert shape is not None
     whole = [one for one in shapes if one is not None]
@@ -254,7 +255,7 @@ def evalset_in(tree: YamlTree) -> CaseFile:
     file = CaseFile(
         cases=tuple(
             _as_written(raw_case, _case_in(one), format, spelling)
-            for raw_case, one in zip(found, whole, strict=True)
+            for raw_case, one in zip(raw_cases, whole, strict=True)
         ),
         format=format,
         eval_set_id=shape.eval_set_id,
@@ -293,8 +294,8 @@ def _as_written(raw: Json, case: Case, format: str, spelling: str) -> Case:  # n
     """The case, with its spelling kept where plain writing would spell it otherwise."""
     if _case_written(case, format, spelling) == raw:
         return case
-    kept: dict[str, Json] = {"format": format, "case": raw}
-    return replace(case, extras={**case.extras, AS_WRITTEN: kept})
+    original: dict[str, Json] = {"format": format, "case": raw}
+    return replace(case, extras={**case.extras, AS_WRITTEN: original})
 
 
 def _set_shape(raw: Json, complaints: Complaints) -> EvalSetShape | None:
@@ -341,9 +342,9 @@ def _spelling(file: CaseFile) -> str:
 
 def _case(case: Case, format: str, spelling: str) -> dict[str, Json]:  # noqa: A002
     """The case as it was written, unless it says something else by now."""
-    kept = mapped(case.extras.get(AS_WRITTEN))
-    raw = kept.get("case")
-    if kept.get("format") != format or not isinstance(raw, dict):
+    original = mapped(case.extras.get(AS_WRITTEN))
+    raw = original.get("case")
+    if original.get("format") != format or not isinstance(raw, dict):
         return _case_written(case, format, spelling)
     extras = {key: value for key, value in case.extras.items() if key != AS_WRITTEN}
     same = _read(raw) == replace(case, labels=(), extras=extras)
@@ -366,6 +367,6 @@ def _header(file: CaseFile, spelling: str) -> dict[str, Json]:
         shape = EvalSetShape.model_validate(as_python(raw, EvalSetShape))
     except ValidationError:
         return plain
-    said = (shape.eval_set_id, shape.app_name, shape.name, shape.description)
-    same = said == (file.eval_set_id, file.app_name, file.name, file.description)
+    fields = (shape.eval_set_id, shape.app_name, shape.name, shape.description)
+    same = fields == (file.eval_set_id, file.app_name, file.name, file.description)
     return dict(raw) if same and shape.creation_timestamp == file.creation_timestamp else plain

@@ -202,13 +202,13 @@ def _read_by_name(path: Path) -> CaseFile:
 def format_of(path: Path) -> str:
     """The format that the name of a file stands for."""
     name = path.name.lower()
-    found = next((key for key, held in _FORMATS.items() if name.endswith(held.suffixes)), None)
-    if found is None:
+    matching = next((key for key, held in _FORMATS.items() if name.endswith(held.suffixes)), None)
+    if matching is None:
         endings = ", ".join(dict.fromkeys(s for held in _FORMATS.values() for s in held.suffixes))
         message = f"no format of cases is known by the name {path.name!r}"
         remedy = f"name a file that ends in {endings}, or a format: {', '.join(_FORMATS)}"
         raise ConfigError([Problem(message=message, remedy=remedy)])
-    return found
+    return matching
 
 
 def _known_format(format: str) -> str:  # noqa: A002
@@ -244,9 +244,9 @@ def _in_format(file: CaseFile, format: str) -> CaseFile:  # noqa: A002
     """The same cases as a file of another format, without what only the old one knows of."""
     if file.format == format:
         return file
-    known = _FORMATS[format]
-    extras = {key: value for key, value in file.extras.items() if key in known.extras}
-    if known.names_sets:
+    target = _FORMATS[format]
+    extras = {key: value for key, value in file.extras.items() if key in target.extras}
+    if target.names_sets:
         return replace(file, format=format, extras=extras)
     return CaseFile(cases=file.cases, format=format, extras=extras)
 
@@ -316,12 +316,12 @@ def write_cases(
     """
     from burnish.datasets.agent_cases import refuse_agent_file
 
-    wanted = _wanted(path, cases) if format is None else _known_format(format)
-    file = cases if isinstance(cases, CaseFile) else CaseFile(cases=tuple(cases), format=wanted)
-    _refuse_losses(path, file, wanted)
-    if wanted == "test_cases":
+    target = _wanted(path, cases) if format is None else _known_format(format)
+    file = cases if isinstance(cases, CaseFile) else CaseFile(cases=tuple(cases), format=target)
+    _refuse_losses(path, file, target)
+    if target == "test_cases":
         refuse_agent_file(path)
-    write_atomic(path, _FORMATS[wanted].write(_in_format(file, wanted), path))
+    write_atomic(path, _FORMATS[target].write(_in_format(file, target), path))
 
 
 def _wanted(path: Path, cases: CaseFile | Sequence[Case]) -> str:
@@ -330,13 +330,13 @@ def _wanted(path: Path, cases: CaseFile | Sequence[Case]) -> str:
     return had if had in _HELD_BY_NAME.get(by_name, ()) else by_name
 
 
-def _refuse_losses(path: Path, file: CaseFile, wanted: str) -> None:
+def _refuse_losses(path: Path, file: CaseFile, target: str) -> None:
 
     complaints = Complaints(source=path.name)
     for case in file.cases:
         complaints.named(case.name)
     complaints.settle()
-    if notes := _losses_of(file, wanted):
+    if notes := _losses_of(file, target):
         problems = [Problem(message=note, where=path.name) for note in notes]
         raise ConfigError(problems, remedy="Convert them first, or write JSONL, which holds all.")
 
@@ -357,19 +357,19 @@ class LabelledReply:
 
 def read_labelled(path: Path) -> tuple[LabelledReply, ...]:
     """Read labelled replies; everything that is wrong is said at once."""
-    found: list[LabelledReply] = []
+    replies: list[LabelledReply] = []
     problems: list[Problem] = []
     for number, case in enumerate(read_cases(path).cases, start=1):
         try:
-            found.append(_labelled(case))
+            replies.append(_labelled(case))
         except ValueError as error:
             where = f"{path.name} case {case.name or number}"
             problems.append(Problem(where=where, message=str(error)))
-    if not found and not problems:
+    if not replies and not problems:
         problems.append(Problem(where=path.name, message="there are no labelled replies in it"))
     if problems:
         raise ConfigError(problems, remedy="each row has input, reply and label; expected if known")
-    return tuple(found)
+    return tuple(replies)
 
 
 def _labelled(case: Case) -> LabelledReply:
@@ -381,8 +381,8 @@ def _labelled(case: Case) -> LabelledReply:
     reply = str(settings.pop("reply"))
     label = _label(case.labels)
     turn = replace(case.turns[0], settings=settings)
-    told = replace(case, turns=(turn,), labels=(), recorded=Outcome(replies=(reply,)))
-    return LabelledReply(case=told, label=label)
+    recorded_case = replace(case, turns=(turn,), labels=(), recorded=Outcome(replies=(reply,)))
+    return LabelledReply(case=recorded_case, label=label)
 
 
 def _label(labels: tuple[str, ...]) -> bool | float:

@@ -36,17 +36,17 @@ def _without(value: Json, keys: frozenset[str], parts: frozenset[str]) -> dict[s
 
 def _of_intermediate(value: Json) -> Json:
     """What happened before a reply, without plain calls and responses."""
-    told = ("tool_uses", "tool_responses")
-    return {key: held for key, held in mapped(value).items() if key not in told and held}
+    plain_keys = ("tool_uses", "tool_responses")
+    return {key: held for key, held in mapped(value).items() if key not in plain_keys and held}
 
 
 def _of_turns(value: Json) -> Json:
     """The extras of turns without their texts and calls, those that are nothing else left out."""
-    kept: list[Json] = []
+    remainders: list[Json] = []
     for turn in map(mapped, listed(value)):
         rest = {key: _remainder(_OF_TURNS, key, held) for key, held in turn.items()}
-        kept.append({key: held for key, held in rest.items() if held})
-    return [rest for rest in kept if rest]
+        remainders.append({key: held for key, held in rest.items() if held})
+    return [rest for rest in remainders if rest]
 
 
 _OF_TURNS: Mapping[str, _Remainder] = {
@@ -60,9 +60,9 @@ _OF_CASES: Mapping[str, _Remainder] = {
 }
 
 
-def _remainder(known: Mapping[str, _Remainder], key: str, value: Json) -> Json:
+def _remainder(rules: Mapping[str, _Remainder], key: str, value: Json) -> Json:
     """What is left of an extra; all of it where nothing of it has another place."""
-    return known[key](value) if key in known else value
+    return rules[key](value) if key in rules else value
 
 
 _WORDS = {
@@ -118,8 +118,8 @@ def loss_notes(pairs: Iterable[tuple[Case, Case]], format: str) -> list[str]:  #
 
 def set_loss_notes(file: CaseFile, format: str) -> list[str]:  # noqa: A002
     """One sentence for what is said of the set as a whole, where that is lost."""
-    said = [name for name in _ABOUT_SETS if getattr(file, name)]
-    return [f"{format} cannot hold what the set says: {', '.join(said)}"] if said else []
+    names = [name for name in _ABOUT_SETS if getattr(file, name)]
+    return [f"{format} cannot hold what the set says: {', '.join(names)}"] if names else []
 
 
 def _changed(
@@ -142,11 +142,11 @@ def _usual(kind: type[Case | Turn]) -> Mapping[str, object]:
 
 
 def _lost_extras(
-    before: Mapping[str, Json], after: Mapping[str, Json], known: Mapping[str, _Remainder]
+    before: Mapping[str, Json], after: Mapping[str, Json], rules: Mapping[str, _Remainder]
 ) -> Iterator[str]:
     for key, value in before.items():
-        left = _remainder(known, key, after.get(key))
-        if key not in _SPELLINGS and _remainder(known, key, value) != left:
+        left = _remainder(rules, key, after.get(key))
+        if key not in _SPELLINGS and _remainder(rules, key, value) != left:
             yield _EXTRA_WORDS.get(key, repr(key))
 
 

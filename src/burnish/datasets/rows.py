@@ -18,12 +18,12 @@ from burnish.datasets.case_files import (
     FILE_OPTIONS,
     NAMES,
     CaseFile,
+    CaseFileShape,
     Rubrics,
-    Shape,
     Tools,
-    asked,
     expected_tools,
     present,
+    present_lists,
     rubrics,
     rubrics_written,
     tools_written,
@@ -46,7 +46,7 @@ _RowText = Annotated[str, BeforeValidator(_number_as_text)]
 _Texts = Annotated[list[str], BeforeValidator(_one_as_list)]
 
 
-class RowFileShape(Shape):
+class RowFileShape(CaseFileShape):
     """A file that goes with what is said, of any kind."""
 
     type: str
@@ -75,7 +75,7 @@ class RowFileShape(Shape):
         )
 
 
-class CallShape(Shape):
+class CallShape(CaseFileShape):
     """One use of a tool."""
 
     name: str
@@ -97,14 +97,14 @@ class CallShape(Shape):
         )
 
 
-class PictureShape(Shape):
+class PictureShape(CaseFileShape):
     """A picture that goes with what was said."""
 
     media_type: str
     base64: str
 
 
-class UseShape(Shape):
+class UseShape(CaseFileShape):
     """A model's wish to use a tool."""
 
     id: str
@@ -112,7 +112,7 @@ class UseShape(Shape):
     arguments: dict[str, Json] = Field(default_factory=dict[str, Json])
 
 
-class SaidShape(Shape):
+class RowMessageShape(CaseFileShape):
     """One thing said before the first turn."""
 
     role: Literal["system", "user", "assistant", "tool"]
@@ -128,7 +128,7 @@ class SaidShape(Shape):
         return codec(Message).decode(self.model_dump())
 
 
-class PlayedShape(Shape):
+class PlayedShape(CaseFileShape):
     """A conversation whose user is played."""
 
     plan: str
@@ -140,7 +140,7 @@ class PlayedShape(Shape):
         return Scenario(plan=self.plan, stop_signal=self.stop_signal, max_turns=self.max_turns)
 
 
-class RowTurnShape(Shape):
+class RowTurnShape(CaseFileShape):
     """One turn, in a row or in its `turns`."""
 
     input: _RowText
@@ -154,13 +154,13 @@ class RowTurnShape(Shape):
     extras: dict[str, Json] | None = None
 
 
-class RowShape(Shape):
+class RowShape(CaseFileShape):
     """What a row says of its case, beside the one turn that it may hold itself."""
 
     name: _RowText = ""
     labels: _Texts | None = None
     turns: list[RowTurnShape] = Field(min_length=1)
-    history: list[SaidShape] | None = None
+    history: list[RowMessageShape] | None = None
     rubrics: Rubrics | None = None
     scenario: PlayedShape | None = None
     recorded: Outcome | None = None
@@ -302,7 +302,7 @@ def _case(shape: RowShape, columns: Mapping[str, Json]) -> Case:
         name=shape.name,
         turns=tuple(_turn(turn, columns) for turn in shape.turns),
         labels=tuple(shape.labels or ()),
-        history=tuple(said.message() for said in shape.history or ()),
+        history=tuple(message.message() for message in shape.history or ()),
         rubrics=rubrics(shape.rubrics),
         scenario=shape.scenario.scenario() if shape.scenario else None,
         recorded=shape.recorded,
@@ -372,7 +372,7 @@ def row_written(case: Case, names: Mapping[str, Json]) -> dict[str, Json]:
         **(_with_columns(first) if alone else {"turns": turns}),
         **present(
             labels=[*case.labels],
-            history=[_said_written(said) for said in case.history],
+            history=[_message_written(message) for message in case.history],
             rubrics=rubrics_written(case.rubrics),
             scenario=asdict(case.scenario) if case.scenario else None,
             recorded=codec(Outcome).encode(case.recorded) if case.recorded else None,
@@ -396,7 +396,7 @@ def _turn_written(turn: Turn) -> dict[str, Json]:
         "input": turn.input,
         **({} if turn.expected is None else {"expected": turn.expected}),
         **present(context=[*turn.context]),
-        **asked(
+        **present_lists(
             expected_tools=tools_written(turn.expected_tools),
             expected_calls=None
             if turn.expected_calls is None
@@ -411,11 +411,11 @@ def _turn_written(turn: Turn) -> dict[str, Json]:
     }
 
 
-def _said_written(said: Message) -> dict[str, Json]:
-    plain = mapped(codec(Message).encode(Message(role=said.role, content=said.content)))
-    whole = mapped(codec(Message).encode(said))
-    told = ("role", "content")
-    return {key: value for key, value in whole.items() if key in told or value != plain[key]}
+def _message_written(message: Message) -> dict[str, Json]:
+    plain = mapped(codec(Message).encode(Message(role=message.role, content=message.content)))
+    whole = mapped(codec(Message).encode(message))
+    always = ("role", "content")
+    return {key: value for key, value in whole.items() if key in always or value != plain[key]}
 
 
 def _call_written(call: ToolCall) -> dict[str, Json]:

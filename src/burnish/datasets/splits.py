@@ -38,14 +38,14 @@ def groups(
     union = _Union(len(cases))
     places = union.join_equal([case.question_id for case in cases])
     union.join_equal(together)
-    asked = {place: _Asked.of(cases[place]) for place in places}
-    _join_equal_words(union, asked)
-    _join_alike(union, asked, near)
+    questions = {place: _Question.of(cases[place]) for place in places}
+    _join_equal_words(union, questions)
+    _join_alike(union, questions, near)
     return union.groups()
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Asked:
+class _Question:
     """What of a case is compared."""
 
     fixed: tuple[object, ...]
@@ -55,8 +55,8 @@ class _Asked:
     """Words and pairs of neighbours; none where there are few words."""
 
     @classmethod
-    def of(cls, case: Case) -> "_Asked":
-        text = squeeze("\n".join(_said(case)))
+    def of(cls, case: Case) -> "_Question":
+        text = squeeze("\n".join(_texts(case)))
         words = unicode_words(text)
         pairs = (f"{one} {other}" for one, other in pairwise(words))
         files = [(a.path, a.url, a.data) for turn in case.turns for a in turn.attachments]
@@ -67,37 +67,37 @@ class _Asked:
         )
 
 
-def _said(case: Case) -> Iterator[str]:
+def _texts(case: Case) -> Iterator[str]:
     yield from (message.content for message in case.history)
     yield from (turn.input for turn in case.turns)
     if case.scenario is not None:
         yield case.scenario.plan
 
 
-def _join_equal_words(union: "_Union", asked: Mapping[int, _Asked]) -> None:
+def _join_equal_words(union: "_Union", questions: Mapping[int, _Question]) -> None:
     firsts: dict[tuple[object, ...], int] = {}
-    for place, each in asked.items():
+    for place, each in questions.items():
         if each.shingles:
             union.join(firsts.setdefault((each.fixed, each.words), place), place)
 
 
-def _join_alike(union: "_Union", asked: Mapping[int, _Asked], near: float) -> None:
+def _join_alike(union: "_Union", questions: Mapping[int, _Question], near: float) -> None:
     """Join the places that are near each other, without comparing each with each.
 
     Two sets that share so much must share one of their rarest members: only those are looked
     up (prefix filtering), so that common words cost nothing.
     """
-    counts = Counter(shingle for each in asked.values() for shingle in each.shingles)
-    usual = max(_TEMPLATE_AT_LEAST, _TEMPLATE_SHARE * len(asked))
+    counts = Counter(shingle for each in questions.values() for shingle in each.shingles)
+    usual = max(_TEMPLATE_AT_LEAST, _TEMPLATE_SHARE * len(questions))
     telling = {
         place: frozenset(shingle for shingle in each.shingles if counts[shingle] <= usual)
-        for place, each in asked.items()
+        for place, each in questions.items()
     }
     seen: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
     for place, shingles in telling.items():
         candidates: set[int] = set()
         for shingle in _rarest(shingles, counts, near):
-            bucket = seen[asked[place].fixed, shingle]
+            bucket = seen[questions[place].fixed, shingle]
             candidates.update(bucket)
             bucket.append(place)
         for other in sorted(candidates):
@@ -137,10 +137,10 @@ class _Union:
         return list(firsts.values())
 
     def groups(self) -> tuple[_Group, ...]:
-        found: defaultdict[int, list[int]] = defaultdict(list)
+        members: defaultdict[int, list[int]] = defaultdict(list)
         for place in range(len(self._above)):
-            found[self._top(place)].append(place)
-        return tuple(map(tuple, found.values()))
+            members[self._top(place)].append(place)
+        return tuple(map(tuple, members.values()))
 
     def _top(self, place: int) -> int:
         while self._above[place] != place:
@@ -153,9 +153,9 @@ _RANK = {name: rank for rank, name in enumerate(Split)}
 
 def largest_remainder(total: int, shares: Mapping[Split, float]) -> dict[Split, int]:
     """Whole numbers in these proportions that add up to the total; train gets one at least."""
-    wanted = {name: total * shares.get(name, 0.0) for name in Split}
-    sizes = {name: math.floor(number + 1e-9) for name, number in wanted.items()}
-    by_rest = sorted(Split, key=lambda name: (round(sizes[name] - wanted[name], 9), _RANK[name]))
+    exact = {name: total * shares.get(name, 0.0) for name in Split}
+    sizes = {name: math.floor(number + 1e-9) for name, number in exact.items()}
+    by_rest = sorted(Split, key=lambda name: (round(sizes[name] - exact[name], 9), _RANK[name]))
     for name in by_rest[: total - sum(sizes.values())]:
         sizes[name] += 1
     if total and not sizes[Split.TRAIN]:
@@ -165,7 +165,7 @@ def largest_remainder(total: int, shares: Mapping[Split, float]) -> dict[Split, 
 
 
 def _place_groups(
-    found: Sequence[Sequence[int]],
+    grouped: Sequence[Sequence[int]],
     strata: Mapping[int, str],
     *,
     shares: Mapping[Split, float],
@@ -177,16 +177,16 @@ def _place_groups(
     cases have.
     """
     rng = stream(seed, "split")
-    of_group = [_most_common([strata[place] for place in group]) for group in found]
-    order = sorted(range(len(found)), key=lambda _: rng.random())
-    order.sort(key=lambda index: (-len(found[index]), of_group[index]))
+    of_group = [_most_common([strata[place] for place in group]) for group in grouped]
+    order = sorted(range(len(grouped)), key=lambda _: rng.random())
+    order.sort(key=lambda index: (-len(grouped[index]), of_group[index]))
     room = _Room(shares=shares, sizes=largest_remainder(len(strata), shares))
-    homes = dict.fromkeys(range(len(found)), Split.TRAIN)
+    homes = dict.fromkeys(range(len(grouped)), Split.TRAIN)
     for index in order:
-        homes[index] = room.take(of_group[index], len(found[index]))
+        homes[index] = room.take(of_group[index], len(grouped[index]))
     if order and Split.TRAIN not in homes.values():
         homes[order[-1]] = Split.TRAIN
-    return [homes[index] for index in range(len(found))]
+    return [homes[index] for index in range(len(grouped))]
 
 
 class _Room:
@@ -263,9 +263,9 @@ def _deviations(placed: _Placed) -> Iterator[str]:
     largest = max(placed.groups, key=len, default=())
     why = f"the largest group has {len(largest)}: {listed([case.id for case in largest], 3)}"
     for name in Split:
-        wanted, found = placed.sizes[name], len(placed.dataset.cases(name))
-        if found != wanted:
-            yield f"{name} has {found} cases instead of {wanted}, since groups stay whole ({why})"
+        planned, actual = placed.sizes[name], len(placed.dataset.cases(name))
+        if actual != planned:
+            yield f"{name} has {actual} cases instead of {planned}, since groups stay whole ({why})"
 
 
 def _lonely_labels(placed: _Placed) -> Iterator[str]:
@@ -313,20 +313,20 @@ def split(
     near to the shares as that allows. Train is never empty.
     """
     _refuse(cases, shares, near)
-    kept = _distinct(cases)
-    ordered = [cases[place] for place in kept]
-    found = [
-        tuple(sorted(kept[index] for index in group))
+    distinct = _distinct(cases)
+    ordered = [cases[place] for place in distinct]
+    grouped = [
+        tuple(sorted(distinct[index] for index in group))
         for group in groups(ordered, near=near, together=_together(ordered, group_by))
     ]
-    strata = dict(zip(kept, _strata(ordered), strict=True))
-    homes = _place_groups(found, strata, shares=shares, seed=seed)
-    dataset = _dataset(cases, zip(found, homes, strict=True))
+    strata = dict(zip(distinct, _strata(ordered), strict=True))
+    homes = _place_groups(grouped, strata, shares=shares, seed=seed)
+    dataset = _dataset(cases, zip(grouped, homes, strict=True))
     placed = _Placed(
         dataset=dataset,
-        sizes=largest_remainder(len(kept), shares),
-        groups=tuple(tuple(cases[place] for place in group) for group in found),
-        repeated=tuple(cases[place] for place in sorted(set(range(len(cases))) - set(kept))),
+        sizes=largest_remainder(len(distinct), shares),
+        groups=tuple(tuple(cases[place] for place in group) for group in grouped),
+        repeated=tuple(cases[place] for place in sorted(set(range(len(cases))) - set(distinct))),
     )
     return _SplitCases(dataset=dataset, notes=_notes(placed))
 
@@ -364,8 +364,8 @@ def _together(cases: Sequence[Case], group_by: str | None) -> list[str | None]:
     values = [case.extras.get(group_by) for case in cases]
     if any(value is not None for value in values):
         return [None if value is None else canonical(value).decode() for value in values]
-    known = sorted({key for case in cases for key in case.extras})
-    have = f"they have: {', '.join(known)}" if known else "they have no extras at all"
+    names = sorted({key for case in cases for key in case.extras})
+    have = f"they have: {', '.join(names)}" if names else "they have no extras at all"
     raise ConfigError(
         [Problem(message=f"no case has an extra called '{group_by}' to group by", remedy=have)]
     )

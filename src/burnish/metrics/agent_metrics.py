@@ -137,8 +137,8 @@ def _quality(block: StandardBlock, making: MetricMaking) -> TurnMetric:
         "fluency": Fluency,
     }
     kind = kinds[block.metric]
-    told = _judge(block.metric, kind, block, making)
-    return kind(**told, threshold=block.threshold, custom_prompt=block.custom_prompt or "")
+    arguments = _judge(block.metric, kind, block, making)
+    return kind(**arguments, threshold=block.threshold, custom_prompt=block.custom_prompt or "")
 
 
 class GevalBlock(MetricBlock):
@@ -230,8 +230,8 @@ class RagPlugin(MetricPlugin):
             "contextual_recall": ContextualRecall,
         }
         kind = kinds[block.metric_type]
-        told = _judge(block.metric_type, kind, block, making)
-        return kind(**told, threshold=block.threshold, include_reason=block.include_reason)
+        arguments = _judge(block.metric_type, kind, block, making)
+        return kind(**arguments, threshold=block.threshold, include_reason=block.include_reason)
 
 
 class CodeBlock(MetricBlock):

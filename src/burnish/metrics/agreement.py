@@ -89,10 +89,10 @@ class _LengthBias:
 
     def __str__(self) -> str:
         if self.items < _FEWEST:
-            told = (
+            reason = (
                 f"it takes {_FEWEST} judged replies with their lengths, and there are {self.items}"
             )
-            return f"cannot tell whether length matters to it: {told}"
+            return f"cannot tell whether length matters to it: {reason}"
         if self.correlation is None:
             return (
                 "cannot tell whether length matters to it: its errors, or the lengths, are all one"
@@ -127,26 +127,26 @@ class _PositionBias:
 
     def __str__(self) -> str:
         flips, wins = self.flips, self.first_wins
-        told = f"the order changes the outcome of {flips.count} of {flips.of} pairs ({flips})"
+        summary = f"the order changes the outcome of {flips.count} of {flips.of} pairs ({flips})"
         if wins is None:
-            return f"{told}; all are ties"
+            return f"{summary}; all are ties"
         words = f"it leans to the {self.lean} place" if self.lean else "no sign of a favoured place"
-        return f"{told}; {words}: the first wins {wins.count} of {wins.of} ({wins})"
+        return f"{summary}; {words}: the first wins {wins.count} of {wins.of} ({wins})"
 
 
 def length_bias(
     items: Sequence[Labelled], rng: random.Random, *, shuffles: int = _SHUFFLES
 ) -> _LengthBias:
     """Whether errors go with length, against what shuffled lengths would give."""
-    known = [
+    pairs = [
         (float(item.length), item.value - item.label)
         for item in items
         if item.value is not None and item.length is not None
     ]
-    lengths = _standard([length for length, _ in known])
-    errors = _standard([error for _, error in known])
-    if len(known) < _FEWEST or not lengths or not errors:
-        return _LengthBias(items=len(known))
+    lengths = _standard([length for length, _ in pairs])
+    errors = _standard([error for _, error in pairs])
+    if len(pairs) < _FEWEST or not lengths or not errors:
+        return _LengthBias(items=len(pairs))
     dealt = list(lengths)
     chances: list[float] = []
     for _ in range(shuffles):
@@ -154,7 +154,7 @@ def length_bias(
         chances.append(_product(dealt, errors))
     chances.sort()
     return _LengthBias(
-        items=len(known),
+        items=len(pairs),
         correlation=_product(lengths, errors),
         chance_low=chances[math.floor(0.025 * (shuffles - 1))],
         chance_high=chances[math.ceil(0.975 * (shuffles - 1))],
@@ -195,8 +195,8 @@ def _margins(details: Mapping[str, Json]) -> tuple[float, float] | None:
     orders = details.get("orders")
     if not isinstance(orders, list):
         return None
-    told = [order.get("first_margin") for order in orders if isinstance(order, dict)]
-    margins = [float(each) for each in told if isinstance(each, int | float)]
+    values = [order.get("first_margin") for order in orders if isinstance(order, dict)]
+    margins = [float(each) for each in values if isinstance(each, int | float)]
     return (margins[0], margins[1]) if len(margins) == 2 else None
 
 
@@ -264,7 +264,7 @@ class Agreement:
         if self.accuracy is None:
             return (f"the judge gave no verdict on any of {self.items} items: nothing to compare",)
         gone = f"the judge gave no verdict on {self.missing} of {self.items} items, left out here"
-        told = [
+        lines = [
             self._agrees(self.accuracy),
             self._against_guessing(),
             self._finds(),
@@ -272,33 +272,37 @@ class Agreement:
         ]
         return (
             *([gone] if self.missing else []),
-            *told,
+            *lines,
             *([str(self.position)] if self.position else []),
         )
 
     def _agrees(self, accuracy: Share) -> str:
-        told = f"agrees with {accuracy.count} of {accuracy.of} labels (accuracy {accuracy})"
+        sentence = f"agrees with {accuracy.count} of {accuracy.of} labels (accuracy {accuracy})"
         if self.kappa is None:
-            return f"{told}; kappa cannot be had, since all labels are of one kind"
-        return f"{told}, kappa {self.kappa:.2f}"
+            return f"{sentence}; kappa cannot be had, since all labels are of one kind"
+        return f"{sentence}, kappa {self.kappa:.2f}"
 
     def _against_guessing(self) -> str:
-        found = self.confusion
-        usual, times = ("good", found.good) if found.good >= found.bad else ("bad", found.bad)
-        told = f"calling every reply {usual} would agree with {times}"
-        verdict = "the judge does better" if found.agreed > times else "the judge does no better"
-        return f"{told}: {verdict}"
+        confusion = self.confusion
+        usual, times = (
+            ("good", confusion.good) if confusion.good >= confusion.bad else ("bad", confusion.bad)
+        )
+        guess = f"calling every reply {usual} would agree with {times}"
+        verdict = (
+            "the judge does better" if confusion.agreed > times else "the judge does no better"
+        )
+        return f"{guess}: {verdict}"
 
     def _finds(self) -> str:
-        found, recall, precision = self.confusion, self.fail_recall, self.fail_precision
+        confusion, recall, precision = self.confusion, self.fail_recall, self.fail_precision
         if recall is None:
-            good = f"it turned down {found.turned_down} of {found.good} good replies"
+            good = f"it turned down {confusion.turned_down} of {confusion.good} good replies"
             return f"no label says bad, so what it would miss is not known; {good}"
-        told = f"of {recall.of} bad replies it turned down {recall.count} (recall {recall})"
+        caught = f"of {recall.of} bad replies it turned down {recall.count} (recall {recall})"
         if precision is None:
-            return f"{told}, and no good one either"
+            return f"{caught}, and no good one either"
         of = f"of the {precision.of} it turned down, {precision.count} were bad"
-        return f"{told}; {of} (precision {precision})"
+        return f"{caught}; {of} (precision {precision})"
 
 
 def agreement(
@@ -306,30 +310,30 @@ def agreement(
 ) -> Agreement:
     """Compare a judge with labels. A number is a pass from `bar` on; `rng` deals out lengths."""
     judged = [item for item in items if item.value is not None]
-    found = _confusion(judged, bar)
+    confusion = _confusion(judged, bar)
     return Agreement(
         items=len(items),
         missing=len(items) - len(judged),
-        confusion=found,
-        accuracy=Share.of_counts(found.agreed, found.total),
-        kappa=cohens_kappa(found),
-        fail_precision=Share.of_counts(found.both_fail, found.turned_down),
-        fail_recall=Share.of_counts(found.both_fail, found.bad),
+        confusion=confusion,
+        accuracy=Share.of_counts(confusion.agreed, confusion.total),
+        kappa=cohens_kappa(confusion),
+        fail_precision=Share.of_counts(confusion.both_fail, confusion.turned_down),
+        fail_recall=Share.of_counts(confusion.both_fail, confusion.bad),
         length=length_bias(judged, rng),
         position=position_bias(judged),
     )
 
 
-def cohens_kappa(found: Confusion) -> float | None:
+def cohens_kappa(confusion: Confusion) -> float | None:
     """Agreement beyond what chance would give.
 
     None where all labels are of one kind: whatever the judge said, it would be 0 or undefined.
     """
-    if not found.good or not found.bad:
+    if not confusion.good or not confusion.bad:
         return None
-    n, passed = found.total, found.total - found.turned_down
-    chance = (found.good * passed + found.bad * found.turned_down) / (n * n)
-    return (found.agreed / n - chance) / (1 - chance)
+    n, passed = confusion.total, confusion.total - confusion.turned_down
+    chance = (confusion.good * passed + confusion.bad * confusion.turned_down) / (n * n)
+    return (confusion.agreed / n - chance) / (1 - chance)
 
 
 def _confusion(judged: Sequence[Labelled], bar: float) -> Confusion:

@@ -4,7 +4,9 @@ import re
 import string
 import unicodedata
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.metrics.json_matching import (
@@ -70,13 +72,13 @@ def answer_text(exchange: Exchange, response_path: str = "") -> _AnswerText:
     if not response_path:
         return _AnswerText(text=exchange.reply)
     answer = _answer_json(exchange)
-    found = answer if answer.problem else read_path(answer.value, response_path)
-    if found.problem:
-        return _AnswerText(problem=found.problem)
-    if isinstance(found.value, dict | list) or found.value is None:
-        told = f"at '{response_path}' there is {a_kind(found.value)}, not one plain value"
-        return _AnswerText(problem=told)
-    return _AnswerText(text=spelled(found.value))
+    reading = answer if answer.problem else read_path(answer.value, response_path)
+    if reading.problem:
+        return _AnswerText(problem=reading.problem)
+    if isinstance(reading.value, dict | list) or reading.value is None:
+        problem = f"at '{response_path}' there is {a_kind(reading.value)}, not one plain value"
+        return _AnswerText(problem=problem)
+    return _AnswerText(text=spelled(reading.value))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,9 +101,9 @@ class Equality(ComputedMetric):
         answer = answer_text(exchange, self.response_path)
         if answer.problem:
             return Verdict.of(held=False, reason=answer.problem)
-        wanted, given = self._plain(exchange.expected), self._plain(answer.text)
-        held = wanted == given
-        return Verdict.of(held=held, reason="" if held else difference(wanted, given))
+        expected, reply = self._plain(exchange.expected), self._plain(answer.text)
+        held = expected == reply
+        return Verdict.of(held=held, reason="" if held else difference(expected, reply))
 
     def _plain(self, text: str) -> str:
         plain = levelled(text, fold=self.case_insensitive)
@@ -150,8 +152,8 @@ class FinalResponse(ComputedMetric):
     @property
     def needs_reference(self) -> bool:
         """Whether there must be an expected answer."""
-        given = [rule for rule in (self.text, self.json, self.xml, self.rouge) if rule is not None]
-        return any(rule.needs_reference for rule in given or [EXACT_TEXT])
+        rules = [rule for rule in (self.text, self.json, self.xml, self.rouge) if rule is not None]
+        return any(rule.needs_reference for rule in rules or [EXACT_TEXT])
 
     def compute(self, exchange: Exchange) -> Verdict | None:
         """Hold the reply against the rules; where one needs what is not there, say nothing."""
@@ -231,10 +233,10 @@ class LengthCompliance(ComputedMetric):
         if self._preferred.allows(length):
             return Verdict(value=1.0, details={"length": length})
         value = 0.5 if self._accepted.allows(length) else 0.0
-        told = off_length(length, self._preferred)
+        reason = off_length(length, self._preferred)
         if self._preferred != self._accepted:
-            told += f" ({self._accepted} would be accepted, for half the score)"
-        return Verdict(value=value, reason=told, details={"length": length})
+            reason += f" ({self._accepted} would be accepted, for half the score)"
+        return Verdict(value=value, reason=reason, details={"length": length})
 
     @property
     def _accepted(self) -> LengthRule:
@@ -253,6 +255,22 @@ def _refuse_empty(name: str, low: int | None, high: int | None) -> None:
         raise ConfigError([Problem(message=message, remedy="swap the two, or drop one")])
 
 
+_Answer = TypeVar("_Answer")
+_Rule = TypeVar("_Rule", TextRule, JsonRule, XmlRule)
+
+
+def _by_rule(
+    compare: Callable[[str | None, _Answer, _Rule], Match],
+    exchange: Exchange,
+    answer: _Answer,
+    rule: _Rule,
+) -> Verdict | None:
+    if rule.needs_reference and exchange.expected is None:
+        return None
+    match = compare(exchange.expected, answer, rule)
+    return Verdict.of(held=match.held, reason=match.reason)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TextMatch(ComputedMetric):
     """1 where the reply agrees with the expected text as the rule asks."""
@@ -262,10 +280,7 @@ class TextMatch(ComputedMetric):
 
     def compute(self, exchange: Exchange) -> Verdict | None:
         """Compare; a rule that needs an expected text applies only where there is one."""
-        if self.rule.needs_reference and exchange.expected is None:
-            return None
-        match = compare_texts(exchange.expected, exchange.reply, self.rule)
-        return Verdict.of(held=match.held, reason=match.reason)
+        return _by_rule(compare_texts, exchange, exchange.reply, self.rule)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,10 +292,7 @@ class JsonMatch(ComputedMetric):
 
     def compute(self, exchange: Exchange) -> Verdict | None:
         """Compare; a rule that needs an expected value applies only where there is one."""
-        if self.rule.needs_reference and exchange.expected is None:
-            return None
-        match = compare_json_texts(exchange.expected, _answer_json(exchange), self.rule)
-        return Verdict.of(held=match.held, reason=match.reason)
+        return _by_rule(compare_json_texts, exchange, _answer_json(exchange), self.rule)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,10 +304,7 @@ class XmlMatch(ComputedMetric):
 
     def compute(self, exchange: Exchange) -> Verdict | None:
         """Compare; a rule that needs an expected document applies only where there is one."""
-        if self.rule.needs_reference and exchange.expected is None:
-            return None
-        match = compare_xml(exchange.expected, exchange.reply, self.rule)
-        return Verdict.of(held=match.held, reason=match.reason)
+        return _by_rule(compare_xml, exchange, exchange.reply, self.rule)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -360,7 +369,7 @@ class DistinctPhrases(ComputedMetric):
         value = 1.0 if whole == 0 else 1 - again / whole
         return Verdict(
             value=value,
-            reason=_told(counts, again, whole) if again else "",
+            reason=_repetition(counts, again, whole) if again else "",
             details={"runs": whole, "repeated": again},
         )
 
@@ -371,7 +380,7 @@ def _repeated_runs(text: str, size: int) -> Counter[tuple[str, ...]]:
     return Counter(tuple(words[at : at + size]) for at in range(len(words) - size + 1))
 
 
-def _told(counts: Counter[tuple[str, ...]], again: int, whole: int) -> str:
+def _repetition(counts: Counter[tuple[str, ...]], again: int, whole: int) -> str:
     most = [(" ".join(run), n) for run, n in counts.most_common(_SHOWN) if n > 1]
     named = ", ".join(f"'{run}' {n} times" for run, n in most)
     return f"{again} of {whole} runs of words were there before: {named}; say each thing once"

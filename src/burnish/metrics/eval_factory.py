@@ -24,13 +24,13 @@ from burnish.metrics.rubrics import (
 )
 from burnish.metrics.templates import (
     Binding,
+    BindingField,
+    BindingScope,
     BooleanScore,
     CategoricalScore,
     RubricScores,
-    Scope,
     Scorer,
     SingleScore,
-    Source,
     TemplateJudge,
 )
 from burnish.metrics.tool_matching import STRICT
@@ -64,16 +64,16 @@ def make_metric(item: MetricItem, making: MetricMaking) -> TurnMetric:
 
 def _trajectory(item: MetricItem, making: MetricMaking) -> TurnMetric:
     del making
-    told = item.criterion.tool_trajectory
-    return ToolTrajectory(**_common(item), rule=told.rule() if told else STRICT)
+    criterion = item.criterion.tool_trajectory
+    return ToolTrajectory(**_common(item), rule=criterion.rule() if criterion else STRICT)
 
 
 def _final_response(item: MetricItem, making: MetricMaking) -> TurnMetric:
     del making
-    told = item.criterion.final_response
+    criterion = item.criterion.final_response
     parts = {"text": "text", "json": "json_", "xml": "xml", "rouge": "rouge"}
-    given = {name: getattr(told, key, None) for name, key in parts.items()}
-    rules = {name: part.rule() for name, part in given.items() if part is not None}
+    shapes = {name: getattr(criterion, key, None) for name, key in parts.items()}
+    rules = {name: part.rule() for name, part in shapes.items() if part is not None}
     return FinalResponse(**_common(item), **rules)
 
 
@@ -84,11 +84,11 @@ def _response_match(item: MetricItem, making: MetricMaking) -> TurnMetric:
 
 def _length_compliance(item: MetricItem, making: MetricMaking) -> TurnMetric:
     del making
-    told = item.criterion.length
+    length = item.criterion.length
     response = item.criterion.final_response
     text = response.text.length if response and response.text else None
-    if told is not None:
-        return LengthCompliance(**_common(item), **told.model_dump())
+    if length is not None:
+        return LengthCompliance(**_common(item), **length.model_dump())
     if text is not None:
         return LengthCompliance(**_common(item), min=text.min, max=text.max)
     remedy = "give criterion.length with min and max, and preferred_min and preferred_max if any"
@@ -124,8 +124,8 @@ def _pairwise(item: MetricItem, making: MetricMaking) -> TurnMetric:
 
 
 def _template(item: MetricItem, making: MetricMaking) -> TurnMetric:
-    told = item.judged.template
-    if told is None:
+    template = item.judged.template
+    if template is None:
         message = "this metric needs criterion.llmJudge.template with a prompt"
         raise ConfigError([Problem(where=item.metric_name, message=message)])
     return _judged(
@@ -133,29 +133,29 @@ def _template(item: MetricItem, making: MetricMaking) -> TurnMetric:
         item,
         making,
         rubrics=_rubrics_of(item),
-        template=told.prompt,
-        bindings=tuple(map(_binding, told.variable_bindings)),
-        scorer=_scorer(told),
+        template=template.prompt,
+        bindings=tuple(map(_binding, template.variable_bindings)),
+        scorer=_scorer(template),
     )
 
 
-def _binding(told: VariableBinding) -> Binding:
-    source = told.source
+def _binding(shape: VariableBinding) -> Binding:
+    source = shape.source
     return Binding(
-        variable=told.template_variable,
-        scope=Scope(source.scope),
-        field=Source(source.field),
+        variable=shape.template_variable,
+        scope=BindingScope(source.scope),
+        field=BindingField(source.field),
         node=source.selector.node_id if source.selector else "",
         path=source.path or "$",
     )
 
 
-def _scorer(told: TemplateShape) -> Scorer[Any]:
-    if told.response_scorer_name == "categorical":
-        categories = told.response_scorer_options.categories
+def _scorer(template: TemplateShape) -> Scorer[Any]:
+    if template.response_scorer_name == "categorical":
+        categories = template.response_scorer_options.categories
         return CategoricalScore(categories={each.label: each.score for each in categories})
     plain = {"single_score": SingleScore, "boolean": BooleanScore, "rubric_scores": RubricScores}
-    return plain[told.response_scorer_name]()
+    return plain[template.response_scorer_name]()
 
 
 def _judged(kind: type[Judged], item: MetricItem, making: MetricMaking, **more: Any) -> Judged:
@@ -195,13 +195,13 @@ _MAKERS: dict[str, Callable[[MetricItem, MetricMaking], TurnMetric]] = {
 def _unknown(kind: str) -> ConfigError:
     near = difflib.get_close_matches(kind, _MAKERS, n=1)
     meant = f"did you mean '{near[0]}'? " if near else ""
-    known = ", ".join(_MAKERS)
+    names = ", ".join(_MAKERS)
     return ConfigError(
         [
             Problem(
                 where=kind,
                 message="there is no such metric",
-                remedy=f"{meant}there are: {known}; name it in evaluator_name if metric_name is "
+                remedy=f"{meant}there are: {names}; name it in evaluator_name if metric_name is "
                 "a name of your own",
             )
         ]

@@ -56,11 +56,14 @@ class EvalConfig(Shape):
     @classmethod
     def _older_form(cls, value: Any) -> Any:
         """`criteria` become metrics; where there are metrics they are ignored, as ever."""
-        given = block(value)
-        older = block(given.get("criteria"))
-        if given.get("metrics") or not older:
+        config = block(value)
+        older = block(config.get("criteria"))
+        if config.get("metrics") or not older:
             return value
-        return {**given, "metrics": [_older_item(name, told) for name, told in older.items()]}
+        return {
+            **config,
+            "metrics": [_older_item(name, criterion) for name, criterion in older.items()],
+        }
 
 
 def read_metrics(path: Path) -> list[MetricItem]:
@@ -72,8 +75,8 @@ def read_metrics(path: Path) -> list[MetricItem]:
 
 def write_metrics(path: Path, items: Sequence[MetricItem]) -> None:
     """Write a metrics file, as PromptIter spells it: what was said, and nothing else."""
-    told = [item.model_dump(mode="json", by_alias=True, exclude_unset=True) for item in items]
-    write_atomic(path, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+    rows = [item.model_dump(mode="json", by_alias=True, exclude_unset=True) for item in items]
+    write_atomic(path, json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
 
 
 def ignored_keys(items: Sequence[MetricItem]) -> list[str]:
@@ -86,5 +89,5 @@ def ignored_keys(items: Sequence[MetricItem]) -> list[str]:
     ]
 
 
-def _older_item(name: str, told: Any) -> dict[str, Any]:
-    return {"metric_name": name, **(block(told) or {"threshold": told})}
+def _older_item(name: str, criterion: Any) -> dict[str, Any]:
+    return {"metric_name": name, **(block(criterion) or {"threshold": criterion})}

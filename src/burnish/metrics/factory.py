@@ -74,15 +74,15 @@ def of_samples(samples: Sequence[Verdict]) -> Verdict:
     """The majority's first sample; a tie is a fail. Every sample says whether it passed."""
     if len(samples) == 1:
         return samples[0]
-    told: dict[str, Json] = {"samples": [_record(sample) for sample in samples]}
+    details: dict[str, Json] = {"samples": [_record(sample) for sample in samples]}
     held = [sample for sample in samples if sample.passed]
     fell = [sample for sample in samples if sample.passed is False]
     if 2 * len(held) > len(samples):
-        return _with(held[0], told)
+        return _with(held[0], details)
     if 2 * len(fell) >= len(samples):
-        return _with(fell[0], told)
+        return _with(fell[0], details)
     gone = next(sample for sample in samples if sample.value is None)
-    return _with(gone, told)
+    return _with(gone, details)
 
 
 def of_judges(
@@ -96,7 +96,7 @@ def of_judges(
     """One verdict of several; each judge says whether it passed."""
     if len(verdicts) == 1:
         return verdicts[0]
-    told = "; ".join(
+    opinions = "; ".join(
         f"{name}: {_word(verdict)}{f' ({verdict.reason})' if verdict.reason else ''}"
         for name, verdict in zip(names, verdicts, strict=True)
     )
@@ -108,11 +108,11 @@ def of_judges(
     }
     settled = _settle(verdicts, weights=weights, rule=rule, threshold=threshold)
     if settled is None:
-        return Verdict(value=None, reason=told, details=details)
+        return Verdict(value=None, reason=opinions, details=details)
     value, passed = settled
     agreed = passed and all(verdict.passed for verdict in verdicts)
     word = f"{rule.value} {'passed' if passed else 'failed'} at {value:.3g}"
-    reason = "" if agreed else f"{word}: {told}"
+    reason = "" if agreed else f"{word}: {opinions}"
     return Verdict(value=value, passed=passed, reason=reason, details=details)
 
 
@@ -120,22 +120,22 @@ def _settle(
     verdicts: Sequence[Verdict], *, weights: Sequence[float], rule: PanelRule, threshold: float
 ) -> tuple[float, bool] | None:
     """The value and whether it passes; None where a hole could change it."""
-    given = zip(verdicts, weights, strict=True)
-    known = [(v.value, bool(v.passed), weight) for v, weight in given if v.value is not None]
-    whole = len(known) == len(verdicts)
-    values = [value for value, _, _ in known]
+    pairs = zip(verdicts, weights, strict=True)
+    votes = [(v.value, bool(v.passed), weight) for v, weight in pairs if v.value is not None]
+    whole = len(votes) == len(verdicts)
+    values = [value for value, _, _ in votes]
     if rule is PanelRule.ALL_PASS and (whole or 0.0 in values):
-        return min(values), all(passed for _, passed, _ in known)
+        return min(values), all(passed for _, passed, _ in votes)
     if rule is PanelRule.ANY_PASS and (whole or 1.0 in values):
-        return max(values), any(passed for _, passed, _ in known)
+        return max(values), any(passed for _, passed, _ in votes)
     if not whole:
         return None
     equal = rule in (PanelRule.AVG, PanelRule.MAJORITY_PASS)
-    shares = [1.0 if equal else weight for _, _, weight in known]
+    shares = [1.0 if equal else weight for _, _, weight in votes]
     if rule in (PanelRule.AVG, PanelRule.WEIGHTED_AVG):
         value = _weighted(values, shares)
         return value, value >= threshold - EPSILON
-    share = _weighted([float(passed) for _, passed, _ in known], shares)
+    share = _weighted([float(passed) for _, passed, _ in votes], shares)
     return share, share > 0.5 + EPSILON
 
 
@@ -154,12 +154,12 @@ def _word(verdict: Verdict) -> str:
 
 def _record(verdict: Verdict) -> dict[str, Json]:
     """What is kept of one verdict among several."""
-    kept: dict[str, Json] = {
+    record: dict[str, Json] = {
         "value": verdict.value,
         "passed": verdict.passed,
         "reason": verdict.reason,
     }
-    return {**kept, "details": dict(verdict.details)} if verdict.details else kept
+    return {**record, "details": dict(verdict.details)} if verdict.details else record
 
 
 def _with(verdict: Verdict, more: dict[str, Json]) -> Verdict:

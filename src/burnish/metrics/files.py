@@ -138,27 +138,27 @@ def make_agent_metrics(
     blocks: Sequence[AgentMetric], cases: Sequence[Case], making: MetricMaking
 ) -> tuple[Metric, ...]:
     """One metric for each name that the agent, a case or a turn asks for."""
-    bench = _Bench(making)
-    default = bench.made(blocks)
-    places = {case.id: layers for case in cases if (layers := _layers(case, bench, default))}
+    cache = _MetricCache(making)
+    default = cache.made(blocks)
+    places = {case.id: layers for case in cases if (layers := _layers(case, cache, default))}
     inner = [metrics for layers in places.values() for metrics in layers]
-    bench.finish()
+    cache.finish()
     names = dict.fromkeys(name for metrics in (default, *inner) for name in metrics)
     return tuple(default[name] if not places else _layered(name, default, places) for name in names)
 
 
 def _layers(
-    case: Case, bench: "_Bench", default: Mapping[str, TurnMetric]
+    case: Case, cache: "_MetricCache", default: Mapping[str, TurnMetric]
 ) -> list[Mapping[str, TurnMetric]]:
     """For each turn the metrics that count, by name; nothing where the agent's do throughout."""
     own = case.extras.get("evaluations")
     turns = [turn.extras.get("evaluations") for turn in case.turns]
-    if own is None and not any(told is not None for told in turns):
+    if own is None and not any(entries is not None for entries in turns):
         return []
-    outer = default if own is None else bench.read(own, case.id)
+    outer = default if own is None else cache.read(own, case.id)
     return [
-        outer if told is None else bench.read(told, f"{case.id} turn {number}")
-        for number, told in enumerate(turns, start=1)
+        outer if entries is None else cache.read(entries, f"{case.id} turn {number}")
+        for number, entries in enumerate(turns, start=1)
     ]
 
 
@@ -176,18 +176,18 @@ def _layered(
     )
 
 
-class _Bench:
+class _MetricCache:
     """Makes each distinct setting once, and gathers what is wrong."""
 
     def __init__(self, making: MetricMaking) -> None:
         self._making = making
-        self._kept: dict[str, TurnMetric] = {}
+        self._metrics: dict[str, TurnMetric] = {}
         self._errors: list[ConfigError] = []
 
-    def read(self, told: Json, where: str) -> dict[str, TurnMetric]:
+    def read(self, entries: Json, where: str) -> dict[str, TurnMetric]:
         """The metrics of a case's or a turn's own list."""
         try:
-            blocks = validate_config(told, MetricList, source=f"evaluations of {where}").root
+            blocks = validate_config(entries, MetricList, source=f"evaluations of {where}").root
         except ConfigError as error:
             self._errors.append(error)
             return {}
@@ -203,20 +203,20 @@ class _Bench:
             raise ConfigError([p for error in self._errors for p in error.problems])
 
     def _each(self, blocks: Sequence[AgentMetric]) -> Iterator[tuple[str, TurnMetric]]:
-        wanted = [block for block in blocks if getattr(block, "enabled", True)]
+        enabled = [block for block in blocks if getattr(block, "enabled", True)]
         try:
-            check_names([metric_name(block) for block in wanted])
+            check_names([metric_name(block) for block in enabled])
         except ConfigError as error:
             self._errors.append(error)
-        for block in wanted:
+        for block in enabled:
             key = short_id([type(block).__name__, block.model_dump(mode="json")])
-            if key not in self._kept:
+            if key not in self._metrics:
                 try:
-                    self._kept[key] = make_agent_metric(block, self._making)
+                    self._metrics[key] = make_agent_metric(block, self._making)
                 except ConfigError as error:
                     self._errors.append(error)
                     continue
-            yield metric_name(block), self._kept[key]
+            yield metric_name(block), self._metrics[key]
 
 
 class EvaluationsBlock(BaseModel):
@@ -245,15 +245,15 @@ class MetricsRead:
 
     def only(self, names: Sequence[str]) -> "MetricsRead":
         """Some of them, by name; all where no name is given."""
-        known = {metric_name(block): block for block in self.blocks}
+        by_name = {metric_name(block): block for block in self.blocks}
         problems = [
-            Problem(where=name, message="no such metric", remedy=f"there are: {', '.join(known)}")
+            Problem(where=name, message="no such metric", remedy=f"there are: {', '.join(by_name)}")
             for name in names
-            if name not in known
+            if name not in by_name
         ]
         if problems:
             raise ConfigError(problems)
-        chosen = [known[name] for name in names] if names else self.blocks
+        chosen = [by_name[name] for name in names] if names else self.blocks
         return MetricsRead(blocks=chosen, judge=self.judge)
 
     @property

@@ -19,7 +19,7 @@ from burnish.metrics.judged import (
     before,
     excerpt,
     numbered,
-    said,
+    reply_text,
     shown,
 )
 from burnish.metrics.turns import Exchange, Verdict
@@ -61,7 +61,7 @@ class FinalResponseJudge(JudgedMetric[FinalResponseRequest, FinalResponseAnswer]
         return FinalResponseRequest(
             user_prompt=shown(exchange.asked),
             conversation=before(exchange),
-            agent_response=shown(said(exchange)),
+            agent_response=shown(reply_text(exchange)),
             reference=shown(exchange.expected),
         )
 
@@ -78,7 +78,7 @@ _NOT_SHOWN = "(plays no part)"
 
 _PARAMS: Mapping[str, Callable[[Exchange], str | None]] = {
     "input": lambda exchange: exchange.asked,
-    "actual_output": lambda exchange: shown(said(exchange)),
+    "actual_output": lambda exchange: shown(reply_text(exchange)),
     "expected_output": lambda exchange: exchange.expected,
     "context": lambda exchange: numbered(exchange.turn.context) if exchange.turn.context else None,
     "retrieval_context": lambda exchange: (
@@ -148,11 +148,11 @@ class GEval(JudgedMetric[GEvalRequest, GEvalAnswer]):
 
     def problems(self) -> list[Problem]:
         """Criteria, known parameters, and steps or the means to make them."""
-        found = [*super().problems()]
+        problems = [*super().problems()]
         if not self.criteria.strip():
-            found.append(Problem(where=f"{self.name}.criteria", message="there are none"))
+            problems.append(Problem(where=f"{self.name}.criteria", message="there are none"))
         unknown = [each for each in self.evaluation_params if each not in _PARAMS]
-        found += [
+        problems += [
             Problem(
                 where=f"{self.name}.evaluation_params",
                 message=f"'{each}' is not known",
@@ -161,19 +161,19 @@ class GEval(JudgedMetric[GEvalRequest, GEvalAnswer]):
             for each in unknown
         ]
         if not self.evaluation_params:
-            found.append(Problem(where=f"{self.name}.evaluation_params", message="name one"))
+            problems.append(Problem(where=f"{self.name}.evaluation_params", message="name one"))
         if not self.evaluation_steps and self.steps_prompt is None:
             message = "there are no steps, and no prompt to make them with"
-            found.append(Problem(where=f"{self.name}.evaluation_steps", message=message))
-        return found
+            problems.append(Problem(where=f"{self.name}.evaluation_steps", message=message))
+        return problems
 
     def request(self, exchange: Exchange) -> GEvalRequest | None:
         """What the parameters ask for; nothing where the turn lacks one of them."""
-        given = {name: _PARAMS[name](exchange) for name in self.evaluation_params}
-        known = {name: text for name, text in given.items() if text is not None}
-        if len(known) < len(given):
+        values = {name: _PARAMS[name](exchange) for name in self.evaluation_params}
+        texts = {name: text for name, text in values.items() if text is not None}
+        if len(texts) < len(values):
             return None
-        return GEvalRequest(criteria=self.criteria, **known)
+        return GEvalRequest(criteria=self.criteria, **texts)
 
     async def settle(self, request: GEvalRequest, *, effects: Effects) -> Verdict:
         """Have the steps, then ask the panel."""
@@ -189,8 +189,8 @@ class GEval(JudgedMetric[GEvalRequest, GEvalAnswer]):
         del request
         perfect = answer.score == _BEST
         value = float(perfect) if self.strict_mode else answer.score / _BEST
-        told = f"{answer.score} of {_BEST}: {excerpt(answer.reasoning, REASON)}"
-        return Verdict(value=value, reason="" if perfect else told, details={"raw": answer.score})
+        reason = f"{answer.score} of {_BEST}: {excerpt(answer.reasoning, REASON)}"
+        return Verdict(value=value, reason="" if perfect else reason, details={"raw": answer.score})
 
     async def _steps(self, effects: Effects) -> tuple[str, ...] | Verdict:
         if self._writer is None:
@@ -268,7 +268,7 @@ class QualityJudge(JudgedMetric[QualityRequest, QualityAnswer]):
         return QualityRequest(
             user_prompt=shown(exchange.asked),
             conversation=before(exchange),
-            agent_response=shown(said(exchange)),
+            agent_response=shown(reply_text(exchange)),
             passages=numbered(exchange.passages),
             custom_prompt=shown(self.custom_prompt),
         )
@@ -276,10 +276,10 @@ class QualityJudge(JudgedMetric[QualityRequest, QualityAnswer]):
     def read(self, request: QualityRequest, answer: QualityAnswer) -> Verdict:
         """The score brought to [0, 1]; the judge's own number is kept beside it."""
         del request
-        told = f"{answer.score} of {HIGHEST_GRADE}: {excerpt(answer.reasoning, REASON)}"
+        reason = f"{answer.score} of {HIGHEST_GRADE}: {excerpt(answer.reasoning, REASON)}"
         return Verdict(
             value=_share(answer.score),
-            reason="" if answer.score == HIGHEST_GRADE else told,
+            reason="" if answer.score == HIGHEST_GRADE else reason,
             details={"raw": answer.score},
         )
 

@@ -163,26 +163,26 @@ class CodeGrader(TurnMetric):
     @property
     def fingerprint(self) -> str:
         """A hash of the function's file."""
-        told: list[Json] = [self.grader.reference, self.grader.fingerprint]
-        return short_id(["CodeGrader", self.version, self.name, self.threshold, *told])
+        parts: list[Json] = [self.grader.reference, self.grader.fingerprint]
+        return short_id(["CodeGrader", self.version, self.name, self.threshold, *parts])
 
     async def verdict(self, exchange: Exchange, *, effects: Effects) -> Verdict:
         """Ask the function."""
         del effects
         context = GraderContext.of(exchange)
         try:
-            found = await asyncio.to_thread(self.grader.function, context)
-            if inspect.isawaitable(found):
-                found = await found
+            answer = await asyncio.to_thread(self.grader.function, context)
+            if inspect.isawaitable(answer):
+                answer = await answer
         except Exception as error:  # noqa: BLE001 - the border to a user's grader: never a 0
             return self._nothing(f"raised {type(error).__name__}: {error}")
-        return self._read(found)
+        return self._read(answer)
 
-    def _read(self, found: object) -> Verdict:
-        result = found if isinstance(found, GraderResult) else _as_result(found)
+    def _read(self, answer: object) -> Verdict:
+        result = answer if isinstance(answer, GraderResult) else _as_result(answer)
         if result is None:
             return self._nothing(
-                f"gave {type(found).__name__}; it may give a bool, a number or a GraderResult"
+                f"gave {type(answer).__name__}; it may give a bool, a number or a GraderResult"
             )
         value = _number(result.score)
         if value is None or not 0 <= value <= 1:
@@ -191,29 +191,29 @@ class CodeGrader(TurnMetric):
             value=value,
             passed=result.passed,
             reason=result.reason or ("" if value else f"{self.grader.name} gave 0"),
-            details=_kept(result.details),
+            details=_journalable(result.details),
         )
 
     def _nothing(self, what: str) -> Verdict:
         return Verdict.missing(f"the grader {self.grader.reference} {what}")
 
 
-def _as_result(found: object) -> GraderResult | None:
-    if isinstance(found, bool):
-        return GraderResult(float(found), passed=found)
-    value = _number(found)
+def _as_result(answer: object) -> GraderResult | None:
+    if isinstance(answer, bool):
+        return GraderResult(float(answer), passed=answer)
+    value = _number(answer)
     return None if value is None else GraderResult(value)
 
 
-def _number(found: object) -> float | None:
+def _number(score: object) -> float | None:
     """A finite number, of numpy's kinds too."""
-    if isinstance(found, (str, bytes)) or not hasattr(found, "__float__"):
+    if isinstance(score, (str, bytes)) or not hasattr(score, "__float__"):
         return None
-    value = float(cast("Any", found))
+    value = float(cast("Any", score))
     return value if math.isfinite(value) else None
 
 
-def _kept(details: Mapping[str, Any] | None) -> dict[str, Json]:
+def _journalable(details: Mapping[str, Any] | None) -> dict[str, Json]:
     """Details as they are, or in words where they are no JSON."""
     try:
         canonical(cast("Json", details))

@@ -53,14 +53,14 @@ def parse_json(text: str) -> JsonReading:
 
 
 def _where_it_breaks(text: str, error: json.JSONDecodeError) -> str:
-    told = f"found {quoted(text)}, which is no JSON"
+    problem = f"found {quoted(text)}, which is no JSON"
     if error.msg == "Extra data":
-        return f"{told}: there is more after its end, ask for JSON with nothing around it"
+        return f"{problem}: there is more after its end, ask for JSON with nothing around it"
     if text[error.pos :] == text:
-        return f"{told}: ask for JSON with nothing around it"
+        return f"{problem}: ask for JSON with nothing around it"
     place = quoted(text[max(0, error.pos - 10) : error.pos + 10])
     words = f"{error.msg[:1].lower()}{error.msg[1:]}"
-    return f"{told}: {words} at line {error.lineno}, column {error.colno}, near {place}"
+    return f"{problem}: {words} at line {error.lineno}, column {error.colno}, near {place}"
 
 
 def _refuse(constant: str) -> Json:
@@ -122,8 +122,8 @@ def _body(path: str) -> str:
 
 
 def _steps(path: str) -> list[str | int]:
-    found = _STEP.finditer(_body(path))
-    return [int(step[1]) if step[1] else (step[2] or step[3] or step[4] or "") for step in found]
+    matches = _STEP.finditer(_body(path))
+    return [int(step[1]) if step[1] else (step[2] or step[3] or step[4] or "") for step in matches]
 
 
 def _inside(value: Json, key: str | int) -> tuple[Json] | None:
@@ -139,8 +139,8 @@ def _what_is(value: Json, here: str, key: str | int) -> str:
     if isinstance(value, Mapping):
         keys = ", ".join(cut(name, 40) for name in list(value)[:_KEYS_SHOWN])
         more = ", …" if len(value) > _KEYS_SHOWN else ""
-        told = f"whose keys are {keys}{more}" if value else "without any key"
-        return f"{here} is an object {told}; '{cut(str(key), 40)}' is not among them"
+        contents = f"whose keys are {keys}{more}" if value else "without any key"
+        return f"{here} is an object {contents}; '{cut(str(key), 40)}' is not among them"
     if isinstance(value, list):
         return f"{here} is {a_kind(value)} and has no item '{cut(str(key), 40)}'"
     return f"{here} is {a_kind(value)}, which has nothing inside"
@@ -160,7 +160,7 @@ class _Place:
 
     path: str = "$"
     expected: Json
-    found: Json
+    actual: Json
     tree: Json
     only: bool
 
@@ -168,23 +168,23 @@ class _Place:
         """Whether a key is compared at all."""
         if not isinstance(self.tree, Mapping):
             return True
-        said = self.tree.get(key)
-        chosen = said is True or isinstance(said, Mapping)
-        return chosen if self.only else said is not True
+        branch = self.tree.get(key)
+        chosen = branch is True or isinstance(branch, Mapping)
+        return chosen if self.only else branch is not True
 
-    def inside(self, key: str | int, expected: Json, found: Json) -> "_Place":
+    def inside(self, key: str | int, expected: Json, actual: Json) -> "_Place":
         """The place one step further in; a list hands its tree on to every item."""
         tree = self.tree
         if isinstance(key, str):
-            said = tree.get(key) if isinstance(tree, Mapping) else None
-            tree = dict(said) if isinstance(said, Mapping) else None
+            branch = tree.get(key) if isinstance(tree, Mapping) else None
+            tree = dict(branch) if isinstance(branch, Mapping) else None
         path = _extended(self.path, key)
-        return _Place(path=path, expected=expected, found=found, tree=tree, only=self.only)
+        return _Place(path=path, expected=expected, actual=actual, tree=tree, only=self.only)
 
 
 def differences(
     expected: Json,
-    found: Json,
+    actual: Json,
     *,
     ignored: _Tree | None = None,
     only: _Tree | None = None,
@@ -195,10 +195,10 @@ def differences(
     1 is 1.0, but neither true nor the text '1'.
     """
     tree: Json = dict(only or ignored or {}) or None
-    stack = [_Place(expected=expected, found=found, tree=tree, only=bool(only))]
+    stack = [_Place(expected=expected, actual=actual, tree=tree, only=bool(only))]
     while stack:
         place = stack.pop()
-        one, other = place.expected, place.found
+        one, other = place.expected, place.actual
         if isinstance(one, Mapping) and isinstance(other, Mapping):
             yield from _unpaired(place, one, other)
             both = [key for key in one if key in other and place.sees(key)]
@@ -209,7 +209,7 @@ def differences(
             pairs = list(enumerate(zip(one, other, strict=False)))
             stack += [place.inside(index, a, b) for index, (a, b) in reversed(pairs)]
         elif not _same(one, other, tolerance):
-            yield f"{place.path}: expected {_told(one, other)}, found {_told(other, one)}"
+            yield f"{place.path}: expected {_described(one, other)}, found {_described(other, one)}"
 
 
 def _unpaired(place: _Place, one: Mapping[str, Json], other: Mapping[str, Json]) -> Iterator[str]:
@@ -231,7 +231,7 @@ def _same(one: Json, other: Json, tolerance: float) -> bool:
     return one is None and other is None
 
 
-def _told(value: Json, beside: Json) -> str:
+def _described(value: Json, beside: Json) -> str:
     """The value, and that it is a text where the other is none: '5' is no 5."""
     words = shown(value, _WIDTH)
     text_alone = isinstance(value, str) and not isinstance(beside, str)
@@ -269,9 +269,11 @@ def _check_schema(value: Json, schema: _Schema) -> Match:
         )
     except RecursionError:
         return Match.missed("the value is nested too deeply to be held against the schema")
-    told = [f"{_path(fault)}: {cut(fault.message, _SCHEMA_WIDTH)}" for fault in faults[:_SHOWN]]
+    messages = [f"{_path(fault)}: {cut(fault.message, _SCHEMA_WIDTH)}" for fault in faults[:_SHOWN]]
     more = ["and more"] if len(faults) > _SHOWN else []
-    return Match.missed("against the schema: " + "; ".join([*told, *more])) if told else HELD
+    return (
+        Match.missed("against the schema: " + "; ".join([*messages, *more])) if messages else HELD
+    )
 
 
 def _schema_problem(schema: _Schema) -> str:
@@ -351,37 +353,37 @@ EXACT = JsonRule()
 
 
 def compare_json_texts(
-    expected: str | None, found: str | JsonReading, rule: JsonRule = EXACT
+    expected: str | None, reply: str | JsonReading, rule: JsonRule = EXACT
 ) -> Match:
     """Whether a text holds JSON as the rule asks. What is no JSON matches nothing."""
     if not rule.reads:
         return HELD
-    wanted = parse_json(expected or "") if rule.needs_reference else JsonReading()
-    if wanted.problem:
-        return Match.missed(f"the expected answer is no JSON ({wanted.problem}): mend the case")
-    given = parse_json(found) if isinstance(found, str) else found
-    if given.problem:
-        return Match.missed(given.problem)
-    return compare_json(wanted.value, given.value, rule)
+    reference = parse_json(expected or "") if rule.needs_reference else JsonReading()
+    if reference.problem:
+        return Match.missed(f"the expected answer is no JSON ({reference.problem}): mend the case")
+    answer = parse_json(reply) if isinstance(reply, str) else reply
+    if answer.problem:
+        return Match.missed(answer.problem)
+    return compare_json(reference.value, answer.value, rule)
 
 
-def compare_json(expected: Json, found: Json, rule: JsonRule = EXACT) -> Match:
+def compare_json(expected: Json, actual: Json, rule: JsonRule = EXACT) -> Match:
     """Whether a JSON value is as the rule asks."""
     if rule.ignore:
         return HELD
-    checks = [] if rule.schema is None else [_check_schema(found, rule.schema)]
+    checks = [] if rule.schema is None else [_check_schema(actual, rule.schema)]
     if rule.match != "skip":
-        checks.append(_compare(expected, found, rule))
+        checks.append(_compare(expected, actual, rule))
     return all_of(checks)
 
 
-def _compare(expected: Json, found: Json, rule: JsonRule) -> Match:
+def _compare(expected: Json, actual: Json, rule: JsonRule) -> Match:
     tolerance = _TOLERANCE if rule.number_tolerance is None else rule.number_tolerance
     every = differences(
-        expected, found, ignored=rule.ignore_tree, only=rule.only_tree, tolerance=tolerance
+        expected, actual, ignored=rule.ignore_tree, only=rule.only_tree, tolerance=tolerance
     )
-    told = list(islice(every, _SHOWN + 1))
-    if not told:
+    lines = list(islice(every, _SHOWN + 1))
+    if not lines:
         return HELD
-    more = ["and more"] if len(told) > _SHOWN else []
-    return Match.missed("; ".join([*told[:_SHOWN], *more]))
+    more = ["and more"] if len(lines) > _SHOWN else []
+    return Match.missed("; ".join([*lines[:_SHOWN], *more]))

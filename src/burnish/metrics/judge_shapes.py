@@ -244,8 +244,8 @@ class LlmJudgeCriterion(Shape):
     @classmethod
     def _no_nulls(cls, value: Any) -> Any:
         """Go writes `null` where nothing is set."""
-        given = block(value)
-        return {key: item for key, item in given.items() if item is not None} if given else value
+        fields = block(value)
+        return {key: item for key, item in fields.items() if item is not None} if fields else value
 
     @property
     def judges(self) -> Sequence[JudgeModel]:
@@ -255,12 +255,12 @@ class LlmJudgeCriterion(Shape):
 
 def _respelled(value: Any) -> Any:
     """The keys of a model block as EvalSet spells them; what is spelled so already stays."""
-    given = block(value)
-    if not given:
+    fields = block(value)
+    if not fields:
         return value
-    new = {_OF_A_BLOCK.get(key, key): item for key, item in given.items()}
-    if len(new) < len(given):
-        twice = [key for key, other in _OF_A_BLOCK.items() if {key, other} <= set(given)]
+    new = {_OF_A_BLOCK.get(key, key): item for key, item in fields.items()}
+    if len(new) < len(fields):
+        twice = [key for key, other in _OF_A_BLOCK.items() if {key, other} <= set(fields)]
         raise ValueError(f"{twice[0]} and {_OF_A_BLOCK[twice[0]]} are two names of one thing")
     settings = {key: new.pop(key) for key in _GENERATION if key in new}
     if not settings:

@@ -71,21 +71,21 @@ class NumberedAnswer(JudgeAnswer):
     items: list[NumberedItem]
 
 
-def unmatched(expected: Sequence[str], found: Sequence[str]) -> str:
+def unmatched(expected: Sequence[str], actual: Sequence[str]) -> str:
     """What is wrong with the ids of an answer, in words that help to mend it; empty if nothing."""
-    counts = Counter(found)
+    counts = Counter(actual)
     faults = {
         "is missing": [each for each in expected if each not in counts],
         "is not among those asked about": [each for each in counts if each not in expected],
         "is there more than once": [each for each, count in counts.items() if count > 1],
     }
-    told = [f"{', '.join(ids)} {words}" for words, ids in faults.items() if ids]
-    return f"one item for each id, please: {'; '.join(told)}" if told else ""
+    problems = [f"{', '.join(ids)} {words}" for words, ids in faults.items() if ids]
+    return f"one item for each id, please: {'; '.join(problems)}" if problems else ""
 
 
-def misnumbered(count: int, found: Sequence[int]) -> str:
+def misnumbered(count: int, numbers: Sequence[int]) -> str:
     """The same for items numbered from 1."""
-    return unmatched([str(n) for n in range(1, count + 1)], [str(n) for n in found])
+    return unmatched([str(n) for n in range(1, count + 1)], [str(n) for n in numbers])
 
 
 Shown = TypeVar("Shown", bound=BaseModel)
@@ -130,7 +130,7 @@ def excerpt(text: str, limit: int = EXCERPT) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
 
 
-def said(exchange: Exchange) -> str:
+def reply_text(exchange: Exchange) -> str:
     """What the agent answered; its structured answer where it said nothing."""
     if exchange.reply.strip() or exchange.data is None:
         return exchange.reply
@@ -150,13 +150,15 @@ def context_messages(case: Case) -> str:
 def conversation(exchange: Exchange) -> str:
     """What was said in the turns before this one."""
     pairs = exchange.earlier
-    return _lines(line for asked, reply in pairs for line in (("user", asked), ("agent", reply)))
+    return _lines(
+        line for message, reply in pairs for line in (("user", message), ("agent", reply))
+    )
 
 
 def before(exchange: Exchange) -> str:
     """All that was said before this turn: the context messages and the turns."""
-    told = [context_messages(exchange.case), conversation(exchange)]
-    return "\n".join(text for text in told if text != _NONE) or _NONE
+    parts = [context_messages(exchange.case), conversation(exchange)]
+    return "\n".join(text for text in parts if text != _NONE) or _NONE
 
 
 def numbered(texts: Sequence[str]) -> str:
@@ -268,8 +270,8 @@ class JudgedMetric(TurnMetric, Generic[Request, Answer]):
     @property
     def fingerprint(self) -> str:
         """A hash of prompt, panel, threshold and settings."""
-        told: list[Json] = [self.prompt.fingerprint, self.panel.fingerprint, self.settings]
-        return short_id([type(self).__name__, self.version, self.name, self.threshold, *told])
+        parts: list[Json] = [self.prompt.fingerprint, self.panel.fingerprint, self.settings]
+        return short_id([type(self).__name__, self.version, self.name, self.threshold, *parts])
 
     def estimate(self, case: Case) -> Spend:
         """One call for each turn, judge and sample."""
@@ -303,12 +305,12 @@ class JudgedMetric(TurnMetric, Generic[Request, Answer]):
         """Ask the panel, and make one verdict of what it says."""
         shown = _sealed(request, tags_in(self.prompt.system, self.prompt.user))
         judges = self.panel.judges
-        found = await together(
+        verdicts = await together(
             self._judge(judge, role, shown, effects)
             for judge, role in zip(judges, self._roles, strict=True)
         )
         return of_judges(
-            found,
+            verdicts,
             names=[judge.client.ref.label for judge in judges],
             weights=[judge.weight for judge in judges],
             rule=self.panel.rule,
@@ -326,8 +328,8 @@ class JudgedMetric(TurnMetric, Generic[Request, Answer]):
         self, judge: Judge, role: ModelRole[Request, Answer], request: Request, effects: Effects
     ) -> Verdict:
         draws = range(judge.samples)
-        asked = (self.sample(role, request, draw=draw, effects=effects) for draw in draws)
-        return of_samples([self._opined(verdict) for verdict in await together(asked)])
+        samples = (self.sample(role, request, draw=draw, effects=effects) for draw in draws)
+        return of_samples([self._opined(verdict) for verdict in await together(samples)])
 
     def _opined(self, verdict: Verdict) -> Verdict:
         if verdict.value is None or verdict.passed is not None:

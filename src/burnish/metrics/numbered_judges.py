@@ -22,7 +22,7 @@ from burnish.metrics.judged import (
     excerpt,
     misnumbered,
     numbered,
-    said,
+    reply_text,
     shown,
     tool_uses,
 )
@@ -73,7 +73,7 @@ class Faithfulness(JudgedMetric[FaithfulnessRequest, FaithfulnessAnswer]):
         """The reply beside the passages; nothing without passages."""
         if not exchange.passages:
             return None
-        reply = said(exchange)
+        reply = reply_text(exchange)
         if not reply.strip():
             return Verdict(value=0.0, reason="the reply is empty: it makes nothing of the passages")
         return FaithfulnessRequest(
@@ -92,16 +92,16 @@ class Faithfulness(JudgedMetric[FaithfulnessRequest, FaithfulnessAnswer]):
             for each in claims
             if each.verdict != "yes"
         ]
-        told = f"{len(failed)} of {len(claims)} claims are not borne out by the passages"
-        quoted = f"{told}: {'; '.join(failed)}" if self.include_reason else told
-        kept: list[Json] = [
+        summary = f"{len(failed)} of {len(claims)} claims are not borne out by the passages"
+        quoted = f"{summary}: {'; '.join(failed)}" if self.include_reason else summary
+        records: list[Json] = [
             {"claim": excerpt(c.claim), "verdict": c.verdict, "reason": excerpt(c.reason, REASON)}
             for c in claims
         ]
         return Verdict(
             value=(len(claims) - len(failed)) / len(claims) if claims else 1.0,
             reason=quoted if failed else "",
-            details={"claims": kept},
+            details={"claims": records},
         )
 
 
@@ -165,16 +165,16 @@ class NumberedJudge(JudgedMetric[NumberedRequest, NumberedAnswer]):
             for text, item in zip(request.texts, items, strict=True)
             if item.verdict == "no"
         ]
-        kept: list[Json] = [
+        records: list[Json] = [
             {"item": excerpt(text), "verdict": item.verdict, "reason": excerpt(item.reason, REASON)}
             for text, item in zip(request.texts, items, strict=True)
         ]
-        told = f"{len(failed)} of {len(items)} {self.fault}"
-        quoted = f"{told}: {'; '.join(failed)}" if self.include_reason else told
+        summary = f"{len(failed)} of {len(items)} {self.fault}"
+        quoted = f"{summary}: {'; '.join(failed)}" if self.include_reason else summary
         return Verdict(
             value=self.worth([item.verdict == "yes" for item in items]),
             reason=quoted if failed else "",
-            details={"items": kept},
+            details={"items": records},
         )
 
 
@@ -195,9 +195,9 @@ def sentences(text: str) -> tuple[str, ...]:
 
     A text that says anything at all has at least one part.
     """
-    found = tuple(part for block in _blocks(text) for part in _parts(block) if _speaks(part))
+    parts = tuple(part for block in _blocks(text) for part in _parts(block) if _speaks(part))
     whole = text.strip()
-    return found or ((whole,) if whole else ())
+    return parts or ((whole,) if whole else ())
 
 
 def _blocks(text: str) -> Iterator[str]:
@@ -281,7 +281,7 @@ class Hallucinations(JudgedMetric[HallucinationRequest, HallucinationAnswer]):
 
     def request(self, exchange: Exchange) -> HallucinationRequest | Verdict:
         """The reply in numbered sentences, beside everything it may rest on."""
-        parts = sentences(said(exchange))
+        parts = sentences(reply_text(exchange))
         if not parts:
             return Verdict(value=0.0, reason="the reply is empty: there is nothing to judge")
         return HallucinationRequest(
@@ -301,14 +301,14 @@ class Hallucinations(JudgedMetric[HallucinationRequest, HallucinationAnswer]):
     def read(self, request: HallucinationRequest, answer: HallucinationAnswer) -> Verdict:
         """The share that is grounded; the reason quotes what is not."""
         items = sorted(answer.items, key=lambda item: item.number)
-        told = [
+        unsupported = [
             f"'{excerpt(text)}' is {item.verdict}: {excerpt(item.reason, REASON)}"
             for text, item in zip(request.texts, items, strict=True)
             if item.verdict not in _GROUNDED
         ]
         count = len(items)
-        words = f"{len(told)} of {count} sentences have no support: {'; '.join(told)}"
-        kept: list[Json] = [
+        words = f"{len(unsupported)} of {count} sentences have no support: {'; '.join(unsupported)}"
+        records: list[Json] = [
             {
                 "sentence": excerpt(text),
                 "verdict": item.verdict,
@@ -316,8 +316,10 @@ class Hallucinations(JudgedMetric[HallucinationRequest, HallucinationAnswer]):
             }
             for text, item in zip(request.texts, items, strict=True)
         ]
-        value = (count - len(told)) / count
-        return Verdict(value=value, reason=words if told else "", details={"sentences": kept})
+        value = (count - len(unsupported)) / count
+        return Verdict(
+            value=value, reason=words if unsupported else "", details={"sentences": records}
+        )
 
 
 def _passages(exchange: Exchange) -> list[str]:
@@ -337,7 +339,7 @@ class AnswerRelevancy(NumberedJudge):
 
     def items(self, exchange: Exchange) -> Sequence[str] | Verdict:
         """The sentences of the reply."""
-        parts = sentences(said(exchange))
+        parts = sentences(reply_text(exchange))
         return parts or Verdict(value=0.0, reason="the reply is empty: it answers nothing")
 
 

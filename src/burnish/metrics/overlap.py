@@ -130,20 +130,20 @@ def _fittest(partials: Sequence[_Partial]) -> list[_Partial]:
     best: dict[tuple[int, int], _Partial] = {}
     for partial in partials:
         key = (partial.partner, partial.used)
-        known = best.get(key)
-        if known is None or partial.joins > known.joins:
+        rival = best.get(key)
+        if rival is None or partial.joins > rival.joins:
             best[key] = partial
     return sorted(best.values(), key=lambda partial: -partial.joins)[:_BEAM]
 
 
 def _unrolled(partial: _Partial, length: int) -> _Pairs:
-    found: _Pairs = {}
+    pairs: _Pairs = {}
     for i in range(length - 1, -1, -1):
         if partial.partner >= 0:
-            found[i] = partial.partner
+            pairs[i] = partial.partner
         assert partial.before is not None
         partial = partial.before
-    return found
+    return pairs
 
 
 def _the_rest(crossing: _Crossing, chosen: _Pairs) -> _Pairs:
@@ -234,37 +234,37 @@ def meteor_score(reference: str, reply: str, *, synonyms: _Synonyms | None = Non
     Words are runs of letters and digits of any script, in small letters; punctuation is left
     out. Equal words share a stem, so both stages are one alignment, the one in fewest chunks.
     """
-    wanted, given = unicode_words(reference), unicode_words(reply)
-    pairs = align([stem(word) for word in wanted], [stem(word) for word in given])
+    expected, actual = unicode_words(reference), unicode_words(reply)
+    pairs = align([stem(word) for word in expected], [stem(word) for word in actual])
     if synonyms is not None:
-        pairs = _with_synonyms(pairs, wanted, given, synonyms)
+        pairs = _with_synonyms(pairs, expected, actual, synonyms)
     chunks = count_runs(pairs)
-    value = _value(len(pairs), chunks, len(wanted), len(given))
+    value = _value(len(pairs), chunks, len(expected), len(actual))
     return _MeteorScore(value=value, matches=len(pairs), chunks=chunks)
 
 
-def _value(matches: int, chunks: int, wanted: int, given: int) -> float:
+def _value(matches: int, chunks: int, expected: int, actual: int) -> float:
     if not matches:
         return 0.0
-    precision, recall = matches / given, matches / wanted
+    precision, recall = matches / actual, matches / expected
     mean = precision * recall / (ALPHA * precision + (1 - ALPHA) * recall)
     return (1 - GAMMA * (chunks / matches) ** BETA) * mean
 
 
 def _with_synonyms(
-    pairs: _Pairs, wanted: Sequence[str], given: Sequence[str], synonyms: _Synonyms
+    pairs: _Pairs, expected: Sequence[str], actual: Sequence[str], synonyms: _Synonyms
 ) -> _Pairs:
     """The pairs, and for words without one the first synonym that is free, a neighbour first."""
-    found = dict(pairs)
-    free = sorted(set(range(len(wanted))) - set(pairs.values()))
-    for i in (i for i in range(len(given)) if i not in pairs):
-        same = {given[i], *synonyms(given[i])}
-        fitting = [j for j in free if wanted[j] in same]
+    matched = dict(pairs)
+    free = sorted(set(range(len(expected))) - set(pairs.values()))
+    for i in (i for i in range(len(actual)) if i not in pairs):
+        same = {actual[i], *synonyms(actual[i])}
+        fitting = [j for j in free if expected[j] in same]
         if fitting:
-            beside = {found.get(i - 1, -2) + 1, found.get(i + 1, -2) - 1}
-            found[i] = next((j for j in fitting if j in beside), fitting[0])
-            free.remove(found[i])
-    return dict(sorted(found.items()))
+            beside = {matched.get(i - 1, -2) + 1, matched.get(i + 1, -2) - 1}
+            matched[i] = next((j for j in fitting if j in beside), fitting[0])
+            free.remove(matched[i])
+    return dict(sorted(matched.items()))
 
 
 class _Lemma(Protocol):
@@ -324,12 +324,12 @@ class OverlapMetric(ComputedMetric):
         if answer.problem:
             return Verdict.of(held=False, reason=answer.problem)
         expected, reply = exchange.expected, answer.text
-        told = f"expected {quoted(expected)}, found {quoted(reply)}"
+        comparison = f"expected {quoted(expected)}, found {quoted(reply)}"
         if not unicode_words(expected):
-            return Verdict.of(held=squeeze(expected) == squeeze(reply), reason=told)
+            return Verdict.of(held=squeeze(expected) == squeeze(reply), reason=comparison)
         value, details = self.measured(expected, reply)
         gap = "" if value >= 1 - EPSILON else self.gap(expected, reply, value)
-        return Verdict(value=value, reason=f"{gap} ({told})" if gap else "", details=details)
+        return Verdict(value=value, reason=f"{gap} ({comparison})" if gap else "", details=details)
 
     @abstractmethod
     def measured(self, expected: str, reply: str) -> tuple[float, Mapping[str, Json]]:
@@ -338,10 +338,10 @@ class OverlapMetric(ComputedMetric):
     def gap(self, expected: str, reply: str, value: float) -> str:
         """What the reply lacks, in words."""
         del value
-        wanted, given = unicode_words(expected), unicode_words(reply)
-        if wanted == given:
+        expected_words, reply_words = unicode_words(expected), unicode_words(reply)
+        if expected_words == reply_words:
             return "the words are the same, but capital letters, punctuation or spacing differ"
-        return difference_in_words(wanted, given)
+        return difference_in_words(expected_words, reply_words)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -395,7 +395,7 @@ class RougeMetric(OverlapMetric):
 
     def measured(self, expected: str, reply: str) -> tuple[float, Mapping[str, Json]]:
         """One of the three numbers, and all of them."""
-        found = rouge_score(
+        score = rouge_score(
             expected,
             reply,
             kind=self.kind,
@@ -403,17 +403,17 @@ class RougeMetric(OverlapMetric):
             split_summaries=self.split_summaries,
             script=self.script,
         )
-        numbers = {"precision": found.precision, "recall": found.recall, "f1": found.f1}
+        numbers = {"precision": score.precision, "recall": score.recall, "f1": score.f1}
         return numbers[self.measure], {"kind": self.kind, **numbers}
 
     def gap(self, expected: str, reply: str, value: float) -> str:
         """What the reply lacks, counted as ROUGE counts words."""
         del value
         find = words_by(expected, self.script)
-        wanted, given = find(expected), find(reply)
+        expected_words, reply_words = find(expected), find(reply)
         same = long_stem if self.stem else str
-        if list(map(same, wanted)) != list(map(same, given)):
-            return difference_in_words(wanted, given, same)
+        if list(map(same, expected_words)) != list(map(same, reply_words)):
+            return difference_in_words(expected_words, reply_words, same)
         if self.kind == "rougeLsum":
             return "the words are the same, but their sentences are divided otherwise"
         return f"{self.kind} counts longer runs of words than the reference has: take rouge1"
@@ -439,8 +439,8 @@ class Meteor(OverlapMetric):
     @property
     def stages(self) -> tuple[str, ...]:
         """What words are matched by, on this machine."""
-        found = self.synonyms and installed_synonyms() is not None
-        return ("exact", "stem", "synonym") if found else ("exact", "stem")
+        with_synonyms = self.synonyms and installed_synonyms() is not None
+        return ("exact", "stem", "synonym") if with_synonyms else ("exact", "stem")
 
     @property
     def fingerprint(self) -> str:
@@ -450,18 +450,18 @@ class Meteor(OverlapMetric):
     def measured(self, expected: str, reply: str) -> tuple[float, Mapping[str, Json]]:
         """METEOR, by which stages, and how the words fell."""
         synonyms = installed_synonyms() if self.synonyms else None
-        found = meteor_score(expected, reply, synonyms=synonyms)
-        return found.value, {
+        score = meteor_score(expected, reply, synonyms=synonyms)
+        return score.value, {
             "stages": list(self.stages),
-            "matches": found.matches,
-            "chunks": found.chunks,
+            "matches": score.matches,
+            "chunks": score.chunks,
         }
 
     def gap(self, expected: str, reply: str, value: float) -> str:
         """What the reply lacks by stems; an equal text, which never scores 1, lacks nothing."""
-        wanted, given = unicode_words(expected), unicode_words(reply)
-        if [stem(word) for word in wanted] != [stem(word) for word in given]:
-            return difference_in_words(wanted, given, stem)
+        expected_words, reply_words = unicode_words(expected), unicode_words(reply)
+        if [stem(word) for word in expected_words] != [stem(word) for word in reply_words]:
+            return difference_in_words(expected_words, reply_words, stem)
         if self.threshold is None or value >= self.threshold - EPSILON:
             return ""
         most = f"METEOR gives so short a text {value:.3f} at most"

@@ -49,7 +49,7 @@ def stem(word: str) -> str:
     if len(word) <= 2:
         return word
     word = _y_to_i(_without_past(_without_plural(word)))
-    word = _without_middle(_without_double(word))
+    word = _replaced(_without_double(word), _MIDDLE_ENDINGS, at_least=1)
     return _tidied(_without_last(word))
 
 
@@ -126,10 +126,6 @@ def _without_double(word: str) -> str:
     return _replaced(word, _DOUBLE_ENDINGS, at_least=1)
 
 
-def _without_middle(word: str) -> str:
-    return _replaced(word, _MIDDLE_ENDINGS, at_least=1)
-
-
 def _without_last(word: str) -> str:
     if word.endswith("ion") and word[-4:-3] not in ("s", "t"):
         return word
@@ -191,15 +187,15 @@ def rouge_score(
         return [long_stem(word) for word in find(text)] if stem else find(text)
 
     if kind == "rougeLsum":
-        wanted, given = (
+        expected, actual = (
             [words(sentence) for sentence in _sentences(text, by_stops=split_summaries)]
             for text in (reference, reply)
         )
-        sizes = sum(map(len, wanted)), sum(map(len, given))
-        return _rouge(_union_hits(wanted, given), *sizes)
+        sizes = sum(map(len, expected)), sum(map(len, actual))
+        return _rouge(_union_hits(expected, actual), *sizes)
     if kind == "rougeL":
-        wanted, given = words(reference), words(reply)
-        return _rouge(_lcs_length(wanted, given), len(wanted), len(given))
+        expected, actual = words(reference), words(reply)
+        return _rouge(_lcs_length(expected, actual), len(expected), len(actual))
     return _of_runs(words(reference), words(reply), int(kind.removeprefix("rouge")))
 
 
@@ -221,16 +217,16 @@ def long_stem(word: str) -> str:
     return stem(word) if len(word) >= _STEMMED_FROM else word
 
 
-def _rouge(hits: int, wanted: int, given: int) -> Rouge:
-    precision, recall = hits / max(given, 1), hits / max(wanted, 1)
+def _rouge(hits: int, expected: int, actual: int) -> Rouge:
+    precision, recall = hits / max(actual, 1), hits / max(expected, 1)
     both = precision + recall
     return Rouge(
         precision=precision, recall=recall, f1=2 * precision * recall / both if both else 0.0
     )
 
 
-def _of_runs(wanted: Sequence[str], given: Sequence[str], length: int) -> Rouge:
-    ours, theirs = (Counter(_runs(words, length)) for words in (wanted, given))
+def _of_runs(expected: Sequence[str], actual: Sequence[str], length: int) -> Rouge:
+    ours, theirs = (Counter(_runs(words, length)) for words in (expected, actual))
     hits = sum(min(count, theirs[run]) for run, count in ours.items() if run in theirs)
     return _rouge(hits, ours.total(), theirs.total())
 
@@ -243,18 +239,18 @@ def _sentences(text: str, *, by_stops: bool) -> list[str]:
     return [part for part in (_SENTENCE_END.split(text) if by_stops else text.split("\n")) if part]
 
 
-def _lcs_rows(wanted: Sequence[str], given: Sequence[str]) -> Iterator[int]:
-    """The table of longest common subsequences, one row for each word given and one before.
+def _lcs_rows(expected: Sequence[str], actual: Sequence[str]) -> Iterator[int]:
+    """The table of longest common subsequences, one row for each word of `actual` and one before.
 
-    Bit i of a row is 0 where the word i of `wanted` makes the subsequence longer by one: a
+    Bit i of a row is 0 where the word i of `expected` makes the subsequence longer by one: a
     whole row is computed at once, as integers as long as the reference (Hyyrö 2004).
     """
     places: dict[str, int] = {}
-    for index, word in enumerate(wanted):
+    for index, word in enumerate(expected):
         places[word] = places.get(word, 0) | (1 << index)
-    row = whole = (1 << len(wanted)) - 1
+    row = whole = (1 << len(expected)) - 1
     yield row
-    for word in given:
+    for word in actual:
         hit = row & places.get(word, 0)
         row = ((row + hit) | (row - hit)) & whole
         yield row
@@ -265,35 +261,35 @@ def _increments(row: int, upto: int) -> int:
     return upto - (row & ((1 << upto) - 1)).bit_count()
 
 
-def _lcs_length(wanted: Sequence[str], given: Sequence[str]) -> int:
+def _lcs_length(expected: Sequence[str], actual: Sequence[str]) -> int:
     last = 0
-    for row in _lcs_rows(wanted, given):
+    for row in _lcs_rows(expected, actual):
         last = row
-    return _increments(last, len(wanted))
+    return _increments(last, len(expected))
 
 
-def _lcs_places(wanted: Sequence[str], given: Sequence[str]) -> set[int]:
+def _lcs_places(expected: Sequence[str], actual: Sequence[str]) -> set[int]:
     """The places in the reference of one longest common subsequence: the one rouge-score takes."""
-    rows = list(_lcs_rows(wanted, given))
-    i, j = len(wanted), len(given)
-    found: set[int] = set()
+    rows = list(_lcs_rows(expected, actual))
+    i, j = len(expected), len(actual)
+    places: set[int] = set()
     while i and j:
-        if wanted[i - 1] == given[j - 1]:
+        if expected[i - 1] == actual[j - 1]:
             i, j = i - 1, j - 1
-            found.add(i)
+            places.add(i)
         elif _increments(rows[j - 1], i) > _increments(rows[j], i - 1):
             j -= 1
         else:
             i -= 1
-    return found
+    return places
 
 
-def _union_hits(wanted: Sequence[Sequence[str]], given: Sequence[Sequence[str]]) -> int:
+def _union_hits(expected: Sequence[Sequence[str]], actual: Sequence[Sequence[str]]) -> int:
     """Words of the reference that some sentence of the reply has in order, each counted once."""
-    left = Counter(word for sentence in given for word in sentence)
+    left = Counter(word for sentence in actual for word in sentence)
     hits = 0
-    for sentence in wanted:
-        places = sorted(set[int]().union(*(_lcs_places(sentence, other) for other in given)))
+    for sentence in expected:
+        places = sorted(set[int]().union(*(_lcs_places(sentence, other) for other in actual)))
         for place in places:
             if left[sentence[place]] > 0:
                 left[sentence[place]] -= 1
@@ -338,11 +334,11 @@ class RougeMatch:
     value: float
 
 
-def compare_rouge(expected: str, found: str, rule: RougeRule) -> RougeMatch:
+def compare_rouge(expected: str, reply: str, rule: RougeRule) -> RougeMatch:
     """Whether a text has enough of the expected words; else which bound it misses."""
 
     score = rouge_score(
-        expected, found, kind=rule.kind, stem=rule.stem, split_summaries=rule.split_summaries
+        expected, reply, kind=rule.kind, stem=rule.stem, split_summaries=rule.split_summaries
     )
     had: dict[_Measure, tuple[float, float]] = {
         "precision": (score.precision, rule.min_precision),

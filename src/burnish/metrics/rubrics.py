@@ -26,7 +26,7 @@ from burnish.metrics.judged import (
     brought,
     excerpt,
     numbered,
-    said,
+    reply_text,
     shown,
     unmatched,
 )
@@ -148,7 +148,7 @@ class PairwiseVerifier(JudgedMetric[PairRequest, PairAnswer]):
             user_prompt=shown(exchange.asked),
             conversation=before(exchange),
             criteria="\n".join(filter(None, [self.criteria, _listed(rubrics)])) or _USUAL_CRITERIA,
-            first_answer=shown(said(exchange)),
+            first_answer=shown(reply_text(exchange)),
             second_answer=shown(exchange.expected),
         )
 
@@ -192,14 +192,14 @@ def _compared(one: Verdict, two: Verdict, values: tuple[float, float]) -> Verdic
     agrees = _side(values[0]) == _side(values[1])
     ours = (one.details["first_grade"], two.details["second_grade"])
     theirs = (one.details["second_grade"], two.details["first_grade"])
-    told = f"the reply got {ours[0]} and {ours[1]}, the reference {theirs[0]} and {theirs[1]}"
+    grades = f"the reply got {ours[0]} and {ours[1]}, the reference {theirs[0]} and {theirs[1]}"
     doubt = "" if agrees else "; the two orders disagree, so this says little"
     why = one.reason if values[0] <= values[1] else two.reason
-    kept: list[Json] = [{"first": "reply", **one.details}, {"first": "reference", **two.details}]
+    orders: list[Json] = [{"first": "reply", **one.details}, {"first": "reference", **two.details}]
     return Verdict(
         value=value,
-        reason="" if agrees and value > 0.5 else f"{told} (A is best, T worst){doubt}: {why}",
-        details={"orders": kept, "order_agrees": agrees},
+        reason="" if agrees and value > 0.5 else f"{grades} (A is best, T worst){doubt}: {why}",
+        details={"orders": orders, "order_agrees": agrees},
     )
 
 
@@ -282,11 +282,11 @@ class RubricJudge(JudgedMetric[RubricRequest, RubricAnswer]):
             if items[each].verdict == "no"
         ]
         count = len(request.ids)
-        told = f"{len(failed)} of {count} rubrics did not hold: {'; '.join(failed)}"
+        reason = f"{len(failed)} of {count} rubrics did not hold: {'; '.join(failed)}"
         return Verdict(
             value=(count - len(failed)) / count,
-            reason=told if failed else "",
-            details={"rubrics": [_kept(items[each]) for each in request.ids]},
+            reason=reason if failed else "",
+            details={"rubrics": [_item_details(items[each]) for each in request.ids]},
         )
 
     def about(self, exchange: Exchange, rubrics: Sequence[Rubric]) -> RubricRequest | Verdict:
@@ -294,7 +294,7 @@ class RubricJudge(JudgedMetric[RubricRequest, RubricAnswer]):
         return RubricRequest(
             user_prompt=shown(exchange.asked),
             conversation=before(exchange),
-            agent_response=shown(said(exchange)),
+            agent_response=shown(reply_text(exchange)),
             reference=shown(exchange.expected),
             knowledge=numbered(self.knowledge(exchange)),
             rubrics=_listed(rubrics),
@@ -307,7 +307,7 @@ class RubricJudge(JudgedMetric[RubricRequest, RubricAnswer]):
         return exchange.passages
 
 
-def _kept(item: RubricItem) -> Json:
+def _item_details(item: RubricItem) -> Json:
     return {
         "id": item.id,
         "verdict": item.verdict,
@@ -374,12 +374,12 @@ class RubricKnowledgeRecall(RubricJudge):
         used = self._uses(exchange)
         if used:
             errors = "; ".join(excerpt(tool.error) for tool in used if tool.error)
-            told = f"{_names(used)} was called and gave nothing"
-            return f"{told} ({errors})" if errors else told
-        wanted = " or ".join(self.knowledge_tool_names)
+            problem = f"{_names(used)} was called and gave nothing"
+            return f"{problem} ({errors})" if errors else problem
+        names = " or ".join(self.knowledge_tool_names)
         others = _names(exchange.tools)
         called = f"only {others}" if others else "and neither was any other tool"
-        return f"{wanted} was not called in this turn, {called}"
+        return f"{names} was not called in this turn, {called}"
 
 
 def _names(tools: Sequence[ToolCall]) -> str:

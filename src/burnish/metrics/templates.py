@@ -25,7 +25,7 @@ from burnish.metrics.judged import (
     as_text,
     excerpt,
     guarded,
-    said,
+    reply_text,
     tags_in,
     unmatched,
 )
@@ -34,7 +34,7 @@ from burnish.metrics.turns import Exchange, Verdict
 from burnish.models.roles import RolePrompt
 
 
-class Scope(StrEnum):
+class BindingScope(StrEnum):
     """Whose value it is."""
 
     ACTUAL = "actual"
@@ -42,7 +42,7 @@ class Scope(StrEnum):
     METRIC = "metric"
 
 
-class Source(StrEnum):
+class BindingField(StrEnum):
     """Which value it is."""
 
     USER_CONTENT = "userContent"
@@ -54,12 +54,17 @@ class Source(StrEnum):
     RUBRICS = "rubrics"
 
 
-_STEPS = (Source.STEP_INPUT, Source.STEP_OUTPUT, Source.STEP_TOOLS, Source.STEP_SKILLS)
-_TALK = (Source.USER_CONTENT, Source.FINAL_RESPONSE)
+_STEPS = (
+    BindingField.STEP_INPUT,
+    BindingField.STEP_OUTPUT,
+    BindingField.STEP_TOOLS,
+    BindingField.STEP_SKILLS,
+)
+_TALK = (BindingField.USER_CONTENT, BindingField.FINAL_RESPONSE)
 _FIELDS = {
-    Scope.ACTUAL: (*_TALK, *_STEPS),
-    Scope.EXPECTED: _TALK,
-    Scope.METRIC: (Source.RUBRICS,),
+    BindingScope.ACTUAL: (*_TALK, *_STEPS),
+    BindingScope.EXPECTED: _TALK,
+    BindingScope.METRIC: (BindingField.RUBRICS,),
 }
 
 
@@ -72,8 +77,8 @@ class Binding:
     """One variable and where its value comes from."""
 
     variable: str
-    scope: Scope
-    field: Source
+    scope: BindingScope
+    field: BindingField
     node: str = ""
     """The node of the trace, for fields of a step: its last step of the turn is taken."""
     path: str = ""
@@ -82,23 +87,23 @@ class Binding:
     @property
     def needs_reference(self) -> bool:
         """Whether it asks for the reference answer."""
-        return self.scope is Scope.EXPECTED and self.field is Source.FINAL_RESPONSE
+        return self.scope is BindingScope.EXPECTED and self.field is BindingField.FINAL_RESPONSE
 
     def problems(self, where: str) -> list[Problem]:
         """What can never be bound."""
-        found: list[Problem] = []
+        problems: list[Problem] = []
         if self.field not in _FIELDS[self.scope]:
-            known = f"{self.scope} has: {', '.join(_FIELDS[self.scope])}"
+            remedy = f"{self.scope} has: {', '.join(_FIELDS[self.scope])}"
             message = f"{self.scope} has no field {self.field}"
-            found.append(Problem(where=where, message=message, remedy=known))
+            problems.append(Problem(where=where, message=message, remedy=remedy))
         if self.field in _STEPS and not self.node:
             remedy = "name the node in selector.nodeID"
-            found.append(
+            problems.append(
                 Problem(where=where, message=f"{self.field} is of which node?", remedy=remedy)
             )
         if self.path and (message := path_problem(self.path)):
-            found.append(Problem(where=where, message=message))
-        return found
+            problems.append(Problem(where=where, message=message))
+        return problems
 
     def text(self, exchange: Exchange, rubrics: Sequence[Rubric]) -> str:
         """The value for a turn: a string as it is, anything else as JSON. Raises CannotBind."""
@@ -109,23 +114,25 @@ class Binding:
         return as_text(reading.value)
 
     def _whole(self, exchange: Exchange, rubrics: Sequence[Rubric]) -> Json:
-        if self.field is Source.RUBRICS:
+        if self.field is BindingField.RUBRICS:
             return [{"id": rubric.id, "text": rubric.text} for rubric in rubrics]
         if self.field in _STEPS:
             return self._of_step(_last_step(self.variable, exchange, self.node))
-        if self.field is Source.USER_CONTENT:
-            return exchange.asked if self.scope is Scope.ACTUAL else exchange.turn.input
-        return said(exchange) if self.scope is Scope.ACTUAL else exchange.expected or ""
+        if self.field is BindingField.USER_CONTENT:
+            return exchange.asked if self.scope is BindingScope.ACTUAL else exchange.turn.input
+        return (
+            reply_text(exchange) if self.scope is BindingScope.ACTUAL else exchange.expected or ""
+        )
 
     def _of_step(self, step: Step) -> Json:
-        if self.field is Source.STEP_TOOLS:
+        if self.field is BindingField.STEP_TOOLS:
             return [_use(tool) for tool in step.tools]
-        if self.field is Source.STEP_SKILLS:
+        if self.field is BindingField.STEP_SKILLS:
             raise CannotBind(
                 f"'{self.variable}': traces here do not record skills; "
                 "bind traceStepTools, or another field of the step"
             )
-        value = step.input if self.field is Source.STEP_INPUT else step.output
+        value = step.input if self.field is BindingField.STEP_INPUT else step.output
         if value is None:
             raise CannotBind(
                 f"'{self.variable}': the step of node '{self.node}' has no {self.field}"
@@ -266,7 +273,7 @@ class CategoricalScore(Scorer[CategoryAnswer]):
     def form(self, ids: Sequence[str]) -> str:
         """A label and why."""
         del ids
-        return f"- reason: why, in a few sentences\n- category: one of: {self._known}"
+        return f"- reason: why, in a few sentences\n- category: one of: {self._labels}"
 
     def problems(self, where: str) -> list[Problem]:
         """There must be categories, with scores from 0 to 1."""
@@ -281,7 +288,7 @@ class CategoricalScore(Scorer[CategoryAnswer]):
     def check(self, answer: CategoryAnswer, ids: Sequence[str]) -> str:
         """One of the categories."""
         del ids
-        unknown = f"'{excerpt(answer.category)}' is no category; there are: {self._known}"
+        unknown = f"'{excerpt(answer.category)}' is no category; there are: {self._labels}"
         return "" if self._label(answer) else unknown
 
     def read(self, answer: CategoryAnswer, ids: Sequence[str]) -> Verdict:
@@ -291,7 +298,7 @@ class CategoricalScore(Scorer[CategoryAnswer]):
         return _graded(self.categories[label], f"'{label}'", answer.reason, category=label)
 
     @property
-    def _known(self) -> str:
+    def _labels(self) -> str:
         return ", ".join(self.categories)
 
     def _label(self, answer: CategoryAnswer) -> str:
@@ -326,26 +333,26 @@ class RubricScores(Scorer[RubricScoresAnswer]):
     def read(self, answer: RubricScoresAnswer, ids: Sequence[str]) -> Verdict:
         """The mean over the rubrics that were asked about."""
         items = {item.id: item for item in answer.rubric_scores}
-        found = [items[each] for each in ids]
+        scores = [items[each] for each in ids]
         short = [
             f"'{item.id}' {item.score:g}: {excerpt(item.reason, REASON)}"
-            for item in found
+            for item in scores
             if item.score < 1
         ]
-        kept: list[Json] = [
+        records: list[Json] = [
             {"id": item.id, "score": item.score, "reason": excerpt(item.reason, REASON)}
-            for item in found
+            for item in scores
         ]
-        value = mean([item.score for item in found])
-        return Verdict(value=value, reason="; ".join(short), details={"rubrics": kept})
+        value = mean([item.score for item in scores])
+        return Verdict(value=value, reason="; ".join(short), details={"rubrics": records})
 
 
 def _graded(value: float, word: str, reason: str, **details: Json) -> Verdict:
-    told = excerpt(reason, REASON)
+    text = excerpt(reason, REASON)
     return Verdict(
         value=value,
-        reason="" if value == 1 else f"{word}: {told}",
-        details={"reasoning": told, **details},
+        reason="" if value == 1 else f"{word}: {text}",
+        details={"reasoning": text, **details},
     )
 
 
@@ -394,9 +401,9 @@ class TemplateJudge(JudgedMetric[TemplateRequest, JudgeAnswer]):
             *rubric_problems(self.name, self.rubrics),
             *(Problem(where=where, message=text) for text in (*blank, *loose, *idle, *twice)),
             *(
-                found
+                problem
                 for each in self.bindings
-                for found in each.problems(f"{where} {each.variable}")
+                for problem in each.problems(f"{where} {each.variable}")
             ),
             *self.scorer.problems(where),
         ]
@@ -429,7 +436,7 @@ class TemplateJudge(JudgedMetric[TemplateRequest, JudgeAnswer]):
 
     @property
     def _by_rubrics(self) -> bool:
-        bound = any(each.field is Source.RUBRICS for each in self.bindings)
+        bound = any(each.field is BindingField.RUBRICS for each in self.bindings)
         return bound or isinstance(self.scorer, RubricScores)
 
     def _filled(self, exchange: Exchange, rubrics: tuple[Rubric, ...]) -> str:

@@ -27,8 +27,8 @@ def quoted(text: str, width: int = _WIDTH) -> str:
 
 def cut(text: str, width: int = _WIDTH) -> str:
     """The text on one line, at most about `width` long."""
-    kept = text if len(text) <= width else f"{text[: width - 1]}…"
-    return kept.translate(_CONTROLS)
+    shortened = text if len(text) <= width else f"{text[: width - 1]}…"
+    return shortened.translate(_CONTROLS)
 
 
 def without_middle(text: str, most: int) -> str:
@@ -140,10 +140,10 @@ def check_length(text: str, rule: LengthRule) -> Match:
 def off_length(length: int, rule: LengthRule) -> str:
     """What a length that the rule does not allow is, should be, and needs."""
     thing = rule.unit.removesuffix("s")
-    told = f"{counted(length, thing)}, expected {rule}"
+    comparison = f"{counted(length, thing)}, expected {rule}"
     if rule.max is not None and length > rule.max:
-        return f"too long: {told}; cut {counted(length - rule.max, thing)}"
-    return f"too short: {told}; add {counted((rule.min or 0) - length, thing)}"
+        return f"too long: {comparison}; cut {counted(length - rule.max, thing)}"
+    return f"too short: {comparison}; add {counted((rule.min or 0) - length, thing)}"
 
 
 _ARITHMETIC = Context(prec=60, traps=[])
@@ -190,22 +190,22 @@ def _read_number(text: str, *, percent: bool = False, separators: bool = False) 
 
 
 def _refused(text: str, what: str, option: str) -> _NumberReading:
-    told = f"found {quoted(text)}: {what} not accepted"
-    return _NumberReading(problem=f"{told}; set {option} or ask for a bare number")
+    problem = f"found {quoted(text)}: {what} not accepted"
+    return _NumberReading(problem=f"{problem}; set {option} or ask for a bare number")
 
 
 def _why_not(text: str) -> str:
     if not text:
         return "found nothing"
-    found = f"found {quoted(text)}"
+    quote = f"found {quoted(text)}"
     if _NOT_FINITE.fullmatch(text):
-        return f"{found}, which equals no number"
+        return f"{quote}, which equals no number"
     inside = _WITHIN.findall(text)
     if len(inside) == 1:
-        return f"{found}: ask for a bare number, with nothing around the {cut(inside[0], 40)}"
+        return f"{quote}: ask for a bare number, with nothing around the {cut(inside[0], 40)}"
     if inside:
-        return f"{found}, which holds {len(inside)} numbers: ask for one bare number"
-    return f"{found}, which holds no number: ask for a bare number"
+        return f"{quote}, which holds {len(inside)} numbers: ask for one bare number"
+    return f"{quote}, which holds no number: ask for a bare number"
 
 
 _UNITS = (2, 3, 6, 9, -2, -3, -6, -9)
@@ -230,12 +230,12 @@ class NumberRule:
             text, percent=self.accept_percent, separators=self.accept_thousands_separators
         )
 
-    def near(self, expected: Decimal, found: Decimal) -> bool:
+    def near(self, expected: Decimal, actual: Decimal) -> bool:
         """Whether two finite numbers are near enough, the bounds included."""
-        if expected == found:
+        if expected == actual:
             return True
         share = _ARITHMETIC.multiply(_ARITHMETIC.abs(expected), _decimal(self.relative_tolerance))
-        off = _apart(expected, found)
+        off = _apart(expected, actual)
         return off <= _decimal(self.absolute_tolerance) or off <= share
 
     def __str__(self) -> str:
@@ -246,25 +246,27 @@ class NumberRule:
 EXACT = NumberRule()
 
 
-def compare_numbers(expected: str, found: str, rule: NumberRule = EXACT) -> Match:
+def compare_numbers(expected: str, actual: str, rule: NumberRule = EXACT) -> Match:
     """Whether two texts are the same number, as near as the rule asks."""
-    wanted, given = rule.read(expected), rule.read(found)
-    if wanted.value is None:
-        told = f"the expected answer is no number ({wanted.problem})"
-        return Match.missed(f"{told}: mend the case, or compare with equality")
-    if given.value is None:
-        return Match.missed(f"expected the number {quoted(expected.strip(), 40)}, {given.problem}")
-    if rule.near(wanted.value, given.value):
+    reference, answer = rule.read(expected), rule.read(actual)
+    if reference.value is None:
+        message = f"the expected answer is no number ({reference.problem})"
+        return Match.missed(f"{message}: mend the case, or compare with equality")
+    if answer.value is None:
+        return Match.missed(f"expected the number {quoted(expected.strip(), 40)}, {answer.problem}")
+    if rule.near(reference.value, answer.value):
         return HELD
-    told = f"expected {quoted(expected.strip(), 40)}, found {quoted(found.strip(), 40)}"
-    off = f"off by {_apart(wanted.value, given.value):.4g}, more than the {rule} that is allowed"
-    hint = _slip(wanted.value, given.value, rule, mixed=wanted.percent != given.percent)
-    return Match.missed(f"{told}: {off}{f' ({hint})' if hint else ''}")
+    message = f"expected {quoted(expected.strip(), 40)}, found {quoted(actual.strip(), 40)}"
+    off = (
+        f"off by {_apart(reference.value, answer.value):.4g}, more than the {rule} that is allowed"
+    )
+    hint = _slip(reference.value, answer.value, rule, mixed=reference.percent != answer.percent)
+    return Match.missed(f"{message}: {off}{f' ({hint})' if hint else ''}")
 
 
-def same_number(expected: float, found: float, tolerance: float) -> bool:
+def same_number(expected: float, actual: float, tolerance: float) -> bool:
     """Whether two numbers are at most `tolerance` apart; NaN and infinity are near nothing."""
-    one, other = _decimal(expected), _decimal(found)
+    one, other = _decimal(expected), _decimal(actual)
     if not (one.is_finite() and other.is_finite()):
         return False
     return one == other or _apart(one, other) <= _decimal(tolerance)
@@ -279,17 +281,17 @@ def _apart(one: Decimal, other: Decimal) -> Decimal:
     return _ARITHMETIC.abs(_ARITHMETIC.subtract(one, other))
 
 
-def _slip(wanted: Decimal, given: Decimal, rule: NumberRule, *, mixed: bool) -> str:
+def _slip(expected: Decimal, actual: Decimal, rule: NumberRule, *, mixed: bool) -> str:
     """The usual mistake that would explain the difference, if one does."""
     if mixed and any(
-        rule.near(wanted, _ARITHMETIC.multiply(given, scale))
+        rule.near(expected, _ARITHMETIC.multiply(actual, scale))
         for scale in (Decimal(100), _HUNDREDTH)
     ):
         return "one is a percentage and the other is not"
-    if rule.near(wanted, _ARITHMETIC.minus(given)):
+    if rule.near(expected, _ARITHMETIC.minus(actual)):
         return "the sign is wrong"
     for power in _UNITS:
-        if wanted and rule.near(wanted, _ARITHMETIC.scaleb(given, Decimal(-power))):
+        if expected and rule.near(expected, _ARITHMETIC.scaleb(actual, Decimal(-power))):
             return f"10^{power} times the expected: check the unit"
     return ""
 
@@ -317,13 +319,13 @@ class TextRule:
 EXACT_TEXT = TextRule()
 
 
-def compare_texts(expected: str | None, found: str, rule: TextRule = EXACT_TEXT) -> Match:
+def compare_texts(expected: str | None, actual: str, rule: TextRule = EXACT_TEXT) -> Match:
     """Whether a text is as the rule asks."""
     if rule.ignore:
         return HELD
-    checks = [] if rule.length is None else [check_length(found, rule.length)]
+    checks = [] if rule.length is None else [check_length(actual, rule.length)]
     if rule.match != "skip":
-        checks.append(_compare(expected, found, rule))
+        checks.append(_compare(expected, actual, rule))
     return all_of(checks)
 
 
@@ -338,68 +340,70 @@ def pattern_problem(pattern: str) -> str:
     try:
         re.compile(pattern)
     except RecursionError:
-        told = "it is nested too deeply"
+        reason = "it is nested too deeply"
     except (re.error, OverflowError) as error:
-        told = str(error)
+        reason = str(error)
     else:
         return ""
-    return f"the pattern {quoted(pattern)} is not a valid regular expression ({told})"
+    return f"the pattern {quoted(pattern)} is not a valid regular expression ({reason})"
 
 
-def difference(expected: str, found: str) -> str:
+def difference(expected: str, actual: str) -> str:
     """What was expected and found, where two texts part, and what is the same in them."""
-    if not found:
+    if not actual:
         return f"expected {quoted(expected)}, found nothing"
-    if len(expected) <= _WIDTH and len(found) <= _WIDTH:
-        told = f"expected {quoted(expected)}, found {quoted(found)}"
+    if len(expected) <= _WIDTH and len(actual) <= _WIDTH:
+        comparison = f"expected {quoted(expected)}, found {quoted(actual)}"
     else:
-        place = _parting(expected, found)
-        told = (
-            f"expected {_quoted_at(expected, place)}, found {_quoted_at(found, place)} "
+        place = _parting(expected, actual)
+        comparison = (
+            f"expected {_quoted_at(expected, place)}, found {_quoted_at(actual, place)} "
             f"(they part at character {place + 1})"
         )
-    nearly = _likeness(expected, found)
-    return f"{told}: {nearly}" if nearly else told
+    nearly = _likeness(expected, actual)
+    return f"{comparison}: {nearly}" if nearly else comparison
 
 
-def _compare(expected: str | None, found: str, rule: TextRule) -> Match:
+def _compare(expected: str | None, actual: str, rule: TextRule) -> Match:
     if expected is None:
         return Match.missed("there is no expected text to compare with: add one to the case")
     if rule.match == "regex":
-        return _search(expected.strip(), found.strip(), fold=rule.case_insensitive)
-    wanted = levelled(expected.strip(), fold=rule.case_insensitive)
-    given = levelled(found.strip(), fold=rule.case_insensitive)
+        return _search(expected.strip(), actual.strip(), fold=rule.case_insensitive)
+    reference = levelled(expected.strip(), fold=rule.case_insensitive)
+    text = levelled(actual.strip(), fold=rule.case_insensitive)
     if rule.match == "contains":
-        if wanted in given:
+        if reference in text:
             return HELD
-        told = f"expected text that contains {quoted(wanted)}, found {quoted(given)}"
-        only_case = wanted.casefold() in given.casefold()
-        return Match.missed(f"{told}: only the letter case differs" if only_case else told)
-    return HELD if wanted == given else Match.missed(difference(wanted, given))
+        comparison = f"expected text that contains {quoted(reference)}, found {quoted(text)}"
+        only_case = reference.casefold() in text.casefold()
+        return Match.missed(
+            f"{comparison}: only the letter case differs" if only_case else comparison
+        )
+    return HELD if reference == text else Match.missed(difference(reference, text))
 
 
-def _search(pattern: str, found: str, *, fold: bool) -> Match:
+def _search(pattern: str, text: str, *, fold: bool) -> Match:
     problem = pattern_problem(pattern)
     if problem:
         return Match.missed(f"{problem}: mend the case")
     # The flag, rather than lower case on both sides: a \D must not become a \d.
-    if re.search(pattern, found, re.IGNORECASE if fold else re.NOFLAG):
+    if re.search(pattern, text, re.IGNORECASE if fold else re.NOFLAG):
         return HELD
-    told = f"expected text that matches the pattern {quoted(pattern)}"
-    return Match.missed(f"{told}, found {quoted(found) if found else 'nothing'}")
+    expectation = f"expected text that matches the pattern {quoted(pattern)}"
+    return Match.missed(f"{expectation}, found {quoted(text) if text else 'nothing'}")
 
 
-def _parting(expected: str, found: str) -> int:
-    pairs = enumerate(zip(expected, found, strict=False))
-    alike = min(len(expected), len(found))
+def _parting(expected: str, actual: str) -> int:
+    pairs = enumerate(zip(expected, actual, strict=False))
+    alike = min(len(expected), len(actual))
     return next((place for place, (one, other) in pairs if one != other), alike)
 
 
-def _likeness(expected: str, found: str) -> str:
-    if expected.casefold() == found.casefold():
+def _likeness(expected: str, actual: str) -> str:
+    if expected.casefold() == actual.casefold():
         return "only the letter case differs"
-    if expected.split() == found.split():
+    if expected.split() == actual.split():
         return "only the spacing differs"
-    if expected and expected in found:
+    if expected and expected in actual:
         return "the expected text is there with more around it, ask for it alone"
     return ""

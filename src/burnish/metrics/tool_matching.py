@@ -99,55 +99,55 @@ _SEPARATORS = re.compile(r"[,_\u202f]")
 _BETWEEN_DIGITS = re.compile(r"(?<=[0-9])[,_\u202f](?=[0-9])")
 
 
-def compare_arguments(expected: Mapping[str, Json], found: Mapping[str, Json]) -> list[str]:
+def compare_arguments(expected: Mapping[str, Json], actual: Mapping[str, Json]) -> list[str]:
     """What is wrong with the arguments of a call; arguments not spoken of do not count."""
-    return list(_wrong(expected, found))
+    return list(_wrong(expected, actual))
 
 
-def _wrong(expected: Mapping[str, Json], found: Mapping[str, Json]) -> Iterator[str]:
-    for name, wanted in expected.items():
-        if name not in found:
-            yield f"argument '{name}' is missing, expected {_matcher_words(wanted)}"
+def _wrong(expected: Mapping[str, Json], actual: Mapping[str, Json]) -> Iterator[str]:
+    for name, value in expected.items():
+        if name not in actual:
+            yield f"argument '{name}' is missing, expected {_matcher_words(value)}"
             continue
-        match = compare_argument(wanted, found[name])
+        match = compare_argument(value, actual[name])
         if not match.held:
             yield f"argument '{name}': {match.reason}"
 
 
-def compare_argument(expected: Json, found: Json) -> Match:
+def compare_argument(expected: Json, actual: Json) -> Match:
     """Whether one argument is as expected."""
-    kind, wanted = _matcher(expected)
+    kind, text = _matcher(expected)
     if kind == "fuzzy":
-        held = _fuzzily_same(wanted, _as_text(found))
-        return HELD if held else _missed(expected, found)
+        held = _fuzzily_same(text, _as_text(actual))
+        return HELD if held else _missed(expected, actual)
     if kind == "regex":
-        problem = pattern_problem(wanted)
+        problem = pattern_problem(text)
         if problem:
             return Match.missed(f"{problem}: mend the case")
-        held = re.fullmatch(wanted, _as_text(found)) is not None
-        return HELD if held else _missed(expected, found)
-    same = next(differences(expected, found, tolerance=0.0), None) is None
-    return HELD if same else _missed(expected, found)
+        held = re.fullmatch(text, _as_text(actual)) is not None
+        return HELD if held else _missed(expected, actual)
+    same = next(differences(expected, actual, tolerance=0.0), None) is None
+    return HELD if same else _missed(expected, actual)
 
 
 def _matcher(expected: Json) -> tuple[str, str]:
     """Which way to compare, and with which text."""
     if isinstance(expected, Mapping) and len(expected) == 1:
-        kind, wanted = next(iter(expected.items()))
+        kind, value = next(iter(expected.items()))
         if kind in ("fuzzy", "regex"):
-            return kind, spelled(wanted)
+            return kind, spelled(value)
     return "literal", ""
 
 
 def _matcher_words(expected: Json) -> str:
-    kind, wanted = _matcher(expected)
+    kind, text = _matcher(expected)
     if kind == "fuzzy":
-        return f"about {quoted(wanted)}"
-    return f"what matches {quoted(wanted)}" if kind == "regex" else shown(expected)
+        return f"about {quoted(text)}"
+    return f"what matches {quoted(text)}" if kind == "regex" else shown(expected)
 
 
-def _missed(expected: Json, found: Json) -> Match:
-    return Match.missed(f"expected {_matcher_words(expected)}, found {shown(found)}")
+def _missed(expected: Json, actual: Json) -> Match:
+    return Match.missed(f"expected {_matcher_words(expected)}, found {shown(actual)}")
 
 
 def _as_text(value: Json) -> str:
@@ -155,11 +155,11 @@ def _as_text(value: Json) -> str:
     return value if isinstance(value, str) else str(cast("object", value))
 
 
-def _fuzzily_same(expected: str, found: str) -> bool:
-    wanted, given = _AS_WRITTEN.read(expected).value, _AS_WRITTEN.read(found).value
-    if wanted is not None and given is not None:
-        return _AS_WRITTEN.near(wanted, given)
-    return _loosened(expected) == _loosened(found)
+def _fuzzily_same(expected: str, actual: str) -> bool:
+    reference, answer = _AS_WRITTEN.read(expected).value, _AS_WRITTEN.read(actual).value
+    if reference is not None and answer is not None:
+        return _AS_WRITTEN.near(reference, answer)
+    return _loosened(expected) == _loosened(actual)
 
 
 def _loosened(text: str) -> str:
@@ -192,7 +192,7 @@ def compare_expected_tools(
     away from others. Where all can be met together, all are.
     """
     fits = [_fits(tool, calls) for tool in expected]
-    good = [[fit.number for fit in found if not fit.wrong] for found in fits]
+    good = [[fit.number for fit in candidates if not fit.wrong] for candidates in fits]
     enough = [i for i, tool in enumerate(expected) if len(good[i]) >= tool.count]
     slots = [index for index in enough for _ in range(expected[index].count)]
     assignment = Assignment([good[index] for index in slots])
@@ -216,8 +216,8 @@ def _names_of(calls: Sequence[ToolCall]) -> str:
     """The names of the tools that were called, in order."""
     if not calls:
         return "no tool was called"
-    told = ", ".join(cut(call.name, 40) for call in calls[:_NAMES_SHOWN])
-    return f"called: {told}{', …' if len(calls) > _NAMES_SHOWN else ''}"
+    names = ", ".join(cut(call.name, 40) for call in calls[:_NAMES_SHOWN])
+    return f"called: {names}{', …' if len(calls) > _NAMES_SHOWN else ''}"
 
 
 def _fits(expected: ExpectedTool, calls: Sequence[ToolCall]) -> list[_Fit]:
@@ -234,19 +234,19 @@ def _fits(expected: ExpectedTool, calls: Sequence[ToolCall]) -> list[_Fit]:
 
 def _unmet(expected: ExpectedTool, calls: Sequence[ToolCall], fits: Sequence[_Fit]) -> Match:
     times = f" at least {expected.count} times" if expected.count > 1 else ""
-    told = f"expected a call of '{expected.name}'{times}"
+    expectation = f"expected a call of '{expected.name}'{times}"
     if not fits:
-        return Match.missed(f"{told}, {_names_of(calls)}")
+        return Match.missed(f"{expectation}, {_names_of(calls)}")
     good = sum(not fit.wrong for fit in fits)
     if good >= expected.count:
-        return Match.missed(f"{told}, but the calls that fit count for other expectations")
+        return Match.missed(f"{expectation}, but the calls that fit count for other expectations")
     wrong = [fit for fit in fits if fit.wrong]
     if not wrong:
-        return Match.missed(f"{told}, found {good}")
+        return Match.missed(f"{expectation}, found {good}")
     nearest = min(wrong, key=lambda fit: len(fit.wrong))
     fitting = f"found {good} that fit, and " if good else ""
     where = f"call {nearest.number + 1}, {cut(nearest.call.name, 40)}"
-    return Match.missed(f"{told}, {fitting}{where}, has {'; '.join(nearest.wrong)}")
+    return Match.missed(f"{expectation}, {fitting}{where}, has {'; '.join(nearest.wrong)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,13 +282,13 @@ STRICT = TrajectoryRule(order_sensitive=True)
 """Names and arguments, in order, nothing more and nothing less."""
 
 
-def _compare_calls(expected: ToolCall, found: ToolCall, rule: ToolRule = _ANY_RESULT) -> Match:
+def _compare_calls(expected: ToolCall, actual: ToolCall, rule: ToolRule = _ANY_RESULT) -> Match:
     """Whether one call is as another."""
-    name = compare_texts(expected.name, found.name, rule.name)
+    name = compare_texts(expected.name, actual.name, rule.name)
     if not name.held:
         return Match.missed(f"tool: {name.reason}")
-    arguments = compare_json(dict(expected.arguments), dict(found.arguments), rule.arguments)
-    result = HELD if rule.result is None else _compare_results(expected, found, rule.result)
+    arguments = compare_json(dict(expected.arguments), dict(actual.arguments), rule.arguments)
+    result = HELD if rule.result is None else _compare_results(expected, actual, rule.result)
     return all_of(
         [
             arguments if arguments.held else Match.missed(f"arguments {arguments.reason}"),
@@ -297,10 +297,10 @@ def _compare_calls(expected: ToolCall, found: ToolCall, rule: ToolRule = _ANY_RE
     )
 
 
-def _compare_results(expected: ToolCall, found: ToolCall, rule: JsonRule) -> Match:
-    if rule.reads and found.error and not expected.error:
-        return Match.missed(f"is an error: {quoted(found.error)}")
-    return compare_json(_as_json(expected.result), _as_json(found.result), rule)
+def _compare_results(expected: ToolCall, actual: ToolCall, rule: JsonRule) -> Match:
+    if rule.reads and actual.error and not expected.error:
+        return Match.missed(f"is an error: {quoted(actual.error)}")
+    return compare_json(_as_json(expected.result), _as_json(actual.result), rule)
 
 
 def _as_json(result: Json) -> Json:
@@ -315,82 +315,84 @@ _SHOWN = 3
 
 
 def compare_trajectories(
-    expected: Sequence[ToolCall], found: Sequence[ToolCall], rule: TrajectoryRule = STRICT
+    expected: Sequence[ToolCall], calls: Sequence[ToolCall], rule: TrajectoryRule = STRICT
 ) -> Match:
     """Whether the calls that were made are those expected."""
     if not rule.order_sensitive:
-        return _in_any_order(expected, found, rule)
+        return _in_any_order(expected, calls, rule)
     if rule.subset_matching:
-        return _in_order_among_others(expected, found, rule)
-    return _one_by_one(expected, found, rule)
+        return _in_order_among_others(expected, calls, rule)
+    return _one_by_one(expected, calls, rule)
 
 
 def _one_by_one(
-    expected: Sequence[ToolCall], found: Sequence[ToolCall], rule: TrajectoryRule
+    expected: Sequence[ToolCall], calls: Sequence[ToolCall], rule: TrajectoryRule
 ) -> Match:
-    for number, (one, other) in enumerate(zip(expected, found, strict=False), start=1):
+    for number, (one, other) in enumerate(zip(expected, calls, strict=False), start=1):
         match = _compare_calls(one, other, rule.rule_for(one.name))
         if not match.held:
             where = f"call {number} of {len(expected)}, {cut(one.name, 40)}"
-            return Match.missed(f"{where}: {match.reason}; {_names_of(found)}")
-    return _surplus(expected[len(found) :], found[len(expected) :])
+            return Match.missed(f"{where}: {match.reason}; {_names_of(calls)}")
+    return _surplus(expected[len(calls) :], calls[len(expected) :])
 
 
 def _in_order_among_others(
-    expected: Sequence[ToolCall], found: Sequence[ToolCall], rule: TrajectoryRule
+    expected: Sequence[ToolCall], calls: Sequence[ToolCall], rule: TrajectoryRule
 ) -> Match:
     start = 0
-    for number, wanted in enumerate(expected, start=1):
-        how, rest = rule.rule_for(wanted.name), range(start, len(found))
-        fits = (place for place in rest if _compare_calls(wanted, found[place], how).held)
+    for number, call in enumerate(expected, start=1):
+        how, rest = rule.rule_for(call.name), range(start, len(calls))
+        fits = (place for place in rest if _compare_calls(call, calls[place], how).held)
         place = next(fits, None)
         if place is None:
             after = f", after call {start}" if start else ""
-            told = _near(wanted, found[start:], rule)
-            where = f"call {number} of {len(expected)}, {_call(wanted)}, was not made in this order"
-            return Match.missed(f"{where}{after}: {told or _names_of(found)}")
+            hint = _near(call, calls[start:], rule)
+            where = f"call {number} of {len(expected)}, {_call(call)}, was not made in this order"
+            return Match.missed(f"{where}{after}: {hint or _names_of(calls)}")
         start = place + 1
     return HELD
 
 
 def _in_any_order(
-    expected: Sequence[ToolCall], found: Sequence[ToolCall], rule: TrajectoryRule
+    expected: Sequence[ToolCall], calls: Sequence[ToolCall], rule: TrajectoryRule
 ) -> Match:
     choices = [
         [
             place
-            for place, other in enumerate(found)
+            for place, other in enumerate(calls)
             if _compare_calls(one, other, rule.rule_for(one.name)).held
         ]
         for one in expected
     ]
     made = assigned(choices)
-    extra = [call for place, call in enumerate(found) if place not in made.taken]
+    extra = [call for place, call in enumerate(calls) if place not in made.taken]
     lacking = [call for who, call in enumerate(expected) if who not in made.place_of]
     near = next(filter(None, (_near(call, extra, rule) for call in lacking)), "")
     return _surplus(lacking, () if rule.subset_matching else extra, near)
 
 
 def _surplus(lacking: Sequence[ToolCall], extra: Sequence[ToolCall], near: str = "") -> Match:
-    told = [f"expected but not made: {_listed(lacking)}{f' ({near})' if near else ''}"]
+    missing = [f"expected but not made: {_listed(lacking)}{f' ({near})' if near else ''}"]
     more = [f"made but not expected: {_listed(extra)}"]
-    parts = [*(told if lacking else []), *(more if extra else [])]
+    parts = [*(missing if lacking else []), *(more if extra else [])]
     return Match.missed("; ".join(parts)) if parts else HELD
 
 
-def _near(wanted: ToolCall, calls: Sequence[ToolCall], rule: TrajectoryRule) -> str:
+def _near(expected: ToolCall, calls: Sequence[ToolCall], rule: TrajectoryRule) -> str:
     """How the first call of the same tool differs, if there is one."""
-    how = rule.rule_for(wanted.name)
-    same = (call for call in calls if compare_texts(wanted.name, call.name, how.name).held)
+    how = rule.rule_for(expected.name)
+    same = (call for call in calls if compare_texts(expected.name, call.name, how.name).held)
     nearest = next(same, None)
     if nearest is None:
         return ""
-    return f"{cut(nearest.name, 40)} was called, but {_compare_calls(wanted, nearest, how).reason}"
+    return (
+        f"{cut(nearest.name, 40)} was called, but {_compare_calls(expected, nearest, how).reason}"
+    )
 
 
 def _listed(calls: Sequence[ToolCall]) -> str:
-    told = ", ".join(_call(call) for call in calls[:_SHOWN])
-    return f"{told} and {len(calls) - _SHOWN} more" if len(calls) > _SHOWN else told
+    text = ", ".join(_call(call) for call in calls[:_SHOWN])
+    return f"{text} and {len(calls) - _SHOWN} more" if len(calls) > _SHOWN else text
 
 
 def _call(call: ToolCall) -> str:

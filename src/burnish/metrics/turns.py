@@ -66,23 +66,23 @@ def exchanges(case: Case, outcome: Outcome) -> tuple[Exchange, ...]:
     Where a model played the user, there are as many as were said, and only the first has a
     turn of the case behind it. A turn that the agent never replied to has an empty reply.
     """
-    asked = outcome.asked or tuple(turn.input for turn in case.turns)
-    turns = [*case.turns, *(Turn(input=said) for said in asked[len(case.turns) :])]
-    replies = [*outcome.replies, *[""] * len(asked)]
-    last = len(asked) - 1
+    messages = outcome.asked or tuple(turn.input for turn in case.turns)
+    turns = [*case.turns, *(Turn(input=message) for message in messages[len(case.turns) :])]
+    replies = [*outcome.replies, *[""] * len(messages)]
+    last = len(messages) - 1
     return tuple(
         Exchange(
             case=case,
             turn=turns[index],
             index=index,
-            asked=said,
+            asked=message,
             reply=replies[index],
             data=outcome.data if index == last else None,
             steps=tuple(step for step in outcome.trace.steps if step.turn == index),
             earlier_steps=tuple(step for step in outcome.trace.steps if step.turn < index),
-            earlier=tuple(zip(asked[:index], replies[:index], strict=True)),
+            earlier=tuple(zip(messages[:index], replies[:index], strict=True)),
         )
-        for index, said in enumerate(asked)
+        for index, message in enumerate(messages)
     )
 
 
@@ -123,17 +123,17 @@ def failure_class(case: Case, result: CaseResult, failed: Sequence[Score]) -> Fa
 
 def _left_the_route(case: Case, result: CaseResult) -> bool:
     """Whether the run came by other nodes than the case says."""
-    wanted = case.extras.get(ROUTE)
-    if not isinstance(wanted, list) or not result.outcome.trace.steps:
+    route = case.extras.get(ROUTE)
+    if not isinstance(route, list) or not result.outcome.trace.steps:
         return False
     nodes = [step.node for step in result.outcome.trace.steps]
-    return not _in_order([str(name) for name in wanted], nodes)
+    return not _in_order([str(name) for name in route], nodes)
 
 
-def _in_order(wanted: Iterable[str], nodes: Sequence[str]) -> bool:
+def _in_order(names: Iterable[str], nodes: Sequence[str]) -> bool:
     """Whether the names come by in this order; a name may be the end of a node's path."""
     left = iter(nodes)
-    return all(any(node == name or node.endswith(f"/{name}") for node in left) for name in wanted)
+    return all(any(node == name or node.endswith(f"/{name}") for node in left) for name in names)
 
 
 def _tools(case: Case, result: CaseResult) -> FailureClass | None:
@@ -143,8 +143,8 @@ def _tools(case: Case, result: CaseResult) -> FailureClass | None:
     for number, turn in enumerate(case.turns):
         steps = [step for step in result.outcome.trace.steps if step.turn == number]
         used = [call for step in steps for call in step.tools]
-        if (found := _of_turn(turn, used)) is not None:
-            return found
+        if (failure := _of_turn(turn, used)) is not None:
+            return failure
     return None
 
 
@@ -154,9 +154,9 @@ def _of_turn(turn: Turn, used: Sequence[ToolCall]) -> FailureClass | None:
     if turn.expects_no_tool and used:
         return FailureClass.WRONG_TOOL
     tools = (*(turn.expected_tools or ()), *(turn.expected_calls or ()))
-    wanted = [(tool.name, tool.arguments) for tool in tools]
+    expected = [(tool.name, tool.arguments) for tool in tools]
     wrong: FailureClass | None = None
-    for name, arguments in wanted:
+    for name, arguments in expected:
         named = [call for call in used if name in call.name]
         if not named:
             return FailureClass.WRONG_TOOL
@@ -230,23 +230,23 @@ async def converse(
     """
     assert case.scenario is not None, "only a scenario has a user to play"
     limit = case.scenario.max_turns or DEFAULT_TURNS
-    asked: list[str] = []
+    remarks: list[str] = []
     replies: list[str] = []
     remark: str | None = case.input.strip() or None
-    while len(asked) < limit:
+    while len(remarks) < limit:
         if remark is None:
-            remark = await _next(case, asked, replies, user=user, draw=draw, effects=effects)
+            remark = await _next(case, remarks, replies, user=user, draw=draw, effects=effects)
         if remark is None:
             break
-        asked.append(remark)
+        remarks.append(remark)
         replies.append(await reply(remark))
         remark = None
-    return Talk(asked=tuple(asked), replies=tuple(replies))
+    return Talk(asked=tuple(remarks), replies=tuple(replies))
 
 
 async def _next(
     case: Case,
-    asked: Sequence[str],
+    remarks: Sequence[str],
     replies: Sequence[str],
     *,
     user: Role[TalkSoFar, NextRemark],
@@ -254,9 +254,9 @@ async def _next(
     effects: Effects,
 ) -> str | None:
     assert case.scenario is not None
-    said = [f"user: {a}\nagent: {r}" for a, r in zip(asked, replies, strict=True)]
+    lines = [f"user: {a}\nagent: {r}" for a, r in zip(remarks, replies, strict=True)]
     request = TalkSoFar(
-        plan=case.scenario.plan, conversation="\n".join(said) or "(nothing was said yet)"
+        plan=case.scenario.plan, conversation="\n".join(lines) or "(nothing was said yet)"
     )
     answer = (await user.answer(request, draw=draw, effects=effects)).value
     signal = case.scenario.stop_signal
@@ -406,8 +406,8 @@ class Layered:
 
     def estimate(self, case: Case) -> Spend:
         """What scoring this case will cost: at most what its dearest setting would."""
-        asked = {metric.fingerprint: metric for metric in self._metrics(case) if metric}
-        return total(metric.estimate(case) for metric in asked.values()) if asked else NOTHING
+        metrics = {metric.fingerprint: metric for metric in self._metrics(case) if metric}
+        return total(metric.estimate(case) for metric in metrics.values()) if metrics else NOTHING
 
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
         """Every turn's score by the metric that counts there."""

@@ -82,27 +82,27 @@ def _parted(kind: str, run: Iterator[str]) -> Iterator[str]:
 
 
 def difference_in_words(
-    expected: Sequence[str], found: Sequence[str], same: Callable[[str], str] = str
+    expected: Sequence[str], actual: Sequence[str], same: Callable[[str], str] = str
 ) -> str:
     """Which expected words are missing and which came beside them, the telling ones first.
 
     Words count as equal where `same` makes them so.
     """
-    wanted, given = list(map(same, expected)), list(map(same, found))
-    missing, extra = _without(expected, wanted, given), _without(found, given, wanted)
-    if not found:
+    keys, other_keys = list(map(same, expected)), list(map(same, actual))
+    missing, extra = _without(expected, keys, other_keys), _without(actual, other_keys, keys)
+    if not actual:
         return f"none of the {counted(len(expected), 'expected word')} is there: the reply has none"
     if not missing and not extra:
         return "every expected word is there, but in another order"
-    told = [
+    parts = [
         f"of {counted(len(expected), 'expected word')} {_are(len(missing))} missing: "
         f"{_listed(missing)}"
         if missing
         else f"every one of the {counted(len(expected), 'expected word')} is there"
     ]
     if extra:
-        told.append(f"{counted(len(extra), 'word')} not expected: {_listed(extra)}")
-    return "; ".join(told)
+        parts.append(f"{counted(len(extra), 'word')} not expected: {_listed(extra)}")
+    return "; ".join(parts)
 
 
 def _without(words: Sequence[str], keys: Sequence[str], others: Sequence[str]) -> list[str]:

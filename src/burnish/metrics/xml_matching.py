@@ -24,8 +24,8 @@ class _XmlMark:
     def __str__(self) -> str:
         if self.kind == "text":
             return f"the text {quoted(self.name)}"
-        told = "".join(f" {name}={quoted(value, 40)}" for name, value in self.attributes)
-        return f"</{self.name}>" if self.kind == "end" else f"<{self.name}{told}>"
+        attributes = "".join(f" {name}={quoted(value, 40)}" for name, value in self.attributes)
+        return f"</{self.name}>" if self.kind == "end" else f"<{self.name}{attributes}>"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +49,8 @@ class _Marks:
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         self._end_text()
-        told = tuple(sorted(attributes.items()))
-        self.marks.append(_XmlMark(kind="start", name=name, attributes=told))
+        pairs = tuple(sorted(attributes.items()))
+        self.marks.append(_XmlMark(kind="start", name=name, attributes=pairs))
 
     def end(self, name: str) -> None:
         self._end_text()
@@ -87,8 +87,8 @@ def _parse_xml(text: str) -> _XmlReading:
     except _Refused:
         return _XmlReading(problem="it declares a DOCTYPE, which is not accepted: ask for none")
     except (expat.ExpatError, UnicodeEncodeError) as error:
-        told = f"found {quoted(stripped)}, which is not well-formed XML ({error})"
-        return _XmlReading(problem=f"{told}: ask for one root with nothing around it")
+        problem = f"found {quoted(stripped)}, which is not well-formed XML ({error})"
+        return _XmlReading(problem=f"{problem}: ask for one root with nothing around it")
     return _XmlReading(marks=tuple(marks.marks))
 
 
@@ -127,26 +127,26 @@ class XmlRule:
 WELL_FORMED = XmlRule()
 
 
-def compare_xml(expected: str | None, found: str, rule: XmlRule = WELL_FORMED) -> Match:
+def compare_xml(expected: str | None, actual: str, rule: XmlRule = WELL_FORMED) -> Match:
     """Whether a text is XML as the rule asks.
 
     Attributes have no order; space around a text, comments and prefixes do not count.
     """
     if rule.ignore or not (rule.valid or rule.needs_reference):
         return HELD
-    wanted = _parse_xml(expected or "") if rule.needs_reference else _XmlReading()
-    if wanted.problem:
-        return Match.missed(f"the expected answer is no XML ({wanted.problem}): mend the case")
-    given = _parse_xml(found)
-    if given.problem:
-        return Match.missed(given.problem)
-    return _compare(wanted, given) if rule.needs_reference else HELD
+    reference = _parse_xml(expected or "") if rule.needs_reference else _XmlReading()
+    if reference.problem:
+        return Match.missed(f"the expected answer is no XML ({reference.problem}): mend the case")
+    answer = _parse_xml(actual)
+    if answer.problem:
+        return Match.missed(answer.problem)
+    return _compare(reference, answer) if rule.needs_reference else HELD
 
 
-def _compare(wanted: _XmlReading, given: _XmlReading) -> Match:
+def _compare(expected: _XmlReading, actual: _XmlReading) -> Match:
     # Neither document can be the beginning of the other: each ends with its root.
-    for index, (one, other) in enumerate(zip(wanted.marks, given.marks, strict=False)):
+    for index, (one, other) in enumerate(zip(expected.marks, actual.marks, strict=False)):
         if one != other:
-            path = cut(_xml_path(wanted.marks[: index + 1]))
+            path = cut(_xml_path(expected.marks[: index + 1]))
             return Match.missed(f"at {path}: expected {one}, found {other}")
     return HELD

@@ -96,8 +96,8 @@ class Strand(Generic[Head]):
         child.settle()
         self.covered |= child.covered
         new = [record for record in child.heads if record not in child.taken]
-        kept = open_ends(self.heads, child.covered)
-        self.heads = tuple(dict.fromkeys((*kept, *open_ends(new, self.covered))))
+        own = open_ends(self.heads, child.covered)
+        self.heads = tuple(dict.fromkeys((*own, *open_ends(new, self.covered))))
         if new:
             child.taken, child.taken_at = child.heads, self.settled
 

@@ -13,7 +13,7 @@ try:
     from langgraph.errors import ParentCommand
     from langgraph.graph.state import CompiledStateGraph
 
-    from burnish.tracing.langgraph_routes import CallTracer, Going, Graph, Map, Walk
+    from burnish.tracing.langgraph_routes import CallTracer, Going, Graph, GraphWalk, Map
 except ModuleNotFoundError as error:
     raise MissingExtra(
         f"LangGraph is not installed: there is no module '{error.name}'",
@@ -49,7 +49,7 @@ class _Execution:
 
     step: OpenStep
     node: str
-    walk: Walk
+    walk: GraphWalk
     chosen: list[Going] = field(default_factory=list[Going])
 
 
@@ -62,12 +62,12 @@ class GraphTracer(BaseCallbackHandler):
         self._maps = {"": Map.of(graph)}
         inner = cast("Iterator[tuple[str, Any]]", graph.get_subgraphs(recurse=True))  # pyright: ignore[reportUnknownMemberType]
         self._maps |= {
-            path: Map.of(cast("Graph", found))
-            for path, found in inner
-            if isinstance(found, CompiledStateGraph)
+            path: Map.of(cast("Graph", subgraph))
+            for path, subgraph in inner
+            if isinstance(subgraph, CompiledStateGraph)
         }
         self._lock = threading.Lock()
-        self._walks: dict[UUID, Walk] = {}
+        self._walks: dict[UUID, GraphWalk] = {}
         self._at_work: dict[UUID, _Execution] = {}
         self._choosing: dict[UUID, tuple[_Execution, str]] = {}
 
@@ -124,7 +124,7 @@ class GraphTracer(BaseCallbackHandler):
         node, now = str(metadata["langgraph_node"]), int(metadata["langgraph_step"])
         task = str(metadata["langgraph_checkpoint_ns"])
         if graph not in self._walks:
-            self._walks[graph] = Walk(map=self._map(task, node))
+            self._walks[graph] = GraphWalk(map=self._map(task, node))
         walk = self._walks[graph]
         before = walk.before(node, task, now, inputs, metadata["langgraph_triggers"])
         step = OpenStep(node, inputs=inputs, after=before).__enter__()
@@ -144,9 +144,9 @@ class GraphTracer(BaseCallbackHandler):
         """The edges of the graph that a task is in: its namespace is `outer:id|inner:id`."""
         path = [part.split(":")[0] for part in task.split("|")][:-1]
         for first in range(len(path) + 1):
-            found = self._maps.get("|".join(path[first:]))
-            if found is not None and node in found.nodes:
-                return found
+            edges = self._maps.get("|".join(path[first:]))
+            if edges is not None and node in edges.nodes:
+                return edges
         return None
 
 

@@ -52,7 +52,7 @@ class Map:
 
 
 @dataclass(kw_only=True)
-class Walk:
+class GraphWalk:
     """One invocation of a graph: what has led where so far."""
 
     map: Map | None
@@ -64,23 +64,23 @@ class Walk:
         default_factory=dict[tuple[tuple[str, ...], str], dict[str, OpenStep]]
     )
     _sent: list[tuple[Send, OpenStep]] = field(default_factory=list[tuple[Send, OpenStep]])
-    _known: dict[str, "list[OpenStep] | None"] = field(
+    _predecessors: dict[str, "list[OpenStep] | None"] = field(
         default_factory=dict[str, "list[OpenStep] | None"]
     )
     _rounds: defaultdict[int, list[OpenStep]] = field(
         default_factory=lambda: defaultdict[int, list[OpenStep]](list)
     )
 
-    def before(self, node: str, task: str, now: int, given: object, triggers: Any) -> Any:
+    def before(self, node: str, task: str, now: int, argument: object, triggers: Any) -> Any:
         """The steps that led to an execution; None at the beginning of the graph.
 
         A node that is tried again has the same task, and the same ones before it.
         """
-        if task not in self._known:
+        if task not in self._predecessors:
             pushed = tuple(triggers) == _PUSHED
-            found = self._senders(node, given) if pushed else self._leaders(node)
-            self._known[task] = found or self._round_before(now)
-        return self._known[task]
+            steps = self._senders(node, argument) if pushed else self._leaders(node)
+            self._predecessors[task] = steps or self._round_before(now)
+        return self._predecessors[task]
 
     def ran(self, now: int, step: OpenStep) -> None:
         """An execution began in this round of the graph."""
@@ -113,16 +113,16 @@ class Walk:
             yield each if isinstance(each, Send) or ends is None else ends.get(each, str(each))
 
     def _leaders(self, node: str) -> list[OpenStep]:
-        found = self._led.pop(node, [])
+        leaders = self._led.pop(node, [])
         for join, came in list(self._joining.items()):
             if join[1] == node and set(join[0]) == set(came):
-                found += self._joining.pop(join).values()
-        return list(dict.fromkeys(found))
+                leaders += self._joining.pop(join).values()
+        return list(dict.fromkeys(leaders))
 
-    def _senders(self, node: str, given: object) -> list[OpenStep]:
+    def _senders(self, node: str, argument: object) -> list[OpenStep]:
         fits = [(sent, step) for sent, step in self._sent if sent.node == node]
         for sent, step in fits:
-            if sent.arg is given:
+            if sent.arg is argument:
                 self._sent = [each for each in self._sent if each[0] is not sent]
                 return [step]
         return list(dict.fromkeys(step for _, step in fits))
@@ -159,10 +159,10 @@ class CallTracer(BaseCallbackHandler):
         if record is None:
             return
         for answer in (each for several in response.generations for each in several):
-            told = answer.message if isinstance(answer, ChatGeneration) else None
-            used = told.usage_metadata if isinstance(told, AIMessage) else None
-            given, made = (used["input_tokens"], used["output_tokens"]) if used else (0, 0)
-            record.use(1, given, made)
+            message = answer.message if isinstance(answer, ChatGeneration) else None
+            used = message.usage_metadata if isinstance(message, AIMessage) else None
+            tokens = (used["input_tokens"], used["output_tokens"]) if used else (0, 0)
+            record.use(1, *tokens)
 
     def on_tool_start(
         self,
@@ -185,15 +185,15 @@ class CallTracer(BaseCallbackHandler):
         """A tool has answered."""
         del kwargs
         failed = isinstance(output, ToolMessage) and output.status == "error"
-        told = output.text if isinstance(output, ToolMessage) else output
-        self._tell(run_id, None if failed else told, str(told) if failed else "")
+        content = output.text if isinstance(output, ToolMessage) else output
+        self._record_tool(run_id, None if failed else content, str(content) if failed else "")
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """A tool has raised."""
         del kwargs
-        self._tell(run_id, None, error_text(error))
+        self._record_tool(run_id, None, error_text(error))
 
-    def _tell(self, run: UUID, result: Any, error: str) -> None:
+    def _record_tool(self, run: UUID, result: Any, error: str) -> None:
         with self._lock:
             used = self._used.pop(run, None)
         if used is not None:

@@ -52,29 +52,31 @@ class TracedAgent(WrapperAgent[Deps, Output]):
                 try:
                     yield run
                 except BaseException as error:
-                    _tell(step, run, error)
+                    _record_run(step, run, error)
                     raise
-                _tell(step, run, None)
+                _record_run(step, run, None)
 
 
-def _tell(step: OpenStep, run: _Run, error: BaseException | None) -> None:
+def _record_run(step: OpenStep, run: _Run, error: BaseException | None) -> None:
     if step.record is None:
         return
     everything, own = run.all_messages(), run.new_messages()
-    asked = {
+    inputs = {
         "instructions": "\n\n".join(dict.fromkeys(_instructions(own))),
-        "history": [said for each in everything[: -len(own) or None] for said in _said(each)],
+        "history": [
+            remark for each in everything[: -len(own) or None] for remark in _messages(each)
+        ],
         "prompt": step.record.input,
     }
-    step.record.input = plain({name: value for name, value in asked.items() if value})
+    step.record.input = plain({name: value for name, value in inputs.items() if value})
     step.output = run.result.output if run.result is not None else None
     for answer in (each for each in own if isinstance(each, ModelResponse)):
         used = answer.usage
         step.used(requests=1, input_tokens=used.input_tokens, output_tokens=used.output_tokens)
-    _tell_tools(step, run, error_text(error) if error is not None else "")
+    _record_tools(step, run, error_text(error) if error is not None else "")
 
 
-def _tell_tools(step: OpenStep, run: _Run, crash: str) -> None:
+def _record_tools(step: OpenStep, run: _Run, crash: str) -> None:
     """Each use of a tool; one that nothing came back from is where the run crashed."""
     parts = [part for message in run.new_messages() for part in message.parts]
     came = {part.tool_call_id: part for part in parts if isinstance(part, ToolReturnPart)}
@@ -95,8 +97,8 @@ def _answering(run: _Run) -> set[str]:
 
 def _came_back(part: ToolReturnPart) -> tuple[Json, str]:
     if part.outcome in ERROR_OUTCOMES:
-        told = plain(part.content)
-        return None, told if isinstance(told, str) else part.model_response_str()
+        content = plain(part.content)
+        return None, content if isinstance(content, str) else part.model_response_str()
     return plain(part.content), ""
 
 
@@ -117,7 +119,7 @@ def _instructions(messages: Sequence[ModelMessage]) -> Iterator[str]:
                 yield message.instructions
 
 
-def _said(message: ModelMessage) -> Iterator[dict[str, Json]]:
+def _messages(message: ModelMessage) -> Iterator[dict[str, Json]]:
     for part in message.parts:
         if isinstance(part, UserPromptPart):
             yield {"role": "user", "content": _words(part.content)}

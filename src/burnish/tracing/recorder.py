@@ -11,7 +11,7 @@ from time import perf_counter
 from burnish.core.content import Json
 from burnish.core.outcomes import Step, ToolCall, Trace, Usage
 from burnish.tracing.branches import Births, Strand, current_owner, open_ends
-from burnish.tracing.steps import PLACE, Place, error_text, plain, plain_mapping
+from burnish.tracing.steps import PLACE, RecordingContext, error_text, plain, plain_mapping
 
 _NEVER_ENDED = "the step had not ended when the agent answered"
 
@@ -28,7 +28,7 @@ class Record:
     outer: "Record | None"
     before: "tuple[Record, ...]"
     """What came before its beginning."""
-    said: bool = False
+    declared: bool = False
     """Whether the agent said what comes before it."""
     inner: bool = False
     """Whether a step began inside it."""
@@ -36,7 +36,7 @@ class Record:
     """Open ends that it does not follow, since it said what it follows."""
     mark: object = None
     """What an adapter knows it by, whose code is called in contexts that are not the agent's."""
-    left: "Place[Record] | None" = None
+    left: "RecordingContext[Record] | None" = None
     """The place at which its end left its strand."""
     input: Json = None
     surfaces: dict[str, None] = field(default_factory=dict[str, None])
@@ -74,8 +74,10 @@ class Record:
         self, name: str, arguments: Mapping[str, object], result: object, error: str, call: str
     ) -> None:
         """One use of a tool."""
-        given, found = plain_mapping(arguments), plain(result)
-        self.tools.append(ToolCall(name=name, arguments=given, result=found, error=error, id=call))
+        inputs, output = plain_mapping(arguments), plain(result)
+        self.tools.append(
+            ToolCall(name=name, arguments=inputs, result=output, error=error, id=call)
+        )
 
     def step(self) -> Step:
         """The step as a trace keeps it."""
@@ -108,7 +110,7 @@ def _in_order(records: Iterable[Record]) -> list[Record]:
     return list(listed)
 
 
-class Recorder:
+class StepRecorder:
     """Writes steps down, and works out which came before which."""
 
     def __init__(self) -> None:
@@ -119,13 +121,13 @@ class Recorder:
         self._clock = 0
         self._closed = False
 
-    def start(self) -> Place[Record]:
+    def start(self) -> RecordingContext[Record]:
         """The place at which a recording begins."""
         return self._place(Strand[Record](current_owner()), None)
 
     def begin(
         self,
-        place: Place[Record],
+        place: RecordingContext[Record],
         node: str,
         *,
         inputs: object,
@@ -133,7 +135,7 @@ class Recorder:
         after: Sequence[Record] | None,
     ) -> Record | None:
         """A step begins here; None when the recording is over."""
-        given = plain(inputs)
+        plain_inputs = plain(inputs)
         with self._lock:
             if self._closed:
                 return None
@@ -141,7 +143,7 @@ class Recorder:
             strand = self._strand(place)
             strand.settle()
             record = self._record(strand, place.inside, node, after)
-            record.input = given
+            record.input = plain_inputs
             record.surfaces.update(dict.fromkeys(surfaces))
             strand.heads = record.before
             strand.open += 1
@@ -150,14 +152,14 @@ class Recorder:
 
     def end(self, record: Record, *, output: object, error: BaseException | None) -> None:
         """The step has ended."""
-        given, told = plain(output), error_text(error) if error is not None else ""
+        plain_output, message = plain(output), error_text(error) if error is not None else ""
         with self._lock:
             strand = record.strand
             strand.settle()
-            exactly = record.said and not record.inner
+            exactly = record.declared and not record.inner
             record.predecessors = record.before if exactly else strand.heads
             record.ended = True
-            record.output, record.error = given, told or record.error
+            record.output, record.error = plain_output, message or record.error
             record.seconds = perf_counter() - record.started
             strand.covered.update(record.predecessors)
             strand.heads = open_ends((*record.aside, *strand.heads, record), strand.covered)
@@ -166,7 +168,7 @@ class Recorder:
             record.left = self._place(strand, record.outer)
             PLACE.set(record.left)
 
-    def settled(self, place: Place[Record]) -> Place[Record]:
+    def settled(self, place: RecordingContext[Record]) -> RecordingContext[Record]:
         """The place with everything taken over that has ended by now."""
         with self._lock:
             place = _fresh(place)
@@ -175,7 +177,7 @@ class Recorder:
             return self._place(strand, place.inside)
 
     @contextmanager
-    def carried(self, place: Place[Record]) -> Generator[None, None, None]:
+    def carried(self, place: RecordingContext[Record]) -> Generator[None, None, None]:
         """A function that was taken elsewhere from this place runs."""
         with self._lock:
             strand = Strand(current_owner(), place.heads, place.strand.loop)
@@ -215,7 +217,7 @@ class Recorder:
             strand=strand,
             outer=outer,
             before=before,
-            said=after is not None,
+            declared=after is not None,
             aside=tuple(each for each in strand.heads if each not in before),
         )
         if outer is not None:
@@ -234,7 +236,7 @@ class Recorder:
         number = record.number
         return number < len(self._records) and self._records[number] is record
 
-    def _strand(self, place: Place[Record]) -> Strand[Record]:
+    def _strand(self, place: RecordingContext[Record]) -> Strand[Record]:
         """The strand of whoever comes with this place: a new one, if it is somebody new."""
         owner, parent = current_owner(), place.strand
         if parent.is_owned_by(owner):
@@ -247,8 +249,8 @@ class Recorder:
         parent.begin(strand)
         return strand
 
-    def _place(self, strand: Strand[Record], inside: Record | None) -> Place[Record]:
-        return Place(
+    def _place(self, strand: Strand[Record], inside: Record | None) -> RecordingContext[Record]:
+        return RecordingContext(
             recorder=self,
             strand=strand,
             heads=strand.heads,
@@ -257,7 +259,7 @@ class Recorder:
         )
 
 
-def _fresh(place: Place[Record]) -> Place[Record]:
+def _fresh(place: RecordingContext[Record]) -> RecordingContext[Record]:
     """The place, or where its step ended, if that was seen in a copy of the context only."""
     while (inside := place.inside) and inside.mark is not None and inside.left is not None:
         place = inside.left
@@ -266,14 +268,14 @@ def _fresh(place: Place[Record]) -> Place[Record]:
 
 def _ended(after: Iterable[Record]) -> tuple[Record, ...]:
     """What a step said that it follows; one that is still under way counts by what it follows."""
-    found = (record for each in after for record in ((each,) if each.ended else each.before))
-    return tuple(dict.fromkeys(found))
+    records = (record for each in after for record in ((each,) if each.ended else each.before))
+    return tuple(dict.fromkeys(records))
 
 
 @contextmanager
-def recording() -> Generator[Recorder, None, None]:
+def recording() -> Generator[StepRecorder, None, None]:
     """While entered, the steps of whoever is called from here are recorded."""
-    recorder = Recorder()
+    recorder = StepRecorder()
     token = PLACE.set(recorder.start())
     try:
         yield recorder

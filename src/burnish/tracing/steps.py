@@ -26,19 +26,19 @@ _LEFT: ContextVar[list[Trace] | None] = ContextVar("left", default=None)
 @contextmanager
 def left_behind() -> Generator[list[Trace], None, None]:
     """What is left while this is open, the latest last."""
-    found: list[Trace] = []
-    token = _LEFT.set(found)
+    traces: list[Trace] = []
+    token = _LEFT.set(traces)
     try:
-        yield found
+        yield traces
     finally:
         _LEFT.reset(token)
 
 
 def leave(trace: Trace) -> None:
     """Leave the steps of a run that is about to raise."""
-    found = _LEFT.get()
-    if found is not None and trace.steps:
-        found.append(trace)
+    traces = _LEFT.get()
+    if traces is not None and trace.steps:
+        traces.append(trace)
 
 
 class _StepRecord(Protocol):
@@ -71,7 +71,7 @@ class _Recording(Protocol[R]):
 
     def begin(
         self,
-        place: "Place[R]",
+        place: "RecordingContext[R]",
         node: str,
         *,
         inputs: object,
@@ -85,17 +85,17 @@ class _Recording(Protocol[R]):
         """The step has ended."""
         ...
 
-    def settled(self, place: "Place[R]") -> "Place[R]":
+    def settled(self, place: "RecordingContext[R]") -> "RecordingContext[R]":
         """The place with everything taken over that has ended by now."""
         ...
 
-    def carried(self, place: "Place[R]") -> AbstractContextManager[None]:
+    def carried(self, place: "RecordingContext[R]") -> AbstractContextManager[None]:
         """A function that was taken elsewhere from this place runs."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place(Generic[R]):
+class RecordingContext(Generic[R]):
     """What a context knows of the recording; a copy of the context keeps it as it was then."""
 
     recorder: _Recording[R]
@@ -108,7 +108,7 @@ class Place(Generic[R]):
     """The innermost step that is under way."""
 
 
-PLACE: ContextVar[Place[Any] | None] = ContextVar("burnish_place", default=None)
+PLACE: ContextVar[RecordingContext[Any] | None] = ContextVar("burnish_place", default=None)
 
 
 def applied(surface: str) -> None:
@@ -275,10 +275,10 @@ def traced(
     """Makes each call of a function a step: its arguments, what it returned or raised."""
     if callable(node):
         return _traced(node, node.__name__, ())
-    kept = tuple(surfaces)
+    names = tuple(surfaces)
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        return _traced(function, node or function.__name__, kept)
+        return _traced(function, node or function.__name__, names)
 
     return decorate
 
@@ -344,24 +344,26 @@ def plain(value: object) -> Json:
 
 def plain_mapping(values: Mapping[str, object]) -> dict[str, Json]:
     """The same for values that have names."""
-    return {_sound(_told(name)): plain(value) for name, value in values.items()}
+    return {_sound(_text_of(name)): plain(value) for name, value in values.items()}
 
 
 def error_text(error: BaseException) -> str:
     """The error on one line: its type and what it says."""
-    said = _sound(_told(error))
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    message = _sound(_text_of(error))
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def _plain(value: object, inside: tuple[int, ...]) -> Json:
     if isinstance(value, str):
         return _sound(value)
     try:
-        found = cast("Json", to_jsonable_python(value, fallback=_told, inf_nan_mode="strings"))
-        canonical(found)
+        jsonable = cast(
+            "Json", to_jsonable_python(value, fallback=_text_of, inf_nan_mode="strings")
+        )
+        canonical(jsonable)
     except (PydanticSerializationError, NotJournalable, ValueError, RecursionError):
         return _piece_by_piece(value, inside)
-    return found
+    return jsonable
 
 
 def _piece_by_piece(value: object, inside: tuple[int, ...]) -> Json:
@@ -371,13 +373,13 @@ def _piece_by_piece(value: object, inside: tuple[int, ...]) -> Json:
     inside = (*inside, id(value))
     if isinstance(value, Mapping):
         pairs = cast("Mapping[object, object]", value).items()
-        return {_sound(_told(name)): _plain(part, inside) for name, part in pairs}
+        return {_sound(_text_of(name)): _plain(part, inside) for name, part in pairs}
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(part, inside) for part in cast("Iterable[object]", value)]
-    return _sound(_told(value))
+    return _sound(_text_of(value))
 
 
-def _told(value: object) -> str:
+def _text_of(value: object) -> str:
     try:
         return str(value)
     except Exception:  # noqa: BLE001 - the user's own __str__ may raise anything
