@@ -188,7 +188,7 @@ def serve(
         table_prefix=table_prefix,
         create_schema=not no_create_schema,
     )
-    serve(serving, told=lambda url: typer.echo(f"serving {url}"))
+    serve(serving, announce=lambda url: typer.echo(f"serving {url}"))
 
 
 def _require() -> None:

@@ -336,13 +336,13 @@ class DatabaseWriter(JournalWriter):
         self._thread.join()
         self._db.close()
 
-    def _add(self, *given: tuple[Statement, Waiter]) -> None:
+    def _add(self, *entries: tuple[Statement, Waiter]) -> None:
         with self._turn:
             if self._broken is not None:
                 raise self._broken
             if self._closing:
                 raise JournalTrouble(f"the journal {self._store.path} is closed")
-            self._waiting += given
+            self._waiting += entries
             self._turn.notify()
 
     def _commit_groups(self) -> None:

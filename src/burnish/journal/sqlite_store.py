@@ -139,11 +139,11 @@ def _check_schema(db: sqlite3.Connection, path: Path) -> None:
     """Refuse a journal that a newer burnish wrote."""
     with reading(path):
         row = db.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
-        found = 0 if row is None else int(row[0])
-    if found > _SCHEMA:
+        schema = 0 if row is None else int(row[0])
+    if schema > _SCHEMA:
         raise JournalTrouble(
             f"{path} was written by a newer burnish "
-            f"(journal schema {found}, this one knows {_SCHEMA})",
+            f"(journal schema {schema}, this one knows {_SCHEMA})",
             remedy="upgrade burnish",
         )
 
@@ -217,27 +217,27 @@ class Writer(JournalWriter):
         self._thread.join()
         self._db.close()
 
-    def _add(self, *given: tuple[Statement, Waiter]) -> None:
+    def _add(self, *entries: tuple[Statement, Waiter]) -> None:
         with self._turn:
             if self._broken is not None:
                 raise self._broken
             if self._closing:
                 raise FileTrouble(f"the journal {self._name} is closed")
-            self._waiting += given
+            self._waiting += entries
             if not self._committing:
                 self._execute_waiting()
 
     def _execute_waiting(self) -> None:
         """Run what was given, in the caller's thread; the lock is held."""
-        given, self._waiting = self._waiting, []
+        entries, self._waiting = self._waiting, []
         self._left_to_loop = False
-        if not given:
+        if not entries:
             return
-        self._executed += [waiter for _, waiter in given]
+        self._executed += [waiter for _, waiter in entries]
         try:
             if not self._db.in_transaction:
                 self._db.execute("BEGIN IMMEDIATE")
-            for statement, _ in given:
+            for statement, _ in entries:
                 self._db.execute(*statement)
         except sqlite3.Error as error:
             self._break(error)

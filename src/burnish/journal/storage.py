@@ -190,8 +190,8 @@ class Statements:
         self.set_mark = s.insert("meta", ("name", "value"), unique=("name",), update=("value",))
         self.first_mark = s.insert("meta", ("name", "value"), unique=("name",))
         self.add_session = s.insert("sessions", ("id", "started", "active", "who"))
-        kept = f"UPDATE {s.prefix}sessions SET active = {s.placeholder}"
-        self.keep_time = kept + s.where(s.equal("id"))
+        active = f"UPDATE {s.prefix}sessions SET active = {s.placeholder}"
+        self.keep_time = active + s.where(s.equal("id"))
         self.add_blob = s.insert("blobs", ("name", "part", "body"), unique=("name", "part"))
 
     def _read_with(self, s: Spelling) -> None:
@@ -259,17 +259,17 @@ class JournalWriter(ABC):
         """Keep what was given, then let go."""
 
     @abstractmethod
-    def _add(self, *given: tuple[Statement, Waiter]) -> None:
+    def _add(self, *entries: tuple[Statement, Waiter]) -> None:
         """Take statements, each with who waits for it."""
 
 
 def by_loop(group: Sequence[Waiter]) -> Loops:
     """Those who wait in an event loop that still runs."""
-    found: Loops = {}
+    loops: Loops = {}
     for waiter in group:
         if isinstance(waiter, asyncio.Future) and not waiter.get_loop().is_closed():
-            found.setdefault(waiter.get_loop(), []).append(waiter)
-    return found
+            loops.setdefault(waiter.get_loop(), []).append(waiter)
+    return loops
 
 
 def release(

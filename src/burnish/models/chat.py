@@ -191,7 +191,7 @@ class ModelClient:
                 attempt,
                 policy=self.retries,
                 again=lambda error: isinstance(error, ModelUnavailable),
-                asked=lambda error: getattr(error, "retry_after", None),
+                requested_wait=lambda error: getattr(error, "retry_after", None),
             )
         except ModelUnavailable as error:
             gone = _Answered(trouble="unavailable", message=str(error), attempts=attempts)

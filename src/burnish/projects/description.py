@@ -371,7 +371,7 @@ def from_kept(
         draft.put("source", {**moved}, strength=Strength.REQUEST)
     doors.put_flags(draft, flags)
     values, places, written = _assembled(draft)
-    spec = validated(values, doors.model, places, kept=True)
+    spec = validated(values, doors.model, places, stored=True)
     return Description(spec=spec, places=places, written=written)
 
 

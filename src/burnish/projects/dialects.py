@@ -281,7 +281,7 @@ class Translation:
         place = self.document.place(*path)
         known: dict[TreePath, FilePlace | str] = {(key,): place.below((key,)) for key in settings}
         try:
-            places = Places(source=self.document.name, known=known)
+            places = Places(source=self.document.name, by_path=known)
             validated(settings, strategy.Settings, places)
         except ConfigError as error:
             self.problems += error.problems

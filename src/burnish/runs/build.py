@@ -136,9 +136,9 @@ def _project(description: Description, building: Building, parts: TargetParts) -
     if building.live is not None:
         return Project(config=parts.record)
     source = description.spec.source
-    kept = kept_spec(description)
-    kept["target"] = {**cast("dict[str, JsonValue]", kept["target"]), **parts.settled}
-    return Project(kind=source.kind, file=source.file, config=parts.record, spec=kept)
+    spec = kept_spec(description)
+    spec["target"] = {**cast("dict[str, JsonValue]", spec["target"]), **parts.settled}
+    return Project(kind=source.kind, file=source.file, config=parts.record, spec=spec)
 
 
 def kept_spec(description: Description) -> dict[str, JsonValue]:

@@ -161,8 +161,8 @@ class Watch:
         grace = self._run.setup.grace_seconds
         if reason is None or self.broken_off is not None or self._quiet * _TICK < grace:
             return
-        told = f"the trial under way was dropped, since no call ended for {grace:g} s"
-        self.broken_off = replace(reason, detail=f"{reason.detail}; {told}")
+        dropped = f"the trial under way was dropped, since no call ended for {grace:g} s"
+        self.broken_off = replace(reason, detail=f"{reason.detail}; {dropped}")
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._end)
 

@@ -290,8 +290,8 @@ class Evaluator:
             computed=True,
             otherwise=lambda error: _Scores(scores=self._no_scores(error.message)),
         )
-        kept = await scope.once(call, lambda effects: self._grade(case, outcome, effects))
-        return kept.scores
+        graded = await scope.once(call, lambda effects: self._grade(case, outcome, effects))
+        return graded.scores
 
     def _no_scores(self, reason: str) -> tuple[Score, ...]:
         return tuple(Score.of_nothing(metric.name, reason) for metric in self._metrics)
@@ -302,10 +302,10 @@ class Evaluator:
 
         # Judges take their time, so several are asked at once; tasks for arithmetic do not pay.
         if sum(metric.estimate(case) != NOTHING for metric in self._metrics) > 1:
-            found = await together(map(score, self._metrics))
+            by_metric = await together(map(score, self._metrics))
         else:
-            found = [await score(metric) for metric in self._metrics]
-        scores = tuple(score for given in found for score in given)
+            by_metric = [await score(metric) for metric in self._metrics]
+        scores = tuple(score for group in by_metric for score in group)
         return Receipt(value=_Scores(scores=scores), missing=any(score.missing for score in scores))
 
 

@@ -42,9 +42,9 @@ class Asked(Generic[Answer]):
 
 def as_asked(role: Role[Request, Answer], seen: Json, reply: _Reply[Answer]) -> Asked[Answer]:
     """A reply, with what it was given to."""
-    said = None if reply.answer is None else role.answers.encode(reply.answer)
+    answer = None if reply.answer is None else role.answers.encode(reply.answer)
     proposal = Proposal(
-        role=role.name, request=seen, answer=said, error=reply.failure, mended=reply.mended
+        role=role.name, request=seen, answer=answer, error=reply.failure, mended=reply.mended
     )
     return Asked(answer=reply.answer, proposal=proposal)
 
@@ -103,9 +103,9 @@ def transcript(result: CaseResult, case: Case) -> str:
     """One run as a proposer reads it: asked, expected, done, said, and why it failed."""
     outcome = result.outcome
     lines = [f"case {result.case}"]
-    asked = outcome.asked or [turn.input for turn in case.turns]
+    questions = outcome.asked or [turn.input for turn in case.turns]
     expected = [turn.expected for turn in case.turns]
-    for message, reference, reply in zip_longest(asked, expected, outcome.replies):
+    for message, reference, reply in zip_longest(questions, expected, outcome.replies):
         lines.append(f"asked: {_cut(message or '')}")
         if reference is not None:
             lines.append(f"expected: {_cut(reference)}")

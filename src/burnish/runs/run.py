@@ -287,12 +287,12 @@ class Run:
 
         Where nobody can tell, the answer is that it would.
         """
-        known = {case.id: case for case in self.dataset.cases(measured.split)}
+        cases = {case.id: case for case in self.dataset.cases(measured.split)}
         prober = Prober(target=self.target, effects=self._effects)
         return await prober.probe(
             candidates,
             before=self.incumbent,
-            measured=[*measured_runs(known, measured)],
+            measured=[*measured_runs(cases, measured)],
             scope=self._scope(),
         )
 
@@ -467,8 +467,8 @@ class Run:
 
     def _impure_stoppers(self) -> list[ImpureStopper]:
         callbacks = sorted(self.setup.stop_callbacks.items())
-        asked = [asked_by(label, callback) for label, callback in callbacks]
-        return [*self._outside_stoppers(), *asked]
+        stoppers = [asked_by(label, callback) for label, callback in callbacks]
+        return [*self._outside_stoppers(), *stoppers]
 
     def _outside_stoppers(self) -> list[ImpureStopper]:
         journal, minutes = self.directory.journal, self.setup.budget.max_minutes

@@ -65,15 +65,15 @@ class Tail:
         """Everything after a number, then what happens, until the run ends."""
         self._reader = self._reader or asyncio.create_task(self._read())
         while not self._closed:
-            told = self._told
-            found = await self._since(after)
-            for frame in found:
+            signal = self._told
+            frames = await self._since(after)
+            for frame in frames:
                 yield frame.content
                 after = frame.number
-            if not found and self.ended is not None:
+            if not frames and self.ended is not None:
                 yield _end(self.ended)
                 return
-            if not found and not await _happens(told) and not self._closed:
+            if not frames and not await _happens(signal) and not self._closed:
                 yield _HEARTBEAT
 
     def close(self) -> None:
@@ -117,8 +117,8 @@ class Tail:
 
     def _tell(self) -> None:
         """Wake everyone who waits; whoever waits next, waits for the next time."""
-        told, self._told = self._told, asyncio.Event()
-        told.set()
+        signal, self._told = self._told, asyncio.Event()
+        signal.set()
 
 
 class Tails:
@@ -167,9 +167,9 @@ def _framed(events: Iterable[RunEvent]) -> list[_Frame]:
     return [_Frame.of(event) for event in events]
 
 
-async def _happens(told: asyncio.Event) -> bool:
+async def _happens(signal: asyncio.Event) -> bool:
     try:
-        await asyncio.wait_for(told.wait(), _HEARTBEAT_SECONDS)
+        await asyncio.wait_for(signal.wait(), _HEARTBEAT_SECONDS)
     except TimeoutError:
         return False
     return True

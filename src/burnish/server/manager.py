@@ -254,10 +254,10 @@ class RunManager:
             )
         key = (app_name, run_id or str(uuid.uuid4()))
         self.places.of_new(*key)
-        work, kept = await asyncio.to_thread(_planned, app, request)
+        work, stored = await asyncio.to_thread(_planned, app, request)
         self._starting.add(key)
         try:
-            record = await self.store.create(*key, strategy=work.strategy, request=kept)
+            record = await self.store.create(*key, strategy=work.strategy, request=stored)
             self.launcher.launch(key, work)
         except BaseException:
             await work.drop()
@@ -343,7 +343,7 @@ class RunManager:
     async def recover(self) -> int:
         """Pick up runs that nobody drives; how many. The others are in `left`, with the reason."""
         left: dict[_Key, str] = {}
-        found, cursor = 0, ""
+        recovered, cursor = 0, ""
         while True:
             which = RunFilter(undriven=True)
             page = await self.store.list_runs(which, limit=_PAGE, cursor=cursor)
@@ -354,11 +354,11 @@ class RunManager:
                 if why := await self._taken(record):
                     left[key] = why
                 else:
-                    found += 1
+                    recovered += 1
             cursor = page.cursor
             if not cursor:
                 self.left = left
-                return found
+                return recovered
 
     async def _taken(self, record: RunRecord) -> str:
         """Go on with a run; why not, where that cannot be."""
@@ -368,8 +368,8 @@ class RunManager:
         if why := self.places.why_not_here(record):
             return why
         try:
-            kept = await self.store.get(record.app_name, record.run_id, result=False)
-            work = await asyncio.to_thread(app.plan, kept.request)
+            stored = await self.store.get(record.app_name, record.run_id, result=False)
+            work = await asyncio.to_thread(app.plan, stored.request)
         except BurnishError as error:
             return f"it cannot be set up again: {error.message}"
         self.launcher.counts["recovered"] += 1
@@ -399,13 +399,13 @@ class RunManager:
 def _planned(app: App, request: Json | RunRequest) -> tuple[Work, dict[str, Json]]:
     """The work, and the request as it is kept."""
     if isinstance(request, RunRequest):
-        kept: dict[str, Json] = {"kind": "promptiter", "promptiter": request.to_json()}
+        stored: dict[str, Json] = {"kind": "promptiter", "promptiter": request.to_json()}
         if isinstance(app, EngineApp):
-            return app.planned(request), kept
-        return app.plan(kept), kept
-    kept = Asked.read(request).to_json()
-    work = app.plan(kept)
-    return work, {**kept, "spec": dict(work.spec)} if work.spec else kept
+            return app.planned(request), stored
+        return app.plan(stored), stored
+    stored = Asked.read(request).to_json()
+    work = app.plan(stored)
+    return work, {**stored, "spec": dict(work.spec)} if work.spec else stored
 
 
 def _remove(place: Place) -> None:
@@ -473,9 +473,9 @@ def _outcomes(counts: Mapping[str, int]) -> dict[str, float]:
     return {f'outcome="{name}"': count for name, count in sorted(counts.items())}
 
 
-def _family(name: str, kind: str, told: str, values: Mapping[str, float]) -> Iterable[str]:
+def _family(name: str, kind: str, description: str, values: Mapping[str, float]) -> Iterable[str]:
     full = f"burnish_{name}"
-    yield f"# HELP {full} {told}"
+    yield f"# HELP {full} {description}"
     yield f"# TYPE {full} {kind}"
     for labels, value in values.items():
         yield f"{full}{{{labels}}} {value}" if labels else f"{full} {value}"

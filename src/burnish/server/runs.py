@@ -218,12 +218,12 @@ class Place:
             return self.begun
         store = self.journals.journal(self.name)
         with JournalReader(store) as reader:
-            kept = reader.marks().get(_MARK)
-        if kept is None:
+            header = reader.marks().get(_MARK)
+        if header is None:
             return False
 
         def fill(folder: Path) -> None:
-            codec(Header).decode(json.loads(kept)).write(folder)
+            codec(Header).decode(json.loads(header)).write(folder)
             point_to(store, folder)
 
         self.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -280,8 +280,8 @@ class Places:
         if not where.folder:
             return ""  # it has not begun: any service can begin it
         if where.journal == "database":
-            told = "its journal is in a database, and journals here are in files"
-            return told if self.journals is None else ""
+            reason = "its journal is in a database, and journals here are in files"
+            return reason if self.journals is None else ""
         mine = where.host == socket.gethostname() and not record.current_round
         if mine and not Path(where.folder).exists():
             return ""  # whoever wanted to begin it died before that
@@ -316,13 +316,13 @@ def trials(folder: Path) -> list[Json]:
 def candidates(folder: Path) -> list[Json]:
     """Where the run began, and each candidate that was accepted."""
     run = RunFolderRecord.read(folder)
-    found: list[Json] = []
+    accepted: list[Json] = []
     for row in run.rows:
         if row.trial.accepted or row.trial.phase == BASELINE:
             candidate = row.trial.candidate
             encoded = codec(Candidate).encode(candidate)
             assert isinstance(encoded, dict)
-            found.append(
+            accepted.append(
                 {
                     "trial": row.number,
                     "id": candidate.id,
@@ -331,7 +331,7 @@ def candidates(folder: Path) -> list[Json]:
                     "files": [*run.files.get(row.number, ())],
                 }
             )
-    return found
+    return accepted
 
 
 def files(folder: Path) -> list[Json]:

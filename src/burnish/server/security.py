@@ -73,7 +73,7 @@ _KEPT = TypeAdapter(list[KeptToken])
 class TokenBook:
     """The tokens of a service; those in the file may be added while it runs."""
 
-    given: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = ()
     """Tokens from flags and the environment; they may do everything."""
     path: Path | None = None
     _hashes: list[KeptToken] = field(default_factory=list[KeptToken], init=False)
@@ -81,13 +81,13 @@ class TokenBook:
 
     def __post_init__(self) -> None:
         """Keep hashes only."""
-        for token in self.given:
+        for token in self.tokens:
             if len(token) < _SHORTEST:
                 message = f"a token needs {_SHORTEST} characters or more"
                 remedy = "make one with `burnish serve token new`"
                 raise ConfigError([Problem(where="--token", message=message, remedy=remedy)])
-        self._own = [KeptToken(sha256=_hashed(each), scope=Scope.RUN) for each in self.given]
-        self.given = ()
+        self._own = [KeptToken(sha256=_hashed(each), scope=Scope.RUN) for each in self.tokens]
+        self.tokens = ()
         self._refresh()
 
     @property
@@ -99,12 +99,12 @@ class TokenBook:
     def scope_of(self, token: str) -> Scope | None:
         """What a token is good for; None where nobody knows it."""
         self._refresh()
-        asked, found = _hashed(token), None
+        digest, scope = _hashed(token), None
         # All of them, always: the time taken tells nothing.
         for each in (*self._own, *self._hashes):
-            if hmac.compare_digest(each.sha256, asked):
-                found = Scope.RUN if Scope.RUN in (found, each.scope) else each.scope
-        return found
+            if hmac.compare_digest(each.sha256, digest):
+                scope = Scope.RUN if Scope.RUN in (scope, each.scope) else each.scope
+        return scope
 
     def _refresh(self) -> None:
         if self.path is None:
@@ -136,10 +136,10 @@ def new_token(path: Path, scope: Scope, *, name: str = "") -> str:
     """Make a token, keep its hash in a file that only its owner reads, and give it back."""
     token = f"bt_{secrets.token_urlsafe(32)}"
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    kept = _read_tokens(path) if path.exists() else []
-    kept.append(KeptToken(sha256=_hashed(token), scope=scope, created_at=at, name=name))
+    tokens = _read_tokens(path) if path.exists() else []
+    tokens.append(KeptToken(sha256=_hashed(token), scope=scope, created_at=at, name=name))
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps([each.model_dump(mode="json") for each in kept], indent=2)
+    text = json.dumps([each.model_dump(mode="json") for each in tokens], indent=2)
     before = os.umask(0o077)
     try:
         write_atomic(path, text + "\n")

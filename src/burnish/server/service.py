@@ -70,8 +70,8 @@ class Serving:
                     )
                 ]
             )
-        known = LOOPBACK | self.hosts | frozenset([self.host.lower()])
-        hosts = known if local or self.hosts else None
+        names = LOOPBACK | self.hosts | frozenset([self.host.lower()])
+        hosts = names if local or self.hosts else None
         return Security(
             tokens=None if local and book.empty else book, hosts=hosts, origins=self.origins
         )
@@ -97,13 +97,13 @@ class Serving:
         ]
 
 
-def serve(serving: Serving, *, told: Callable[[str], None]) -> None:
-    """Serve until a signal comes; `told` is given the address as soon as it listens."""
+def serve(serving: Serving, *, announce: Callable[[str], None]) -> None:
+    """Serve until a signal comes; `announce` gets the address as soon as it listens."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    asyncio.run(_served(serving, told))
+    asyncio.run(_served(serving, announce))
 
 
-async def _served(serving: Serving, told: Callable[[str], None]) -> None:
+async def _served(serving: Serving, announce: Callable[[str], None]) -> None:
     security, apps = serving.security(), serving.file_apps()
     serving.data.mkdir(parents=True, exist_ok=True)
     journals = serving.kept_journals()
@@ -126,7 +126,7 @@ async def _served(serving: Serving, told: Callable[[str], None]) -> None:
             server_header=False,
             timeout_graceful_shutdown=int(serving.limits.grace_seconds) + 1,
         )
-        told(_url(sock))
+        announce(_url(sock))
         await _Server(config, manager).serve(sockets=[sock])
 
 

@@ -355,8 +355,8 @@ class Drive:
 
     async def _begun(self) -> None:
         changes = RunChanges(status=RunStatus.RUNNING)
-        told = NewEvent(kind="status", payload={"status": RunStatus.RUNNING.value})
-        await self._kept((told, changes))
+        event = NewEvent(kind="status", payload={"status": RunStatus.RUNNING.value})
+        await self._kept((event, changes))
 
     async def _told_end(self, ended: Ended, work: Work) -> None:
         result = work.so_far() if ended.result is None else ended.result
@@ -368,24 +368,24 @@ class Drive:
             error=CANCELED if status is RunStatus.CANCELED else ended.error,
             best_score=ended.best_score,
         )
-        told = NewEvent(kind="status", payload={"status": status.value, "error": changes.error})
+        event = NewEvent(kind="status", payload={"status": status.value, "error": changes.error})
         with suppress(*_GONE):
-            await self._kept((told, changes))
+            await self._kept((event, changes))
             if not finished:
                 await self._store.release(self._lease)
 
     async def _pump(self) -> None:
         """Keep events in the order in which they are told."""
-        while (told := await self._queue.get()) is not None:
+        while (entry := await self._queue.get()) is not None:
             if not self._lost:
                 try:
-                    await self._kept(told)
+                    await self._kept(entry)
                 except _GONE as error:
                     self._lose(error)
 
-    async def _kept(self, told: _Told) -> None:
+    async def _kept(self, entry: _Told) -> None:
         """Keep an event; a store that does not answer is asked again while the lease holds."""
-        event, changes = told
+        event, changes = entry
         while True:
             try:
                 await self._store.append_event(*self.run, event, changes, lease=self._lease)

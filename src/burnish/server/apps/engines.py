@@ -94,9 +94,9 @@ class Pieces:
             if (value := getattr(result, name)) is not getattr(before, name):
                 self._piece(kind, 0, _plain(value), RunChanges(best_score=_baseline(result, kind)))
         for number, now in enumerate(result.rounds):
-            known = before.rounds[number] if number < len(before.rounds) else None
-            if now is not known:
-                self._round(known, now)
+            previous = before.rounds[number] if number < len(before.rounds) else None
+            if now is not previous:
+                self._round(previous, now)
         if result.accepted_profile is not before.accepted_profile:
             profile = _plain(result.accepted_profile)
             self._piece(ACCEPTED, result.current_round, profile, RunChanges())
@@ -119,13 +119,13 @@ class Pieces:
     def _piece(self, kind: str, number: int, payload: Json, changes: RunChanges) -> None:
         name = f"{number}:{kind}"
         self._told[name] = place = self._told.get(name, 0) + 1
-        told = NewEvent(kind=kind, round=number, payload=payload, key=f"piece:{name}:{place}")
-        self._tell(told, changes)
+        event = NewEvent(kind=kind, round=number, payload=payload, key=f"piece:{name}:{place}")
+        self._tell(event, changes)
 
 
 def assembled(events: Iterable[RunEvent], result: RunResult) -> dict[str, Json]:
     """The result so far: `result` says what the events do not."""
-    told = result.to_json()
+    document = result.to_json()
     rounds: dict[int, dict[str, Json]] = {}
     for event in events:
         part = rounds.get(event.round, {})
@@ -135,20 +135,20 @@ def assembled(events: Iterable[RunEvent], result: RunResult) -> dict[str, Json]:
         elif event.kind == COMPLETED and isinstance(event.payload, dict):
             part.update({key: event.payload[key] for key in _ENDING if key in event.payload})
         elif event.kind == ACCEPTED:
-            told["AcceptedProfile"] = event.payload
+            document["AcceptedProfile"] = event.payload
         elif event.kind in _HEAD.values():
-            told[_KEYS[event.kind]] = event.payload
+            document[_KEYS[event.kind]] = event.payload
         elif event.kind in _KEYS:
             part[_KEYS[event.kind]] = event.payload
-    told["Rounds"] = [rounds[number] for number in sorted(rounds)]
-    return told
+    document["Rounds"] = [rounds[number] for number in sorted(rounds)]
+    return document
 
 
 def _ending(now: RoundResult) -> dict[str, Json]:
     """RoundCompleted as PromptIter has it, and the parts that the round keeps."""
     accepted, stop = now.acceptance, now.stop
     assert accepted is not None
-    found: dict[str, Json] = {
+    fields: dict[str, Json] = {
         "Accepted": accepted.accepted,
         "AcceptanceReason": accepted.reason,
         "ScoreDelta": accepted.score_delta,
@@ -157,7 +157,7 @@ def _ending(now: RoundResult) -> dict[str, Json]:
         "Acceptance": accepted.to_json(),
         "Stop": None if stop is None else stop.to_json(),
     }
-    return {**found, **({} if now.burnish is None else {"Burnish": now.burnish})}
+    return {**fields, **({} if now.burnish is None else {"Burnish": now.burnish})}
 
 
 def _best(now: RoundResult) -> float | None:
@@ -166,9 +166,9 @@ def _best(now: RoundResult) -> float | None:
 
 
 def _baseline(result: RunResult, kind: str) -> float | None:
-    found = result.baseline_validation
-    is_it = kind == _HEAD["baseline_validation"] and found is not None
-    return found.overall_score if is_it and found is not None else None
+    validation = result.baseline_validation
+    is_it = kind == _HEAD["baseline_validation"] and validation is not None
+    return validation.overall_score if is_it and validation is not None else None
 
 
 def _plain(value: Any) -> Json:
@@ -274,10 +274,10 @@ class EngineApp:
 
     def plan(self, request: Json) -> "Work":
         """Check a request in PromptIter's terms."""
-        asked = Asked.read(request)
-        if asked.kind != "promptiter":
-            raise refuse_kind(asked.kind, self.name)
-        return self.planned(read_request(asked.promptiter, strict=False)[0])
+        parsed = Asked.read(request)
+        if parsed.kind != "promptiter":
+            raise refuse_kind(parsed.kind, self.name)
+        return self.planned(read_request(parsed.promptiter, strict=False)[0])
 
     def planned(self, request: RunRequest) -> EngineWork:
         """Check a request; its teacher and judge are live objects, which only this process has."""
@@ -418,35 +418,35 @@ class FileApp:
 
     def plan(self, request: Json) -> "Work":
         """Load the file with what the request says."""
-        asked = Asked.read(request)
-        if asked.kind == "promptiter":
+        order = Asked.read(request)
+        if order.kind == "promptiter":
             engine = engine_of(self.path, self.name)
-            parsed = read_request(asked.promptiter, strict=False)[0]
+            parsed = read_request(order.promptiter, strict=False)[0]
             engine.check(parsed)
             return EngineWork(engine, parsed, owned=True)
-        if asked.kind == "evaluate":
-            return self._measuring(asked)
-        return self._searching(asked)
+        if order.kind == "evaluate":
+            return self._measuring(order)
+        return self._searching(order)
 
-    def _searching(self, asked: Asked) -> ProjectWork:
+    def _searching(self, order: Asked) -> ProjectWork:
         """A search: built from its description alone once that is kept."""
-        if asked.spec is not None:
-            setup = build(from_kept(asked.spec, {}))
+        if order.spec is not None:
+            setup = build(from_kept(order.spec, {}))
         else:
-            flags = asked.settings.flags(self.datasets, self.allowed)
-            with asked.settings.named():
+            flags = order.settings.flags(self.datasets, self.allowed)
+            with order.settings.named():
                 setup = load_project(self.path, flags).setup
             refuse_literals(setup.project.spec)
         setup.check()
         return ProjectWork(setup)
 
-    def _measuring(self, asked: Asked) -> MeasureWork:
+    def _measuring(self, order: Asked) -> MeasureWork:
         """A measurement: built from its description alone once that is kept."""
-        if asked.spec is not None:
-            measurement = from_description(from_kept(asked.spec, {}))
+        if order.spec is not None:
+            measurement = from_description(from_kept(order.spec, {}))
         else:
-            flags = asked.evaluation.flags(self.datasets, self.allowed)
-            with asked.evaluation.named():
+            flags = order.evaluation.flags(self.datasets, self.allowed)
+            with order.evaluation.named():
                 measurement = load_measurement(self.path, flags)
             refuse_literals(measurement.setup.project.spec)
         measurement.setup.check()
@@ -454,8 +454,8 @@ class FileApp:
 
     def about(self) -> dict[str, Json]:
         """A file; whether PromptIter's routes know it."""
-        known = _has_structure(self.path)
-        return {"name": self.name, "kind": "file", "strategy": "", "promptiter": known}
+        structured = _has_structure(self.path)
+        return {"name": self.name, "kind": "file", "strategy": "", "promptiter": structured}
 
     def structure(self) -> dict[str, Json]:
         """The structure of the agent in the file."""

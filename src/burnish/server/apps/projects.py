@@ -167,8 +167,8 @@ class Forwarding:
                 self.best_score = trial.best_score
             changes = RunChanges(current_round=number, best_score=self.best_score)
         payload = {"at": event.at, **event.data}
-        told = NewEvent(kind=event.kind, round=number, payload=payload, key=f"run:{event.id}")
-        self._tell(told, changes)
+        forwarded = NewEvent(kind=event.kind, round=number, payload=payload, key=f"run:{event.id}")
+        self._tell(forwarded, changes)
 
     def tick(self, tick: Tick) -> None:
         """Nothing: ticks are for those who watch on the spot."""

@@ -87,11 +87,11 @@ class PromptIterRoutes:
         head, _, run = rest.partition("/")
         run_id, _, action = run.partition("/")
         request.state.run_id = run_id
-        known = {("GET", ""): self._get, ("POST", "cancel"): self._cancel}
-        found = known.get((request.method, action))
-        if not (self.serve_async and head == "async-runs" and run_id and found):
+        actions = {("GET", ""): self._get, ("POST", "cancel"): self._cancel}
+        routed = actions.get((request.method, action))
+        if not (self.serve_async and head == "async-runs" and run_id and routed):
             raise _Refused(404, "not found")
-        return found
+        return routed
 
     # -- the five ----------------------------------------------------------------------------
 
