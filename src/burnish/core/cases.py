@@ -370,7 +370,7 @@ def _walk(value: Json, place: str) -> Iterator[tuple[str, str]]:
         yield place, squeeze(value if isinstance(value, str) else json.dumps(value))
 
 
-_TELLING = 24
+_MIN_LEAK_CHARS = 24
 """Shorter texts turn up anywhere by chance."""
 
 
@@ -387,7 +387,7 @@ class LeakWatch:
             text: case.id
             for case in (*dataset.holdout, *dataset.test)
             for text in _texts([case])
-            if len(text) >= _TELLING and text not in labels and text not in public
+            if len(text) >= _MIN_LEAK_CHARS and text not in labels and text not in public
         }
 
     def leaked(self, request: Json) -> str | None:

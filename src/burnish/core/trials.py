@@ -79,9 +79,9 @@ class Decision:
         return self.verdict is Verdict.ACCEPT
 
 
-_TELLING_ANSWER = 16
+_MIN_ANSWER_CHARS = 16
 """An answer of a single case that is this long does not get into a prompt by chance."""
-_TELLING_QUESTION = 24
+_MIN_QUESTION_CHARS = 24
 """With the question this long beside it, even a short answer was copied."""
 
 
@@ -160,10 +160,10 @@ def _gives_away(text: str, turn: Turn, labels: Collection[str]) -> bool:
     answer, question = squeeze(turn.expected or ""), squeeze(turn.input)
     if not answer or answer not in text:
         return False
-    if len(question) >= _TELLING_QUESTION and question in text:
+    if len(question) >= _MIN_QUESTION_CHARS and question in text:
         return True
     # What is part of a label comes into the text with the label.
-    return len(answer) >= _TELLING_ANSWER and not any(answer in label for label in labels)
+    return len(answer) >= _MIN_ANSWER_CHARS and not any(answer in label for label in labels)
 
 
 @dataclass(frozen=True, kw_only=True)

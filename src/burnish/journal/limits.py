@@ -53,7 +53,7 @@ class Budget:
             )
         for code, unit, limit, used, more in self._limits(spent, need):
             if used >= limit or used + more > limit:
-                return StopReason(code=code, detail=_told(unit, limit, used, more))
+                return StopReason(code=code, detail=_exhausted_words(unit, limit, used, more))
         return None
 
     def left(self, spent: Spend) -> dict[str, float]:
@@ -77,7 +77,7 @@ class Budget:
         ]
 
 
-def _told(unit: str, limit: int, used: int, more: int) -> str:
+def _exhausted_words(unit: str, limit: int, used: int, more: int) -> str:
     def show(amount: int) -> str:
         return f"{to_usd(amount):.4f}" if unit == "USD" else f"{amount:,}"
 

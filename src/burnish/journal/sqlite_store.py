@@ -38,7 +38,7 @@ _DIGITS = 20
 """Always as many, so that one small write replaces the number: a kill cannot tear it."""
 
 
-class Position:
+class PositionFile:
     """The file while a journal is driven. A journal works without it, so trouble is not fatal."""
 
     def __init__(self, folder: Path, count: int) -> None:

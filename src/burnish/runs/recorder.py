@@ -24,7 +24,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-class Teller:
+class Announcer:
     """Tells listeners; silent about what was told before."""
 
     def __init__(self, directory: RunDirectory) -> None:

@@ -102,7 +102,7 @@ class Setup(Conditions):
 
     def check(self) -> None:
         """Raise with everything that is wrong, before anything is paid."""
-        problems = [*self.dataset.problems(), *self._unknown_metrics(), *self._told_already()]
+        problems = [*self.dataset.problems(), *self._unknown_metrics(), *self._leaked_answers()]
         if problems:
             raise ConfigError(problems)
         mismatch = self.strategy.mismatch(self.target)
@@ -113,7 +113,7 @@ class Setup(Conditions):
             )
         self._check_prices()
 
-    def _told_already(self) -> list[Problem]:
+    def _leaked_answers(self) -> list[Problem]:
         """Whoever proposes sees the texts as they are: they may hold nothing of what decides."""
         if not self.strategy.roles:
             return []
@@ -338,7 +338,7 @@ class AfterBaseline:
         return self._exported
 
 
-class _Wishes(Protocol):
+class _OutputSettings(Protocol):
     """Who says what is to be left when a run has ended."""
 
     @property
@@ -352,16 +352,16 @@ class _Wishes(Protocol):
         ...
 
 
-def with_outputs(setup: Setup, wishes: _Wishes) -> Setup:
+def with_outputs(setup: Setup, outputs: _OutputSettings) -> Setup:
     """The setup of a run that keeps the best only, or that stops after its baseline."""
     exporter = setup.exporter or in_folders(setup.target)
-    if wishes.baseline_only:
+    if outputs.baseline_only:
         after = AfterBaseline(exporter)
         # A look at the baseline must leave the sealed test sealed.
         unsealed = replace(setup.dataset, test=())
         stops = {BASELINE_ONLY: after.reached}
         return replace(setup, exporter=after, dataset=unsealed, stop_callbacks=stops)
-    if wishes.keep_best_only:
+    if outputs.keep_best_only:
         best = BestOnly(exporter)
         return replace(setup, exporter=best, resources=(*setup.resources, best))
     return setup

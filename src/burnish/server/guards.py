@@ -1,4 +1,4 @@
-"""What every request passes, and how errors are told."""
+"""What every request passes, and how errors are reported."""
 
 import json
 import time
@@ -70,7 +70,7 @@ def problem(code: str, message: str, *, remedy: str = "", problems: Json = None)
     return {"error": {**fields, "problems": [] if problems is None else problems}}
 
 
-def told(error: BurnishError) -> dict[str, Json]:
+def error_body(error: BurnishError) -> dict[str, Json]:
     """The body for an error of burnish."""
     details = error.problems if isinstance(error, ConfigError) else ()
     problems: list[Json] = [

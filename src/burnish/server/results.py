@@ -6,13 +6,13 @@ from burnish.compat.promptiter import RunResult
 from burnish.core.content import Json
 from burnish.server.apps.engines import assembled
 from burnish.server.stores.documents import Slimming, slimmed
-from burnish.server.stores.records import RunEvent, RunRecord, RunStore
+from burnish.server.stores.records import RunEvent, RunStore, StoredRun
 
 _PAGE = 500
 
 
 async def run_result(
-    store: RunStore, record: RunRecord, slim: Slimming | None = None
+    store: RunStore, record: StoredRun, slim: Slimming | None = None
 ) -> dict[str, Json]:
     """The result of a run, or its state so far."""
     if isinstance(record.result, dict) and record.status.finished:
@@ -32,7 +32,7 @@ async def run_result(
     }
 
 
-async def _every_event(store: RunStore, record: RunRecord) -> list[RunEvent]:
+async def _every_event(store: RunStore, record: StoredRun) -> list[RunEvent]:
     events: list[RunEvent] = []
     while page := await store.events(
         record.app_name, record.run_id, after=len(events), limit=_PAGE

@@ -37,7 +37,7 @@ from burnish.runs.draft import refuse_literals
 from burnish.runs.plugins import Building, TargetParts
 from burnish.runs.setup import Furnish
 from burnish.runs.stoppers import STOP_FILE
-from burnish.server.apps.projects import Asked, MeasureWork, ProjectWork, refuse_kind
+from burnish.server.apps.projects import JobRequest, MeasureWork, ProjectWork, refuse_kind
 from burnish.server.runs import Datasets
 from burnish.server.security import check_app_name
 from burnish.server.stores import records
@@ -47,7 +47,7 @@ from burnish.strategies.backprop.prompts import AGGREGATOR, BACKWARDER, PATCHER
 from burnish.strategies.backprop.strategy import Backprop, role_models, whole_names
 
 if TYPE_CHECKING:
-    from burnish.server.work import Work
+    from burnish.server.work import RunWork
 
 
 _HEAD = {"structure": "structure_snapshot", "baseline_validation": "baseline_validation"}
@@ -75,7 +75,7 @@ _KEYS = {
 _ENDING = ("Acceptance", "Stop", "Burnish")
 
 
-class _Told(Protocol):
+class _HasJson(Protocol):
     def to_json(self) -> dict[str, Json]: ...
 
 
@@ -85,7 +85,7 @@ class Pieces:
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
         self._before = RunResult()
-        self._told: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
 
     def __call__(self, result: RunResult) -> None:
         """Tell what this state adds; stages of an earlier session have the same keys again."""
@@ -118,7 +118,7 @@ class Pieces:
 
     def _piece(self, kind: str, number: int, payload: Json, changes: RunChanges) -> None:
         name = f"{number}:{kind}"
-        self._told[name] = place = self._told.get(name, 0) + 1
+        self._counts[name] = place = self._counts.get(name, 0) + 1
         event = NewEvent(kind=kind, round=number, payload=payload, key=f"piece:{name}:{place}")
         self._tell(event, changes)
 
@@ -175,8 +175,8 @@ def _plain(value: Any) -> Json:
     if value is None:
         return None
     if isinstance(value, tuple):
-        return [each.to_json() for each in cast("Iterator[_Told]", value)]
-    return cast("_Told", value).to_json()
+        return [each.to_json() for each in cast("Iterator[_HasJson]", value)]
+    return cast("_HasJson", value).to_json()
 
 
 _STRATEGY = "backprop"
@@ -272,9 +272,9 @@ class EngineApp:
         self._thread: LoopThread | None = None
         self._lock = threading.Lock()
 
-    def plan(self, request: Json) -> "Work":
+    def plan(self, request: Json) -> "RunWork":
         """Check a request in PromptIter's terms."""
-        parsed = Asked.read(request)
+        parsed = JobRequest.read(request)
         if parsed.kind != "promptiter":
             raise refuse_kind(parsed.kind, self.name)
         return self.planned(read_request(parsed.promptiter, strict=False)[0])
@@ -416,37 +416,37 @@ class FileApp:
         """Where the file lies."""
         return self.path.resolve().parent
 
-    def plan(self, request: Json) -> "Work":
+    def plan(self, request: Json) -> "RunWork":
         """Load the file with what the request says."""
-        order = Asked.read(request)
-        if order.kind == "promptiter":
+        job = JobRequest.read(request)
+        if job.kind == "promptiter":
             engine = engine_of(self.path, self.name)
-            parsed = read_request(order.promptiter, strict=False)[0]
+            parsed = read_request(job.promptiter, strict=False)[0]
             engine.check(parsed)
             return EngineWork(engine, parsed, owned=True)
-        if order.kind == "evaluate":
-            return self._measuring(order)
-        return self._searching(order)
+        if job.kind == "evaluate":
+            return self._measuring(job)
+        return self._searching(job)
 
-    def _searching(self, order: Asked) -> ProjectWork:
+    def _searching(self, job: JobRequest) -> ProjectWork:
         """A search: built from its description alone once that is kept."""
-        if order.spec is not None:
-            setup = build(from_kept(order.spec, {}))
+        if job.spec is not None:
+            setup = build(from_kept(job.spec, {}))
         else:
-            flags = order.settings.flags(self.datasets, self.allowed)
-            with order.settings.named():
+            flags = job.settings.flags(self.datasets, self.allowed)
+            with job.settings.named():
                 setup = load_project(self.path, flags).setup
             refuse_literals(setup.project.spec)
         setup.check()
         return ProjectWork(setup)
 
-    def _measuring(self, order: Asked) -> MeasureWork:
+    def _measuring(self, job: JobRequest) -> MeasureWork:
         """A measurement: built from its description alone once that is kept."""
-        if order.spec is not None:
-            measurement = from_description(from_kept(order.spec, {}))
+        if job.spec is not None:
+            measurement = from_description(from_kept(job.spec, {}))
         else:
-            flags = order.evaluation.flags(self.datasets, self.allowed)
-            with order.evaluation.named():
+            flags = job.evaluation.flags(self.datasets, self.allowed)
+            with job.evaluation.named():
                 measurement = load_measurement(self.path, flags)
             refuse_literals(measurement.setup.project.spec)
         measurement.setup.check()

@@ -21,7 +21,7 @@ from burnish.runs.driver import Ending
 from burnish.runs.events import Event, SealedResult, Tick, TrialRecorded
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
-from burnish.server.runs import DatasetName, Datasets, NotAllowed, Place
+from burnish.server.runs import DatasetName, Datasets, NotAllowed, RunPlace
 from burnish.server.stores.records import NewEvent, RunChanges, RunStatus
 from burnish.server.work import Ended, LoopThread, Order, Tell
 from burnish.system import validate_config
@@ -116,7 +116,7 @@ else:
     )
 
 
-class Asked(Settings):
+class JobRequest(Settings):
     """A request as the store keeps it."""
 
     kind: Literal["optimize", "evaluate", "promptiter"] = "optimize"
@@ -127,7 +127,7 @@ class Asked(Settings):
     """The description of the run, from which it is built; the service writes it, no client."""
 
     @classmethod
-    def read(cls, request: Json) -> "Asked":
+    def read(cls, request: Json) -> "JobRequest":
         """What the store kept, or a program gives."""
         return validate_config(request or {}, cls, source="request")
 
@@ -173,7 +173,7 @@ class Forwarding:
     def tick(self, tick: Tick) -> None:
         """Nothing: ticks are for those who watch on the spot."""
 
-    def catch_up(self, place: Place) -> None:
+    def catch_up(self, place: RunPlace) -> None:
         """Pass on what an earlier process may have kept in the journal and not told."""
         with look_into(place.folder) as reader:
             for event in events(reader):

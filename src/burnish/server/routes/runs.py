@@ -15,10 +15,10 @@ from burnish.core.content import codec
 from burnish.datasets.case_files import CaseFile
 from burnish.reports.rendering import write_report
 from burnish.server import runs
-from burnish.server.apps.projects import Asked
+from burnish.server.apps.projects import JobRequest
 from burnish.server.manager import CONTENT_TYPE, RunManager, exposition
 from burnish.server.results import run_result
-from burnish.server.runs import NAME, Datasets, FileMissing, Place, TooManyRuns
+from burnish.server.runs import NAME, Datasets, FileMissing, RunPlace, TooManyRuns
 from burnish.server.security import NAME as APP_NAME
 from burnish.server.shapes import (
     RUN_ID,
@@ -43,7 +43,7 @@ from burnish.server.shapes import (
     Structure,
     TrialPage,
 )
-from burnish.server.stores.records import RunFilter, RunRecord, RunStatus
+from burnish.server.stores.records import RunFilter, RunStatus, StoredRun
 from burnish.strategies.measure import Measure
 from burnish.system import read_text
 from burnish.version import VERSION
@@ -114,7 +114,7 @@ async def _datasets(manager: Annotated[RunManager, Depends(manager_of)]) -> Data
     return Datasets(folder=manager.places.datasets)
 
 
-Kept = Annotated[Datasets, Depends(_datasets)]
+DatasetFolder = Annotated[Datasets, Depends(_datasets)]
 Name = Annotated[str, Path(pattern=NAME, max_length=100)]
 _FILE: dict[str, Any] = {
     "required": True,
@@ -123,14 +123,14 @@ _FILE: dict[str, Any] = {
 
 
 @dataset_router.get("/datasets")
-async def list_datasets(datasets: Kept) -> DatasetList:
+async def list_datasets(datasets: DatasetFolder) -> DatasetList:
     """The names of all datasets."""
     return DatasetList(datasets=await asyncio.to_thread(datasets.names))
 
 
 @dataset_router.get("/datasets/{name}")
 async def get_dataset(
-    name: Name, datasets: Kept, offset: Offset = 0, limit: Limit = 50
+    name: Name, datasets: DatasetFolder, offset: Offset = 0, limit: Limit = 50
 ) -> CasePage:
     """A dataset with some of its cases."""
     dataset = await asyncio.to_thread(datasets.read, name)
@@ -139,7 +139,7 @@ async def get_dataset(
 
 
 @dataset_router.put("/datasets/{name}", status_code=201, openapi_extra={"requestBody": _FILE})
-async def put_dataset(name: Name, datasets: Kept, request: Request) -> DatasetShape:
+async def put_dataset(name: Name, datasets: DatasetFolder, request: Request) -> DatasetShape:
     """Keep a dataset; one that cannot be read is refused with all that is wrong.
 
     Cases are data: what is asked, what is expected, and attachments as bytes. A field that names
@@ -151,7 +151,7 @@ async def put_dataset(name: Name, datasets: Kept, request: Request) -> DatasetSh
 
 
 @dataset_router.delete("/datasets/{name}", status_code=204)
-async def delete_dataset(name: Name, datasets: Kept) -> Response:
+async def delete_dataset(name: Name, datasets: DatasetFolder) -> Response:
     """Remove a dataset."""
     await asyncio.to_thread(datasets.delete, name)
     return Response(status_code=204)
@@ -254,7 +254,7 @@ run_detail_router = APIRouter(tags=["runs"])
 RUN = "/apps/{app}/runs/{run_id}"
 
 
-async def _place(app: AppName, run_id: RunId, manager: Manager) -> Place:
+async def _place(app: AppName, run_id: RunId, manager: Manager) -> RunPlace:
     """The folder of a run; made here from the journal where that lies in a database."""
     record = await manager.get(app, run_id, result=False)
     place = manager.places.of(record)
@@ -262,7 +262,7 @@ async def _place(app: AppName, run_id: RunId, manager: Manager) -> Place:
     return place
 
 
-Home = Annotated[Place, Depends(_place)]
+Home = Annotated[RunPlace, Depends(_place)]
 
 
 @run_detail_router.get(f"{RUN}/trials")
@@ -330,13 +330,13 @@ async def create_run(
     manager.app(app)
     if new.promptiter is not None:
         read_request(new.promptiter, strict=True)
-    order = Asked(
+    job = JobRequest(
         kind=new.kind,
         settings=new.settings,
         evaluation=new.evaluation,
         promptiter=new.promptiter,
     )
-    record = await manager.start(app, order.to_json(), run_id=new.id or "")
+    record = await manager.start(app, job.to_json(), run_id=new.id or "")
     response.headers["Location"] = f"{request.url.path}/{record.run_id}"
     return shown(manager, record)
 
@@ -384,7 +384,7 @@ async def delete_run(app: AppName, run_id: RunId, manager: Manager) -> Response:
     return Response(status_code=204)
 
 
-def shown(manager: RunManager, record: RunRecord) -> RunShape:
+def shown(manager: RunManager, record: StoredRun) -> RunShape:
     """A run, with what this service knows of it."""
     return RunShape.of(record, manager.left.get((record.app_name, record.run_id), ""))
 
@@ -397,8 +397,8 @@ async def create_evaluation(
     new: NewEvaluation, manager: Manager, request: Request, response: Response
 ) -> RunShape:
     """Measure an app as it stands."""
-    order = Asked(kind="evaluate", evaluation=new.settings)
-    record = await manager.start(new.app, order.to_json(), run_id=new.id or "")
+    job = JobRequest(kind="evaluate", evaluation=new.settings)
+    record = await manager.start(new.app, job.to_json(), run_id=new.id or "")
     base = request.url.path.removesuffix("/evaluations")
     response.headers["Location"] = f"{base}/evaluations/{new.app}/{record.run_id}"
     return shown(manager, record)
