@@ -3,7 +3,6 @@
 import json
 import os
 import sqlite3
-import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -21,7 +20,6 @@ from burnish.journal.storage import (
     Loops,
     Packing,
     Spelling,
-    Statement,
     Statements,
     Waiter,
     by_loop,
@@ -184,6 +182,8 @@ class Writer(JournalWriter):
     only now and then, and each of them would wait for it.
     """
 
+    _trouble = FileTrouble
+
     def __init__(
         self,
         connect: Callable[[], sqlite3.Connection],
@@ -191,18 +191,11 @@ class Writer(JournalWriter):
         name: str,
         before_commit: BeforeCommit = lambda: None,
     ) -> None:
+        super().__init__(name=name, before_commit=before_commit)
         self._db = connect()
-        self._name = name
-        self._waiting: list[tuple[Statement, Waiter]] = []
-        """Given while a commit was under way."""
         self._executed: list[Waiter] = []
         """In the open transaction."""
-        self._committing = self._closing = self._left_to_loop = self._checkpoint_due = False
-        self._broken: FileTrouble | None = None
-        self._turn = threading.Condition()
-        self._before_commit = before_commit
-        self._thread = threading.Thread(target=self._commit_groups, name="burnish-journal")
-        self._thread.daemon = True
+        self._committing = self._left_to_loop = self._checkpoint_due = False
         self._thread.start()
 
     def checkpoint_soon(self) -> None:
@@ -211,21 +204,12 @@ class Writer(JournalWriter):
 
     def close(self) -> None:
         """Commit what was given, then end the thread."""
-        with self._turn:
-            self._closing = True
-            self._turn.notify()
-        self._thread.join()
+        super().close()
         self._db.close()
 
-    def _add(self, *entries: tuple[Statement, Waiter]) -> None:
-        with self._turn:
-            if self._broken is not None:
-                raise self._broken
-            if self._closing:
-                raise FileTrouble(f"the journal {self._name} is closed")
-            self._waiting += entries
-            if not self._committing:
-                self._execute_waiting()
+    def _take_up(self) -> None:
+        if not self._committing:
+            self._execute_waiting()
 
     def _execute_waiting(self) -> None:
         """Run what was given, in the caller's thread; the lock is held."""
@@ -288,8 +272,7 @@ class Writer(JournalWriter):
 
     def _go_on(self) -> None:
         with self._turn:
-            if not self._committing:
-                self._execute_waiting()
+            self._take_up()
 
     def _break(self, error: sqlite3.Error) -> None:
         """Take nothing more: a later write would leave a hole where this one belongs."""

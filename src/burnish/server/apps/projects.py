@@ -27,8 +27,6 @@ from burnish.server.work import Ended, LoopThread, Order, Tell
 from burnish.system import validate_config
 from burnish.system.settings import Door, SettingField, Settings, plain_type
 
-_PROMPTITER = "promptiter"
-"""The key of a request in PromptIter's terms."""
 _MOST_NAMES = 100
 _Text = Annotated[str, Field(min_length=1, max_length=200)]
 
