@@ -224,7 +224,7 @@ def cut_short(frame: FrameType | None, *, ending: bool) -> None:
     raise CutShort(ending=ending)
 
 
-def asked_to_leave() -> bool:
+def task_cancelled() -> bool:
     """Whether the task that runs here was cancelled, rather than something that it waited for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

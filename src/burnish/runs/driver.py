@@ -17,7 +17,7 @@ from burnish.core.money import Spend
 from burnish.core.statistics import paired_interval
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import FINISHED, StopReason
-from burnish.journal.executors import asked_to_leave, cut_short
+from burnish.journal.executors import cut_short, task_cancelled
 from burnish.runs.events import (
     RunBroken,
     RunFailed,
@@ -253,7 +253,7 @@ async def _watched(run: Run) -> tuple[StopReason, SealedResult | None]:
             if seen.count >= 2:
                 remedy = "everything journaled is kept; resume the run to go on"
                 raise Interrupted("stopped at once", remedy=remedy) from None
-            if watch.broken_off is None or asked_to_leave():
+            if watch.broken_off is None or task_cancelled():
                 raise
             return _obeyed(run, watch.broken_off), None
 

@@ -14,7 +14,7 @@ from burnish.core.surfaces import Candidate
 from burnish.core.trials import Proposal, Standing, Trial, TrialDetails, TrialRow
 from burnish.journal.journal import Journal
 from burnish.runs.directory import RunDirectory
-from burnish.runs.evaluation import Done
+from burnish.runs.evaluation import EvaluatedCase
 from burnish.runs.events import BASELINE, Event, Listener, Tick, TrialRecorded, after
 from burnish.runs.ledger import axis_target, proposal_source
 
@@ -46,11 +46,11 @@ class Announcer:
 
     def counter(
         self, candidate: Candidate, split: Split, whole: int, spent: Callable[[], Spend]
-    ) -> Callable[[Done], None]:
+    ) -> Callable[[EvaluatedCase], None]:
         """Counts the cases of one evaluation as they end, and ticks."""
         done = failed = missing = 0
 
-        def seen(ended: Done) -> None:
+        def seen(ended: EvaluatedCase) -> None:
             nonlocal done, failed, missing
             done += 1
             failed += ended.result.outcome.failed

@@ -12,7 +12,7 @@ from burnish.core.evaluations import CaseResult
 from burnish.core.money import NOTHING
 from burnish.core.protocols import Call, Effects, Receipt, Role, Scope
 from burnish.core.trials import Proposal
-from burnish.journal.executors import asked_to_leave
+from burnish.journal.executors import task_cancelled
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
@@ -79,7 +79,7 @@ async def ask_once(
             failed: _Reply[Answer] = _Reply(failure=error.message)
             return Receipt(value=failed, spend=error.spend, missing=True)
         except asyncio.CancelledError:
-            if asked_to_leave():
+            if task_cancelled():
                 raise
             return Receipt(
                 value=_Reply(failure=f"the {role.name} raised CancelledError"), missing=True

@@ -20,12 +20,19 @@ from burnish.journal.executors import AsyncioExecutor, together
 from burnish.journal.limits import Budget, Meter
 from burnish.journal.once import Cache, JournaledEffects
 from burnish.runs.directory import RunDirectory
-from burnish.runs.evaluation import Answering, Conditions, Evaluator
+from burnish.runs.evaluation import Conditions, Evaluator, RoleAnswers
 from burnish.runs.events import Advanced, EventData, Listener, Stopping, in_folders
 from burnish.runs.probe import Probed, Prober, measured_runs
 from burnish.runs.recorder import Announcer, Recorder, summary
 from burnish.runs.roles import Asked, as_asked, ask_once
-from burnish.runs.stoppers import STOP_FILE, ImpureStopper, Stops, asked_by, out_of_time, stop_file
+from burnish.runs.stoppers import (
+    STOP_FILE,
+    ImpureStopper,
+    Stops,
+    callback_stopper,
+    out_of_time,
+    stop_file,
+)
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
@@ -76,7 +83,7 @@ class Run:
         self._surfaces = {surface.id: surface for surface in setup.target.surfaces}
         self.secrets = LeakWatch(setup.dataset)
         """Knows the text that no proposer may see."""
-        self.answering = Answering()
+        self.answering = RoleAnswers()
         """Knows which roles never gave a usable answer."""
         self._meter = Meter()
         self._stops = Stops(setup.budget, directory.journal, impure=self._impure_stoppers())
@@ -467,7 +474,7 @@ class Run:
 
     def _impure_stoppers(self) -> list[ImpureStopper]:
         callbacks = sorted(self.setup.stop_callbacks.items())
-        stoppers = [asked_by(label, callback) for label, callback in callbacks]
+        stoppers = [callback_stopper(label, callback) for label, callback in callbacks]
         return [*self._outside_stoppers(), *stoppers]
 
     def _outside_stoppers(self) -> list[ImpureStopper]:

@@ -144,7 +144,7 @@ def out_of_time(minutes: float, active_seconds: Callable[[], float]) -> ImpureSt
     return ImpureStopper(label="max_minutes", look=look)
 
 
-def asked_by(label: str, callback: Callable[[], bool]) -> ImpureStopper:
+def callback_stopper(label: str, callback: Callable[[], bool]) -> ImpureStopper:
     """Stop when a user's callable says so; its label is the reason."""
 
     def look() -> StopReason | None:

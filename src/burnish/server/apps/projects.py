@@ -149,7 +149,7 @@ def refuse_kind(kind: str, app: str) -> ConfigError:
     return ConfigError([Problem(where="kind", message=f'the app "{app}" cannot {kind}')])
 
 
-class Forwarding:
+class EventForwarder:
     """A listener that tells the service; what the store has already is not kept twice."""
 
     def __init__(self, tell: Tell) -> None:
@@ -201,7 +201,7 @@ class ProjectWork:
 
     async def drive(self, order: Order) -> Ended:
         """Begin or go on, in the loop that is running."""
-        listener = Forwarding(order.tell)
+        listener = EventForwarder(order.tell)
         if order.place.fetch():
             listener.catch_up(order.place)
         running: list[Run] = []
