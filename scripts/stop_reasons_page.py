@@ -110,7 +110,7 @@ def stop_reasons() -> str:
         if reason is None or reason.code != code:
             raise SystemExit(f"the example of '{code}' does not give that reason")
         parts.append(row(f"`{code}`", when, reason.detail))
-    asked = stoppers.asked_by("nightly window", lambda: True).look()
+    asked = stoppers.callback_stopper("nightly window", lambda: True).look()
     assert asked is not None
     label = "*your label*"
     parts.append(row(label, "A callable of `Setup.stop_callbacks` gave True.", asked.detail))

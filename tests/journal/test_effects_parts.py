@@ -137,7 +137,7 @@ async def test_retries_wait_longer_each_time_and_honour_what_is_asked() -> None:
         attempt,
         policy=RetryPolicy(attempts=5, first_wait=1.0),
         again=lambda _: True,
-        asked=lambda _: 10.0 if tries == 3 else None,
+        requested_wait=lambda _: 10.0 if tries == 3 else None,
         sleep=clock.sleep,
     )
     assert found == "there"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.journal.sqlite_store import NAME, Position, reached
+from burnish.journal.sqlite_store import NAME, PositionFile, reached
 from tests.journal.journals import Agent, effects_in, free_call, text_call
 
 
@@ -32,12 +32,12 @@ def test_a_count_that_cannot_be_read_accuses_nobody(tmp_path: Path, content: byt
 
 
 def test_it_never_goes_back_and_a_journal_works_without_it(tmp_path: Path) -> None:
-    position = Position(tmp_path, 3)
+    position = PositionFile(tmp_path, 3)
     position.reach(2)
     assert reached(tmp_path) == 3
     position.close()
     position.close()
-    nowhere = Position(tmp_path / "gone", 1)
+    nowhere = PositionFile(tmp_path / "gone", 1)
     nowhere.reach(2)
     nowhere.close()
     assert reached(tmp_path / "gone") == 0

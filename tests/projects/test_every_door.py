@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from burnish.core.errors import ConfigError
 from burnish.projects.description import Doors, describe, from_stored
 from burnish.projects.dialects import Document, dialect_named, dialect_of
-from burnish.runs.build import Description, kept_spec
+from burnish.runs.build import RunDescription, kept_spec
 from burnish.runs.plugins import fitting, strategy_names, strategy_plugin, target_plugin
 from burnish.server.apps.projects import RunSettings
 from burnish.server.runs import Datasets
@@ -89,7 +89,7 @@ def sample(field: SettingField) -> Any:
     return plain.get(kind, "openai:other")
 
 
-def value_at(description: Description, field: SettingField) -> Any:
+def value_at(description: RunDescription, field: SettingField) -> Any:
     value: Any = description.spec
     for step in field.path:
         inside: Any = value

@@ -6,11 +6,10 @@ from pathlib import Path
 
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.content import short_id
-from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
+from burnish.core.evaluations import CaseResult, Evaluation, Measurement, Objective, Score
 from burnish.core.money import NOTHING, Spend
 from burnish.core.outcomes import Failure, FailureKind, Outcome
 from burnish.core.protocols import Effects, Metric
-from burnish.projects.measurements import Measurement
 from burnish.reports.evaluation import About, EvalReport
 from burnish.runs.setup import Setup
 from burnish.strategies.measure import Measure

@@ -12,7 +12,7 @@ from burnish.core.outcomes import Failure, FailureKind, Outcome
 from burnish.core.trials import SplitResult, Trial
 from burnish.journal.limits import Budget
 from burnish.runs.directory import RunRecord
-from burnish.runs.evaluation import Answering, require_baseline
+from burnish.runs.evaluation import RoleAnswers, require_baseline
 from burnish.runs.run import Run
 from burnish.runs.stoppers import STOP_FILE
 from burnish.testing import ScriptedRole
@@ -97,7 +97,7 @@ async def test_where_something_was_tried_the_silence_is_told_once(tmp_path: Path
 
 
 def test_a_role_that_answered_once_is_not_silent() -> None:
-    answering = Answering()
+    answering = RoleAnswers()
     answering.count("critic", "cut off")
     answering.count("applier", "no key")
     answering.count("critic")

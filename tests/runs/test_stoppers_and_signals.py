@@ -17,7 +17,7 @@ from burnish.journal.journal import Journal
 from burnish.journal.limits import Budget
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
-from burnish.runs.stoppers import Stops, asked_by, out_of_time, pure_stoppers
+from burnish.runs.stoppers import Stops, callback_stopper, out_of_time, pure_stoppers
 from burnish.testing import check_metric, check_strategy, check_target
 from burnish.testing import toy as toy_world
 from burnish.testing.toy import Climb, proposer
@@ -58,7 +58,7 @@ def test_pure_stoppers(budget: Budget, standing: Standing, code: str | None) -> 
 
 def test_rule_05_impure_stoppers_continue_as_journaled_and_stop_live(tmp_path: Path) -> None:
     says_stop = False
-    stopper = asked_by("nightly window", lambda: says_stop)
+    stopper = callback_stopper("nightly window", lambda: says_stop)
     first = Stops(Budget(), journal := Journal(tmp_path), impure=[stopper])
     assert first.look(Standing(), replaying=False) is None
     assert first.look(Standing(), replaying=False) is None

@@ -10,7 +10,7 @@ import pytest
 from burnish.core.errors import BurnishError, ConfigError
 from burnish.server import Security, TokenBook, create_app
 from burnish.server.manager import ServiceLimits
-from burnish.server.security import FILE, Scope, is_loopback, name_of, new_token
+from burnish.server.security import FILE, TokenScope, is_loopback, name_of, new_token
 from burnish.server.service import Serving
 from tests.server.world import listening, manager_of
 
@@ -57,7 +57,7 @@ async def test_an_allowed_origin(tmp_path: Path) -> None:
 @pytest.mark.slow
 async def test_tokens_and_their_scopes(tmp_path: Path) -> None:
     path = tmp_path / FILE
-    reader = new_token(path, Scope.READ)
+    reader = new_token(path, TokenScope.READ)
     book = TokenBook(("a-long-secret-of-the-operator",), path)
     app = create_app(manager_of(tmp_path), security=Security(tokens=book))
     async with listening(app) as client:
@@ -66,7 +66,7 @@ async def test_tokens_and_their_scopes(tmp_path: Path) -> None:
             headers = {"authorization": token} if token else {}
             return (await client.request(method, where, headers=headers)).status_code
 
-        runner = new_token(path, Scope.RUN)  # while the service runs
+        runner = new_token(path, TokenScope.RUN)  # while the service runs
         assert [await status(token) for token in ("", "Bearer x", f"Basic {reader}")] == [401] * 3
         assert [await status(f"Bearer {each}") for each in (reader, runner)] == [200] * 2
         assert await status("Bearer a-long-secret-of-the-operator") == 200
@@ -136,7 +136,7 @@ def test_other_addresses_demand_a_token(tmp_path: Path) -> None:
             Serving(apps={}, data=tmp_path, host=host).security()
     open_to_all = Serving(apps={}, data=tmp_path, host="0.0.0.0", tokens=("x" * 20,)).security()
     assert open_to_all.tokens is not None
-    new_token(tmp_path / FILE, Scope.RUN)
+    new_token(tmp_path / FILE, TokenScope.RUN)
     assert Serving(apps={}, data=tmp_path, host="::").security().tokens is not None
     assert Serving(apps={}, data=tmp_path / "other").security().tokens is None
     with pytest.raises(ConfigError, match="16 characters"):

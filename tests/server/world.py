@@ -19,7 +19,7 @@ from burnish.server.apps import EngineApp, FileApp
 from burnish.server.manager import RunManager, ServiceLimits
 from burnish.server.runs import Datasets
 from burnish.server.service import listening_on
-from burnish.server.stores import RunRecord, RunStatus, RunStore
+from burnish.server.stores import RunStatus, RunStore, StoredRun
 from tests.compat.promptiter.desk import WRITE, Bench, answer, desk
 
 QUICK = ServiceLimits(lease_seconds=5.0, grace_seconds=5.0)
@@ -79,7 +79,7 @@ def calls(folder: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-async def until(manager: RunManager, app: str, run: str, *wanted: RunStatus) -> RunRecord:
+async def until(manager: RunManager, app: str, run: str, *wanted: RunStatus) -> StoredRun:
     """Wait until a run has one of these states."""
     async with asyncio.timeout(120):
         while True:

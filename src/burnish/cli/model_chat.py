@@ -19,7 +19,7 @@ from burnish.models.chat import ChatRequest, Priced
 from burnish.models.embedded.files import (
     EMBEDDING,
     KNOWN,
-    Carried,
+    ModelFile,
     find_model,
     find_usable,
     models_folder,
@@ -171,7 +171,7 @@ def _entry(models: Models, ref: ModelRef, told: str, path: Path | None = None) -
     return _Entry(model=ref.label, ready=True, told=where)
 
 
-def _embedding(name: str, carried: Carried) -> _Entry:
+def _embedding(name: str, carried: ModelFile) -> _Entry:
     """A model that makes embeddings, for the search tools of an agent."""
     from burnish.retrieval.embedders import MiniLmEmbedder
 

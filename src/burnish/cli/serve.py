@@ -188,7 +188,7 @@ def serve(
         table_prefix=table_prefix,
         create_schema=not no_create_schema,
     )
-    serve(serving, told=lambda url: typer.echo(f"serving {url}"))
+    serve(serving, announce=lambda url: typer.echo(f"serving {url}"))
 
 
 def _require() -> None:
@@ -207,9 +207,9 @@ def new(
     data: _Data = _DATA,
 ) -> None:
     """Make a token. It is shown once; only its hash is kept."""
-    from burnish.server.security import FILE, Scope, new_token
+    from burnish.server.security import FILE, TokenScope, new_token
 
-    if scope not in (each.value for each in Scope):
+    if scope not in (each.value for each in TokenScope):
         told = Problem(where="--scope", message=f"'{scope}' is not one of: read, run")
         raise ConfigError([told])
-    typer.echo(new_token(data / FILE, Scope(scope), name=name))
+    typer.echo(new_token(data / FILE, TokenScope(scope), name=name))

@@ -200,16 +200,16 @@ class Case:
         Two cases that ask the same are the same case when splits are compared, whatever
         they are called and whatever answer they expect.
         """
-        asked: list[Json] = [squeeze(turn.input) for turn in self.turns]
+        questions: list[Json] = [squeeze(turn.input) for turn in self.turns]
         files: list[Json] = [
             a.content or [a.path, a.url, *([a.data] if a.data else [])]
             for turn in self.turns
             for a in turn.attachments
         ]
-        said: list[Json] = [squeeze(message.content) for message in self.history]
+        history: list[Json] = [squeeze(message.content) for message in self.history]
         plan = squeeze(self.scenario.plan) if self.scenario else ""
-        more: list[Json] = [files, said, plan] if files or said or plan else []
-        return short_id([*asked, *more])
+        more: list[Json] = [files, history, plan] if files or history or plan else []
+        return short_id([*questions, *more])
 
     @classmethod
     def single(cls, input: str, expected: str | None = None, *, name: str = "") -> "Case":  # noqa: A002
@@ -260,10 +260,10 @@ class Dataset:
 
     def problems(self) -> list[Problem]:
         """What makes these splits unfit: nothing to learn from, one name twice, leaks."""
-        found = [] if self.train else [Problem(where="train", message="there are no cases")]
+        problems = [] if self.train else [Problem(where="train", message="there are no cases")]
         for split in Split:
-            found += _repeated_names(split, self.cases(split))
-        return found + list(dict.fromkeys(_leaks(self)))
+            problems += _repeated_names(split, self.cases(split))
+        return problems + list(dict.fromkeys(_leaks(self)))
 
 
 def _repeated_names(split: Split, cases: Sequence[Case]) -> Iterator[Problem]:
@@ -353,10 +353,10 @@ def _leaves(text: str) -> Iterator[tuple[str, str]]:
     if not text.lstrip().startswith(("{", "[")):
         return
     try:
-        found: Json = json.loads(text)
+        document: Json = json.loads(text)
     except (ValueError, RecursionError):
         return
-    yield from _walk(found, "")
+    yield from _walk(document, "")
 
 
 def _walk(value: Json, place: str) -> Iterator[tuple[str, str]]:
@@ -370,7 +370,7 @@ def _walk(value: Json, place: str) -> Iterator[tuple[str, str]]:
         yield place, squeeze(value if isinstance(value, str) else json.dumps(value))
 
 
-_TELLING = 24
+_MIN_LEAK_CHARS = 24
 """Shorter texts turn up anywhere by chance."""
 
 
@@ -387,7 +387,7 @@ class LeakWatch:
             text: case.id
             for case in (*dataset.holdout, *dataset.test)
             for text in _texts([case])
-            if len(text) >= _TELLING and text not in labels and text not in public
+            if len(text) >= _MIN_LEAK_CHARS and text not in labels and text not in public
         }
 
     def leaked(self, request: Json) -> str | None:

@@ -86,10 +86,10 @@ class Comparison:
     def worst(self, name: str, *, lower_is_better: bool) -> float | None:
         """A number of the candidate, at its worst; None when it is not known."""
         ends = (self.candidate.values.get(name), self.at_best.values.get(name))
-        known = [value for value in ends if value is not None]
-        if len(known) < len(ends):
+        numbers = [value for value in ends if value is not None]
+        if len(numbers) < len(ends):
             return None
-        return max(known) if lower_is_better else min(known)
+        return max(numbers) if lower_is_better else min(numbers)
 
 
 def compare(
@@ -102,45 +102,47 @@ def compare(
     verdict reads beside the loss: where that is missing, the case is missing.
     """
     shared = [case for case in pair.candidate.cases if pair.incumbent.of_case(case)]
-    wanted = _metrics_read(pair, objective, also)
-    pairing = paired(pair.candidate, pair.incumbent, wanted)
+    metrics = _metrics_read(pair, objective, also)
+    pairing = paired(pair.candidate, pair.incumbent, metrics)
     low, high = pairing.at(0.0), pairing.at(1.0)
-    gone_here = set(low.missing_cases(wanted)).intersection(shared)
-    gone_there = set(pair.incumbent.missing_cases(wanted)).intersection(shared)
+    gone_here = set(low.missing_cases(metrics)).intersection(shared)
+    gone_there = set(pair.incumbent.missing_cases(metrics)).intersection(shared)
     dropped = gone_here | gone_there
-    kept = set(shared) - dropped
-    worst, incumbent = low.only(kept), pair.incumbent.only(kept)
+    compared = set(shared) - dropped
+    worst, incumbent = low.only(compared), pair.incumbent.only(compared)
     floors = floors_from(incumbent)
 
     def measured(side: Evaluation) -> Measurement:
-        return objective.measure(side.only(kept), floors=floors)
+        return objective.measure(side.only(compared), floors=floors)
 
     candidate = measured(low)
     alone = (pairing.own_at(0.0), pairing.own_at(1.0)) if objective.constraints else ()
-    found = Comparison(
+    comparison = Comparison(
         pair=Pair(candidate=worst, incumbent=incumbent),
-        highest=high.only(kept),
+        highest=high.only(compared),
         candidate=candidate,
         at_best=candidate if high is low else measured(high),
         incumbent=objective.measure(incumbent, floors=floors_from(worst)),
         own=tuple(map(measured, alone)),
         missing=MissingCases(
-            compared=len(kept),
+            compared=len(compared),
             candidate=len(gone_here),
             incumbent=len(gone_there),
             dropped=len(dropped),
-            lost=len(kept.intersection(pairing.lost_cases)),
-            silent=pairing.lost_metrics if kept.intersection(pairing.lost_cases) else (),
+            lost=len(compared.intersection(pairing.lost_cases)),
+            silent=pairing.lost_metrics if compared.intersection(pairing.lost_cases) else (),
             allowed=max_missing,
         ),
         possible_gain=_ANYTHING,
         possible_noise=_ANYTHING,
     )
     if dropped:
-        return _with_bounds(found, (low, high), pair.incumbent, objective, set(shared))
-    most = _gain(found.at_best, found.incumbent)
+        return _with_bounds(comparison, (low, high), pair.incumbent, objective, set(shared))
+    most = _gain(comparison.at_best, comparison.incumbent)
     return replace(
-        found, possible_gain=Range(low=found.gain, high=most), possible_noise=found.noise
+        comparison,
+        possible_gain=Range(low=comparison.gain, high=most),
+        possible_noise=comparison.noise,
     )
 
 
@@ -159,7 +161,7 @@ def _metrics_read(pair: Pair, objective: Objective, also: Iterable[str]) -> set[
 
 
 def _with_bounds(
-    found: Comparison,
+    comparison: Comparison,
     candidate: tuple[Evaluation, Evaluation],
     incumbent: Evaluation,
     objective: Objective,
@@ -172,16 +174,16 @@ def _with_bounds(
     cost, so with penalties anything is possible.
     """
     if objective.penalties != Penalties():
-        return found
+        return comparison
     (low, high), old = (side.only(shared) for side in candidate), incumbent.only(shared)
     worst = objective.measure(_filled(low, old, objective, 0.0))
     best = objective.measure(_filled(high, old, objective, 1.0))
     strong, weak = (objective.measure(_filled(old, low, objective, v)) for v in (1.0, 0.0))
     if best.loss is None or worst.loss is None or strong.loss is None or weak.loss is None:
-        return found
+        return comparison
     spreads = (possible_spread(best.runs, worst.runs), possible_spread(strong.runs, weak.runs))
     return replace(
-        found,
+        comparison,
         possible_gain=Range(low=strong.loss - worst.loss, high=weak.loss - best.loss),
         possible_noise=Range(
             low=math.hypot(*(spread.low for spread in spreads)),
@@ -207,8 +209,8 @@ def possible_spread(one: Sequence[float], other: Sequence[float]) -> Range:
     """How far sweeps can spread that lie between two: a spread adds at most half its range."""
     if len(one) < 2 or len(one) != len(other):
         return Range(low=0.0, high=0.0)
-    known, reach = spread(one), max(abs(a - b) for a, b in zip(one, other, strict=True)) / 2
-    return Range(low=max(0.0, known - reach), high=known + reach)
+    least, reach = spread(one), max(abs(a - b) for a, b in zip(one, other, strict=True)) / 2
+    return Range(low=max(0.0, least - reach), high=least + reach)
 
 
 def could_turn(seen: Comparison, accepts: Callable[[float], bool], *, accepted: bool) -> bool:
@@ -263,15 +265,15 @@ def broken_constraint(gate: str, objective: Objective, *candidate: Measurement) 
     """
     for constraint in objective.constraints:
         numbers = [measured.values.get(constraint.metric) for measured in candidate]
-        known = [number for number in numbers if number is not None]
-        if len(known) < len(numbers):
+        present = [number for number in numbers if number is not None]
+        if len(present) < len(numbers):
             words = f"cannot tell: '{constraint.metric}' of constraint {constraint} is not known"
             return decide(gate, "missing", words, {})
-        if (value := constraint.broken_between(min(known), max(known))) is not None:
+        if (value := constraint.broken_between(min(present), max(present))) is not None:
             shown = " ".join(versus(value, constraint.value))
             words = f"constraint {constraint} is broken: {constraint.metric} is {shown}"
-            told = {constraint.metric: value, "constraint": constraint.value}
-            return decide(gate, "constraint", words, told)
+            figures = {constraint.metric: value, "constraint": constraint.value}
+            return decide(gate, "constraint", words, figures)
     return None
 
 
@@ -391,9 +393,9 @@ def case_changes(pair: Pair, objective: Objective) -> CaseChanges:
     new_fail: list[str] = []
     up: list[str] = []
     down: list[str] = []
-    wanted = judged_metrics(pair, objective)
+    metrics = judged_metrics(pair, objective)
     for case in pair.candidate.cases:
-        now, before = passes(pair.candidate, case, wanted), passes(pair.incumbent, case, wanted)
+        now, before = passes(pair.candidate, case, metrics), passes(pair.incumbent, case, metrics)
         if now is True and before is False:
             new_pass.append(case)
         if now is False and (before is True or (before is None and _broke(pair, case))):

@@ -82,8 +82,8 @@ class RollbackError(BurnishError):
 
     def __init__(self, failures: Mapping[str, Exception], *, remedy: str = "") -> None:
         self.failures = dict(failures)
-        told = "; ".join(f"'{name}': {error}" for name, error in self.failures.items())
-        super().__init__(f"these prompts could not be put back: {told}", remedy=remedy)
+        causes = "; ".join(f"'{name}': {error}" for name, error in self.failures.items())
+        super().__init__(f"these prompts could not be put back: {causes}", remedy=remedy)
 
 
 class RunNotFound(BurnishError):

@@ -68,8 +68,8 @@ class CaseResult:
         values = [score.value for score in self.scores if score.metric == metric]
         if self.outcome.failed and not values:
             return 0.0
-        known = [value for value in values if value is not None]
-        return mean(known) if known and len(known) == len(values) else None
+        present = [value for value in values if value is not None]
+        return mean(present) if present and len(present) == len(values) else None
 
     def passed(self, metrics: Collection[str]) -> bool | None:
         """Whether every metric passes; None when one is missing or none gives a verdict."""
@@ -112,13 +112,13 @@ class Evaluation:
 
     def only(self, cases: Collection[str]) -> "Evaluation":
         """The same evaluation, as if only these cases had been run."""
-        kept = tuple(result for result in self.results if result.case in cases)
-        return Evaluation(candidate=self.candidate, split=self.split, results=kept)
+        results = tuple(result for result in self.results if result.case in cases)
+        return Evaluation(candidate=self.candidate, split=self.split, results=results)
 
     def missing_cases(self, metrics: Iterable[str]) -> tuple[str, ...]:
         """The cases in which an outcome, or one of these metrics, is missing in any repeat."""
-        wanted = tuple(metrics)
-        gone = {r.case for r in self.results if r.outcome.missing or _lacks(r, wanted)}
+        names = tuple(metrics)
+        gone = {r.case for r in self.results if r.outcome.missing or _lacks(r, names)}
         return tuple(case for case in self.cases if case in gone)
 
     def missing_reasons(self) -> dict[str, str]:
@@ -145,10 +145,10 @@ class Evaluation:
 
     @cached_property
     def _by_case(self) -> dict[str, tuple[CaseResult, ...]]:
-        found: dict[str, list[CaseResult]] = {}
+        by_case: dict[str, list[CaseResult]] = {}
         for result in self.results:
-            found.setdefault(result.case, []).append(result)
-        return {case: tuple(results) for case, results in found.items()}
+            by_case.setdefault(result.case, []).append(result)
+        return {case: tuple(results) for case, results in by_case.items()}
 
 
 def _sweep_mean(sweep: Iterable[CaseResult], metric: str) -> float | None:
@@ -159,10 +159,10 @@ def _sweep_mean(sweep: Iterable[CaseResult], metric: str) -> float | None:
 
 def pass_rate(evaluation: Evaluation, metrics: Collection[str] | None = None) -> float | None:
     """The share of cases in which every metric (or every named one) passes, in [0, 1]."""
-    wanted = evaluation.metrics if metrics is None else metrics
+    names = evaluation.metrics if metrics is None else metrics
     rates: list[float] = []
     for sweep in evaluation.sweeps:
-        verdicts = [v for result in sweep if (v := result.passed(wanted)) is not None]
+        verdicts = [v for result in sweep if (v := result.passed(names)) is not None]
         if verdicts:
             rates.append(mean([float(verdict) for verdict in verdicts]))
     return mean(rates) if rates else None
@@ -228,8 +228,8 @@ class Constraint:
 
     def holds(self, values: Mapping[str, float]) -> bool | None:
         """Whether it holds; None when the number it speaks of is not known."""
-        found = values.get(self.metric)
-        return None if found is None else _OPERATORS[self.op](found, self.value)
+        value = values.get(self.metric)
+        return None if value is None else _OPERATORS[self.op](value, self.value)
 
     def broken_between(self, low: float, high: float) -> float | None:
         """A number between these two with which it does not hold, if there is one."""
@@ -318,10 +318,10 @@ class Objective:
         charges = _charges(evaluation, floors or {})
         penalties = [self._penalties(charge) for charge in charges]
         plain = self._losses(evaluation)
-        known = [found for found in penalties if found is not None]
+        extras = [penalty for penalty in penalties if penalty is not None]
         runs: tuple[float, ...] = ()
-        if plain is not None and len(known) == len(plain):
-            pairs = zip(plain, known, strict=True)
+        if plain is not None and len(extras) == len(plain):
+            pairs = zip(plain, extras, strict=True)
             runs = tuple(math.fsum((loss, *extra.values())) for loss, extra in pairs)
         loss = mean(runs) if runs else None
         components = _means(evaluation)
@@ -337,7 +337,7 @@ class Objective:
             std=spread(runs) if runs else 0.0,
             runs=runs,
             components=components,
-            penalties={name: mean([extra[name] for extra in known]) for name in known[0]}
+            penalties={name: mean([extra[name] for extra in extras]) for name in extras[0]}
             if runs
             else {},
             pass_rate=rate,
@@ -357,20 +357,20 @@ class Objective:
         scores: list[float] = []
         for result in evaluation.of_case(case):
             parts = {m: result.value(m) for m in self.weights if result.applies(m)}
-            known = {m: value for m, value in parts.items() if value is not None}
-            if not known or len(known) != len(parts):
+            present = {m: value for m, value in parts.items() if value is not None}
+            if not present or len(present) != len(parts):
                 return None
-            scores.append(self._weighted(known))
+            scores.append(self._weighted(present))
         return mean(scores) if scores else None
 
     def _losses(self, evaluation: Evaluation) -> tuple[float, ...] | None:
         losses: list[float] = []
         for sweep in evaluation.sweeps:
             means = {m: _sweep_mean(sweep, m) for m in self.weights}
-            known = {m: value for m, value in means.items() if value is not None}
-            if not known or len(known) != len(means):
+            present = {m: value for m, value in means.items() if value is not None}
+            if not present or len(present) != len(means):
                 return None
-            losses.append(1.0 - self._weighted(known))
+            losses.append(1.0 - self._weighted(present))
         return tuple(losses) or None
 
     def _weighted(self, values: Mapping[str, float]) -> float:
@@ -384,10 +384,10 @@ class Objective:
             "cost_per_usd": (self.penalties.cost_per_usd, charge.usd),
             "latency_per_sec": (self.penalties.latency_per_sec, charge.seconds),
         }
-        asked = {name: (rate, amount) for name, (rate, amount) in rates.items() if rate}
-        if any(amount is None for _, amount in asked.values()):
+        charged = {name: (rate, amount) for name, (rate, amount) in rates.items() if rate}
+        if any(amount is None for _, amount in charged.values()):
             return None
-        return {name: rate * (amount or 0.0) for name, (rate, amount) in asked.items()}
+        return {name: rate * (amount or 0.0) for name, (rate, amount) in charged.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -423,33 +423,33 @@ def _charges(evaluation: Evaluation, floors: Mapping[str, Floor]) -> list[_Charg
 def _charged(
     amounts: Sequence[float | None], failed: Sequence[bool], floors: Sequence[float]
 ) -> list[float] | None:
-    known = [amount for amount in amounts if amount is not None]
-    if len(known) != len(amounts):
+    present = [amount for amount in amounts if amount is not None]
+    if len(present) != len(amounts):
         return None
-    finished = [amount for amount, gone in zip(known, failed, strict=True) if not gone]
+    finished = [amount for amount, gone in zip(present, failed, strict=True) if not gone]
     usual = mean(finished) if finished else 0.0
     return [
         max(amount, usual, floor) if gone else amount
-        for amount, gone, floor in zip(known, failed, floors, strict=True)
+        for amount, gone, floor in zip(present, failed, floors, strict=True)
     ]
 
 
 def floors_from(evaluation: Evaluation) -> dict[str, Floor]:
     """What each case cost here, for charging failed runs of it elsewhere."""
-    found: dict[str, Floor] = {}
+    floors: dict[str, Floor] = {}
     for case in evaluation.cases:
         outcomes = [r.outcome for r in evaluation.of_case(case) if not r.outcome.missing]
         if outcomes:
-            found[case] = Floor(
+            floors[case] = Floor(
                 usd=max(to_usd(outcome.nano_usd or 0) for outcome in outcomes),
                 seconds=max(outcome.seconds for outcome in outcomes),
             )
-    return found
+    return floors
 
 
 def _mean_known(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return mean(known) if known else None
+    present = [value for value in values if value is not None]
+    return mean(present) if present else None
 
 
 def _means(evaluation: Evaluation) -> dict[str, float]:

@@ -147,8 +147,8 @@ def spending(spend: Spend, *, tokens: bool = True) -> str:
 
 def number(value: Json) -> str:
     """Three decimals, or a dash."""
-    known = isinstance(value, int | float) and not isinstance(value, bool)
-    return f"{value:z.3f}" if known else "—"
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{value:z.3f}" if numeric else "—"
 
 
 def sparkline(values: Sequence[float | None], among: Sequence[float | None] | None = None) -> str:
@@ -156,10 +156,10 @@ def sparkline(values: Sequence[float | None], among: Sequence[float | None] | No
 
     `among` are the values that make the scale, where several lines are to be compared.
     """
-    known = [value for value in (values if among is None else among) if value is not None]
-    if not known:
+    scale_values = [value for value in (values if among is None else among) if value is not None]
+    if not scale_values:
         return ""
-    low, high = min(known), max(known)
+    low, high = min(scale_values), max(scale_values)
     scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
     return "".join(" " if v is None else _BARS[round((v - low) * scale)] for v in values)
 

@@ -59,9 +59,9 @@ def _broken(pairing: Pairing, changes: CaseChanges, guards: Guards) -> str:
     if guards.no_new_failures and changes.new_fail:
         return f"these passed before and fail now: {', '.join(changes.new_fail)}"
     for metric, floor in guards.floors.items():
-        found = pairing.own.mean_of(metric)
-        if found is not None and found < floor - EPSILON:
-            return f"the mean of {metric}, {' '.join(versus(found, floor))}, is below its floor"
+        average = pairing.own.mean_of(metric)
+        if average is not None and average < floor - EPSILON:
+            return f"the mean of {metric}, {' '.join(versus(average, floor))}, is below its floor"
     return ""
 
 
@@ -82,9 +82,9 @@ def _unknown(pairing: Pairing, incumbent: Evaluation, objective: Objective, guar
 
 
 def _passed_and_gone(pair: Pair, objective: Objective) -> list[str]:
-    wanted = judged_metrics(pair, objective)
-    gone = pair.candidate.missing_cases(wanted)
-    return [case for case in gone if passes(pair.incumbent, case, wanted)]
+    metrics = judged_metrics(pair, objective)
+    gone = pair.candidate.missing_cases(metrics)
+    return [case for case in gone if passes(pair.incumbent, case, metrics)]
 
 
 def min_gain(
@@ -99,8 +99,8 @@ def min_gain(
     A negative `gain` says how much may be lost; only then does a tie pass.
     """
 
-    def accepts(found: float) -> bool:
-        return found >= gain - EPSILON and (gain < -EPSILON or found > EPSILON)
+    def accepts(measured: float) -> bool:
+        return measured >= gain - EPSILON and (gain < -EPSILON or measured > EPSILON)
 
     seen = compare(validation, objective, max_missing=max_missing, also=objective.constrained_names)
     broken = broken_constraint("min_gain", objective, *seen.own)
@@ -194,10 +194,10 @@ def _on_train(seen: Comparison, accept_sigma: float) -> Decision:
     if seen.gain < 0:
         return decide("sigma", "worse", f"train got worse by {amount(-seen.gain)}", numbers)
     shown = versus(seen.gain, bar)
-    told = f"train improved {shown[0]} {shown[1]} noise bar {shown[2]} ({accept_sigma:g}σ)"
+    words = f"train improved {shown[0]} {shown[1]} noise bar {shown[2]} ({accept_sigma:g}σ)"
     if _clears(seen.gain, bar):
-        return decide("sigma", "better", told, numbers)
-    return decide("sigma", "noise", f"{told}, indistinguishable from noise", numbers)
+        return decide("sigma", "better", words, numbers)
+    return decide("sigma", "noise", f"{words}, indistinguishable from noise", numbers)
 
 
 def _on_holdout(made: Decision, held: Comparison, accept_sigma: float) -> Decision:

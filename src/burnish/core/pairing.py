@@ -79,10 +79,10 @@ def paired(
     candidate: Evaluation, incumbent: Evaluation, metrics: Collection[str] | None = None
 ) -> Pairing:
     """Hold a candidate's scores of these metrics, or of all, against an incumbent's."""
-    wanted = {*candidate.metrics, *incumbent.metrics}
+    names = {*candidate.metrics, *incumbent.metrics}
     if metrics is not None:
         # Others may be numbers of a run, such as its cost: no metric gives those.
-        wanted &= set(metrics)
+        names &= set(metrics)
     lost: dict[_Run, list[_Place]] = {}
     doubtful: dict[_Run, list[_Place]] = {}
     results: list[CaseResult] = []
@@ -94,17 +94,19 @@ def paired(
             continue
         run, here = _Run(result.case, result.draw), _places(result)
         there = {place for other in finished for place in _places(other)}
-        gone = {p for p in there - here if p.metric in wanted and _has(result, p.turn)}
+        gone = {p for p in there - here if p.metric in names and _has(result, p.turn)}
         if gone:
             lost[run] = sorted(gone)
         if not finished and any(other.outcome.failed for other in others):
-            silent = wanted - {place.metric for place in here}
+            silent = names - {place.metric for place in here}
             doubtful[run] = [_Place(metric, 0) for metric in sorted(silent)]
         alone = {
             place for place in here - there if any(_has(other, place.turn) for other in finished)
         }
-        kept = tuple(score for score in result.scores if _place(score) not in alone)
-        results.append(result if len(kept) == len(result.scores) else replace(result, scores=kept))
+        scores = tuple(score for score in result.scores if _place(score) not in alone)
+        results.append(
+            result if len(scores) == len(result.scores) else replace(result, scores=scores)
+        )
     shared = replace(candidate, results=tuple(results))
     return Pairing(own=candidate, shared=shared, lost=lost, doubtful=doubtful)
 
@@ -123,8 +125,8 @@ def _place(score: Score) -> _Place:
 
 def _has(result: CaseResult, turn: int) -> bool:
     """Whether a run got as far as this turn: a talk that was made up may be shorter."""
-    asked = result.outcome.asked
-    return not asked or turn < len(asked)
+    questions = result.outcome.asked
+    return not questions or turn < len(questions)
 
 
 def _with(

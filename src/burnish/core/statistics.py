@@ -96,11 +96,11 @@ def _over_cases(
 ) -> _Repeated:
     if k < 1:
         raise ValueError(f"k must be at least 1, found {k}")
-    wanted = evaluation.metrics if metrics is None else metrics
+    names = evaluation.metrics if metrics is None else metrics
     chances: list[float] = []
     left_out: list[str] = []
     for case in evaluation.cases:
-        verdicts = [v for r in evaluation.of_case(case) if (v := r.passed(wanted)) is not None]
+        verdicts = [v for r in evaluation.of_case(case) if (v := r.passed(names)) is not None]
         if len(verdicts) < k:
             left_out.append(case)
         else:

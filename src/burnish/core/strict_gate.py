@@ -201,9 +201,9 @@ def _break_tie(
         verdict = prefers(breaker, new, old)
         if verdict is not None:
             shown = " ".join(versus(new, old))
-            told = f"{words}; {breaker.prefer} {name} decides: {shown}"
+            reason = f"{words}; {breaker.prefer} {name} decides: {shown}"
             both = {f"tie_breaker.{name}": new, f"tie_breaker.{name}_before": old}
-            return decide("strict", "better" if verdict else "tie", told, {**numbers, **both})
+            return decide("strict", "better" if verdict else "tie", reason, {**numbers, **both})
     return decide("strict", "tie", f"{words}, and nothing breaks it", numbers)
 
 
@@ -227,8 +227,8 @@ def _incumbent_noise(primary: str, seen: Comparison) -> Range:
 
 def _sweep_means(evaluation: Evaluation, name: str) -> Sequence[float]:
     per_sweep = [[_number(result, name) for result in sweep] for sweep in evaluation.sweeps]
-    known = [[value for value in sweep if value is not None] for sweep in per_sweep]
-    return [mean(sweep) for sweep in known if sweep]
+    present = [[value for value in sweep if value is not None] for sweep in per_sweep]
+    return [mean(sweep) for sweep in present if sweep]
 
 
 def _number(result: CaseResult, name: str) -> float | None:

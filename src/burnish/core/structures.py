@@ -115,19 +115,21 @@ class Structure:
 
     def problems(self) -> list[Problem]:
         """What does not fit together."""
-        known = {node.id for node in self.nodes}
-        found = [_problem(f"two nodes are called '{name}'") for name in _twice(self.nodes)]
-        found += [_problem(f"two positions are called '{name}'") for name in _twice(self.positions)]
-        if self.entry not in known:
-            found.append(_problem(f"the entry '{self.entry}' is not a node"))
+        nodes = {node.id for node in self.nodes}
+        problems = [_problem(f"two nodes are called '{name}'") for name in _twice(self.nodes)]
+        problems += [
+            _problem(f"two positions are called '{name}'") for name in _twice(self.positions)
+        ]
+        if self.entry not in nodes:
+            problems.append(_problem(f"the entry '{self.entry}' is not a node"))
         ends = [end for edge in self.edges for end in (edge.source, edge.to)]
         homes = [position.node for position in self.positions]
         for kind, names in (("an edge", ends), ("a position", homes)):
-            gone = sorted(set(names) - known)
-            found += [
+            gone = sorted(set(names) - nodes)
+            problems += [
                 _problem(f"{kind} names the node '{name}', which is not there") for name in gone
             ]
-        return found
+        return problems
 
     @cached_property
     def _by_id(self) -> dict[str, Position]:

@@ -36,10 +36,10 @@ class DemonstratedCall:
     """What came back, as the agent read it."""
 
     def __post_init__(self) -> None:
-        given: Json = json.loads(self.arguments)
-        if not isinstance(given, dict):
+        arguments: Json = json.loads(self.arguments)
+        if not isinstance(arguments, dict):
             raise ValueError(f"{self.tool}: the arguments are not a JSON object")  # noqa: TRY004
-        object.__setattr__(self, "arguments", canonical(given).decode())
+        object.__setattr__(self, "arguments", canonical(arguments).decode())
 
     @classmethod
     def of(cls, tool: str, arguments: Mapping[str, Json], result: str) -> "DemonstratedCall":
@@ -115,11 +115,11 @@ class TextSurface:
         """What is wrong with a value for this surface."""
         if not isinstance(value, str):
             return [_wrong_type(self, value)]
-        found: list[Problem] = []
+        problems: list[Problem] = []
         if not value.strip():
-            found.append(Problem(where=self.id, message="the text is empty"))
+            problems.append(Problem(where=self.id, message="the text is empty"))
         if self.max_chars is not None and len(value) > self.max_chars:
-            found.append(
+            problems.append(
                 Problem(
                     where=self.id,
                     message=f"the text has {len(value)} characters, {self.max_chars} are allowed",
@@ -128,7 +128,7 @@ class TextSurface:
             )
         gone = [f"placeholder {_short(p)}" for p in self.placeholders if not _has(value, p)]
         gone += [f"frozen part {_short(part)}" for part in self.frozen if part not in value]
-        return found + [
+        return problems + [
             Problem(where=self.id, message=f"the {part} is gone", remedy="keep it word for word")
             for part in gone
         ]
@@ -163,25 +163,25 @@ class NumberSurface:
             return [_wrong_type(self, value)]
         if not -_LARGEST <= value <= _LARGEST:
             return [Problem(where=self.id, message=f"{_short(value)} is not a finite number")]
-        found: list[Problem] = []
+        problems: list[Problem] = []
         slack = EPSILON * max(abs(self.low), abs(self.high))
         if not self.low - slack <= value <= self.high + slack:
-            found.append(
+            problems.append(
                 Problem(
                     where=self.id,
                     message=f"{value:g} is outside [{self.low:g}, {self.high:g}]",
                 )
             )
         if self.integer and value != int(value):
-            found.append(Problem(where=self.id, message=f"{value:g} is not a whole number"))
+            problems.append(Problem(where=self.id, message=f"{value:g} is not a whole number"))
         if self.step is not None and not _on_grid(value - self.low, self.step):
-            found.append(
+            problems.append(
                 Problem(
                     where=self.id,
                     message=f"{value:g} is not a multiple of {self.step:g} above {self.low:g}",
                 )
             )
-        return found
+        return problems
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,8 +198,8 @@ class ChoiceSurface:
         """What is wrong with a value for this surface."""
         if any(isinstance(value, bool) is isinstance(c, bool) and value == c for c in self.choices):
             return []
-        known = ", ".join(map(str, self.choices))
-        return [Problem(where=self.id, message=f"{_short(value)} is not one of: {known}")]
+        choices = ", ".join(map(str, self.choices))
+        return [Problem(where=self.id, message=f"{_short(value)} is not one of: {choices}")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,26 +217,26 @@ class DemosSurface:
         """What is wrong with a value for this surface."""
         if not isinstance(value, tuple):
             return [_wrong_type(self, value)]
-        found: list[Problem] = []
+        problems: list[Problem] = []
         if len(value) > self.max_demos:
-            found.append(
+            problems.append(
                 Problem(
                     where=self.id,
                     message=f"{len(value)} demonstrations, {self.max_demos} are allowed",
                 )
             )
         if len(set(value)) != len(value):
-            found.append(Problem(where=self.id, message="a demonstration is there twice"))
+            problems.append(Problem(where=self.id, message="a demonstration is there twice"))
         size = sum(demo.size for demo in value)
         if self.max_chars is not None and size > self.max_chars:
-            found.append(
+            problems.append(
                 Problem(
                     where=self.id,
                     message=f"the demonstrations have {size} characters, "
                     f"{self.max_chars} are allowed",
                 )
             )
-        return found
+        return problems
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,16 +290,16 @@ SURFACES = (*AGENT_SURFACES, FileSurface)
 
 def out_of_bounds(values: Mapping[str, Value], surfaces: Mapping[str, "Surface"]) -> list[Problem]:
     """Everything that is wrong with values for these surfaces; unknown surfaces included."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for name, value in values.items():
         if name not in surfaces:
-            known = ", ".join(sorted(surfaces)) or "none"
-            found.append(
-                Problem(where=name, message="no such surface", remedy=f"there are: {known}")
+            names = ", ".join(sorted(surfaces)) or "none"
+            problems.append(
+                Problem(where=name, message="no such surface", remedy=f"there are: {names}")
             )
         else:
-            found += surfaces[name].problems(value)
-    return found
+            problems += surfaces[name].problems(value)
+    return problems
 
 
 def value_key(value: Value) -> bytes:

@@ -79,9 +79,9 @@ class Decision:
         return self.verdict is Verdict.ACCEPT
 
 
-_TELLING_ANSWER = 16
+_MIN_ANSWER_CHARS = 16
 """An answer of a single case that is this long does not get into a prompt by chance."""
-_TELLING_QUESTION = 24
+_MIN_QUESTION_CHARS = 24
 """With the question this long beside it, even a short answer was copied."""
 
 
@@ -103,14 +103,14 @@ def screen(
     if candidate.id in seen:
         return [Problem(message=f"the same candidate ({candidate.id}) was tried before")]
     gone = sorted(set(parent.values) - set(candidate.values))
-    found = [Problem(where=name, message="the value is gone") for name in gone]
-    found += out_of_bounds(candidate.values, surfaces)
+    problems = [Problem(where=name, message="the value is gone") for name in gone]
+    problems += out_of_bounds(candidate.values, surfaces)
     cases = tuple(training)
     for name, surface in surfaces.items():
         text, before = candidate.values.get(name), parent.values.get(name)
         if isinstance(surface, TextSurface) and isinstance(text, str) and text != before:
-            found += _copied_answers(name, text, cases, already=before)
-    return found
+            problems += _copied_answers(name, text, cases, already=before)
+    return problems
 
 
 def _reads_the_same(
@@ -160,10 +160,10 @@ def _gives_away(text: str, turn: Turn, labels: Collection[str]) -> bool:
     answer, question = squeeze(turn.expected or ""), squeeze(turn.input)
     if not answer or answer not in text:
         return False
-    if len(question) >= _TELLING_QUESTION and question in text:
+    if len(question) >= _MIN_QUESTION_CHARS and question in text:
         return True
     # What is part of a label comes into the text with the label.
-    return len(answer) >= _TELLING_ANSWER and not any(answer in label for label in labels)
+    return len(answer) >= _MIN_ANSWER_CHARS and not any(answer in label for label in labels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -348,18 +348,18 @@ class TrialRow:
 
 def _case_scores(evaluation: Evaluation) -> _CaseScores:
     """The scores of each case and metric, one value a repeat."""
-    found: _CaseScores = {}
+    scores: _CaseScores = {}
     for result in evaluation.results:
-        of_case = found.setdefault(result.case, {})
+        of_case = scores.setdefault(result.case, {})
         for metric in evaluation.metrics:
             if result.applies(metric):
                 of_case.setdefault(metric, []).append(result.value(metric))
-    return found
+    return scores
 
 
 def _failed_cases(evaluation: Evaluation, objective: Objective) -> tuple[str, ...]:
-    wanted = evaluation.metrics if objective.required is None else objective.required
-    failed = {result.case for result in evaluation.results if result.passed(wanted) is False}
+    names = evaluation.metrics if objective.required is None else objective.required
+    failed = {result.case for result in evaluation.results if result.passed(names) is False}
     return tuple(case for case in evaluation.cases if case in failed)
 
 
@@ -368,4 +368,4 @@ def _passing(evaluation: Evaluation) -> dict[str, bool]:
         metric: [r.passed((metric,)) for r in evaluation.results if r.applies(metric)]
         for metric in evaluation.metrics
     }
-    return {metric: all(found) for metric, found in verdicts.items()}
+    return {metric: all(passed) for metric, passed in verdicts.items()}

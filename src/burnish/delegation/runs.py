@@ -24,7 +24,7 @@ from burnish.projects.description import describe
 from burnish.projects.dialects import Document, Flags
 from burnish.projects.file_kinds import WorkflowFile
 from burnish.projects.launch import launched
-from burnish.runs.build import Description
+from burnish.runs.build import RunDescription
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.events import Listener as RunListener
 from burnish.runs.run import Run
@@ -39,7 +39,7 @@ def describe_task(
     *,
     target: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
-) -> Description:
+) -> RunDescription:
     """A task for the workflow of a file.
 
     The environment has no say: what is said beside the file is stronger than it. `target` and
@@ -64,8 +64,8 @@ def _values(document: Document, spec: WorkflowSpec) -> Iterator[str]:
 
 
 def _with_fields(
-    description: Description, target: Mapping[str, Any], strategy: Mapping[str, Any]
-) -> Description:
+    description: RunDescription, target: Mapping[str, Any], strategy: Mapping[str, Any]
+) -> RunDescription:
     spec = description.spec
     settings = spec.strategy.settings.model_copy(update=dict(strategy))
     return replace(

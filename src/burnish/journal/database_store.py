@@ -3,12 +3,12 @@
 import os
 import secrets
 import socket
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Connection, CursorResult
@@ -21,7 +21,6 @@ from burnish.journal.storage import (
     Spelling,
     Statement,
     Statements,
-    Waiter,
     by_loop,
     release,
 )
@@ -313,37 +312,24 @@ class DatabaseWriter(JournalWriter):
     confirmed, that tells whether the group is there or is to be written again.
     """
 
+    _trouble = JournalTrouble
+
     def __init__(self, store: DatabaseStore, before_commit: BeforeCommit) -> None:
+        super().__init__(name=store.path, before_commit=before_commit)
         self._store = store
-        self._before_commit = before_commit
         journals = store.journals
         self._renew_every = max(_SHORTEST, journals.lease_seconds / 3)
         self._db = LastingConnection(journals.database, patience=journals.outage_seconds)
         self._group = 0
-        self._waiting: list[tuple[Statement, Waiter]] = []
-        self._closing = False
-        self._broken: BurnishError | None = None
-        self._turn = threading.Condition()
-        self._thread = threading.Thread(target=self._commit_groups, name="burnish-journal")
-        self._thread.daemon = True
         self._thread.start()
 
     def close(self) -> None:
         """Keep what was given, then end the thread."""
-        with self._turn:
-            self._closing = True
-            self._turn.notify()
-        self._thread.join()
+        super().close()
         self._db.close()
 
-    def _add(self, *given: tuple[Statement, Waiter]) -> None:
-        with self._turn:
-            if self._broken is not None:
-                raise self._broken
-            if self._closing:
-                raise JournalTrouble(f"the journal {self._store.path} is closed")
-            self._waiting += given
-            self._turn.notify()
+    def _take_up(self) -> None:
+        self._turn.notify()
 
     def _commit_groups(self) -> None:
         while True:
@@ -369,13 +355,12 @@ class DatabaseWriter(JournalWriter):
         except BurnishError as error:
             self._break(error)
         except Exception as error:  # noqa: BLE001 - this thread must live to tell who waits
-            name = self._store.path
-            self._break(JournalTrouble(f"the journal {name} cannot be written: {error}"))
+            self._break(JournalTrouble(f"the journal {self._name} cannot be written: {error}"))
 
     def _write(self, db: Connection, statements: list[Statement], *, again: bool) -> None:
         if not (again and self._store.has_written(db, self._group)):
             self._store.renew_lease(db, self._group)
-            for sql, rows in groupby(statements, _text):
+            for sql, rows in groupby(statements, itemgetter(0)):
                 _execute(db, sql, [parameters for _, parameters in rows])
         db.commit()
 
@@ -384,7 +369,3 @@ class DatabaseWriter(JournalWriter):
         with self._turn:
             self._broken = error
         self._db.close()  # the server takes back what was begun
-
-
-def _text(statement: Statement) -> str:
-    return statement[0]

@@ -224,7 +224,7 @@ def cut_short(frame: FrameType | None, *, ending: bool) -> None:
     raise CutShort(ending=ending)
 
 
-def asked_to_leave() -> bool:
+def task_cancelled() -> bool:
     """Whether the task that runs here was cancelled, rather than something that it waited for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
@@ -268,8 +268,8 @@ class AsyncioExecutor:
         Close the iterator (`contextlib.aclosing`) to leave nothing running.
         """
         lane = _Lane(iter(units), work, self._places, room=_WINDOW * self.concurrency)
-        known = len(units) if isinstance(units, Sized) else self.concurrency
-        count = max(1, min(self.concurrency, known))
+        size = len(units) if isinstance(units, Sized) else self.concurrency
+        count = max(1, min(self.concurrency, size))
         workers = [asyncio.create_task(lane.work(n * _SPREAD)) for n in range(count)]
         try:
             async for result in lane.results():
@@ -372,9 +372,9 @@ def status_of(error: BaseException) -> int | None:
     """The HTTP status an error carries, wherever its library keeps it."""
     for holder in (error, getattr(error, "response", None)):
         for name in ("status_code", "status", "code"):
-            found = getattr(holder, name, None)
-            if isinstance(found, int):
-                return found
+            status = getattr(holder, name, None)
+            if isinstance(status, int):
+                return status
     return None
 
 

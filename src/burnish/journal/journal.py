@@ -17,7 +17,7 @@ from burnish.core.errors import BurnishError
 from burnish.core.money import Spend
 from burnish.core.protocols import Call
 from burnish.journal import storage
-from burnish.journal.sqlite_store import Position, reading, store_at
+from burnish.journal.sqlite_store import PositionFile, reading, store_at
 from burnish.journal.storage import JournalStore, Statement
 
 _KEEP_TIME_EVERY = 0.5
@@ -56,7 +56,7 @@ class Journal:
             raise
         self._results = len(self._known)
         """How many results were given to the writer so far."""
-        self._position = Position(place, self._results) if isinstance(place, Path) else None
+        self._position = PositionFile(place, self._results) if isinstance(place, Path) else None
 
     def _read(self) -> None:
         """Take over where the last session ended."""

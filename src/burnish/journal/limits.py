@@ -53,7 +53,7 @@ class Budget:
             )
         for code, unit, limit, used, more in self._limits(spent, need):
             if used >= limit or used + more > limit:
-                return StopReason(code=code, detail=_told(unit, limit, used, more))
+                return StopReason(code=code, detail=_exhausted_words(unit, limit, used, more))
         return None
 
     def left(self, spent: Spend) -> dict[str, float]:
@@ -77,12 +77,12 @@ class Budget:
         ]
 
 
-def _told(unit: str, limit: int, used: int, more: int) -> str:
+def _exhausted_words(unit: str, limit: int, used: int, more: int) -> str:
     def show(amount: int) -> str:
         return f"{to_usd(amount):.4f}" if unit == "USD" else f"{amount:,}"
 
-    told = f"{show(used)} of {show(limit)} {unit} spent"
-    return told if used >= limit else f"{told}, and the next step needs {show(more)}"
+    message = f"{show(used)} of {show(limit)} {unit} spent"
+    return message if used >= limit else f"{message}, and the next step needs {show(more)}"
 
 
 class Meter:
@@ -160,13 +160,13 @@ class RetryPolicy:
     factor: float = 2.0
     longest_wait: float = 60.0
 
-    def wait(self, attempt: int, *, jitter: float, asked: float | None = None) -> float:
+    def wait(self, attempt: int, *, jitter: float, requested: float | None = None) -> float:
         """Seconds before the next attempt: at least what the other side asked for.
 
         `jitter` in [0, 1] spreads clients that failed together over half to the whole wait.
         """
         backoff = min(self.longest_wait, self.first_wait * self.factor ** (attempt - 1))
-        return max(backoff * (0.5 + 0.5 * jitter), asked or 0.0)
+        return max(backoff * (0.5 + 0.5 * jitter), requested or 0.0)
 
 
 ONCE = RetryPolicy(attempts=1)
@@ -177,7 +177,7 @@ async def retry(
     *,
     policy: RetryPolicy,
     again: Callable[[Exception], bool],
-    asked: Callable[[Exception], float | None] = lambda _: None,
+    requested_wait: Callable[[Exception], float | None] = lambda _: None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> T:
     """Call `attempt(1)`, `attempt(2)`, … until one succeeds or `again` says no.
@@ -192,5 +192,6 @@ async def retry(
             if number >= policy.attempts or not again(error):
                 raise
             # Waiting does not decide anything, so this randomness needs no named stream.
-            await sleep(policy.wait(number, jitter=random.random(), asked=asked(error)))  # noqa: S311
+            jitter = random.random()  # noqa: S311
+            await sleep(policy.wait(number, jitter=jitter, requested=requested_wait(error)))
             number += 1

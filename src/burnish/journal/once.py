@@ -62,12 +62,12 @@ class Rehearsal:
 
     def _known(self, call: Call[Any]) -> Json:
         allowed = not self.ended and (self._within is None or call.key in self._within)
-        found = self._find(call.key) if allowed else None
-        if found is None:
+        result = self._find(call.key) if allowed else None
+        if result is None:
             self.ended = True
             raise NotRehearsed(f"the {call.kind} call {call.key[:12]} may not be used")
         self.used.add(call.key)
-        return found
+        return result
 
 
 _Perform = Callable[[Scope], Awaitable[Receipt[T]]]
@@ -94,9 +94,9 @@ class Cache:
         """
         if key in self._again:
             return None
-        found = self._reader.find(key)
-        if found is None or not (found[1] and self._retry_missing):
-            return found
+        result = self._reader.find(key)
+        if result is None or not (result[1] and self._retry_missing):
+            return result
         if as_a_whole:
             self._again |= self._reader.nested_in(key)
         return None

@@ -3,7 +3,6 @@
 import json
 import os
 import sqlite3
-import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -21,7 +20,6 @@ from burnish.journal.storage import (
     Loops,
     Packing,
     Spelling,
-    Statement,
     Statements,
     Waiter,
     by_loop,
@@ -38,7 +36,7 @@ _DIGITS = 20
 """Always as many, so that one small write replaces the number: a kill cannot tear it."""
 
 
-class Position:
+class PositionFile:
     """The file while a journal is driven. A journal works without it, so trouble is not fatal."""
 
     def __init__(self, folder: Path, count: int) -> None:
@@ -139,11 +137,11 @@ def _check_schema(db: sqlite3.Connection, path: Path) -> None:
     """Refuse a journal that a newer burnish wrote."""
     with reading(path):
         row = db.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
-        found = 0 if row is None else int(row[0])
-    if found > _SCHEMA:
+        schema = 0 if row is None else int(row[0])
+    if schema > _SCHEMA:
         raise JournalTrouble(
             f"{path} was written by a newer burnish "
-            f"(journal schema {found}, this one knows {_SCHEMA})",
+            f"(journal schema {schema}, this one knows {_SCHEMA})",
             remedy="upgrade burnish",
         )
 
@@ -184,6 +182,8 @@ class Writer(JournalWriter):
     only now and then, and each of them would wait for it.
     """
 
+    _trouble = FileTrouble
+
     def __init__(
         self,
         connect: Callable[[], sqlite3.Connection],
@@ -191,18 +191,11 @@ class Writer(JournalWriter):
         name: str,
         before_commit: BeforeCommit = lambda: None,
     ) -> None:
+        super().__init__(name=name, before_commit=before_commit)
         self._db = connect()
-        self._name = name
-        self._waiting: list[tuple[Statement, Waiter]] = []
-        """Given while a commit was under way."""
         self._executed: list[Waiter] = []
         """In the open transaction."""
-        self._committing = self._closing = self._left_to_loop = self._checkpoint_due = False
-        self._broken: FileTrouble | None = None
-        self._turn = threading.Condition()
-        self._before_commit = before_commit
-        self._thread = threading.Thread(target=self._commit_groups, name="burnish-journal")
-        self._thread.daemon = True
+        self._committing = self._left_to_loop = self._checkpoint_due = False
         self._thread.start()
 
     def checkpoint_soon(self) -> None:
@@ -211,33 +204,24 @@ class Writer(JournalWriter):
 
     def close(self) -> None:
         """Commit what was given, then end the thread."""
-        with self._turn:
-            self._closing = True
-            self._turn.notify()
-        self._thread.join()
+        super().close()
         self._db.close()
 
-    def _add(self, *given: tuple[Statement, Waiter]) -> None:
-        with self._turn:
-            if self._broken is not None:
-                raise self._broken
-            if self._closing:
-                raise FileTrouble(f"the journal {self._name} is closed")
-            self._waiting += given
-            if not self._committing:
-                self._execute_waiting()
+    def _take_up(self) -> None:
+        if not self._committing:
+            self._execute_waiting()
 
     def _execute_waiting(self) -> None:
         """Run what was given, in the caller's thread; the lock is held."""
-        given, self._waiting = self._waiting, []
+        entries, self._waiting = self._waiting, []
         self._left_to_loop = False
-        if not given:
+        if not entries:
             return
-        self._executed += [waiter for _, waiter in given]
+        self._executed += [waiter for _, waiter in entries]
         try:
             if not self._db.in_transaction:
                 self._db.execute("BEGIN IMMEDIATE")
-            for statement, _ in given:
+            for statement, _ in entries:
                 self._db.execute(*statement)
         except sqlite3.Error as error:
             self._break(error)
@@ -288,8 +272,7 @@ class Writer(JournalWriter):
 
     def _go_on(self) -> None:
         with self._turn:
-            if not self._committing:
-                self._execute_waiting()
+            self._take_up()
 
     def _break(self, error: sqlite3.Error) -> None:
         """Take nothing more: a later write would leave a hole where this one belongs."""

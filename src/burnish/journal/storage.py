@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import threading
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from burnish.core.errors import BurnishError, JournalTrouble
 from burnish.core.money import Spend
@@ -190,8 +191,8 @@ class Statements:
         self.set_mark = s.insert("meta", ("name", "value"), unique=("name",), update=("value",))
         self.first_mark = s.insert("meta", ("name", "value"), unique=("name",))
         self.add_session = s.insert("sessions", ("id", "started", "active", "who"))
-        kept = f"UPDATE {s.prefix}sessions SET active = {s.placeholder}"
-        self.keep_time = kept + s.where(s.equal("id"))
+        active = f"UPDATE {s.prefix}sessions SET active = {s.placeholder}"
+        self.keep_time = active + s.where(s.equal("id"))
         self.add_blob = s.insert("blobs", ("name", "part", "body"), unique=("name", "part"))
 
     def _read_with(self, s: Spelling) -> None:
@@ -232,7 +233,23 @@ def _lose(s: Spelling, *which: str) -> tuple[str, str]:
 
 
 class JournalWriter(ABC):
-    """Takes statements in order; a wait ends when they are kept."""
+    """Takes statements in order; a wait ends when they are kept.
+
+    A thread of its own commits them in groups.
+    """
+
+    _trouble: ClassVar[type[BurnishError]]
+    """The error where nothing can be written."""
+
+    def __init__(self, *, name: str, before_commit: BeforeCommit) -> None:
+        self._name = name
+        self._before_commit = before_commit
+        self._waiting: list[tuple[Statement, Waiter]] = []
+        self._closing = False
+        self._broken: BurnishError | None = None
+        self._turn = threading.Condition()
+        self._thread = threading.Thread(target=self._commit_groups, name="burnish-journal")
+        self._thread.daemon = True
 
     def put(self, *statements: Statement) -> None:
         """Give statements that are kept together; what is given later is kept no sooner."""
@@ -254,22 +271,39 @@ class JournalWriter(ABC):
         """With the next commit, move what was kept to where it stays; a server does it itself."""
         return
 
-    @abstractmethod
     def close(self) -> None:
-        """Keep what was given, then let go."""
+        """Keep what was given, then end the thread."""
+        with self._turn:
+            self._closing = True
+            self._turn.notify()
+        self._thread.join()
+
+    def _add(self, *entries: tuple[Statement, Waiter]) -> None:
+        """Take statements, each with who waits for it."""
+        with self._turn:
+            if self._broken is not None:
+                raise self._broken
+            if self._closing:
+                raise self._trouble(f"the journal {self._name} is closed")
+            self._waiting += entries
+            self._take_up()
 
     @abstractmethod
-    def _add(self, *given: tuple[Statement, Waiter]) -> None:
-        """Take statements, each with who waits for it."""
+    def _take_up(self) -> None:
+        """See to what waits, or wake whoever does; the lock is held."""
+
+    @abstractmethod
+    def _commit_groups(self) -> None:
+        """What the thread does until the writer is closed."""
 
 
 def by_loop(group: Sequence[Waiter]) -> Loops:
     """Those who wait in an event loop that still runs."""
-    found: Loops = {}
+    loops: Loops = {}
     for waiter in group:
         if isinstance(waiter, asyncio.Future) and not waiter.get_loop().is_closed():
-            found.setdefault(waiter.get_loop(), []).append(waiter)
-    return found
+            loops.setdefault(waiter.get_loop(), []).append(waiter)
+    return loops
 
 
 def release(

@@ -4,10 +4,10 @@ The request is also what the journal key is made of, so a model is sent nothing 
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from burnish.core.cases import Message, ToolUse
 from burnish.core.content import Json, codec, short_id
@@ -19,6 +19,7 @@ from burnish.models.errors import ModelRejected, ModelUnavailable
 from burnish.models.prices import Prices
 from burnish.models.references import ModelRef
 
+T = TypeVar("T")
 Finish: TypeAlias = Literal["stop", "length", "content_filter", "tool_call", "other"]
 Form: TypeAlias = Literal["json_schema", "json_object", "prompt"]
 """How a structured answer is requested: a schema that the endpoint enforces, JSON mode with the
@@ -124,6 +125,31 @@ class Priced:
     nano_usd: int | None
 
 
+@dataclass
+class EndpointAttempts:
+    """The attempts at one request: each in its turn, and again while the endpoint is away."""
+
+    endpoint: str
+    limits: Limits
+    policy: RetryPolicy
+    count: int = 0
+
+    async def make(self, post: Callable[[], Awaitable[T]]) -> T:
+        """What the first attempt gives that succeeds; else the error of the last one."""
+
+        async def attempt(number: int) -> T:
+            self.count = number
+            async with self.limits.place(self.endpoint):
+                return await post()
+
+        return await retry(
+            attempt,
+            policy=self.policy,
+            again=lambda error: isinstance(error, ModelUnavailable),
+            requested_wait=lambda error: getattr(error, "retry_after", None),
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelClient:
     """One model, ready to be asked by agents, judges and roles alike."""
@@ -178,29 +204,17 @@ class ModelClient:
         return {"model": self.fingerprint, "named": self.ref.label, **data}
 
     async def _perform(self, request: ChatRequest, draw: int) -> Receipt[_Answered]:
-        attempts = 0
-
-        async def attempt(number: int) -> ChatReply:
-            nonlocal attempts
-            attempts = number
-            async with self.limits.place(self.ref.endpoint):
-                return await self._attempt(request, draw)
-
+        attempts = EndpointAttempts(self.ref.endpoint, self.limits, self.retries)
         try:
-            reply = await retry(
-                attempt,
-                policy=self.retries,
-                again=lambda error: isinstance(error, ModelUnavailable),
-                asked=lambda error: getattr(error, "retry_after", None),
-            )
+            reply = await attempts.make(lambda: self._attempt(request, draw))
         except ModelUnavailable as error:
-            gone = _Answered(trouble="unavailable", message=str(error), attempts=attempts)
+            gone = _Answered(trouble="unavailable", message=str(error), attempts=attempts.count)
             # Nobody answered, so nobody sent a bill; what a timeout cost is the endpoint's secret.
             return Receipt(value=gone, spend=Spend(calls=1), missing=True)
         except ModelRejected as error:
-            refused = _Answered(trouble="rejected", message=str(error), attempts=attempts)
+            refused = _Answered(trouble="rejected", message=str(error), attempts=attempts.count)
             return Receipt(value=refused, spend=Spend(calls=1))
-        return self._receipt(reply, attempts)
+        return self._receipt(reply, attempts.count)
 
     async def _attempt(self, request: ChatRequest, draw: int) -> ChatReply:
         limit = self.ref.settings.timeout

@@ -269,8 +269,8 @@ def _service(row: Provider, where: str, heard: _ProbeAnswer, listing: str) -> He
     finding = HealthFinding(area="models", name=f"{row.name}:…", told="")
     if heard.status == HTTPStatus.OK:
         return replace(finding, told=f"answers at {where}; models: {heard.count(listing)}")
-    told = heard.trouble or f"something else is there (HTTP {heard.status})"
-    return replace(finding, state="absent", told=f"{where}: {told}", remedy=row.start_hint)
+    trouble = heard.trouble or f"something else is there (HTTP {heard.status})"
+    return replace(finding, state="absent", told=f"{where}: {trouble}", remedy=row.start_hint)
 
 
 def _remote(row: Provider, heard: _ProbeAnswer) -> HealthFinding:
@@ -288,8 +288,8 @@ def _remote(row: Provider, heard: _ProbeAnswer) -> HealthFinding:
 
 
 def _not_asked(row: Provider) -> HealthFinding:
-    told = row.unprobed if row.probe is None else "not asked: there is no key"
-    return HealthFinding(area="models", name=f"{row.name}:…", state="absent", told=told)
+    reason = row.unprobed if row.probe is None else "not asked: there is no key"
+    return HealthFinding(area="models", name=f"{row.name}:…", state="absent", told=reason)
 
 
 _LIBRARIES = ("genai-prices", "pydantic", "pydantic-ai-slim", "rich", "ruamel.yaml", "typer")
@@ -342,12 +342,12 @@ def _journal(folder: Path) -> HealthFinding:
     try:
         mode = _journal_mode(folder, wal=not network)
     except (BurnishError, OSError, sqlite3.Error):
-        told = f"this folder cannot hold one ({kind})"
+        message = f"this folder cannot hold one ({kind})"
         remedy = "work in a folder on a local disk that you can write to"
-        return replace(finding, state="wrong", told=told, remedy=remedy)
-    told = f"SQLite {sqlite3.sqlite_version}, {mode} mode in this folder ({kind})"
+        return replace(finding, state="wrong", told=message, remedy=remedy)
+    message = f"SQLite {sqlite3.sqlite_version}, {mode} mode in this folder ({kind})"
     remedy = "a local disk is faster and safer" if network else ""
-    return replace(finding, told=told, remedy=remedy)
+    return replace(finding, told=message, remedy=remedy)
 
 
 def _journal_mode(folder: Path, *, wal: bool) -> str:
@@ -443,5 +443,5 @@ def _short(path: Path) -> str:
 
 
 def _redacted(finding: HealthFinding, redactor: Redactor) -> HealthFinding:
-    told, remedy = redactor.text(finding.told), redactor.text(finding.remedy)
-    return replace(finding, told=told, remedy=remedy)
+    message, remedy = redactor.text(finding.told), redactor.text(finding.remedy)
+    return replace(finding, told=message, remedy=remedy)

@@ -94,9 +94,11 @@ def _unknown(text: str, provider: str, row: Provider | None) -> Problem:
         return Problem(where=text, message="the model has no name", remedy=f"such as {provider}:…")
     names = [row.name for row in all_providers()]
     near = difflib.get_close_matches(provider, names, n=1)
-    known = ", ".join(f"{name}:…" for name in names)
+    references = ", ".join(f"{name}:…" for name in names)
     hint = (
-        f"did you mean '{near[0]}:{text.partition(':')[2] or '…'}'?" if near else f"known: {known}"
+        f"did you mean '{near[0]}:{text.partition(':')[2] or '…'}'?"
+        if near
+        else f"known: {references}"
     )
     return Problem(where=text, message="not a reference to a model", remedy=hint)
 

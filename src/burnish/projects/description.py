@@ -21,7 +21,7 @@ from burnish.core.errors import BurnishError, ConfigError, Problem, ResumeRefuse
 from burnish.core.formatting import alternatives
 from burnish.models.keys import load_dotenv
 from burnish.projects.dialects import Dialect, Document, Flags, dialect_of, role_names
-from burnish.runs.build import Description
+from burnish.runs.build import RunDescription
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.directory import Header
 from burnish.runs.draft import Draft, Places, Strength, validated, variables_in, with_literals
@@ -264,7 +264,7 @@ def describe(
     environ: Mapping[str, str] | None = None,
     dialect: Dialect | None = None,
     request: Request | None = None,
-) -> Description:
+) -> RunDescription:
     """The run that a file describes, with flags over it and the environment under it."""
     env = os.environ if environ is None else environ
     chosen = dialect or dialect_of(document)
@@ -303,7 +303,7 @@ def describe(
         raise ConfigError(every) from None
     if problems:
         raise ConfigError(problems)
-    return Description(spec=spec, places=places, notes=draft.notes(places), written=written)
+    return RunDescription(spec=spec, places=places, notes=draft.notes(places), written=written)
 
 
 def _assembled(draft: Draft) -> tuple[dict[str, JsonValue], Places, dict[str, JsonValue]]:
@@ -323,7 +323,7 @@ def _line(problem: Problem) -> int:
 
 def described_again(
     folder: Path, flags: Flags, *, file: Path | None = None, as_new: bool = False
-) -> Description:
+) -> RunDescription:
     """The run as run.json describes it, with newer flags over it.
 
     `file` is where its project file lies now; `as_new` leaves out what was to happen at its end.
@@ -349,7 +349,7 @@ def from_stored(
     *,
     source: str = "the description",
     file: Path | None = None,
-) -> Description:
+) -> RunDescription:
     """A description that was kept, with flags over it; `file` is where it lies now."""
     data = cast("dict[str, Any]", with_literals(dict(stored)))
     load_dotenv(Path(data["source"]["folder"]), os.environ)
@@ -371,8 +371,8 @@ def from_stored(
         draft.put("source", {**moved}, strength=Strength.REQUEST)
     doors.put_flags(draft, flags)
     values, places, written = _assembled(draft)
-    spec = validated(values, doors.model, places, kept=True)
-    return Description(spec=spec, places=places, written=written)
+    spec = validated(values, doors.model, places, stored=True)
+    return RunDescription(spec=spec, places=places, written=written)
 
 
 def _expand(data: dict[str, Any], paths: Iterable[Sequence[str]]) -> None:

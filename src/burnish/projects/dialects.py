@@ -281,7 +281,7 @@ class Translation:
         place = self.document.place(*path)
         located: dict[TreePath, FilePlace | str] = {(key,): place.below((key,)) for key in settings}
         try:
-            places = Places(source=self.document.name, known=located)
+            places = Places(source=self.document.name, by_path=located)
             validated(settings, strategy.Settings, places)
         except ConfigError as error:
             self.problems += error.problems

@@ -18,7 +18,7 @@ from burnish.projects.description import Request, describe, described_again
 from burnish.projects.dialects import Document, Flags
 from burnish.projects.file_kinds import LabelledReplies
 from burnish.reports.rendering import write_report
-from burnish.runs.build import Description, build
+from burnish.runs.build import RunDescription, build
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.directory import Header
 from burnish.runs.driver import Ending, drive
@@ -249,7 +249,7 @@ def reload_project(
 
 
 def _loaded(
-    described: Description, models: Models | None, folder: Path | None = None
+    described: RunDescription, models: Models | None, folder: Path | None = None
 ) -> LoadedProject:
     home = Path(described.spec.source.folder)
     setup = build(described, models=models, folder=folder)

@@ -24,7 +24,7 @@ from burnish.reports.evaluation import NAME, About, Bill, EvalReport
 from burnish.reports.evaluation_cases import CaseRow, Complaint, Trouble, complaints_of, unwell
 from burnish.reports.evaluation_page import MeasureLines, evaluation_page, two, verdict
 from burnish.reports.rendering import write_report
-from burnish.runs.build import Description, build
+from burnish.runs.build import RunDescription, build
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.directory import Header, RunRecord, forget_run
 from burnish.runs.draft import Draft
@@ -292,13 +292,13 @@ def measurement_for(
     return resume_measurement(resume, flags, file=None if same else path, models=models)
 
 
-def from_description(description: Description) -> PreparedMeasurement:
+def from_description(description: RunDescription) -> PreparedMeasurement:
     """A measurement that was described before."""
     return _built(description)
 
 
 def _built(
-    description: Description,
+    description: RunDescription,
     *,
     models: Models | None = None,
     cases: tuple[Case, ...] | None = None,

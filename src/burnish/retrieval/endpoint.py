@@ -303,7 +303,7 @@ class EndpointEmbedder:
                 attempt,
                 policy=self.retries,
                 again=lambda error: isinstance(error, ModelUnavailable),
-                asked=lambda error: getattr(error, "retry_after", None),
+                requested_wait=lambda error: getattr(error, "retry_after", None),
             )
         except ModelUnavailable as error:
             gone = _Embedded(trouble="unavailable", message=str(error), attempts=attempts)

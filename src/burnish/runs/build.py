@@ -32,7 +32,7 @@ from burnish.system.settings import FieldPath
 
 
 @dataclass(frozen=True, kw_only=True)
-class Description:
+class RunDescription:
     """A description that was read and is sound, and where each of its values came from."""
 
     spec: AnySpec
@@ -44,7 +44,7 @@ class Description:
 
 
 def building_of(
-    description: Description, *, models: Models | None = None, live: Target | None = None
+    description: RunDescription, *, models: Models | None = None, live: Target | None = None
 ) -> Building:
     """A description about to be built; `models` stand in for the real ones."""
     return Building(
@@ -57,7 +57,7 @@ def building_of(
 
 
 def build(
-    description: Description,
+    description: RunDescription,
     *,
     models: Models | None = None,
     live: Target | None = None,
@@ -131,17 +131,17 @@ def _check_surfaces(building: Building, parts: TargetParts, strategy: StrategyPl
         building.problems.add("target", message, f"name one{other}")
 
 
-def _project(description: Description, building: Building, parts: TargetParts) -> Project:
+def _project(description: RunDescription, building: Building, parts: TargetParts) -> Project:
     """What run.json says of where the run came from."""
     if building.live is not None:
         return Project(config=parts.record)
     source = description.spec.source
-    kept = kept_spec(description)
-    kept["target"] = {**cast("dict[str, JsonValue]", kept["target"]), **parts.settled}
-    return Project(kind=source.kind, file=source.file, config=parts.record, spec=kept)
+    spec = kept_spec(description)
+    spec["target"] = {**cast("dict[str, JsonValue]", spec["target"]), **parts.settled}
+    return Project(kind=source.kind, file=source.file, config=parts.record, spec=spec)
 
 
-def kept_spec(description: Description) -> dict[str, JsonValue]:
+def kept_spec(description: RunDescription) -> dict[str, JsonValue]:
     """The description as run.json and the store of the service keep it."""
     data = description.spec.to_json()
     for path in description.spec.source.variables:

@@ -181,10 +181,10 @@ class RunDirectory:
 
     def add_trial(self, row: TrialRow) -> TrialRow:
         """Record a trial, on disk when this returns; the row as it is kept."""
-        kept = self.redacted(row)
-        self.journal.add_trial(row.number, canonical(codec(TrialRow).encode(kept)))
-        self._ledger.add_trial(kept)
-        return kept
+        stored = self.redacted(row)
+        self.journal.add_trial(row.number, canonical(codec(TrialRow).encode(stored)))
+        self._ledger.add_trial(stored)
+        return stored
 
     def redacted(self, row: TrialRow) -> TrialRow:
         """The row as it may be kept."""
@@ -193,11 +193,11 @@ class RunDirectory:
 
     def add_event(self, event: Event) -> Event | None:
         """Keep an event; what is to be delivered, or None when it was delivered before."""
-        kept = codec(Event).decode(self.redactor.json(codec(Event).encode(event)))
-        new, delivered = self.journal.add_event(event.id, event_line(kept).encode())
+        stored = codec(Event).decode(self.redactor.json(codec(Event).encode(event)))
+        new, delivered = self.journal.add_event(event.id, event_line(stored).encode())
         if new:
-            self._ledger.add_event(kept)
-        return None if delivered else kept
+            self._ledger.add_event(stored)
+        return None if delivered else stored
 
     def delivered(self, event: Event) -> None:
         """Everyone has heard this event: it will not be told again."""
@@ -263,21 +263,21 @@ def what_is_lost(folder: Path, reader: JournalReader) -> JournalIncomplete | Non
     The files are written after the journal. They are read first, for a driver may be at work.
     """
     shown, results = last_shown(folder), reached(folder)
-    trials, found = reader.trials_recorded, reader.results
+    trials, recorded = reader.trials_recorded, reader.results
     last = f"its last trial is {trials - 1}" if trials else "it has no trial"
-    told = ""
+    loss = ""
     if shown.trial >= trials:
-        told = f"{last}, and {TRIALS} shows trial {shown.trial}"
-    elif found < results:
-        told = f"it has {found} results, and {results} were on disk; {last}"
+        loss = f"{last}, and {TRIALS} shows trial {shown.trial}"
+    elif recorded < results:
+        loss = f"it has {recorded} results, and {results} were on disk; {last}"
     elif shown.event and not reader.has_event(shown.event):
-        told = f"{EVENTS} shows the event '{shown.event}', which it has not; {last}"
-    if not told:
+        loss = f"{EVENTS} shows the event '{shown.event}', which it has not; {last}"
+    if not loss:
         return None
     name = Header.read(folder).id
     begin = f"from trial {trials - 1}" if trials else "from the start"
     return JournalIncomplete(
-        f"the journal of run {name} has lost something: {told}",
+        f"the journal of run {name} has lost something: {loss}",
         remedy=f"{how_to_mend(reader.path)}, and try again; or go on {begin} with --fork {name}: a "
         "new run that pays again for what is lost, and for nothing else",
     )
@@ -338,12 +338,12 @@ def find_run(name: str) -> Path:
     """The folder of a run: by path, by id, or by the beginning of an id."""
     if (Path(name) / NAME).is_file():
         return Path(name).resolve()
-    found = [folder for folder in known_runs() if folder.name.startswith(name)] if name else []
-    exact = [folder for folder in found if folder.name == name]
-    if len(exact or found) == 1:
-        return (exact or found)[0]
-    if found:
-        many = ", ".join(folder.name for folder in found[:5])
+    folders = [folder for folder in known_runs() if folder.name.startswith(name)] if name else []
+    exact = [folder for folder in folders if folder.name == name]
+    if len(exact or folders) == 1:
+        return (exact or folders)[0]
+    if folders:
+        many = ", ".join(folder.name for folder in folders[:5])
         raise RunNotFound(f"'{name}' could be any of: {many}", remedy="give more of the id")
     raise RunNotFound(
         f"there is no run '{name}'",
@@ -494,10 +494,10 @@ def sealed_words(sealed: SealedResult) -> str:
     gain = sealed.gain
     if gain is None:
         same = sealed.baseline_score == sealed.best_score
-        told = f"score {before}, baseline and best alike" if same else f"score {before} → {after}"
-        return f"{told}{lost}"
+        words = f"score {before}, baseline and best alike" if same else f"score {before} → {after}"
+        return f"{words}{lost}"
     bounds = f"[{number(gain.low)}, {number(gain.high)}]"
-    told = f"score {before} → {after}   gain {number(gain.mean)} {bounds}{lost}"
+    words = f"score {before} → {after}   gain {number(gain.mean)} {bounds}{lost}"
     if not gain.distinguishable:
-        return f"{told}, not distinguishable from noise"
-    return told if gain.mean > 0 else f"{told}, worse than the baseline"
+        return f"{words}, not distinguishable from noise"
+    return words if gain.mean > 0 else f"{words}, worse than the baseline"

@@ -62,7 +62,7 @@ class Places:
 
     source: str = ""
     """What to name where a value has no place: the file as a whole."""
-    known: Mapping[TreePath, _Where] = field(default_factory=dict[TreePath, _Where])
+    by_path: Mapping[TreePath, _Where] = field(default_factory=dict[TreePath, _Where])
 
     def where(self, path: TreePath) -> str:
         """The place of a value, or of the nearest one around it."""
@@ -75,12 +75,12 @@ class Places:
 
     def is_flag(self, path: TreePath) -> bool:
         """Whether a flag has set the value: then that is what to change."""
-        return str(self.known.get(path, "")).startswith("--")
+        return str(self.by_path.get(path, "")).startswith("--")
 
     def place(self, path: TreePath) -> _Where:
         """The place of a value, or inside that of the nearest one around it."""
         for length in range(len(path), -1, -1):
-            place = self.known.get(path[:length])
+            place = self.by_path.get(path[:length])
             if place is not None:
                 rest = path[length:]
                 return place.below(rest) if isinstance(place, FilePlace) else place
@@ -154,11 +154,11 @@ class Draft:
 
     def assembled(self) -> tuple[dict[str, JsonValue], Places]:
         """All values as one tree, the strongest where several doors speak, and their places."""
-        known = dict(self._marks)
+        places = dict(self._marks)
         for entry in self._by_strength():
-            known |= {} if entry.value is None else dict(_places(entry))
+            places |= {} if entry.value is None else dict(_places(entry))
         data = _laid((each.path, each.value) for each in self._by_strength())
-        return data, Places(source=self.source, known=known)
+        return data, Places(source=self.source, by_path=places)
 
     def written(self) -> dict[str, JsonValue]:
         """The same tree with `${VAR}` as written."""
@@ -230,16 +230,16 @@ def _places(entry: _Entry) -> Iterator[tuple[TreePath, _Where]]:
 
 
 def validated(
-    data: Mapping[str, JsonValue], model: type[M], places: Places, *, kept: bool = False
+    data: Mapping[str, JsonValue], model: type[M], places: Places, *, stored: bool = False
 ) -> M:
     """The data as a model; everything that is wrong is said at once, where it came from.
 
-    Data that burnish itself has `kept` may hold what no file may say.
+    Data that burnish itself has `stored` may hold what no file may say.
     """
     problems = [
         Problem(where=places.where(path), message=f"unknown key '{path[-1]}'", remedy="remove it")
         for path in closed_keys(data, model)
-        if not kept
+        if not stored
     ]
     if problems:
         raise ConfigError(problems)

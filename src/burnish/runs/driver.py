@@ -17,7 +17,7 @@ from burnish.core.money import Spend
 from burnish.core.statistics import paired_interval
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import FINISHED, StopReason
-from burnish.journal.executors import asked_to_leave, cut_short
+from burnish.journal.executors import cut_short, task_cancelled
 from burnish.runs.events import (
     RunBroken,
     RunFailed,
@@ -161,8 +161,8 @@ class Watch:
         grace = self._run.setup.grace_seconds
         if reason is None or self.broken_off is not None or self._quiet * _TICK < grace:
             return
-        told = f"the trial under way was dropped, since no call ended for {grace:g} s"
-        self.broken_off = replace(reason, detail=f"{reason.detail}; {told}")
+        dropped = f"the trial under way was dropped, since no call ended for {grace:g} s"
+        self.broken_off = replace(reason, detail=f"{reason.detail}; {dropped}")
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._end)
 
@@ -253,7 +253,7 @@ async def _watched(run: Run) -> tuple[StopReason, SealedResult | None]:
             if seen.count >= 2:
                 remedy = "everything journaled is kept; resume the run to go on"
                 raise Interrupted("stopped at once", remedy=remedy) from None
-            if watch.broken_off is None or asked_to_leave():
+            if watch.broken_off is None or task_cancelled():
                 raise
             return _obeyed(run, watch.broken_off), None
 

@@ -46,9 +46,9 @@ from burnish.journal.executors import (
     CancelledInside,
     CutShort,
     OutOfTime,
-    asked_to_leave,
     failure_of,
     is_infrastructure,
+    task_cancelled,
     together,
     within,
 )
@@ -83,7 +83,7 @@ class _Scores:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Done:
+class EvaluatedCase:
     """One case result and what was used for it."""
 
     result: CaseResult
@@ -159,11 +159,11 @@ class Evaluator:
         scope: Callable[[], Scope],
         size: int,
         look_ahead: int,
-        seen: Callable[[Done], None],
-    ) -> AsyncGenerator[list[Done], None]:
+        seen: Callable[[EvaluatedCase], None],
+    ) -> AsyncGenerator[list[EvaluatedCase], None]:
         """The results block by block; up to `look_ahead` blocks are begun before they are due."""
         rest = deque(units[i : i + size] for i in range(0, len(units), size))
-        begun: deque[asyncio.Task[list[Done]]] = deque()
+        begun: deque[asyncio.Task[list[EvaluatedCase]]] = deque()
         try:
             while rest or begun:
                 while rest and len(begun) <= look_ahead:
@@ -177,9 +177,12 @@ class Evaluator:
             await asyncio.gather(*begun, return_exceptions=True)
 
     async def _block(
-        self, units: Sequence[WorkUnit], scope: Callable[[], Scope], seen: Callable[[Done], None]
-    ) -> list[Done]:
-        async def work(unit: WorkUnit) -> Done:
+        self,
+        units: Sequence[WorkUnit],
+        scope: Callable[[], Scope],
+        seen: Callable[[EvaluatedCase], None],
+    ) -> list[EvaluatedCase]:
+        async def work(unit: WorkUnit) -> EvaluatedCase:
             done = await self.case(unit, scope())
             seen(done)
             return done
@@ -188,7 +191,7 @@ class Evaluator:
         async with aclosing(results) as ordered:
             return [done async for done in ordered]
 
-    async def case(self, unit: WorkUnit, scope: Scope) -> Done:
+    async def case(self, unit: WorkUnit, scope: Scope) -> EvaluatedCase:
         """Run one case and score what it gave."""
         call = self._run_call(unit)
         outcome = unit.case.recorded
@@ -197,7 +200,7 @@ class Evaluator:
                 outcome = await scope.once(call, lambda effects: self._run_at(place, unit, effects))
         scores = await self._scores(unit.case, outcome, call.key, scope)
         result = CaseResult(case=unit.case.id, draw=unit.draw, outcome=outcome, scores=scores)
-        return Done(result=result, spends=scope.used)
+        return EvaluatedCase(result=result, spends=scope.used)
 
     def _run_call(self, unit: WorkUnit) -> Call[Outcome]:
         return Call(
@@ -290,8 +293,8 @@ class Evaluator:
             computed=True,
             otherwise=lambda error: _Scores(scores=self._no_scores(error.message)),
         )
-        kept = await scope.once(call, lambda effects: self._grade(case, outcome, effects))
-        return kept.scores
+        graded = await scope.once(call, lambda effects: self._grade(case, outcome, effects))
+        return graded.scores
 
     def _no_scores(self, reason: str) -> tuple[Score, ...]:
         return tuple(Score.of_nothing(metric.name, reason) for metric in self._metrics)
@@ -302,10 +305,10 @@ class Evaluator:
 
         # Judges take their time, so several are asked at once; tasks for arithmetic do not pay.
         if sum(metric.estimate(case) != NOTHING for metric in self._metrics) > 1:
-            found = await together(map(score, self._metrics))
+            by_metric = await together(map(score, self._metrics))
         else:
-            found = [await score(metric) for metric in self._metrics]
-        scores = tuple(score for given in found for score in given)
+            by_metric = [await score(metric) for metric in self._metrics]
+        scores = tuple(score for group in by_metric for score in group)
         return Receipt(value=_Scores(scores=scores), missing=any(score.missing for score in scores))
 
 
@@ -318,7 +321,7 @@ async def _score(metric: Metric, case: Case, outcome: Outcome, effects: Effects)
         reason = f"the metric raised {type(error).__name__}: {error}"
         return [Score.of_nothing(metric.name, reason)]
     except asyncio.CancelledError:
-        if asked_to_leave():
+        if task_cancelled():
             raise
         return [Score.of_nothing(metric.name, "the metric raised CancelledError")]
 
@@ -401,7 +404,7 @@ def require_baseline(
             )
 
 
-class Answering:
+class RoleAnswers:
     """How the roles of a run answer, counted as they are asked: a replay counts the same."""
 
     def __init__(self) -> None:

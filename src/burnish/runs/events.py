@@ -13,7 +13,7 @@ from burnish.core.statistics import Interval
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import SplitResult, Standing, Trial, TrialRow
 
-Said = TypeVar("Said", bound="EventData")
+Data = TypeVar("Data", bound="EventData")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,12 +46,12 @@ class Event:
     """UTC, ISO 8601."""
     data: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
-    def read(self, kind: type[Said]) -> Said | None:
+    def read(self, kind: type[Data]) -> Data | None:
         """What it says, if it is of this kind."""
         return codec(kind).decode(dict(self.data)) if self.kind in kind.kinds else None
 
 
-def read_all(events: Iterable[Event], kind: type[Said]) -> Iterator[Said]:
+def read_all(events: Iterable[Event], kind: type[Data]) -> Iterator[Data]:
     """What the events of one kind say, in order."""
     return (data for event in events if (data := event.read(kind)) is not None)
 

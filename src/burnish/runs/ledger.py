@@ -72,15 +72,15 @@ def proposal_source(trial: Trial) -> Mapping[str, Json]:
 
 def _explained(source: Mapping[str, Json], trial: Trial, before: Leader) -> Json:
     """The source with what the row knows beside it."""
-    told: dict[str, Json] = {**source}
+    explained: dict[str, Json] = {**source}
     critic, applier = source.get("critic"), source.get("applier")
     if isinstance(critic, dict):
-        told["critic"] = {"model": None, **critic}
+        explained["critic"] = {"model": None, **critic}
     if isinstance(applier, dict):
         added, removed = _lines_changed(trial, before)
         counts: dict[str, Json] = {"diff_lines_added": added, "diff_lines_removed": removed}
-        told["applier"] = {"model": None, **applier, **counts}
-    return told or None
+        explained["applier"] = {"model": None, **applier, **counts}
+    return explained or None
 
 
 def _lines_changed(trial: Trial, before: Leader) -> tuple[int | None, int | None]:
@@ -97,27 +97,27 @@ def _repeats(trial: Trial) -> int | None:
     measured = trial.train or trial.holdout
     if measured is None:
         return None
-    kept = (len(values) for metrics in measured.scores.values() for values in metrics.values())
-    return max(kept, default=len(measured.measurement.runs)) or None
+    counts = (len(values) for metrics in measured.scores.values() for values in metrics.values())
+    return max(counts, default=len(measured.measurement.runs)) or None
 
 
 def _split(result: SplitResult | None, seconds: float | None) -> Json:
     if result is None:
         return None
-    found = result.measurement
-    rate = found.pass_rate
+    measurement = result.measurement
+    rate = measurement.pass_rate
     return {
         "report_summary": {
             "pass_rate": None if rate is None else round(100 * rate, 9),
             "pass_rate_unit": "percent",
-            "average_scores": {**found.components},
+            "average_scores": {**measurement.components},
         },
-        "loss_components": {**found.components},
-        "penalty_components": {**found.penalties},
-        "loss": found.loss,
-        "loss_std": None if found.loss is None else found.std,
-        "loss_runs": [*found.runs],
-        "errored_runs_excluded": sum(found.missing.values()),
+        "loss_components": {**measurement.components},
+        "penalty_components": {**measurement.penalties},
+        "loss": measurement.loss,
+        "loss_std": None if measurement.loss is None else measurement.std,
+        "loss_runs": [*measurement.runs],
+        "errored_runs_excluded": sum(measurement.missing.values()),
         "duration_sec": seconds,
         "trial_usd": _agent_usd(result),
     }
@@ -134,9 +134,9 @@ def _decision(trial: Trial) -> Json:
         return None
     made = trial.decision
     numbers: Mapping[str, float] = made.numbers if made else {}
-    told: dict[str, Json] = {name: numbers.get(name) for name in _NUMBERS}
+    figures: dict[str, Json] = {name: numbers.get(name) for name in _NUMBERS}
     return {
-        **told,
+        **figures,
         "pooled_train_std": _pooled(numbers),
         "improvement_clears_noise": _clears(numbers),
         "holdout_within_noise": _holds(numbers),
@@ -220,10 +220,10 @@ def last_shown(folder: Path) -> _LastShown:
 
 def _last_row(path: Path) -> dict[str, Json]:
     try:
-        found: Json = json.loads(_last_whole_line(path))
+        row: Json = json.loads(_last_whole_line(path))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return row if isinstance(row, dict) else {}
 
 
 def _last_whole_line(path: Path) -> bytes:
@@ -247,16 +247,16 @@ class Ledger:
 
     def rebuild(self, trials: Iterable[TrialRow], events: Iterable[Event]) -> None:
         """Make the files say what the journal says; torn tails and lost lines are mended."""
-        told = tuple(events)
-        followed = list(_followed(trials, told))
+        history = tuple(events)
+        followed = list(_followed(trials, history))
         _replace(self.folder / TRIALS, [_trial_line(*each) for each in followed])
-        _replace(self.folder / EVENTS, [event_line(event) for event in told])
+        _replace(self.folder / EVENTS, [event_line(event) for event in history])
         flat = (_csv_line(_flat(row, after)) for row, _, after in followed)
         _replace(self.folder / TRAJECTORY, [_csv_line(_COLUMNS), *flat])
         self._leader, self._last = Leader(), None
         if followed:
             self._last, _, after = followed[-1]
-            self._leader = _once_written(after, self._last, files_by_trial(told))
+            self._leader = _once_written(after, self._last, files_by_trial(history))
 
     def add_trial(self, row: TrialRow) -> None:
         """Append a trial."""
@@ -292,9 +292,9 @@ def _once_written(leader: Leader, last: TrialRow, files: Mapping[int, tuple[str,
 
 def _trial_line(row: TrialRow, before: Leader, after: Leader) -> str:
     """A trial as a line: all that is kept of it, and HoloDeck's own fields beside that."""
-    kept = codec(TrialRow).encode(row)
-    assert isinstance(kept, dict)
-    return canonical({**kept, **audited(row, before, after)}).decode()
+    fields = codec(TrialRow).encode(row)
+    assert isinstance(fields, dict)
+    return canonical({**fields, **audited(row, before, after)}).decode()
 
 
 def _flat(row: TrialRow, after: Leader) -> list[object]:

@@ -91,13 +91,16 @@ class _Rehearsing:
 
     async def differs(self, before: Candidate, candidates: Sequence[Candidate]) -> bool:
         """Whether a candidate asks or answers something else; also where nobody can tell."""
-        known = self.effects.rehearsal()
-        outcome = await self._outcome(before, known)
+        rehearsal = self.effects.rehearsal()
+        outcome = await self._outcome(before, rehearsal)
         if outcome is None:
             return True
         for candidate in candidates:
             # Only what this very run has used: the journal may well hold other trials' requests.
-            if await self._outcome(candidate, self.effects.rehearsal(within=known.used)) != outcome:
+            if (
+                await self._outcome(candidate, self.effects.rehearsal(within=rehearsal.used))
+                != outcome
+            ):
                 return True
         return False
 

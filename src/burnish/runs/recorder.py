@@ -14,7 +14,7 @@ from burnish.core.surfaces import Candidate
 from burnish.core.trials import Proposal, Standing, Trial, TrialDetails, TrialRow
 from burnish.journal.journal import Journal
 from burnish.runs.directory import RunDirectory
-from burnish.runs.evaluation import Done
+from burnish.runs.evaluation import EvaluatedCase
 from burnish.runs.events import BASELINE, Event, Listener, Tick, TrialRecorded, after
 from burnish.runs.ledger import axis_target, proposal_source
 
@@ -24,7 +24,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-class Teller:
+class Announcer:
     """Tells listeners; silent about what was told before."""
 
     def __init__(self, directory: RunDirectory) -> None:
@@ -37,20 +37,20 @@ class Teller:
 
     def announce(self, kind: str, key: str, data: Mapping[str, Json] | None = None) -> None:
         """Keep an event under its key; tell it unless it was told before."""
-        told = self._directory.add_event(Event(id=key, kind=kind, at=now(), data=data or {}))
-        if told is None:
+        event = self._directory.add_event(Event(id=key, kind=kind, at=now(), data=data or {}))
+        if event is None:
             return
         for listener in self._listeners:
-            listener.event(told)
-        self._directory.delivered(told)
+            listener.event(event)
+        self._directory.delivered(event)
 
     def counter(
         self, candidate: Candidate, split: Split, whole: int, spent: Callable[[], Spend]
-    ) -> Callable[[Done], None]:
+    ) -> Callable[[EvaluatedCase], None]:
         """Counts the cases of one evaluation as they end, and ticks."""
         done = failed = missing = 0
 
-        def seen(ended: Done) -> None:
+        def seen(ended: EvaluatedCase) -> None:
             nonlocal done, failed, missing
             done += 1
             failed += ended.result.outcome.failed
@@ -156,9 +156,11 @@ class SplitTimes:
 
     def taken(self) -> dict[str, float]:
         """The seconds of each split whose time is known; the next trial starts afresh."""
-        found = {name: told for name, told in self._known.items() if name not in self._unknown}
+        times = {
+            name: seconds for name, seconds in self._known.items() if name not in self._unknown
+        }
         self._known, self._unknown = {}, set()
-        return found
+        return times
 
 
 class Recorder:
@@ -220,14 +222,14 @@ class Recorder:
         return self._directory.add_trial(row)
 
     def _replayed(self, row: TrialRow) -> TrialRow:
-        kept = self._directory.trial(row.number)
-        if kept is None or not kept.same_story(self._directory.redacted(row)):
+        recorded = self._directory.trial(row.number)
+        if recorded is None or not recorded.same_story(self._directory.redacted(row)):
             raise ReplayDiverged(
                 f"trial {row.number} came out differently from what is recorded",
                 remedy="the strategy, the target or the data behave differently from when this "
                 "run was made; nothing was paid. Start a new run, or fork this one with --fork",
             )
-        return kept
+        return recorded
 
 
 def _is_tried(trial: Trial) -> bool:

@@ -12,7 +12,7 @@ from burnish.core.evaluations import CaseResult
 from burnish.core.money import NOTHING
 from burnish.core.protocols import Call, Effects, Receipt, Role, Scope
 from burnish.core.trials import Proposal
-from burnish.journal.executors import asked_to_leave
+from burnish.journal.executors import task_cancelled
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
@@ -42,9 +42,9 @@ class Asked(Generic[Answer]):
 
 def as_asked(role: Role[Request, Answer], seen: Json, reply: _Reply[Answer]) -> Asked[Answer]:
     """A reply, with what it was given to."""
-    said = None if reply.answer is None else role.answers.encode(reply.answer)
+    answer = None if reply.answer is None else role.answers.encode(reply.answer)
     proposal = Proposal(
-        role=role.name, request=seen, answer=said, error=reply.failure, mended=reply.mended
+        role=role.name, request=seen, answer=answer, error=reply.failure, mended=reply.mended
     )
     return Asked(answer=reply.answer, proposal=proposal)
 
@@ -79,7 +79,7 @@ async def ask_once(
             failed: _Reply[Answer] = _Reply(failure=error.message)
             return Receipt(value=failed, spend=error.spend, missing=True)
         except asyncio.CancelledError:
-            if asked_to_leave():
+            if task_cancelled():
                 raise
             return Receipt(
                 value=_Reply(failure=f"the {role.name} raised CancelledError"), missing=True
@@ -103,9 +103,9 @@ def transcript(result: CaseResult, case: Case) -> str:
     """One run as a proposer reads it: asked, expected, done, said, and why it failed."""
     outcome = result.outcome
     lines = [f"case {result.case}"]
-    asked = outcome.asked or [turn.input for turn in case.turns]
+    questions = outcome.asked or [turn.input for turn in case.turns]
     expected = [turn.expected for turn in case.turns]
-    for message, reference, reply in zip_longest(asked, expected, outcome.replies):
+    for message, reference, reply in zip_longest(questions, expected, outcome.replies):
         lines.append(f"asked: {_cut(message or '')}")
         if reference is not None:
             lines.append(f"expected: {_cut(reference)}")

@@ -20,12 +20,19 @@ from burnish.journal.executors import AsyncioExecutor, together
 from burnish.journal.limits import Budget, Meter
 from burnish.journal.once import Cache, JournaledEffects
 from burnish.runs.directory import RunDirectory
-from burnish.runs.evaluation import Answering, Conditions, Evaluator
+from burnish.runs.evaluation import Conditions, Evaluator, RoleAnswers
 from burnish.runs.events import Advanced, EventData, Listener, Stopping, in_folders
 from burnish.runs.probe import Probed, Prober, measured_runs
-from burnish.runs.recorder import Recorder, Teller, summary
+from burnish.runs.recorder import Announcer, Recorder, summary
 from burnish.runs.roles import Asked, as_asked, ask_once
-from burnish.runs.stoppers import STOP_FILE, ImpureStopper, Stops, asked_by, out_of_time, stop_file
+from burnish.runs.stoppers import (
+    STOP_FILE,
+    ImpureStopper,
+    Stops,
+    callback_stopper,
+    out_of_time,
+    stop_file,
+)
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
@@ -76,13 +83,13 @@ class Run:
         self._surfaces = {surface.id: surface for surface in setup.target.surfaces}
         self.secrets = LeakWatch(setup.dataset)
         """Knows the text that no proposer may see."""
-        self.answering = Answering()
+        self.answering = RoleAnswers()
         """Knows which roles never gave a usable answer."""
         self._meter = Meter()
         self._stops = Stops(setup.budget, directory.journal, impure=self._impure_stoppers())
         self._signal: str = ""
         self._recorder = Recorder(directory, baseline=setup.target.baseline)
-        self._teller = Teller(directory)
+        self._announcer = Announcer(directory)
 
     async def search(self) -> None:
         """Let the strategy search until there is a reason to stop; for whoever drives the run."""
@@ -204,7 +211,7 @@ class Run:
             size=block_size * repeats,
             # A recorded trial ended where it ended: what lies beyond may not be in the journal.
             look_ahead=0 if self.replaying else look_ahead,
-            seen=self._teller.counter(candidate, split, len(units), lambda: self.spent),
+            seen=self._announcer.counter(candidate, split, len(units), lambda: self.spent),
         )
         ran = sum(unit.case.recorded is None for unit in units)
         with self._recorder.times.measuring(split.value, ran):
@@ -271,7 +278,7 @@ class Run:
             seen=self._recorder.seen,
             training=self.dataset.train,
         )
-        problems = problems or self._secrets_told(candidate)
+        problems = problems or self._leaked_secrets(candidate)
         if problems:
             return problems
         checked = await self.remember(
@@ -287,16 +294,16 @@ class Run:
 
         Where nobody can tell, the answer is that it would.
         """
-        known = {case.id: case for case in self.dataset.cases(measured.split)}
+        cases = {case.id: case for case in self.dataset.cases(measured.split)}
         prober = Prober(target=self.target, effects=self._effects)
         return await prober.probe(
             candidates,
             before=self.incumbent,
-            measured=[*measured_runs(known, measured)],
+            measured=[*measured_runs(cases, measured)],
             scope=self._scope(),
         )
 
-    def _secrets_told(self, candidate: Candidate) -> list[Problem]:
+    def _leaked_secrets(self, candidate: Candidate) -> list[Problem]:
         """A text that holds what no proposer may see would be shown to it the next time."""
         return [
             Problem(where=name, message=f"the text contains text of case '{case}', a held out one")
@@ -404,15 +411,15 @@ class Run:
 
     def listen(self, listener: Listener) -> None:
         """Tell a listener what happens from now on."""
-        self._teller.listen(listener)
+        self._announcer.listen(listener)
 
     def tell(self, data: EventData, key: str) -> None:
         """Keep an event under a key that is the same on a replay, and tell it once."""
-        self._teller.announce(data.kinds[0], key, data.to_json())
+        self._announcer.announce(data.kinds[0], key, data.to_json())
 
     def announce(self, kind: str, key: str, data: Mapping[str, Json] | None = None) -> None:
         """The same for an event that no type describes."""
-        self._teller.announce(kind, key, data)
+        self._announcer.announce(kind, key, data)
 
     # -- life ------------------------------------------------------------------------------
 
@@ -467,8 +474,8 @@ class Run:
 
     def _impure_stoppers(self) -> list[ImpureStopper]:
         callbacks = sorted(self.setup.stop_callbacks.items())
-        asked = [asked_by(label, callback) for label, callback in callbacks]
-        return [*self._outside_stoppers(), *asked]
+        stoppers = [callback_stopper(label, callback) for label, callback in callbacks]
+        return [*self._outside_stoppers(), *stoppers]
 
     def _outside_stoppers(self) -> list[ImpureStopper]:
         journal, minutes = self.directory.journal, self.setup.budget.max_minutes

@@ -80,8 +80,8 @@ class Setup(Conditions):
 
     def secrets(self) -> list[str]:
         """The keys that anything here was given."""
-        known = [each for each in self.resources if isinstance(each, _KnowsSecrets)]
-        return [secret for each in known for secret in each.secrets()]
+        holders = [each for each in self.resources if isinstance(each, _KnowsSecrets)]
+        return [secret for each in holders for secret in each.secrets()]
 
     def inputs(self) -> dict[str, str]:
         """Hashes of everything that decides what happens; budgets and concurrency do not."""
@@ -102,7 +102,7 @@ class Setup(Conditions):
 
     def check(self) -> None:
         """Raise with everything that is wrong, before anything is paid."""
-        problems = [*self.dataset.problems(), *self._unknown_metrics(), *self._told_already()]
+        problems = [*self.dataset.problems(), *self._unknown_metrics(), *self._leaked_answers()]
         if problems:
             raise ConfigError(problems)
         mismatch = self.strategy.mismatch(self.target)
@@ -113,7 +113,7 @@ class Setup(Conditions):
             )
         self._check_prices()
 
-    def _told_already(self) -> list[Problem]:
+    def _leaked_answers(self) -> list[Problem]:
         """Whoever proposes sees the texts as they are: they may hold nothing of what decides."""
         if not self.strategy.roles:
             return []
@@ -130,15 +130,15 @@ class Setup(Conditions):
 
     def _unknown_metrics(self) -> list[Problem]:
         names = {metric.name for metric in self.metrics}
-        wanted = {
+        required = {
             "objective": [*self.objective.weights, *(self.objective.required or ())],
             "budget.required_metrics": list(self.budget.required_metrics),
         }
-        known = ", ".join(sorted(names)) or "none"
+        available = ", ".join(sorted(names)) or "none"
         return [
-            Problem(where=where, message=f"no metric '{name}'", remedy=f"there are: {known}")
-            for where, asked in wanted.items()
-            for name in asked
+            Problem(where=where, message=f"no metric '{name}'", remedy=f"there are: {available}")
+            for where, metrics in required.items()
+            for name in metrics
             if name not in names
         ]
 
@@ -183,8 +183,8 @@ def resume(setup: Setup, folder: Path, *, redactor: Redactor | None = None) -> R
     """Go on with a run: the same strategy over the same journal."""
     setup.check()
     Header.read(folder).require_same(setup.inputs())
-    known = redactor or Redactor.from_environment(extra=setup.secrets())
-    return Run(setup, RunDirectory(folder, redactor=known), search=setup.strategy.search)
+    redactor = redactor or Redactor.from_environment(extra=setup.secrets())
+    return Run(setup, RunDirectory(folder, redactor=redactor), search=setup.strategy.search)
 
 
 def fork(
@@ -255,31 +255,31 @@ def _begin(
         sealed_test=sealed_test,
     ).redacted(redactor)
     name = f"{started:%Y-%m-%dT%H-%M-%S}_{short_id(dict(inputs))[:8]}"
-    wanted = root / name if folder is None else folder
-    home = _make_home(header, wanted, exactly=folder is not None, furnish=furnish)
+    path = root / name if folder is None else folder
+    home = _make_home(header, path, exactly=folder is not None, furnish=furnish)
     remember_run(home)
     directory = RunDirectory(home, redactor=redactor)
     return Run(setup, directory, search=setup.strategy.search, cache=cache)
 
 
 def _make_home(
-    header: Header, wanted: Path, *, exactly: bool, furnish: Furnish | None = None
+    header: Header, path: Path, *, exactly: bool, furnish: Furnish | None = None
 ) -> Path:
     """The run's folder, which appears with its header in it, under a name nobody has."""
     try:
-        wanted.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileTrouble(
-            f"no run can be made under {wanted.parent}: {error.strerror}",
+            f"no run can be made under {path.parent}: {error.strerror}",
             remedy="name another folder with -o",
         ) from error
-    remove_stale_temporaries(wanted.parent, shared=True)
+    remove_stale_temporaries(path.parent, shared=True)
     for number in range(1, 2 if exactly else 1000):
-        home = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
+        home = path if number == 1 else path.with_name(f"{path.name}-{number}")
         if make_folder(home, partial(_fill, replace(header, id=home.name), furnish)):
             return home
     raise FileTrouble(
-        f"{wanted} exists already", remedy="name another folder with -o, or resume the run there"
+        f"{path} exists already", remedy="name another folder with -o, or resume the run there"
     )
 
 
@@ -338,7 +338,7 @@ class AfterBaseline:
         return self._exported
 
 
-class _Wishes(Protocol):
+class _OutputSettings(Protocol):
     """Who says what is to be left when a run has ended."""
 
     @property
@@ -352,16 +352,16 @@ class _Wishes(Protocol):
         ...
 
 
-def with_outputs(setup: Setup, wishes: _Wishes) -> Setup:
+def with_outputs(setup: Setup, outputs: _OutputSettings) -> Setup:
     """The setup of a run that keeps the best only, or that stops after its baseline."""
     exporter = setup.exporter or in_folders(setup.target)
-    if wishes.baseline_only:
+    if outputs.baseline_only:
         after = AfterBaseline(exporter)
         # A look at the baseline must leave the sealed test sealed.
         unsealed = replace(setup.dataset, test=())
         stops = {BASELINE_ONLY: after.reached}
         return replace(setup, exporter=after, dataset=unsealed, stop_callbacks=stops)
-    if wishes.keep_best_only:
+    if outputs.keep_best_only:
         best = BestOnly(exporter)
         return replace(setup, exporter=best, resources=(*setup.resources, best))
     return setup

@@ -9,6 +9,7 @@ the whole model for a pair of them.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Annotated, Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
@@ -24,7 +25,6 @@ from burnish.models.model_block import ModelBlock
 from burnish.runs.evaluation import CasePolicy
 from burnish.system.settings import Door, Limits, Settings, Text
 
-_SCHEMA = 1
 DEFAULT_SEED = 42
 DEFAULT_CONCURRENCY = 8
 T = TypeVar("T", bound="TargetSpec")
@@ -113,55 +113,20 @@ _CaseSets: TypeAlias = Annotated[
     WithJsonSchema({"anyOf": [*_CASE_SET["anyOf"], {"type": "array", "items": _CASE_SET}]}),
 ]
 """Files of cases; one alone stands for a list of one."""
+_CASES = Door(flag="*", panel="Cases", metavar="FILE", paths=True, http=True, runs="searches")
+_MEASURED_CASES = replace(_CASES, panel="What is measured", environment=False, runs="measurements")
 
 
 class DataSpec(Settings):
     """The cases: what proposals learn from, what decides, and what is looked at once."""
 
-    cases: Annotated[
-        _CaseSets,
-        Door(
-            flag="*",
-            panel="What is measured",
-            metavar="FILE",
-            paths=True,
-            environment=False,
-            http=True,
-            runs="measurements",
-        ),
-    ] = ()
+    cases: Annotated[_CaseSets, _MEASURED_CASES] = ()
     """Cases to measure, in place of those of the file."""
-    train: Annotated[
-        _CaseSets,
-        Door(
-            flag="*",
-            panel="Cases",
-            metavar="FILE",
-            paths=True,
-            environment=False,
-            http=True,
-            runs="searches",
-        ),
-    ] = ()
+    train: Annotated[_CaseSets, replace(_CASES, environment=False)] = ()
     """Cases to learn from."""
-    holdout: Annotated[
-        _CaseSets,
-        Door(
-            flag="*",
-            aliases=("--val",),
-            panel="Cases",
-            metavar="FILE",
-            paths=True,
-            environment=False,
-            http=True,
-            runs="searches",
-        ),
-    ] = ()
+    holdout: Annotated[_CaseSets, replace(_CASES, environment=False, aliases=("--val",))] = ()
     """Cases that decide."""
-    test: Annotated[
-        _CaseSets,
-        Door(flag="*", panel="Cases", metavar="FILE", paths=True, http=True, runs="searches"),
-    ] = ()
+    test: Annotated[_CaseSets, _CASES] = ()
     """Sealed cases, scored once, at the end."""
 
     @model_validator(mode="before")

@@ -86,8 +86,8 @@ def _means_reached(thresholds: Mapping[str, float]) -> Stopper:
         means = standing.best_means
         if not all(means.get(m, -1.0) >= bar - EPSILON for m, bar in thresholds.items()):
             return None
-        told = ", ".join(f"{m} {means[m]:.3f}" for m in thresholds)
-        return StopReason(code="required_metrics", detail=f"every threshold is reached: {told}")
+        reached = ", ".join(f"{m} {means[m]:.3f}" for m in thresholds)
+        return StopReason(code="required_metrics", detail=f"every threshold is reached: {reached}")
 
     return stop
 
@@ -144,7 +144,7 @@ def out_of_time(minutes: float, active_seconds: Callable[[], float]) -> ImpureSt
     return ImpureStopper(label="max_minutes", look=look)
 
 
-def asked_by(label: str, callback: Callable[[], bool]) -> ImpureStopper:
+def callback_stopper(label: str, callback: Callable[[], bool]) -> ImpureStopper:
     """Stop when a user's callable says so; its label is the reason."""
 
     def look() -> StopReason | None:

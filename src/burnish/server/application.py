@@ -20,7 +20,7 @@ from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.projects.description import all_doors
 from burnish.server.apps import EngineApp
-from burnish.server.guards import INTERNAL, Guard, path_of, problem, status_of, told
+from burnish.server.guards import INTERNAL, Guard, error_body, path_of, problem, status_of
 from burnish.server.manager import Requests, RunManager
 from burnish.server.routes import runs
 from burnish.server.routes.promptiter import PromptIterRoutes
@@ -133,7 +133,7 @@ async def _own(request: Request, error: Exception) -> JSONResponse:
     status, _ = status_of(error)
     if status == INTERNAL[0]:
         _log.error("a request failed: %s", error)
-    return JSONResponse(told(error), status_code=status)
+    return JSONResponse(error_body(error), status_code=status)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

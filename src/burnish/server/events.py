@@ -15,7 +15,7 @@ _LOOK_SECONDS = 1.0
 """How often the store is asked for what other processes did."""
 _HEARTBEAT_SECONDS = 15.0
 """After so long a silence a comment is sent, or proxies would give the connection up."""
-_KEPT = 256
+_MAX_FRAMES = 256
 _AT_ONCE = 200
 _HEARTBEAT = b": still here\n\n"
 
@@ -48,10 +48,10 @@ class Tail:
     def __init__(self, store: RunStore, app_name: str, run_id: str, *, after: int) -> None:
         self._store = store
         self._run = (app_name, run_id)
-        self._frames: deque[_Frame] = deque(maxlen=_KEPT)
+        self._frames: deque[_Frame] = deque(maxlen=_MAX_FRAMES)
         self._last = after
         self._news = asyncio.Event()
-        self._told = asyncio.Event()
+        self._changed = asyncio.Event()
         self._reader: asyncio.Task[None] | None = None
         self._closed = False
         self.listeners = 0
@@ -65,21 +65,21 @@ class Tail:
         """Everything after a number, then what happens, until the run ends."""
         self._reader = self._reader or asyncio.create_task(self._read())
         while not self._closed:
-            told = self._told
-            found = await self._since(after)
-            for frame in found:
+            signal = self._changed
+            frames = await self._since(after)
+            for frame in frames:
                 yield frame.content
                 after = frame.number
-            if not found and self.ended is not None:
+            if not frames and self.ended is not None:
                 yield _end(self.ended)
                 return
-            if not found and not await _happens(told) and not self._closed:
+            if not frames and not await _happens(signal) and not self._closed:
                 yield _HEARTBEAT
 
     def close(self) -> None:
         """Nobody listens any more, or the service goes down: streams end without an end."""
         self._closed = True
-        self._tell()
+        self._wake()
         self._news.set()  # the reader ends by itself: a store does not like to be cut short
 
     async def _since(self, after: int) -> list[_Frame]:
@@ -104,10 +104,10 @@ class Tail:
         while events := await self._store.events(*self._run, after=self._last, limit=_AT_ONCE):
             self._frames.extend(_framed(events))
             self._last = events[-1].number
-            self._tell()
+            self._wake()
         if status.finished:
             self.ended = status
-            self._tell()
+            self._wake()
 
     async def _status(self) -> RunStatus:
         try:
@@ -115,10 +115,10 @@ class Tail:
         except RunMissing:
             return RunStatus.CANCELED  # it was deleted meanwhile
 
-    def _tell(self) -> None:
+    def _wake(self) -> None:
         """Wake everyone who waits; whoever waits next, waits for the next time."""
-        told, self._told = self._told, asyncio.Event()
-        told.set()
+        signal, self._changed = self._changed, asyncio.Event()
+        signal.set()
 
 
 class Tails:
@@ -167,9 +167,9 @@ def _framed(events: Iterable[RunEvent]) -> list[_Frame]:
     return [_Frame.of(event) for event in events]
 
 
-async def _happens(told: asyncio.Event) -> bool:
+async def _happens(signal: asyncio.Event) -> bool:
     try:
-        await asyncio.wait_for(told.wait(), _HEARTBEAT_SECONDS)
+        await asyncio.wait_for(signal.wait(), _HEARTBEAT_SECONDS)
     except TimeoutError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""What every request passes, and how errors are told."""
+"""What every request passes, and how errors are reported."""
 
 import json
 import time
@@ -60,21 +60,21 @@ INTERNAL = (500, "internal")
 
 def status_of(error: BurnishError) -> tuple[int, str]:
     """The HTTP status and the code of an error."""
-    found = (each[1:] for each in _KNOWN if isinstance(error, each[0]))
-    return next(found, INTERNAL)
+    matches = (each[1:] for each in _KNOWN if isinstance(error, each[0]))
+    return next(matches, INTERNAL)
 
 
 def problem(code: str, message: str, *, remedy: str = "", problems: Json = None) -> dict[str, Json]:
     """The body of an error."""
-    told: dict[str, Json] = {"code": code, "message": message, "remedy": remedy}
-    return {"error": {**told, "problems": [] if problems is None else problems}}
+    fields: dict[str, Json] = {"code": code, "message": message, "remedy": remedy}
+    return {"error": {**fields, "problems": [] if problems is None else problems}}
 
 
-def told(error: BurnishError) -> dict[str, Json]:
+def error_body(error: BurnishError) -> dict[str, Json]:
     """The body for an error of burnish."""
-    found = error.problems if isinstance(error, ConfigError) else ()
+    details = error.problems if isinstance(error, ConfigError) else ()
     problems: list[Json] = [
-        {"where": each.where, "message": each.message, "remedy": each.remedy} for each in found
+        {"where": each.where, "message": each.message, "remedy": each.remedy} for each in details
     ]
     _, code = status_of(error)
     return problem(code, error.message, remedy=error.remedy, problems=problems)
@@ -136,8 +136,8 @@ class Guard:
         self, headers: Mapping[str, str], receive: Receive
     ) -> tuple[Receive, Refusal | None]:
         """The body, read whole, so that no route sees one that is too large."""
-        said = headers.get("content-length", "0")
-        if said.isdigit() and int(said) > self._body_bytes:
+        length = headers.get("content-length", "0")
+        if length.isdigit() and int(length) > self._body_bytes:
             return receive, _TOO_LARGE
         parts: list[bytes] = []
         more, size = True, 0
@@ -155,8 +155,8 @@ class Guard:
 
     async def _refuse(self, refusal: Refusal, path: str, send: Send) -> None:
         plain = path.startswith(self._plain_under)
-        told = {"error": refusal.message} if plain else problem(refusal.code, refusal.message)
-        await _answer(send, refusal.status, json.dumps(told).encode() + b"\n", refusal.headers)
+        document = {"error": refusal.message} if plain else problem(refusal.code, refusal.message)
+        await _answer(send, refusal.status, json.dumps(document).encode() + b"\n", refusal.headers)
 
     def _shared(self, origin: str, send: Send) -> Send:
         """Answers that a page of another origin may read say so."""
@@ -210,8 +210,8 @@ def _once(first: _Message, receive: Receive) -> Receive:
 async def _answer(
     send: Send, status: int, body: bytes, headers: tuple[tuple[str, str], ...]
 ) -> None:
-    told = [(key.encode(), value.encode()) for key, value in headers]
-    told += [(b"content-type", b"application/json")] if body else []
-    told.append((b"content-length", str(len(body)).encode()))
-    await send({"type": "http.response.start", "status": status, "headers": told})
+    fields = [(key.encode(), value.encode()) for key, value in headers]
+    fields += [(b"content-type", b"application/json")] if body else []
+    fields.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": status, "headers": fields})
     await send({"type": "http.response.body", "body": body})

@@ -22,9 +22,16 @@ from burnish.journal.database_store import DatabaseJournals
 from burnish.runs.directory import forget_run
 from burnish.runs.setup import refuse_spent_test
 from burnish.server.apps.engines import EngineApp
-from burnish.server.apps.projects import Asked
+from burnish.server.apps.projects import JobRequest
 from burnish.server.events import Tails
-from burnish.server.runs import AppMissing, AppUnfit, ManagerClosed, Place, Places, TooManyRuns
+from burnish.server.runs import (
+    AppMissing,
+    AppUnfit,
+    ManagerClosed,
+    RunPlace,
+    RunPlaces,
+    TooManyRuns,
+)
 from burnish.server.stores.database import MemoryRunStore
 from burnish.server.stores.records import (
     EVERY,
@@ -34,11 +41,11 @@ from burnish.server.stores.records import (
     RunFilter,
     RunMissing,
     RunPage,
-    RunRecord,
     RunStatus,
     RunStore,
+    StoredRun,
 )
-from burnish.server.work import App, Drive, Work
+from burnish.server.work import App, Drive, RunWork
 from burnish.version import VERSION
 
 
@@ -72,7 +79,7 @@ class Launcher:
     """The runs that this process drives, and those that wait here for room."""
 
     def __init__(
-        self, store: RunStore, places: Places, limits: ServiceLimits, tails: Tails
+        self, store: RunStore, places: RunPlaces, limits: ServiceLimits, tails: Tails
     ) -> None:
         self._store = store
         self._places = places
@@ -100,7 +107,7 @@ class Launcher:
         """Whether there is no room for another run now."""
         return self._room.locked()
 
-    def launch(self, key: _Key, work: Work) -> None:
+    def launch(self, key: _Key, work: RunWork) -> None:
         """Drive a run as soon as there is room."""
         task = asyncio.create_task(self._driven(key, work), name=f"run {key[0]}/{key[1]}")
         self.tasks[key] = task
@@ -135,7 +142,7 @@ class Launcher:
         if self.tasks:
             await asyncio.wait([*self.tasks.values()], timeout=seconds)
 
-    async def _driven(self, key: _Key, work: Work) -> None:
+    async def _driven(self, key: _Key, work: RunWork) -> None:
         """Wait for room, take the lease, drive."""
         drive: Drive | None = None
         try:
@@ -157,7 +164,7 @@ class Launcher:
             if drive is None or not drive.worked:
                 await work.drop()
 
-    async def _placed(self, key: _Key, lease: Lease) -> Place:
+    async def _placed(self, key: _Key, lease: Lease) -> RunPlace:
         """Where the run lies, said in the store before it begins."""
         record = await self._store.get(*key, result=False)
         place = self._places.of(record)
@@ -190,7 +197,7 @@ class RunManager:
         if len(self.apps) < len(apps):
             raise ConfigError([Problem(where="app", message="two apps have the same name")])
         self.store: RunStore = MemoryRunStore() if store is None else store
-        self.places = Places(data=Path(data), journals=journals)
+        self.places = RunPlaces(data=Path(data), journals=journals)
         self.limits = limits or ServiceLimits()
         self.tails = Tails(self.store)
         self.launcher = Launcher(self.store, self.places, self.limits, self.tails)
@@ -243,7 +250,7 @@ class RunManager:
 
     async def start(
         self, app_name: str, request: Json | RunRequest = None, *, run_id: str = ""
-    ) -> RunRecord:
+    ) -> StoredRun:
         """Check a request, keep it, and drive it as soon as there is room."""
         self._check_open()
         app = self.app(app_name)
@@ -254,10 +261,10 @@ class RunManager:
             )
         key = (app_name, run_id or str(uuid.uuid4()))
         self.places.of_new(*key)
-        work, kept = await asyncio.to_thread(_planned, app, request)
+        work, stored = await asyncio.to_thread(_planned, app, request)
         self._starting.add(key)
         try:
-            record = await self.store.create(*key, strategy=work.strategy, request=kept)
+            record = await self.store.create(*key, strategy=work.strategy, request=stored)
             self.launcher.launch(key, work)
         except BaseException:
             await work.drop()
@@ -267,7 +274,7 @@ class RunManager:
         self.launcher.counts["started"] += 1
         return record
 
-    async def get(self, app_name: str, run_id: str, *, result: bool = True) -> RunRecord:
+    async def get(self, app_name: str, run_id: str, *, result: bool = True) -> StoredRun:
         """A run."""
         return await self.store.get(app_name, run_id, result=result)
 
@@ -291,7 +298,7 @@ class RunManager:
         self.tails.announce(app_name, run_id)
         return status
 
-    async def resume(self, app_name: str, run_id: str) -> RunRecord:
+    async def resume(self, app_name: str, run_id: str) -> StoredRun:
         """Go on with a run that failed, was canceled, or was left; what was paid stays paid."""
         self._check_open()
         record = await self.store.get(app_name, run_id, result=False)
@@ -314,7 +321,7 @@ class RunManager:
             await asyncio.to_thread(_remove, self.places.of(record))
         self.left.pop((app_name, run_id), None)
 
-    async def wait(self, app_name: str, run_id: str) -> RunRecord:
+    async def wait(self, app_name: str, run_id: str) -> StoredRun:
         """Wait until a run has ended, or until this manager goes down."""
         while True:
             if (task := self.launcher.tasks.get((app_name, run_id))) is not None:
@@ -343,7 +350,7 @@ class RunManager:
     async def recover(self) -> int:
         """Pick up runs that nobody drives; how many. The others are in `left`, with the reason."""
         left: dict[_Key, str] = {}
-        found, cursor = 0, ""
+        recovered, cursor = 0, ""
         while True:
             which = RunFilter(undriven=True)
             page = await self.store.list_runs(which, limit=_PAGE, cursor=cursor)
@@ -354,13 +361,13 @@ class RunManager:
                 if why := await self._taken(record):
                     left[key] = why
                 else:
-                    found += 1
+                    recovered += 1
             cursor = page.cursor
             if not cursor:
                 self.left = left
-                return found
+                return recovered
 
-    async def _taken(self, record: RunRecord) -> str:
+    async def _taken(self, record: StoredRun) -> str:
         """Go on with a run; why not, where that cannot be."""
         app = self.apps.get(record.app_name)
         if app is None:
@@ -368,8 +375,8 @@ class RunManager:
         if why := self.places.why_not_here(record):
             return why
         try:
-            kept = await self.store.get(record.app_name, record.run_id, result=False)
-            work = await asyncio.to_thread(app.plan, kept.request)
+            stored = await self.store.get(record.app_name, record.run_id, result=False)
+            work = await asyncio.to_thread(app.plan, stored.request)
         except BurnishError as error:
             return f"it cannot be set up again: {error.message}"
         self.launcher.counts["recovered"] += 1
@@ -386,7 +393,7 @@ class RunManager:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _checked_again(self, record: RunRecord, place: Place) -> Work:
+    def _checked_again(self, record: StoredRun, place: RunPlace) -> RunWork:
         if place.fetch():
             refuse_spent_test(place.folder)
         return self.app(record.app_name).plan(record.request)
@@ -396,19 +403,19 @@ class RunManager:
             raise ManagerClosed
 
 
-def _planned(app: App, request: Json | RunRequest) -> tuple[Work, dict[str, Json]]:
+def _planned(app: App, request: Json | RunRequest) -> tuple[RunWork, dict[str, Json]]:
     """The work, and the request as it is kept."""
     if isinstance(request, RunRequest):
-        kept: dict[str, Json] = {"kind": "promptiter", "promptiter": request.to_json()}
+        stored: dict[str, Json] = {"kind": "promptiter", "promptiter": request.to_json()}
         if isinstance(app, EngineApp):
-            return app.planned(request), kept
-        return app.plan(kept), kept
-    kept = Asked.read(request).to_json()
-    work = app.plan(kept)
-    return work, {**kept, "spec": dict(work.spec)} if work.spec else kept
+            return app.planned(request), stored
+        return app.plan(stored), stored
+    stored = JobRequest.read(request).to_json()
+    work = app.plan(stored)
+    return work, {**stored, "spec": dict(work.spec)} if work.spec else stored
 
 
-def _remove(place: Place) -> None:
+def _remove(place: RunPlace) -> None:
     if place.journals is not None:
         place.journals.delete(place.name)
     with contextlib.suppress(FileNotFoundError):
@@ -473,9 +480,9 @@ def _outcomes(counts: Mapping[str, int]) -> dict[str, float]:
     return {f'outcome="{name}"': count for name, count in sorted(counts.items())}
 
 
-def _family(name: str, kind: str, told: str, values: Mapping[str, float]) -> Iterable[str]:
+def _family(name: str, kind: str, description: str, values: Mapping[str, float]) -> Iterable[str]:
     full = f"burnish_{name}"
-    yield f"# HELP {full} {told}"
+    yield f"# HELP {full} {description}"
     yield f"# TYPE {full} {kind}"
     for labels, value in values.items():
         yield f"{full}{{{labels}}} {value}" if labels else f"{full} {value}"

@@ -6,24 +6,24 @@ from burnish.compat.promptiter import RunResult
 from burnish.core.content import Json
 from burnish.server.apps.engines import assembled
 from burnish.server.stores.documents import Slimming, slimmed
-from burnish.server.stores.records import RunEvent, RunRecord, RunStore
+from burnish.server.stores.records import RunEvent, RunStore, StoredRun
 
 _PAGE = 500
 
 
 async def run_result(
-    store: RunStore, record: RunRecord, slim: Slimming | None = None
+    store: RunStore, record: StoredRun, slim: Slimming | None = None
 ) -> dict[str, Json]:
     """The result of a run, or its state so far."""
     if isinstance(record.result, dict) and record.status.finished:
-        found = record.result
+        result = record.result
     else:
         events = await _every_event(store, record)
-        found = await asyncio.to_thread(assembled, events, RunResult())
-    found = found if slim is None else slimmed(found, slim)
-    assert isinstance(found, dict)
+        result = await asyncio.to_thread(assembled, events, RunResult())
+    result = result if slim is None else slimmed(result, slim)
+    assert isinstance(result, dict)
     # The record is what was decided: a cancel wins over whatever the engine said last.
-    return found | {
+    return result | {
         "AppName": record.app_name,
         "ID": record.run_id,
         "Status": record.status.value,
@@ -32,8 +32,10 @@ async def run_result(
     }
 
 
-async def _every_event(store: RunStore, record: RunRecord) -> list[RunEvent]:
-    found: list[RunEvent] = []
-    while page := await store.events(record.app_name, record.run_id, after=len(found), limit=_PAGE):
-        found += page
-    return found
+async def _every_event(store: RunStore, record: StoredRun) -> list[RunEvent]:
+    events: list[RunEvent] = []
+    while page := await store.events(
+        record.app_name, record.run_id, after=len(events), limit=_PAGE
+    ):
+        events += page
+    return events

@@ -21,23 +21,14 @@ from burnish.journal.journal import JournalReader
 from burnish.journal.sqlite_store import JOURNAL_FILE as JOURNAL
 from burnish.journal.sqlite_store import NAME as COUNT
 from burnish.journal.sqlite_store import POINTER, point_to
-from burnish.runs.directory import (
-    LOCK,
-    PROCESSES,
-    Header,
-)
-from burnish.runs.directory import (
-    NAME as HEADER,
-)
-from burnish.runs.directory import (
-    RunRecord as RunFolderRecord,
-)
+from burnish.runs.directory import LOCK, PROCESSES, Header, RunRecord
+from burnish.runs.directory import NAME as HEADER
 from burnish.runs.events import BASELINE
 from burnish.runs.ledger import trial_lines
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup, resume, start
 from burnish.server.security import is_plain
-from burnish.server.stores.records import RunRecord, Where
+from burnish.server.stores.records import StoredRun, Where
 from burnish.system import make_folder, read_text, write_atomic
 
 
@@ -176,7 +167,7 @@ _MARK = "header"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class RunPlace:
     """Where one run lies."""
 
     folder: Path
@@ -218,12 +209,12 @@ class Place:
             return self.begun
         store = self.journals.journal(self.name)
         with JournalReader(store) as reader:
-            kept = reader.marks().get(_MARK)
-        if kept is None:
+            header = reader.marks().get(_MARK)
+        if header is None:
             return False
 
         def fill(folder: Path) -> None:
-            codec(Header).decode(json.loads(kept)).write(folder)
+            codec(Header).decode(json.loads(header)).write(folder)
             point_to(store, folder)
 
         self.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -232,7 +223,7 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Places:
+class RunPlaces:
     """Where the runs of a service lie."""
 
     data: Path
@@ -258,21 +249,21 @@ class Places:
         """Where datasets lie."""
         return self.data / "datasets"
 
-    def of_new(self, app_name: str, run_id: str) -> Place:
+    def of_new(self, app_name: str, run_id: str) -> RunPlace:
         """Where a run will lie that begins here; a name that could lead elsewhere is refused."""
         if not (is_plain(app_name) and is_plain(run_id)):
             message = f"'{app_name}/{run_id}' cannot name a run here"
             remedy = "use letters, digits, '.', '-' and '_'"
             raise ConfigError([Problem(where="id", message=message, remedy=remedy)])
         folder = (self.data / "runs" / app_name / run_id).absolute()
-        return Place(folder=folder, journals=self.journals, name=f"{app_name}/{run_id}")
+        return RunPlace(folder=folder, journals=self.journals, name=f"{app_name}/{run_id}")
 
-    def where(self, place: Place) -> Where:
+    def where(self, place: RunPlace) -> Where:
         """The place as the store keeps it."""
         journal = "files" if place.journals is None else "database"
         return Where(journal=journal, host=socket.gethostname(), folder=str(place.folder))
 
-    def why_not_here(self, record: RunRecord) -> str:
+    def why_not_here(self, record: StoredRun) -> str:
         """Why this service cannot go on with a run; '' where it can."""
         where = record.where
         if not (is_plain(record.app_name) and is_plain(record.run_id)):
@@ -280,28 +271,28 @@ class Places:
         if not where.folder:
             return ""  # it has not begun: any service can begin it
         if where.journal == "database":
-            told = "its journal is in a database, and journals here are in files"
-            return told if self.journals is None else ""
+            reason = "its journal is in a database, and journals here are in files"
+            return reason if self.journals is None else ""
         mine = where.host == socket.gethostname() and not record.current_round
         if mine and not Path(where.folder).exists():
             return ""  # whoever wanted to begin it died before that
         return where.why_not_here()
 
-    def of(self, record: RunRecord) -> Place:
+    def of(self, record: StoredRun) -> RunPlace:
         """Where a run lies; NotHere where that is somewhere else."""
         if why := self.why_not_here(record):
             raise NotHere(f'run "{record.run_id}" is not here: {why}')
         here = self.of_new(record.app_name, record.run_id)
         if record.where.journal == "database" or not record.where.folder:
             return here
-        return Place(folder=Path(record.where.folder))
+        return RunPlace(folder=Path(record.where.folder))
 
 
 _HIDDEN = (JOURNAL, COUNT, POINTER, LOCK, PROCESSES, "blobs")
 """What is burnish's own, and may change at any time."""
 
 
-def require(place: Place) -> None:
+def require(place: RunPlace) -> None:
     """Refuse a run that has no folder yet."""
     if not place.fetch():
         raise FileMissing("this run has not begun", remedy="ask again when it is running")
@@ -309,20 +300,20 @@ def require(place: Place) -> None:
 
 def trials(folder: Path) -> list[Json]:
     """The trials as trials.jsonl has them."""
-    run = RunFolderRecord.read(folder)
+    run = RunRecord.read(folder)
     return [json.loads(line) for line in trial_lines(run.rows, run.events)]
 
 
 def candidates(folder: Path) -> list[Json]:
     """Where the run began, and each candidate that was accepted."""
-    run = RunFolderRecord.read(folder)
-    found: list[Json] = []
+    run = RunRecord.read(folder)
+    accepted: list[Json] = []
     for row in run.rows:
         if row.trial.accepted or row.trial.phase == BASELINE:
             candidate = row.trial.candidate
             encoded = codec(Candidate).encode(candidate)
             assert isinstance(encoded, dict)
-            found.append(
+            accepted.append(
                 {
                     "trial": row.number,
                     "id": candidate.id,
@@ -331,7 +322,7 @@ def candidates(folder: Path) -> list[Json]:
                     "files": [*run.files.get(row.number, ())],
                 }
             )
-    return found
+    return accepted
 
 
 def files(folder: Path) -> list[Json]:

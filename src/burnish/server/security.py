@@ -48,46 +48,48 @@ FILE = "tokens.json"
 _SHORTEST = 16
 
 
-class Scope(StrEnum):
+class TokenScope(StrEnum):
     """What a token is good for; whoever may run may read."""
 
     READ = "read"
     RUN = "run"
 
 
-class KeptToken(BaseModel):
+class StoredToken(BaseModel):
     """A token as it is kept: nobody can make the token from it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     sha256: str
-    scope: Scope
+    scope: TokenScope
     created_at: str = ""
     name: str = ""
 
 
-_KEPT = TypeAdapter(list[KeptToken])
+_TOKEN_LIST = TypeAdapter(list[StoredToken])
 
 
 @dataclass
 class TokenBook:
     """The tokens of a service; those in the file may be added while it runs."""
 
-    given: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = ()
     """Tokens from flags and the environment; they may do everything."""
     path: Path | None = None
-    _hashes: list[KeptToken] = field(default_factory=list[KeptToken], init=False)
+    _hashes: list[StoredToken] = field(default_factory=list[StoredToken], init=False)
     _seen: tuple[int, int] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         """Keep hashes only."""
-        for token in self.given:
+        for token in self.tokens:
             if len(token) < _SHORTEST:
                 message = f"a token needs {_SHORTEST} characters or more"
                 remedy = "make one with `burnish serve token new`"
                 raise ConfigError([Problem(where="--token", message=message, remedy=remedy)])
-        self._own = [KeptToken(sha256=_hashed(each), scope=Scope.RUN) for each in self.given]
-        self.given = ()
+        self._own = [
+            StoredToken(sha256=_hashed(each), scope=TokenScope.RUN) for each in self.tokens
+        ]
+        self.tokens = ()
         self._refresh()
 
     @property
@@ -96,15 +98,15 @@ class TokenBook:
         self._refresh()
         return not (self._own or self._hashes)
 
-    def scope_of(self, token: str) -> Scope | None:
+    def scope_of(self, token: str) -> TokenScope | None:
         """What a token is good for; None where nobody knows it."""
         self._refresh()
-        asked, found = _hashed(token), None
+        digest, scope = _hashed(token), None
         # All of them, always: the time taken tells nothing.
         for each in (*self._own, *self._hashes):
-            if hmac.compare_digest(each.sha256, asked):
-                found = Scope.RUN if Scope.RUN in (found, each.scope) else each.scope
-        return found
+            if hmac.compare_digest(each.sha256, digest):
+                scope = TokenScope.RUN if TokenScope.RUN in (scope, each.scope) else each.scope
+        return scope
 
     def _refresh(self) -> None:
         if self.path is None:
@@ -124,22 +126,22 @@ def _hashed(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _read_tokens(path: Path) -> list[KeptToken]:
+def _read_tokens(path: Path) -> list[StoredToken]:
     """The tokens of a file."""
     try:
-        return _KEPT.validate_json(read_bytes(path))
+        return _TOKEN_LIST.validate_json(read_bytes(path))
     except ValidationError as error:
         raise FileTrouble(f"{path} is damaged", remedy="remove it, and make tokens anew") from error
 
 
-def new_token(path: Path, scope: Scope, *, name: str = "") -> str:
+def new_token(path: Path, scope: TokenScope, *, name: str = "") -> str:
     """Make a token, keep its hash in a file that only its owner reads, and give it back."""
     token = f"bt_{secrets.token_urlsafe(32)}"
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    kept = _read_tokens(path) if path.exists() else []
-    kept.append(KeptToken(sha256=_hashed(token), scope=scope, created_at=at, name=name))
+    tokens = _read_tokens(path) if path.exists() else []
+    tokens.append(StoredToken(sha256=_hashed(token), scope=scope, created_at=at, name=name))
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps([each.model_dump(mode="json") for each in kept], indent=2)
+    text = json.dumps([each.model_dump(mode="json") for each in tokens], indent=2)
     before = os.umask(0o077)
     try:
         write_atomic(path, text + "\n")
@@ -207,7 +209,7 @@ class Security:
                 message="a token is needed: Authorization: Bearer …",
                 headers=(("www-authenticate", "Bearer"),),
             )
-        if scope is Scope.READ and method not in _READING:
+        if scope is TokenScope.READ and method not in _READING:
             return Refusal(status=403, code="read_only", message="this token may only read")
         return None
 

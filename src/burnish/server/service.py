@@ -17,7 +17,7 @@ from burnish.journal.database_store import DatabaseJournals
 from burnish.server.application import BASE_PATH, create_app
 from burnish.server.apps import FileApp
 from burnish.server.manager import RunManager, ServiceLimits
-from burnish.server.runs import Datasets, Places
+from burnish.server.runs import Datasets, RunPlaces
 from burnish.server.security import FILE as TOKENS
 from burnish.server.security import LOOPBACK, Security, TokenBook, is_loopback
 from burnish.server.stores import journals_in, open_store
@@ -70,13 +70,13 @@ class Serving:
                     )
                 ]
             )
-        known = LOOPBACK | self.hosts | frozenset([self.host.lower()])
-        hosts = known if local or self.hosts else None
+        names = LOOPBACK | self.hosts | frozenset([self.host.lower()])
+        hosts = names if local or self.hosts else None
         return Security(
             tokens=None if local and book.empty else book, hosts=hosts, origins=self.origins
         )
 
-    def kept_journals(self) -> DatabaseJournals | None:
+    def database_journals(self) -> DatabaseJournals | None:
         """Journals in the database, or None for files."""
         shared = DatabaseUrl.parse(self.address).is_server
         if self.journals == "files" or (self.journals == "auto" and not shared):
@@ -90,23 +90,23 @@ class Serving:
 
     def file_apps(self) -> list[FileApp]:
         """The apps; everything that is wrong with them is said before anything starts."""
-        datasets = Datasets(folder=Places(data=self.data).datasets)
+        datasets = Datasets(folder=RunPlaces(data=self.data).datasets)
         return [
             FileApp(name=name, path=path.absolute(), datasets=datasets, allowed=self.allowed)
             for name, path in self.apps.items()
         ]
 
 
-def serve(serving: Serving, *, told: Callable[[str], None]) -> None:
-    """Serve until a signal comes; `told` is given the address as soon as it listens."""
+def serve(serving: Serving, *, announce: Callable[[str], None]) -> None:
+    """Serve until a signal comes; `announce` gets the address as soon as it listens."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    asyncio.run(_served(serving, told))
+    asyncio.run(_served(serving, announce))
 
 
-async def _served(serving: Serving, told: Callable[[str], None]) -> None:
+async def _served(serving: Serving, announce: Callable[[str], None]) -> None:
     security, apps = serving.security(), serving.file_apps()
     serving.data.mkdir(parents=True, exist_ok=True)
-    journals = serving.kept_journals()
+    journals = serving.database_journals()
     if journals is not None:
         await asyncio.to_thread(journals.prepare)
     with closing(listening_on(serving.host, serving.port)) as sock:
@@ -126,7 +126,7 @@ async def _served(serving: Serving, told: Callable[[str], None]) -> None:
             server_header=False,
             timeout_graceful_shutdown=int(serving.limits.grace_seconds) + 1,
         )
-        told(_url(sock))
+        announce(_url(sock))
         await _Server(config, manager).serve(sockets=[sock])
 
 

@@ -6,24 +6,24 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from burnish.server.apps.projects import EvaluationSettings, RunSettings
-from burnish.server.stores.records import RunRecord, RunStatus
+from burnish.server.stores.records import RunStatus, StoredRun
 
 RUN_ID = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"
 
 
-class Given(BaseModel):
+class RequestModel(BaseModel):
     """What is sent: an unknown field is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-class Shape(BaseModel):
+class ResponseModel(BaseModel):
     """What is given back."""
 
     model_config = ConfigDict(frozen=True)
 
 
-class NewRun(Given):
+class NewRun(RequestModel):
     """A run to start."""
 
     id: Annotated[str, Field(pattern=RUN_ID)] | None = None
@@ -36,7 +36,7 @@ class NewRun(Given):
     """A run request of PromptIter, whose unknown fields are refused here."""
 
 
-class NewEvaluation(Given):
+class NewEvaluation(RequestModel):
     """A measurement to make."""
 
     id: Annotated[str, Field(pattern=RUN_ID)] | None = None
@@ -44,7 +44,7 @@ class NewEvaluation(Given):
     settings: EvaluationSettings = Field(default_factory=EvaluationSettings)
 
 
-class RunShape(Shape):
+class RunShape(ResponseModel):
     """A run."""
 
     app: str
@@ -71,7 +71,7 @@ class RunShape(Shape):
     result: JsonValue = None
 
     @classmethod
-    def of(cls, record: RunRecord, left_because: str = "") -> "RunShape":
+    def of(cls, record: StoredRun, left_because: str = "") -> "RunShape":
         """A record of the store."""
         same = (
             "strategy",
@@ -102,7 +102,7 @@ class RunShape(Shape):
         )
 
 
-class RunList(Shape):
+class RunList(ResponseModel):
     """Some runs, newest first."""
 
     runs: list[RunShape]
@@ -110,7 +110,7 @@ class RunList(Shape):
     """Give it back for the next page; empty on the last."""
 
 
-class AppShape(Shape):
+class AppShape(ResponseModel):
     """An app."""
 
     name: str
@@ -121,19 +121,19 @@ class AppShape(Shape):
     """Whether PromptIter's routes know it."""
 
 
-class AppList(Shape):
+class AppList(ResponseModel):
     """The apps."""
 
     apps: list[AppShape]
 
 
-class Structure(Shape):
+class Structure(ResponseModel):
     """The nodes, edges and surfaces of an app, in PromptIter's shape."""
 
     structure: dict[str, JsonValue]
 
 
-class DatasetShape(Shape):
+class DatasetShape(ResponseModel):
     """A dataset."""
 
     name: str
@@ -141,7 +141,7 @@ class DatasetShape(Shape):
     cases: int
 
 
-class DatasetList(Shape):
+class DatasetList(ResponseModel):
     """The datasets."""
 
     datasets: list[str]
@@ -154,7 +154,7 @@ class CasePage(DatasetShape):
     page: list[dict[str, JsonValue]]
 
 
-class TrialPage(Shape):
+class TrialPage(ResponseModel):
     """Some trials of a run, as in its trials.jsonl."""
 
     total: int
@@ -162,7 +162,7 @@ class TrialPage(Shape):
     trials: list[dict[str, JsonValue]]
 
 
-class CandidateShape(Shape):
+class CandidateShape(ResponseModel):
     """A candidate that became the incumbent, or where the run began."""
 
     trial: int
@@ -172,26 +172,26 @@ class CandidateShape(Shape):
     files: list[str]
 
 
-class CandidateList(Shape):
+class CandidateList(ResponseModel):
     """The candidates to choose from, oldest first."""
 
     candidates: list[CandidateShape]
 
 
-class FileShape(Shape):
+class FileShape(ResponseModel):
     """A file in a run's folder."""
 
     path: str
     bytes: int
 
 
-class FileList(Shape):
+class FileList(ResponseModel):
     """The files of a run."""
 
     files: list[FileShape]
 
 
-class EventShape(Shape):
+class EventShape(ResponseModel):
     """Something that happened."""
 
     number: int
@@ -201,20 +201,20 @@ class EventShape(Shape):
     payload: JsonValue
 
 
-class EventPage(Shape):
+class EventPage(ResponseModel):
     """Some events, oldest first."""
 
     events: list[EventShape]
 
 
-class Health(Shape):
+class Health(ResponseModel):
     """That the service is alive."""
 
     status: Literal["ok"]
     version: str
 
 
-class LeftRun(Shape):
+class LeftRun(ResponseModel):
     """A run that nobody drives and that cannot go on here."""
 
     app: str
@@ -222,7 +222,7 @@ class LeftRun(Shape):
     why: str
 
 
-class Readiness(Shape):
+class Readiness(ResponseModel):
     """Whether the service can work."""
 
     status: Literal["ready"]
@@ -232,7 +232,7 @@ class Readiness(Shape):
     left: list[LeftRun]
 
 
-class ProblemShape(Shape):
+class ProblemShape(ResponseModel):
     """One thing that is wrong."""
 
     where: str
@@ -240,7 +240,7 @@ class ProblemShape(Shape):
     remedy: str
 
 
-class ErrorShape(Shape):
+class ErrorShape(ResponseModel):
     """An error."""
 
     code: str
@@ -250,13 +250,13 @@ class ErrorShape(Shape):
     problems: list[ProblemShape]
 
 
-class ErrorBody(Shape):
+class ErrorBody(ResponseModel):
     """The body of every error."""
 
     error: ErrorShape
 
 
-class Detailed(Shape):
+class Detailed(ResponseModel):
     """The body of an error of the refinement routes."""
 
     detail: str

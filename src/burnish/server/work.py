@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, Interrupted, RunLocked
-from burnish.server.runs import Place
+from burnish.server.runs import RunPlace
 from burnish.server.stores.records import (
     CANCELED,
     UNCHANGED,
@@ -164,7 +164,7 @@ class Order:
     """What work is given when it is driven."""
 
     run_id: str
-    place: Place
+    place: RunPlace
     tell: Tell
     stop: StopSwitch = field(default_factory=StopSwitch)
 
@@ -179,7 +179,7 @@ class Ended:
     best_score: float | None = None
 
 
-class Work(Protocol):
+class RunWork(Protocol):
     """A run that was found good and can be driven."""
 
     @property
@@ -223,7 +223,7 @@ class App(Protocol):
         """Where its file lies; None where a program made it."""
         ...
 
-    def plan(self, request: Json) -> Work:
+    def plan(self, request: Json) -> RunWork:
         """The work that a request asks for; ConfigError with all that is wrong. Pays nothing.
 
         May block: it is called in a worker thread.
@@ -255,7 +255,7 @@ _BEAT_SECONDS = 2.0
 """So soon, at the latest, a run hears that another process wants it canceled."""
 _GONE = (LeaseLost, RunNotRunning, RunMissing)
 
-_Told = tuple[NewEvent, RunChanges]
+_QueuedEvent = tuple[NewEvent, RunChanges]
 
 
 class Drive:
@@ -274,7 +274,7 @@ class Drive:
         self._seconds = seconds
         self._held_until = time.monotonic() + seconds
         self._announce = announce
-        self._queue: asyncio.Queue[_Told | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[_QueuedEvent | None] = asyncio.Queue()
         self._job: _Job[Ended] | None = None
         self._stop = StopSwitch()
         self._over = asyncio.Event()
@@ -301,7 +301,7 @@ class Drive:
         """The service goes down now."""
         self._end_job()
 
-    async def through(self, work: Work, place: Place) -> None:
+    async def through(self, work: RunWork, place: RunPlace) -> None:
         """Drive the work to its end, and say in the store how it ended."""
         tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._pump())]
         loop = asyncio.get_running_loop()
@@ -317,7 +317,7 @@ class Drive:
             self._queue.put_nowait(None)
             await tasks[1]
             if not self._lost:
-                await self._told_end(ended, work)
+                await self._store_end(ended, work)
         finally:
             self._over.set()
             tasks[1].cancel()
@@ -325,7 +325,7 @@ class Drive:
 
     # -- the work ----------------------------------------------------------------------------
 
-    async def _worked(self, work: Work, order: Order) -> Ended:
+    async def _worked(self, work: RunWork, order: Order) -> Ended:
         """How it ended; what it raised is told, not passed on."""
         with _entered(work.thread, f"run-{self.run[1]}") as loop:
             self._job, self.worked = loop.submit(work.drive(order)), True
@@ -355,10 +355,10 @@ class Drive:
 
     async def _begun(self) -> None:
         changes = RunChanges(status=RunStatus.RUNNING)
-        told = NewEvent(kind="status", payload={"status": RunStatus.RUNNING.value})
-        await self._kept((told, changes))
+        event = NewEvent(kind="status", payload={"status": RunStatus.RUNNING.value})
+        await self._store_event((event, changes))
 
-    async def _told_end(self, ended: Ended, work: Work) -> None:
+    async def _store_end(self, ended: Ended, work: RunWork) -> None:
         result = work.so_far() if ended.result is None else ended.result
         status = RunStatus.CANCELED if self._canceled else ended.status
         finished = status.finished
@@ -368,24 +368,24 @@ class Drive:
             error=CANCELED if status is RunStatus.CANCELED else ended.error,
             best_score=ended.best_score,
         )
-        told = NewEvent(kind="status", payload={"status": status.value, "error": changes.error})
+        event = NewEvent(kind="status", payload={"status": status.value, "error": changes.error})
         with suppress(*_GONE):
-            await self._kept((told, changes))
+            await self._store_event((event, changes))
             if not finished:
                 await self._store.release(self._lease)
 
     async def _pump(self) -> None:
         """Keep events in the order in which they are told."""
-        while (told := await self._queue.get()) is not None:
+        while (entry := await self._queue.get()) is not None:
             if not self._lost:
                 try:
-                    await self._kept(told)
+                    await self._store_event(entry)
                 except _GONE as error:
                     self._lose(error)
 
-    async def _kept(self, told: _Told) -> None:
+    async def _store_event(self, entry: _QueuedEvent) -> None:
         """Keep an event; a store that does not answer is asked again while the lease holds."""
-        event, changes = told
+        event, changes = entry
         while True:
             try:
                 await self._store.append_event(*self.run, event, changes, lease=self._lease)

@@ -38,7 +38,7 @@ from burnish.projects.description import Doors, describe, described_again, from_
 from burnish.projects.dialects import GROUP as DIALECTS
 from burnish.projects.dialects import Dialect, Document, Flags, role_names
 from burnish.reports.rendering import to_markdown
-from burnish.runs.build import Description, build, kept_spec
+from burnish.runs.build import RunDescription, build, kept_spec
 from burnish.runs.directory import RunRecord
 from burnish.runs.driver import drive
 from burnish.runs.plugins import (
@@ -71,12 +71,12 @@ class PluginProject:
     models: Callable[[], Models] | None = None
     """Models that stand in for the real ones, new ones for each run."""
 
-    def described(self) -> Description:
+    def described(self) -> RunDescription:
         """The run that the file describes; the environment has no say."""
         return describe(Document.read(self.file), self.flags, environ={})
 
     @asynccontextmanager
-    async def built(self, description: Description) -> AsyncGenerator[Setup, None]:
+    async def built(self, description: RunDescription) -> AsyncGenerator[Setup, None]:
         """The run, set up; what it holds is closed afterwards."""
         setup = build(description, models=None if self.models is None else self.models())
         try:

@@ -16,9 +16,9 @@ from burnish.server.stores import (
     RunFilter,
     RunMissing,
     RunNotRunning,
-    RunRecord,
     RunStatus,
     RunStore,
+    StoredRun,
     StoreTrouble,
     Where,
 )
@@ -103,7 +103,7 @@ async def _check_records(store: RunStore, other: RunStore) -> None:
     await _check_end(store, other)
 
 
-def _spoil(record: RunRecord) -> None:
+def _spoil(record: StoredRun) -> None:
     cast("dict[str, Json]", record.request)["text"] = "changed by a reader"
 
 

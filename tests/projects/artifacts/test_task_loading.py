@@ -10,7 +10,7 @@ from burnish.core.errors import ConfigError
 from burnish.projects import load_project
 from burnish.projects.artifacts.plugin import ScaledScore
 from burnish.projects.artifacts.spec import ArtifactsSpec
-from burnish.runs.build import Description, build
+from burnish.runs.build import RunDescription, build
 from burnish.runs.setup import Setup
 from burnish.runs.spec import spec_type
 from burnish.strategies.coordinate.search import Coordinate
@@ -123,7 +123,7 @@ def test_a_run_is_described_whole_in_its_header(tmp_path: Path) -> None:
     spec = made.project.spec
     model = spec_type(ArtifactsSpec, EditsSettings)
     models = scripted(adding("one\ntwo\n"))
-    again = build(Description(spec=model.model_validate(spec)), models=models)
+    again = build(RunDescription(spec=model.model_validate(spec)), models=models)
     assert (again.inputs(), again.budget) == (made.inputs(), made.budget)
     assert again.project.spec == spec
 

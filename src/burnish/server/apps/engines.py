@@ -37,7 +37,7 @@ from burnish.runs.draft import refuse_literals
 from burnish.runs.plugins import Building, TargetParts
 from burnish.runs.setup import Furnish
 from burnish.runs.stoppers import STOP_FILE
-from burnish.server.apps.projects import Asked, MeasureWork, ProjectWork, refuse_kind
+from burnish.server.apps.projects import JobRequest, MeasureWork, ProjectWork, refuse_kind
 from burnish.server.runs import Datasets
 from burnish.server.security import check_app_name
 from burnish.server.stores import records
@@ -47,7 +47,7 @@ from burnish.strategies.backprop.prompts import AGGREGATOR, BACKWARDER, PATCHER
 from burnish.strategies.backprop.strategy import Backprop, role_models, whole_names
 
 if TYPE_CHECKING:
-    from burnish.server.work import Work
+    from burnish.server.work import RunWork
 
 
 _HEAD = {"structure": "structure_snapshot", "baseline_validation": "baseline_validation"}
@@ -75,7 +75,7 @@ _KEYS = {
 _ENDING = ("Acceptance", "Stop", "Burnish")
 
 
-class _Told(Protocol):
+class _HasJson(Protocol):
     def to_json(self) -> dict[str, Json]: ...
 
 
@@ -85,7 +85,7 @@ class Pieces:
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
         self._before = RunResult()
-        self._told: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
 
     def __call__(self, result: RunResult) -> None:
         """Tell what this state adds; stages of an earlier session have the same keys again."""
@@ -94,9 +94,9 @@ class Pieces:
             if (value := getattr(result, name)) is not getattr(before, name):
                 self._piece(kind, 0, _plain(value), RunChanges(best_score=_baseline(result, kind)))
         for number, now in enumerate(result.rounds):
-            known = before.rounds[number] if number < len(before.rounds) else None
-            if now is not known:
-                self._round(known, now)
+            previous = before.rounds[number] if number < len(before.rounds) else None
+            if now is not previous:
+                self._round(previous, now)
         if result.accepted_profile is not before.accepted_profile:
             profile = _plain(result.accepted_profile)
             self._piece(ACCEPTED, result.current_round, profile, RunChanges())
@@ -118,14 +118,14 @@ class Pieces:
 
     def _piece(self, kind: str, number: int, payload: Json, changes: RunChanges) -> None:
         name = f"{number}:{kind}"
-        self._told[name] = place = self._told.get(name, 0) + 1
-        told = NewEvent(kind=kind, round=number, payload=payload, key=f"piece:{name}:{place}")
-        self._tell(told, changes)
+        self._counts[name] = place = self._counts.get(name, 0) + 1
+        event = NewEvent(kind=kind, round=number, payload=payload, key=f"piece:{name}:{place}")
+        self._tell(event, changes)
 
 
 def assembled(events: Iterable[RunEvent], result: RunResult) -> dict[str, Json]:
     """The result so far: `result` says what the events do not."""
-    told = result.to_json()
+    document = result.to_json()
     rounds: dict[int, dict[str, Json]] = {}
     for event in events:
         part = rounds.get(event.round, {})
@@ -135,20 +135,20 @@ def assembled(events: Iterable[RunEvent], result: RunResult) -> dict[str, Json]:
         elif event.kind == COMPLETED and isinstance(event.payload, dict):
             part.update({key: event.payload[key] for key in _ENDING if key in event.payload})
         elif event.kind == ACCEPTED:
-            told["AcceptedProfile"] = event.payload
+            document["AcceptedProfile"] = event.payload
         elif event.kind in _HEAD.values():
-            told[_KEYS[event.kind]] = event.payload
+            document[_KEYS[event.kind]] = event.payload
         elif event.kind in _KEYS:
             part[_KEYS[event.kind]] = event.payload
-    told["Rounds"] = [rounds[number] for number in sorted(rounds)]
-    return told
+    document["Rounds"] = [rounds[number] for number in sorted(rounds)]
+    return document
 
 
 def _ending(now: RoundResult) -> dict[str, Json]:
     """RoundCompleted as PromptIter has it, and the parts that the round keeps."""
     accepted, stop = now.acceptance, now.stop
     assert accepted is not None
-    found: dict[str, Json] = {
+    fields: dict[str, Json] = {
         "Accepted": accepted.accepted,
         "AcceptanceReason": accepted.reason,
         "ScoreDelta": accepted.score_delta,
@@ -157,7 +157,7 @@ def _ending(now: RoundResult) -> dict[str, Json]:
         "Acceptance": accepted.to_json(),
         "Stop": None if stop is None else stop.to_json(),
     }
-    return {**found, **({} if now.burnish is None else {"Burnish": now.burnish})}
+    return {**fields, **({} if now.burnish is None else {"Burnish": now.burnish})}
 
 
 def _best(now: RoundResult) -> float | None:
@@ -166,17 +166,17 @@ def _best(now: RoundResult) -> float | None:
 
 
 def _baseline(result: RunResult, kind: str) -> float | None:
-    found = result.baseline_validation
-    is_it = kind == _HEAD["baseline_validation"] and found is not None
-    return found.overall_score if is_it and found is not None else None
+    validation = result.baseline_validation
+    is_it = kind == _HEAD["baseline_validation"] and validation is not None
+    return validation.overall_score if is_it and validation is not None else None
 
 
 def _plain(value: Any) -> Json:
     if value is None:
         return None
     if isinstance(value, tuple):
-        return [each.to_json() for each in cast("Iterator[_Told]", value)]
-    return cast("_Told", value).to_json()
+        return [each.to_json() for each in cast("Iterator[_HasJson]", value)]
+    return cast("_HasJson", value).to_json()
 
 
 _STRATEGY = "backprop"
@@ -272,12 +272,12 @@ class EngineApp:
         self._thread: LoopThread | None = None
         self._lock = threading.Lock()
 
-    def plan(self, request: Json) -> "Work":
+    def plan(self, request: Json) -> "RunWork":
         """Check a request in PromptIter's terms."""
-        asked = Asked.read(request)
-        if asked.kind != "promptiter":
-            raise refuse_kind(asked.kind, self.name)
-        return self.planned(read_request(asked.promptiter, strict=False)[0])
+        parsed = JobRequest.read(request)
+        if parsed.kind != "promptiter":
+            raise refuse_kind(parsed.kind, self.name)
+        return self.planned(read_request(parsed.promptiter, strict=False)[0])
 
     def planned(self, request: RunRequest) -> EngineWork:
         """Check a request; its teacher and judge are live objects, which only this process has."""
@@ -416,37 +416,37 @@ class FileApp:
         """Where the file lies."""
         return self.path.resolve().parent
 
-    def plan(self, request: Json) -> "Work":
+    def plan(self, request: Json) -> "RunWork":
         """Load the file with what the request says."""
-        asked = Asked.read(request)
-        if asked.kind == "promptiter":
+        job = JobRequest.read(request)
+        if job.kind == "promptiter":
             engine = engine_of(self.path, self.name)
-            parsed = read_request(asked.promptiter, strict=False)[0]
+            parsed = read_request(job.promptiter, strict=False)[0]
             engine.check(parsed)
             return EngineWork(engine, parsed, owned=True)
-        if asked.kind == "evaluate":
-            return self._measuring(asked)
-        return self._searching(asked)
+        if job.kind == "evaluate":
+            return self._measuring(job)
+        return self._searching(job)
 
-    def _searching(self, asked: Asked) -> ProjectWork:
+    def _searching(self, job: JobRequest) -> ProjectWork:
         """A search: built from its description alone once that is kept."""
-        if asked.spec is not None:
-            setup = build(from_stored(asked.spec, {}))
+        if job.spec is not None:
+            setup = build(from_stored(job.spec, {}))
         else:
-            flags = asked.settings.flags(self.datasets, self.allowed)
-            with asked.settings.named():
+            flags = job.settings.flags(self.datasets, self.allowed)
+            with job.settings.named():
                 setup = load_project(self.path, flags).setup
             refuse_literals(setup.project.spec)
         setup.check()
         return ProjectWork(setup)
 
-    def _measuring(self, asked: Asked) -> MeasureWork:
+    def _measuring(self, job: JobRequest) -> MeasureWork:
         """A measurement: built from its description alone once that is kept."""
-        if asked.spec is not None:
-            measurement = from_description(from_stored(asked.spec, {}))
+        if job.spec is not None:
+            measurement = from_description(from_stored(job.spec, {}))
         else:
-            flags = asked.evaluation.flags(self.datasets, self.allowed)
-            with asked.evaluation.named():
+            flags = job.evaluation.flags(self.datasets, self.allowed)
+            with job.evaluation.named():
                 measurement = load_measurement(self.path, flags)
             refuse_literals(measurement.setup.project.spec)
         measurement.setup.check()
@@ -454,8 +454,8 @@ class FileApp:
 
     def about(self) -> dict[str, Json]:
         """A file; whether PromptIter's routes know it."""
-        known = _has_structure(self.path)
-        return {"name": self.name, "kind": "file", "strategy": "", "promptiter": known}
+        structured = _has_structure(self.path)
+        return {"name": self.name, "kind": "file", "strategy": "", "promptiter": structured}
 
     def structure(self) -> dict[str, Json]:
         """The structure of the agent in the file."""

@@ -21,14 +21,12 @@ from burnish.runs.driver import Ending
 from burnish.runs.events import Event, SealedResult, Tick, TrialRecorded
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
-from burnish.server.runs import DatasetName, Datasets, NotAllowed, Place
+from burnish.server.runs import DatasetName, Datasets, NotAllowed, RunPlace
 from burnish.server.stores.records import NewEvent, RunChanges, RunStatus
 from burnish.server.work import Ended, LoopThread, Order, Tell
 from burnish.system import validate_config
 from burnish.system.settings import Door, SettingField, Settings, plain_type
 
-_PROMPTITER = "promptiter"
-"""The key of a request in PromptIter's terms."""
 _MOST_NAMES = 100
 _Text = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -116,7 +114,7 @@ else:
     )
 
 
-class Asked(Settings):
+class JobRequest(Settings):
     """A request as the store keeps it."""
 
     kind: Literal["optimize", "evaluate", "promptiter"] = "optimize"
@@ -127,7 +125,7 @@ class Asked(Settings):
     """The description of the run, from which it is built; the service writes it, no client."""
 
     @classmethod
-    def read(cls, request: Json) -> "Asked":
+    def read(cls, request: Json) -> "JobRequest":
         """What the store kept, or a program gives."""
         return validate_config(request or {}, cls, source="request")
 
@@ -151,7 +149,7 @@ def refuse_kind(kind: str, app: str) -> ConfigError:
     return ConfigError([Problem(where="kind", message=f'the app "{app}" cannot {kind}')])
 
 
-class Forwarding:
+class EventForwarder:
     """A listener that tells the service; what the store has already is not kept twice."""
 
     def __init__(self, tell: Tell) -> None:
@@ -167,13 +165,13 @@ class Forwarding:
                 self.best_score = trial.best_score
             changes = RunChanges(current_round=number, best_score=self.best_score)
         payload = {"at": event.at, **event.data}
-        told = NewEvent(kind=event.kind, round=number, payload=payload, key=f"run:{event.id}")
-        self._tell(told, changes)
+        forwarded = NewEvent(kind=event.kind, round=number, payload=payload, key=f"run:{event.id}")
+        self._tell(forwarded, changes)
 
     def tick(self, tick: Tick) -> None:
         """Nothing: ticks are for those who watch on the spot."""
 
-    def catch_up(self, place: Place) -> None:
+    def catch_up(self, place: RunPlace) -> None:
         """Pass on what an earlier process may have kept in the journal and not told."""
         with look_into(place.folder) as reader:
             for event in events(reader):
@@ -203,7 +201,7 @@ class ProjectWork:
 
     async def drive(self, order: Order) -> Ended:
         """Begin or go on, in the loop that is running."""
-        listener = Forwarding(order.tell)
+        listener = EventForwarder(order.tell)
         if order.place.fetch():
             listener.catch_up(order.place)
         running: list[Run] = []

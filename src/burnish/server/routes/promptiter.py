@@ -20,7 +20,7 @@ from burnish.server.manager import RunManager
 from burnish.server.results import run_result
 from burnish.server.runs import AppMissing, ManagerClosed, TooManyRuns
 from burnish.server.stores.documents import Slimming
-from burnish.server.stores.records import RunMissing, RunNotRunning, RunRecord, RunStatus
+from burnish.server.stores.records import RunMissing, RunNotRunning, RunStatus, StoredRun
 from burnish.server.work import App
 
 log = logging.getLogger("burnish.server")
@@ -87,11 +87,11 @@ class PromptIterRoutes:
         head, _, run = rest.partition("/")
         run_id, _, action = run.partition("/")
         request.state.run_id = run_id
-        known = {("GET", ""): self._get, ("POST", "cancel"): self._cancel}
-        found = known.get((request.method, action))
-        if not (self.serve_async and head == "async-runs" and run_id and found):
+        actions = {("GET", ""): self._get, ("POST", "cancel"): self._cancel}
+        routed = actions.get((request.method, action))
+        if not (self.serve_async and head == "async-runs" and run_id and routed):
             raise _Refused(404, "not found")
-        return found
+        return routed
 
     # -- the five ----------------------------------------------------------------------------
 
@@ -119,7 +119,7 @@ class PromptIterRoutes:
             gone.cancel()
             ended.cancel()
 
-    async def _ended(self, record: RunRecord) -> Response:
+    async def _ended(self, record: StoredRun) -> Response:
         if record.status is RunStatus.CANCELED:
             raise _Refused(408, record.error)
         if record.status is not RunStatus.SUCCEEDED:
@@ -154,7 +154,7 @@ class PromptIterRoutes:
             raise RunNotRunning(run_id) from None
         return Response(status_code=202)
 
-    async def _begun(self, request: Request, app: App) -> RunRecord:
+    async def _begun(self, request: Request, app: App) -> StoredRun:
         data = _run_of(await request.body())
         _, warnings = read_request(data, strict=False)
         for warning in warnings:

@@ -102,8 +102,8 @@ class RefineBody(BaseModel):
 
     def settings(self) -> RefineSettings:
         """As the command line would say it; with any tier, other models are left aside."""
-        told = {name: getattr(self, name) for name in type(self).model_fields}
-        settings = RefineSettings.model_validate(told)
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        settings = RefineSettings.model_validate(fields)
         if not settings.warnings:
             return settings
         _log.warning(MIXED)

@@ -15,10 +15,10 @@ from burnish.core.content import codec
 from burnish.datasets.case_files import CaseFile
 from burnish.reports.rendering import write_report
 from burnish.server import runs
-from burnish.server.apps.projects import Asked
+from burnish.server.apps.projects import JobRequest
 from burnish.server.manager import CONTENT_TYPE, RunManager, exposition
 from burnish.server.results import run_result
-from burnish.server.runs import NAME, Datasets, FileMissing, Place, TooManyRuns
+from burnish.server.runs import NAME, Datasets, FileMissing, RunPlace, TooManyRuns
 from burnish.server.security import NAME as APP_NAME
 from burnish.server.shapes import (
     RUN_ID,
@@ -43,7 +43,7 @@ from burnish.server.shapes import (
     Structure,
     TrialPage,
 )
-from burnish.server.stores.records import RunFilter, RunRecord, RunStatus
+from burnish.server.stores.records import RunFilter, RunStatus, StoredRun
 from burnish.strategies.measure import Measure
 from burnish.system import read_text
 from burnish.version import VERSION
@@ -53,7 +53,7 @@ RunId = Annotated[str, Path(pattern=RUN_ID)]
 Offset = Annotated[int, Query(ge=0, le=10**9)]
 Limit = Annotated[int, Query(ge=1, le=200)]
 
-_TOLD = {
+_DESCRIPTIONS = {
     400: "The request cannot be read.",
     401: "A token is needed.",
     403: "Not allowed.",
@@ -67,12 +67,14 @@ _TOLD = {
     503: "The store does not answer, or the service goes down.",
 }
 ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorBody, "description": told} for status, told in _TOLD.items()
+    status: {"model": ErrorBody, "description": sentence}
+    for status, sentence in _DESCRIPTIONS.items()
 }
 DETAILED: dict[int | str, dict[str, Any]] = {
     **{status: ERRORS[status] for status in (401, 403, 413, 500)},
     **{
-        status: {"model": Detailed, "description": _TOLD[status]} for status in (400, 404, 405, 409)
+        status: {"model": Detailed, "description": _DESCRIPTIONS[status]}
+        for status in (400, 404, 405, 409)
     },
 }
 
@@ -89,8 +91,8 @@ Manager = Annotated[RunManager, Depends(manager_of)]
 @app_router.get("/apps")
 async def list_apps(manager: Manager) -> AppList:
     """Every app."""
-    told = [await asyncio.to_thread(app.about) for app in manager.apps.values()]
-    return AppList(apps=[AppShape.model_validate(each) for each in told])
+    entries = [await asyncio.to_thread(app.about) for app in manager.apps.values()]
+    return AppList(apps=[AppShape.model_validate(each) for each in entries])
 
 
 @app_router.get("/apps/{app}")
@@ -112,7 +114,7 @@ async def _datasets(manager: Annotated[RunManager, Depends(manager_of)]) -> Data
     return Datasets(folder=manager.places.datasets)
 
 
-Kept = Annotated[Datasets, Depends(_datasets)]
+DatasetFolder = Annotated[Datasets, Depends(_datasets)]
 Name = Annotated[str, Path(pattern=NAME, max_length=100)]
 _FILE: dict[str, Any] = {
     "required": True,
@@ -121,40 +123,42 @@ _FILE: dict[str, Any] = {
 
 
 @dataset_router.get("/datasets")
-async def list_datasets(kept: Kept) -> DatasetList:
+async def list_datasets(datasets: DatasetFolder) -> DatasetList:
     """The names of all datasets."""
-    return DatasetList(datasets=await asyncio.to_thread(kept.names))
+    return DatasetList(datasets=await asyncio.to_thread(datasets.names))
 
 
 @dataset_router.get("/datasets/{name}")
-async def get_dataset(name: Name, kept: Kept, offset: Offset = 0, limit: Limit = 50) -> CasePage:
+async def get_dataset(
+    name: Name, datasets: DatasetFolder, offset: Offset = 0, limit: Limit = 50
+) -> CasePage:
     """A dataset with some of its cases."""
-    found = await asyncio.to_thread(kept.read, name)
-    page = [codec(Case).encode(case) for case in found.cases[offset : offset + limit]]
-    return CasePage.model_validate({**_about(name, found), "offset": offset, "page": page})
+    dataset = await asyncio.to_thread(datasets.read, name)
+    page = [codec(Case).encode(case) for case in dataset.cases[offset : offset + limit]]
+    return CasePage.model_validate({**_about(name, dataset), "offset": offset, "page": page})
 
 
 @dataset_router.put("/datasets/{name}", status_code=201, openapi_extra={"requestBody": _FILE})
-async def put_dataset(name: Name, kept: Kept, request: Request) -> DatasetShape:
+async def put_dataset(name: Name, datasets: DatasetFolder, request: Request) -> DatasetShape:
     """Keep a dataset; one that cannot be read is refused with all that is wrong.
 
     Cases are data: what is asked, what is expected, and attachments as bytes. A field that names
     metrics, models, code, files or addresses is refused with its place, and nothing is kept.
     """
     # As it was sent: whatever the client calls its type, its name says what it is.
-    cases = await asyncio.to_thread(kept.write, name, await request.body())
+    cases = await asyncio.to_thread(datasets.write, name, await request.body())
     return DatasetShape.model_validate(_about(name, cases))
 
 
 @dataset_router.delete("/datasets/{name}", status_code=204)
-async def delete_dataset(name: Name, kept: Kept) -> Response:
+async def delete_dataset(name: Name, datasets: DatasetFolder) -> Response:
     """Remove a dataset."""
-    await asyncio.to_thread(kept.delete, name)
+    await asyncio.to_thread(datasets.delete, name)
     return Response(status_code=204)
 
 
-def _about(name: str, found: CaseFile) -> dict[str, object]:
-    return {"name": name, "format": found.format, "cases": len(found.cases)}
+def _about(name: str, dataset: CaseFile) -> dict[str, object]:
+    return {"name": name, "format": dataset.format, "cases": len(dataset.cases)}
 
 
 event_router = APIRouter(tags=["runs"])
@@ -173,8 +177,8 @@ async def list_events(
 ) -> EventPage:
     """What happened, oldest first."""
     await manager.get(app, run_id, result=False)
-    found = await manager.events(app, run_id, after=after, limit=limit)
-    return EventPage(events=[EventShape.model_validate(vars(each)) for each in found])
+    events = await manager.events(app, run_id, after=after, limit=limit)
+    return EventPage(events=[EventShape.model_validate(vars(each)) for each in events])
 
 
 @event_router.get(
@@ -250,7 +254,7 @@ run_detail_router = APIRouter(tags=["runs"])
 RUN = "/apps/{app}/runs/{run_id}"
 
 
-async def _place(app: AppName, run_id: RunId, manager: Manager) -> Place:
+async def _place(app: AppName, run_id: RunId, manager: Manager) -> RunPlace:
     """The folder of a run; made here from the journal where that lies in a database."""
     record = await manager.get(app, run_id, result=False)
     place = manager.places.of(record)
@@ -258,7 +262,7 @@ async def _place(app: AppName, run_id: RunId, manager: Manager) -> Place:
     return place
 
 
-Home = Annotated[Place, Depends(_place)]
+Home = Annotated[RunPlace, Depends(_place)]
 
 
 @run_detail_router.get(f"{RUN}/trials")
@@ -272,15 +276,15 @@ async def list_trials(home: Home, offset: Offset = 0, limit: Limit = 50) -> Tria
 @run_detail_router.get(f"{RUN}/candidates")
 async def list_candidates(home: Home) -> CandidateList:
     """Where the run began, and each candidate that was accepted."""
-    found = await asyncio.to_thread(runs.candidates, home.folder)
-    return CandidateList.model_validate({"candidates": found})
+    accepted = await asyncio.to_thread(runs.candidates, home.folder)
+    return CandidateList.model_validate({"candidates": accepted})
 
 
 @run_detail_router.get(f"{RUN}/files")
 async def list_files(home: Home) -> FileList:
     """The files in the run's folder."""
-    found = await asyncio.to_thread(runs.files, home.folder)
-    return FileList.model_validate({"files": found})
+    files = await asyncio.to_thread(runs.files, home.folder)
+    return FileList.model_validate({"files": files})
 
 
 @run_detail_router.get(
@@ -290,10 +294,10 @@ async def list_files(home: Home) -> FileList:
 )
 async def get_file(home: Home, path: Annotated[str, Path(max_length=1000)]) -> Response:
     """One file of the run's folder, as it lies there."""
-    found = await asyncio.to_thread(runs.file, home.folder, path)
+    file = await asyncio.to_thread(runs.file, home.folder, path)
     # Never as a page: what an agent wrote may be a script.
     headers = {"X-Content-Type-Options": "nosniff", "Content-Disposition": "attachment"}
-    return FileResponse(found, media_type="application/octet-stream", headers=headers)
+    return FileResponse(file, media_type="application/octet-stream", headers=headers)
 
 
 @run_detail_router.get(
@@ -326,13 +330,13 @@ async def create_run(
     manager.app(app)
     if new.promptiter is not None:
         read_request(new.promptiter, strict=True)
-    asked = Asked(
+    job = JobRequest(
         kind=new.kind,
         settings=new.settings,
         evaluation=new.evaluation,
         promptiter=new.promptiter,
     )
-    record = await manager.start(app, asked.to_json(), run_id=new.id or "")
+    record = await manager.start(app, job.to_json(), run_id=new.id or "")
     response.headers["Location"] = f"{request.url.path}/{record.run_id}"
     return shown(manager, record)
 
@@ -380,7 +384,7 @@ async def delete_run(app: AppName, run_id: RunId, manager: Manager) -> Response:
     return Response(status_code=204)
 
 
-def shown(manager: RunManager, record: RunRecord) -> RunShape:
+def shown(manager: RunManager, record: StoredRun) -> RunShape:
     """A run, with what this service knows of it."""
     return RunShape.of(record, manager.left.get((record.app_name, record.run_id), ""))
 
@@ -393,8 +397,8 @@ async def create_evaluation(
     new: NewEvaluation, manager: Manager, request: Request, response: Response
 ) -> RunShape:
     """Measure an app as it stands."""
-    asked = Asked(kind="evaluate", evaluation=new.settings)
-    record = await manager.start(new.app, asked.to_json(), run_id=new.id or "")
+    job = JobRequest(kind="evaluate", evaluation=new.settings)
+    record = await manager.start(new.app, job.to_json(), run_id=new.id or "")
     base = request.url.path.removesuffix("/evaluations")
     response.headers["Location"] = f"{base}/evaluations/{new.app}/{record.run_id}"
     return shown(manager, record)
@@ -418,8 +422,8 @@ async def get_evaluation(app: AppName, run_id: RunId, manager: Manager) -> dict[
     """The report of a measurement, as in its evaluation.json."""
     record = await manager.get(app, run_id)
     result = record.result if isinstance(record.result, dict) else {}
-    found = result.get("evaluation")
-    if not isinstance(found, dict):
-        told = f"run '{run_id}' has no evaluation: it is {record.status.value}"
-        raise FileMissing(told, remedy="ask again when it has succeeded")
-    return found
+    evaluation = result.get("evaluation")
+    if not isinstance(evaluation, dict):
+        message = f"run '{run_id}' has no evaluation: it is {record.status.value}"
+        raise FileMissing(message, remedy="ask again when it has succeeded")
+    return evaluation

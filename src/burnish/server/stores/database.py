@@ -46,8 +46,8 @@ from burnish.server.stores.records import (
     RunMissing,
     RunNotRunning,
     RunPage,
-    RunRecord,
     RunStatus,
+    StoredRun,
     StoreTrouble,
     Where,
     can_be_kept,
@@ -138,7 +138,7 @@ class DatabaseRunStore:
         strategy: str = "",
         request: Json = None,
         where: Where | None = None,
-    ) -> RunRecord:
+    ) -> StoredRun:
         """Keep a new run, queued; RunExists where the app has one with this id."""
         check_names(app_name, run_id)
         content = pack(request)
@@ -154,10 +154,10 @@ class DatabaseRunStore:
                 row = self._row(db, app_name, run_id)
         except IntegrityError:
             raise RunExists(app_name, run_id) from None
-        return RunRecord.of_row(row, request=unpack(content))
+        return StoredRun.of_row(row, request=unpack(content))
 
     @_threaded
-    def get(self, app_name: str, run_id: str, *, result: bool = True) -> RunRecord:
+    def get(self, app_name: str, run_id: str, *, result: bool = True) -> StoredRun:
         """A run; without `result` that is left out, which is cheap."""
         names = (_REQUEST, _RESULT) if result else (_REQUEST,)
         with self._database.transaction(read_only=True) as db:
@@ -166,12 +166,12 @@ class DatabaseRunStore:
         documents: dict[str, Any] = {
             name: unpack(content) for name, content in contents.items() if content
         }
-        return RunRecord.of_row(row, **documents)
+        return StoredRun.of_row(row, **documents)
 
     @_threaded
     def update(
         self, app_name: str, run_id: str, changes: RunChanges, *, lease: Lease | None = None
-    ) -> RunRecord:
+    ) -> StoredRun:
         """Change a run; what is given back has no request and no result."""
         check_score(changes.best_score)
         result = None if changes.result is None else pack(changes.result)
@@ -179,7 +179,7 @@ class DatabaseRunStore:
             row = self._change(db, app_name, run_id, self._values(changes), lease=lease)
             if result is not None:
                 self._put(db, row["id"], _RESULT, result)
-        return RunRecord.of_row(row)
+        return StoredRun.of_row(row)
 
     @_threaded
     def delete(self, app_name: str, run_id: str) -> None:
@@ -204,7 +204,7 @@ class DatabaseRunStore:
             rows = db.execute(query).mappings().all()
         page = rows[:limit]
         more = cursor_of(page[-1]["id"]) if page and len(rows) > limit else ""
-        return RunPage(runs=tuple(RunRecord.of_row(row) for row in page), cursor=more)
+        return RunPage(runs=tuple(StoredRun.of_row(row) for row in page), cursor=more)
 
     # -- events ----------------------------------------------------------------------------
 
@@ -337,14 +337,14 @@ class DatabaseRunStore:
             return RunStatus(self._change(db, app_name, run_id, values)["status"])
 
     @_threaded
-    def reopen(self, app_name: str, run_id: str) -> RunRecord:
+    def reopen(self, app_name: str, run_id: str) -> StoredRun:
         """Make a finished run queued again, its error and its cancel request forgotten."""
         finished = update(self._runs).where(*self._named(app_name, run_id), ~self._unfinished)
         fresh = {"status": RunStatus.QUEUED.value, "error": "", "cancel_requested": 0}
         undriven = {"owner": "", "lease_until": 0.0}
         with self._database.transaction() as db:
             db.execute(finished.values(updated_at=self._now, **undriven, **fresh))
-            return RunRecord.of_row(self._row(db, app_name, run_id))
+            return StoredRun.of_row(self._row(db, app_name, run_id))
 
     @_threaded
     def cancel_requested(self, app_name: str, run_id: str) -> bool:

@@ -102,19 +102,19 @@ def _value(text: str, at: int, levels: int) -> tuple[Json, int]:
 
 
 def _mapping(text: str, at: int, levels: int) -> tuple[Json, int]:
-    found: dict[str, Json] = {}
+    mapping: dict[str, Json] = {}
     while text[at] != "}":
         key, at = cast("tuple[str, int]", _DECODER.raw_decode(text, at + 1))
-        found[key], at = _value(text, at + 1, levels)
-    return found, at + 1
+        mapping[key], at = _value(text, at + 1, levels)
+    return mapping, at + 1
 
 
 def _list(text: str, at: int, levels: int) -> tuple[Json, int]:
-    found: list[Json] = []
+    items: list[Json] = []
     while text[at] != "]":
         inner, at = _value(text, at + 1, levels)
-        found.append(inner)
-    return found, at + 1
+        items.append(inner)
+    return items, at + 1
 
 
 # -- slim results ------------------------------------------------------------------------
@@ -142,14 +142,14 @@ class Slimming:
 
     @property
     def _fields(self) -> tuple[str, ...]:
-        wanted = (
+        omissions = (
             (self.backward, ("Backward",)),
             (self.aggregation, ("Aggregation",)),
             (self.patches, ("Patches",)),
             (self.profiles, ("InputProfile", "OutputProfile")),
             (self.losses, ("Losses",)),
         )
-        return tuple(name for omit, names in wanted if omit for name in names)
+        return tuple(name for omit, names in omissions if omit for name in names)
 
     def round(self, value: Json) -> Json:
         """One round without what is left out."""

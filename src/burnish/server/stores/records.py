@@ -67,7 +67,7 @@ class Where:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunRecord:
+class StoredRun:
     """One run of one app. What a store gives is a copy: changing its JSON changes nothing."""
 
     app_name: str
@@ -92,7 +92,7 @@ class RunRecord:
     """How many events there are."""
 
     @classmethod
-    def of_row(cls, row: _Row, *, request: Json = None, result: Json = None) -> "RunRecord":
+    def of_row(cls, row: _Row, *, request: Json = None, result: Json = None) -> "StoredRun":
         """The record of a database's row, with the request and the result if they were read."""
         until = float(row["lease_until"])
         return cls(
@@ -190,7 +190,7 @@ class RunFilter:
 class RunPage:
     """Some runs, newest first."""
 
-    runs: tuple[RunRecord, ...]
+    runs: tuple[StoredRun, ...]
     cursor: str = ""
     """Give it back for the next page; '' where this is the last."""
 
@@ -223,17 +223,17 @@ class RunStore(Protocol):
         strategy: str = "",
         request: Json = None,
         where: Where | None = None,
-    ) -> RunRecord:
+    ) -> StoredRun:
         """Keep a new run, queued; RunExists where the app has one with this id."""
         ...
 
-    async def get(self, app_name: str, run_id: str, *, result: bool = True) -> RunRecord:
+    async def get(self, app_name: str, run_id: str, *, result: bool = True) -> StoredRun:
         """A run; without `result` that is left out, which is cheap."""
         ...
 
     async def update(
         self, app_name: str, run_id: str, changes: RunChanges, *, lease: Lease | None = None
-    ) -> RunRecord:
+    ) -> StoredRun:
         """Change a run; what is given back has no request and no result.
 
         A run that ends after its cancel was requested ends canceled. A run that ends has no
@@ -290,7 +290,7 @@ class RunStore(Protocol):
         """Ask whoever drives the run to stop it; where nobody does, it is canceled at once."""
         ...
 
-    async def reopen(self, app_name: str, run_id: str) -> RunRecord:
+    async def reopen(self, app_name: str, run_id: str) -> StoredRun:
         """Make a finished run queued again, its error and its cancel request forgotten.
 
         One that is not finished stays as it is. What is given back has no request and no result.

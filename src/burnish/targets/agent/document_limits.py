@@ -397,7 +397,7 @@ async def download(
         attempt,
         policy=patience,
         again=lambda error: isinstance(error, DownloadFailed),
-        asked=lambda error: getattr(error, "retry_after", None),
+        requested_wait=lambda error: getattr(error, "retry_after", None),
     )
 
 
