@@ -6,10 +6,11 @@ from pathlib import Path
 
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.content import short_id
-from burnish.core.evaluations import CaseResult, Evaluation, Measurement, Objective, Score
+from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
 from burnish.core.money import NOTHING, Spend
 from burnish.core.outcomes import Failure, FailureKind, Outcome
 from burnish.core.protocols import Effects, Metric
+from burnish.projects.measurements import PreparedMeasurement
 from burnish.reports.evaluation import About, EvalReport
 from burnish.runs.setup import Setup
 from burnish.strategies.measure import Measure
@@ -59,7 +60,7 @@ def measurement(
     noise: bool = False,
     seconds: float = 0.0,
     counter: CallCounter | None = None,
-) -> Measurement:
+) -> PreparedMeasurement:
     """A scripted agent, ready to be measured."""
     measure = Measure(repeats=repeats, noise=noise, subject="clerk")
     target = ScriptedTarget(
@@ -79,7 +80,7 @@ def measurement(
         strategy=measure,
         concurrency=4,
     )
-    return Measurement(setup=setup, measure=measure, root=root)
+    return PreparedMeasurement(setup=setup, measure=measure, root=root)
 
 
 def scored(case: str, *values: float | None, draw: int = 0, metric: str = "graded") -> CaseResult:
