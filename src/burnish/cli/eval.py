@@ -93,7 +93,7 @@ def evaluate(
     """
     from burnish.cli.evaluation import Asked, evaluate_agent
 
-    asked = Asked(
+    request = Asked(
         agent=agent,
         flags=said(ctx, assignments),
         noise_sweeps=aa,
@@ -105,4 +105,4 @@ def evaluate(
         progress="none" if quiet else progress,
         quiet=quiet,
     )
-    evaluate_agent(asked)
+    evaluate_agent(request)

@@ -103,8 +103,8 @@ def resumable(opened: list[Path]) -> Generator[None, None, None]:
     except BrokenPipeError:
         raise Interrupted("nobody reads the output any more", remedy=_go_on(opened)) from None
     except (Interrupted, FileTrouble) as error:
-        told = f"{error.remedy}\n{_go_on(opened)}" if error.remedy else _go_on(opened)
-        raise type(error)(error.message, remedy=told.strip()) from error
+        remedy = f"{error.remedy}\n{_go_on(opened)}" if error.remedy else _go_on(opened)
+        raise type(error)(error.message, remedy=remedy.strip()) from error
     except (BaselineUnmeasured, ProposerFailed) as error:
         look = "".join(f"\nlook     burnish runs show {run_name(each)}" for each in opened)
         raise type(error)(error.message, remedy=f"{error.remedy}{look}") from error
@@ -121,7 +121,7 @@ def chosen_progress(name: str) -> "Progress":
     try:
         return Progress(name)
     except ValueError:
-        known = ", ".join(p.value for p in Progress)
+        names = ", ".join(p.value for p in Progress)
         raise ConfigError(
-            [Problem(where="--progress", message=f"'{name}' is not one of: {known}")]
+            [Problem(where="--progress", message=f"'{name}' is not one of: {names}")]
         ) from None

@@ -49,14 +49,14 @@ class Conversation:
 
     async def say(self, text: str) -> Priced:
         """The answer to one more message; one that fails leaves nothing behind."""
-        said = (*self._said, Message(role="user", content=text))
-        request = ChatRequest(messages=said)
+        messages = (*self._said, Message(role="user", content=text))
+        request = ChatRequest(messages=messages)
         try:
             # The draw makes no difference in a chat: every message is said once.
             priced = await self._client.ask(request, draw=0, effects=DirectEffects())
         except (ModelRejected, ModelUnavailable) as error:
             raise BurnishError(str(error)) from error
-        self._said = (*said, Message(role="assistant", content=priced.reply.text))
+        self._said = (*messages, Message(role="assistant", content=priced.reply.text))
         return priced
 
     async def close(self) -> None:
@@ -158,16 +158,16 @@ def found_models(models: Models) -> Iterator[_Entry]:
             "can be asked; `burnish doctor` tells whether it answers",
         )
     own = ModelRef(provider="openai", name="…", base_url="http://localhost")
-    told = "for any OpenAI-compatible endpoint"
-    yield replace(_entry(models, own, told), model="openai:… + base_url")
+    description = "for any OpenAI-compatible endpoint"
+    yield replace(_entry(models, own, description), model="openai:… + base_url")
 
 
-def _entry(models: Models, ref: ModelRef, told: str, path: Path | None = None) -> _Entry:
+def _entry(models: Models, ref: ModelRef, description: str, path: Path | None = None) -> _Entry:
     try:
         models.client(ref).check()
     except BurnishError as error:
         return _Entry(model=ref.label, ready=False, told=error.message, remedy=error.remedy)
-    where = told if path is None else f"{path.stat().st_size / 1e6:,.0f} MB, {path}"
+    where = description if path is None else f"{path.stat().st_size / 1e6:,.0f} MB, {path}"
     return _Entry(model=ref.label, ready=True, told=where)
 
 
@@ -194,5 +194,5 @@ def _any_file() -> _Entry:
 
 
 def _other_files() -> list[Path]:
-    known = {carried.file for carried in KNOWN.values()}
-    return [path for path in sorted(models_folder().glob("*.gguf")) if path.name not in known]
+    shipped = {carried.file for carried in KNOWN.values()}
+    return [path for path in sorted(models_folder().glob("*.gguf")) if path.name not in shipped]

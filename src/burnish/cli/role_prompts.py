@@ -81,11 +81,11 @@ def print_prompt(role: str) -> None:
 
 def install_prompts(roles: Sequence[str]) -> None:
     """Copy shipped prompts to where they can be edited; what is there stays."""
-    wanted = _wanted(roles)
+    paths = _wanted(roles)
     INSTALL_FOLDER.mkdir(parents=True, exist_ok=True)
-    kept = [not _install(role, path) for role, path in wanted.items()]
+    untouched = [not _install(role, path) for role, path in paths.items()]
     typer.echo("what lies there is in force from now on; edit it as you like")
-    if any(kept):
+    if any(untouched):
         typer.echo("what was kept: `burnish roles install --diff` shows how it differs")
 
 
@@ -126,13 +126,13 @@ def _roles() -> list[str]:
 
 
 def _wanted(roles: Sequence[str]) -> dict[str, Path]:
-    known = shipped()
-    unknown = [role for role in roles if role not in known]
+    paths = shipped()
+    unknown = [role for role in roles if role not in paths]
     if unknown:
-        there = f"there are: {', '.join(known)}"
+        there = f"there are: {', '.join(paths)}"
         message = "there is no such role to install"
         raise ConfigError([Problem(where=r, message=message, remedy=there) for r in unknown])
-    return {role: known[role] for role in roles or known}
+    return {role: paths[role] for role in roles or paths}
 
 
 def _installed(role: str) -> Path:

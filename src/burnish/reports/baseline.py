@@ -173,7 +173,7 @@ def _scores(before: CaseRow, now: CaseRow) -> tuple[float | None, float | None]:
 
 
 def _metrics(
-    pairs: Sequence[tuple[CaseRow, CaseRow]], seed: int, asked: Collection[str]
+    pairs: Sequence[tuple[CaseRow, CaseRow]], seed: int, compared: Collection[str]
 ) -> Iterator[MetricChange]:
     for metric in sorted({metric for _, now in pairs for metric in now.values}):
         values = [(before.values.get(metric), now.values.get(metric)) for before, now in pairs]
@@ -182,7 +182,7 @@ def _metrics(
             lost = [
                 old
                 for before, now in pairs
-                if metric in asked
+                if metric in compared
                 and _lost(before, now, metric)
                 and (old := before.values.get(metric)) is not None
             ]
@@ -194,8 +194,8 @@ def _metric(
 ) -> MetricChange:
     differences = [new - old for old, new in both]
     moved = sum(not tied(difference) for difference in differences)
-    found = paired_interval(differences, stream(seed, "baseline", metric))
-    sure = found
+    interval = paired_interval(differences, stream(seed, "baseline", metric))
+    sure = interval
     if lost and mean(differences) > 0:
         at_worst = [*differences, *(-old for old in lost)]
         sure = paired_interval(at_worst, stream(seed, "baseline", metric))
@@ -206,8 +206,8 @@ def _metric(
         before=mean([old for old, _ in both]),
         after=mean([new for _, new in both]),
         difference=mean(differences),
-        low=None if found is None else found.low,
-        high=None if found is None else found.high,
+        low=None if interval is None else interval.low,
+        high=None if interval is None else interval.high,
         moved=moved,
         distinguishable=sure is not None and sure.distinguishable and moved >= _FEWEST_MOVED,
         lost=len(lost),
@@ -282,9 +282,9 @@ def noise_of(rows: Sequence[CaseRow]) -> Noise:
 
 def _verdicts(row: CaseRow, sweeps: int) -> set[CaseVerdict]:
     """The verdicts of a case; none where a sweep has no verdict on it."""
-    found = {one.verdict for one in row.tries}
-    whole = len(row.tries) == sweeps and found <= {CaseVerdict.PASS, CaseVerdict.FAIL}
-    return found if whole else set()
+    verdicts = {one.verdict for one in row.tries}
+    whole = len(row.tries) == sweeps and verdicts <= {CaseVerdict.PASS, CaseVerdict.FAIL}
+    return verdicts if whole else set()
 
 
 def _moves(row: CaseRow) -> bool:
@@ -295,9 +295,9 @@ def _tried(row: CaseRow, metric: str) -> list[float]:
     """A metric's value in each try; nothing where one is missing."""
     values: list[float] = []
     for one in row.tries:
-        known = [score.value for score in one.scores if score.metric == metric]
-        whole = [value for value in known if value is not None]
-        if not whole or len(whole) != len(known):
+        scores = [score.value for score in one.scores if score.metric == metric]
+        whole = [value for value in scores if value is not None]
+        if not whole or len(whole) != len(scores):
             return []
         values.append(mean(whole))
     return values

@@ -125,21 +125,21 @@ class PointPhase(Phase):
 
     async def _ask(self) -> tuple[_Chooser, Point]:
         """The study's next point; kept in the journal, since another optuna may say otherwise."""
-        space, known, start = self.space, tuple(self.known), self._warm_up
+        space, observations, start = self.space, tuple(self.known), self._warm_up
         seed = self.run.rng(self.study, self.trials).getrandbits(31)
-        told: Json = {
+        request: Json = {
             "study": self.study,
             "ask": self.trials,
             "seed": seed,
-            "known": short_id([[list(map(str, space.key(o.point))), o.loss] for o in known]),
+            "known": short_id([[list(map(str, space.key(o.point))), o.loss] for o in observations]),
         }
-        found = await self.run.remember(
+        suggested = await self.run.remember(
             "suggestion",
-            told,
+            request,
             _Suggested,
-            lambda: _Suggested(point=numeric.suggest(space, known, seed=seed, start=start)),
+            lambda: _Suggested(point=numeric.suggest(space, observations, seed=seed, start=start)),
         )
-        return "model" if len(known) >= start else "chance", found.point
+        return "model" if len(observations) >= start else "chance", suggested.point
 
     def _tell(self, point: Point, tried: Tried) -> None:
         """A point nobody could measure is not told: missing is neither good nor bad."""
@@ -153,7 +153,7 @@ class PointPhase(Phase):
     def _explained(self, point: Point, by: _Chooser) -> TrialDetails:
         """Why this point, for the audit row."""
         marginals = Densities.of(self.space, self.known).marginals(point)
-        told: dict[str, Json] = {
+        source: dict[str, Json] = {
             "kind": self.name,
             "numeric_study_id": self.study,
             "params": {**point},
@@ -164,7 +164,7 @@ class PointPhase(Phase):
             "selected_candidate_score": ratio(marginals),
             "axis_marginals": {name: asdict(m) for name, m in marginals.items()},
         }
-        return TrialDetails(proposal_source=told)
+        return TrialDetails(proposal_source=source)
 
 
 class NumericPhase(PointPhase):
@@ -216,15 +216,15 @@ _RESULT_CHARS = 600
 
 def _right_runs(measured: Evaluation, metrics: Sequence[str]) -> dict[str, Outcome]:
     """By case, a run that passed; one in which no tool failed, where there is one."""
-    found: dict[str, Outcome] = {}
+    runs: dict[str, Outcome] = {}
     for result in measured.results:
         outcome = result.outcome
         if not result.passed(metrics) or not outcome.output:
             continue
-        kept = found.setdefault(result.case, outcome)
-        if _stumbled(kept) and not _stumbled(outcome):
-            found[result.case] = outcome
-    return found
+        first = runs.setdefault(result.case, outcome)
+        if _stumbled(first) and not _stumbled(outcome):
+            runs[result.case] = outcome
+    return runs
 
 
 def _traced(case: Case, outcome: Outcome) -> Demonstration:
@@ -235,9 +235,9 @@ def _traced(case: Case, outcome: Outcome) -> Demonstration:
 
 def _labelled(case: Case) -> Demonstration:
     """What should happen. Calls are shown where the case knows what each of them gives back."""
-    wanted = case.turns[-1].expected_calls or ()
-    known = all(call.result is not None for call in wanted)
-    calls = tuple(map(_shown, wanted)) if known else ()
+    expected = case.turns[-1].expected_calls or ()
+    complete = all(call.result is not None for call in expected)
+    calls = tuple(map(_shown, expected)) if complete else ()
     return Demonstration(input=case.input, output=case.expected or "", case=case.id, calls=calls)
 
 
@@ -247,8 +247,8 @@ def _calls_of(outcome: Outcome) -> list[ToolCall]:
 
 
 def _shown(call: ToolCall) -> DemonstratedCall:
-    told = f"the tool failed: {call.error}" if call.error else _text(call.result)
-    return DemonstratedCall.of(call.name, call.arguments, _beginning(told))
+    result = f"the tool failed: {call.error}" if call.error else _text(call.result)
+    return DemonstratedCall.of(call.name, call.arguments, _beginning(result))
 
 
 def _text(result: Json) -> str:
@@ -292,11 +292,11 @@ def pool_of(
     fit = [case for case in cases if case.id not in there and _stands_alone(case)]
     right = _right_runs(measured, metrics)
     traces = [_traced(case, right[case.id]) for case in fit if case.id in right]
-    found = [demo for demo in traces if _may_be_shown(demo, surface)]
-    had = {demo.case for demo in found}
+    demos = [demo for demo in traces if _may_be_shown(demo, surface)]
+    had = {demo.case for demo in demos}
     labels = [_labelled(case) for case in fit if case.id not in had and case.expected]
-    found += [demo for demo in labels if _may_be_shown(demo, surface)]
-    return tuple([*shown, *found][:_POOL])
+    demos += [demo for demo in labels if _may_be_shown(demo, surface)]
+    return tuple([*shown, *demos][:_POOL])
 
 
 def space_of(pool: Sequence[Demonstration], surface: DemosSurface) -> Space:
@@ -316,8 +316,8 @@ def first_points(
     """Points to start with: the first few of the pool; where some are shown, none of them."""
     most = min(surface.max_demos, len(pool))
     order = {_place(n): n for n in range(most)}
-    wanted = (0,) if shown else _FIRST_COUNTS
-    counts = dict.fromkeys(min(count, most) for count in wanted)
+    numbers = (0,) if shown else _FIRST_COUNTS
+    counts = dict.fromkeys(min(count, most) for count in numbers)
     return [{_COUNT: count, **order} for count in counts]
 
 
@@ -326,11 +326,11 @@ def shown(
 ) -> tuple[Demonstration, ...]:
     """The demonstrations of a point; each once, and as many as there is room for."""
     chosen = dict.fromkeys(int(point[_place(n)]) for n in range(int(point[_COUNT])))
-    found: list[Demonstration] = []
+    demos: list[Demonstration] = []
     for demo in (pool[index] for index in chosen):
-        if sum(each.size for each in found) + demo.size <= _room(surface):
-            found.append(demo)
-    return tuple(found)
+        if sum(each.size for each in demos) + demo.size <= _room(surface):
+            demos.append(demo)
+    return tuple(demos)
 
 
 def _drawn(pool: Sequence[Demonstration], surface: DemosSurface, rng: random.Random) -> Point:

@@ -83,14 +83,14 @@ def unit(axis: NumberSurface, value: float) -> float:
 def at_unit(axis: NumberSurface, share: float) -> int | float:
     """The number at a share of its range; the nearest one where not every number will do."""
     if axis.log:
-        found = axis.low * (axis.high / axis.low) ** share
+        value = axis.low * (axis.high / axis.low) ** share
     else:
-        found = axis.low + share * (axis.high - axis.low)
+        value = axis.low + share * (axis.high - axis.low)
     if axis.step is not None:
-        return _on_grid(axis, min(_grid_place(axis, found), int(_values_of(axis)) - 1))
+        return _on_grid(axis, min(_grid_place(axis, value), int(_values_of(axis)) - 1))
     if axis.integer:
-        return min(math.floor(axis.high), max(math.ceil(axis.low), round(found)))
-    return found
+        return min(math.floor(axis.high), max(math.ceil(axis.low), round(value)))
+    return value
 
 
 def _place(axis: Axis, value: Scalar) -> Scalar:
@@ -238,8 +238,8 @@ def suggest(
         study.add_trial(
             optuna.trial.create_trial(params=params, distributions=distributions, value=each.loss)
         )
-    found: dict[str, Any] = study.ask(distributions).params
-    return {axis.id: _from_optuna(axis, found[axis.id]) for axis in space.axes}
+    suggested: dict[str, Any] = study.ask(distributions).params
+    return {axis.id: _from_optuna(axis, suggested[axis.id]) for axis in space.axes}
 
 
 def _distribution(axis: Axis) -> "BaseDistribution":

@@ -58,15 +58,15 @@ class _Probing:
         A choice may wake what sleeps now, such as the weights of a search beside its mode: what
         stands beside a choice that is alive itself is kept.
         """
-        found = {axis.id: await self._probed(axis, incumbent) for axis in axes}
+        probes = {axis.id: await self._probed(axis, incumbent) for axis in axes}
         waking = {
             _owner(axis)
             for axis in axes
-            if isinstance(axis, ChoiceSurface) and found[axis.id].reaches
+            if isinstance(axis, ChoiceSurface) and probes[axis.id].reaches
         }
-        dead = [a for a in axes if not found[a.id].reaches and _owner(a) not in waking]
+        dead = [a for a in axes if not probes[a.id].reaches and _owner(a) not in waking]
         for axis in dead:
-            self._announce(axis, found[axis.id])
+            self._announce(axis, probes[axis.id])
         return tuple(axis for axis in axes if axis not in dead)
 
     async def _probed(self, axis: Surface, incumbent: Incumbent) -> Probed:
@@ -87,17 +87,17 @@ class _Probing:
 
 def _other_values(axis: Surface, now: Value) -> tuple[Value, ...]:
     """Values that stand for all that an axis may become; without the one that it has."""
-    found: Sequence[Value] = ()
+    values: Sequence[Value] = ()
     match axis:
         case ChoiceSurface():
-            found = axis.choices
+            values = axis.choices
         case NumberSurface():
-            found = [at_unit(axis, share) for share in _SHARES]
+            values = [at_unit(axis, share) for share in _SHARES]
         case TextSurface():
-            found = [f"{now}{_SUFFIX}"]
+            values = [f"{now}{_SUFFIX}"]
         case _:
             pass
-    return tuple(dict.fromkeys(value for value in found if value != now))
+    return tuple(dict.fromkeys(value for value in values if value != now))
 
 
 def _owner(axis: Surface) -> str:
@@ -261,17 +261,17 @@ class TextualPhase(Phase):
         except RoleFailed as error:
             failed: Json = {**_played_by(self._applier), "error": error.message}
             return self._turned_away(axis, incumbent, error.message, critic=critic, applier=failed)
-        said: dict[str, Json] = edit.model_dump(mode="json", exclude={"new_text"})
-        told: Json = {**_played_by(self._applier), **said}
-        attempt = _attempt(axis, edit.new_text, critic=critic, applier=told)
+        answer: dict[str, Json] = edit.model_dump(mode="json", exclude={"new_text"})
+        applier: Json = {**_played_by(self._applier), **answer}
+        attempt = _attempt(axis, edit.new_text, critic=critic, applier=applier)
         tried = await self.trying.attempt(attempt, incumbent)
         if not tried.accepted:
             rejected = Rejected(gradient=gradient, reason=tried.reason)
             self.memory.rejected.setdefault(axis, []).append(rejected)
         return tried
 
-    def _turned_away(self, axis: str, incumbent: Incumbent, why: str, **said: Json) -> Tried:
-        attempt = _attempt(axis, _text(axis, incumbent), **said)
+    def _turned_away(self, axis: str, incumbent: Incumbent, why: str, **sources: Json) -> Tried:
+        attempt = _attempt(axis, _text(axis, incumbent), **sources)
         return self.trying.turned_away(attempt, incumbent, why)
 
     def _critique(self, axis: str, incumbent: Incumbent) -> CritiqueRequest:
@@ -306,9 +306,9 @@ def _text(axis: str, incumbent: Incumbent) -> str:
     return str(incumbent.candidate.values[axis])
 
 
-def _attempt(axis: str, text: str, **said: Json) -> Attempt:
+def _attempt(axis: str, text: str, **sources: Json) -> Attempt:
     """A text for an axis, with what the roles said of it."""
-    source: dict[str, Json] = {"kind": "textual", **said}
+    source: dict[str, Json] = {"kind": "textual", **sources}
     return Attempt(
         values={axis: text},
         note=axis,

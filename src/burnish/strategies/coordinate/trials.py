@@ -112,11 +112,11 @@ def _lines(rows: Sequence[dict[str, Any]]) -> str:
 
 def failing(evaluation: Evaluation, metrics: Sequence[str]) -> list[CaseResult]:
     """The first failing run of each case that fails, in order."""
-    found: dict[str, CaseResult] = {}
+    first: dict[str, CaseResult] = {}
     for result in evaluation.results:
-        if result.case not in found and _fails(result, metrics):
-            found[result.case] = result
-    return list(found.values())
+        if result.case not in first and _fails(result, metrics):
+            first[result.case] = result
+    return list(first.values())
 
 
 def _fails(result: CaseResult, metrics: Sequence[str]) -> bool:
@@ -137,8 +137,8 @@ def traces_told(
     neither the critic's to see nor a reason to end the search.
     """
     by_id = {case.id: case for case in cases}
-    told = (transcript(result, by_id[result.case]) for result in results)
-    return list(islice((trace for trace in told if secrets.leaked(trace) is None), _MOST_TRACES))
+    traces = (transcript(result, by_id[result.case]) for result in results)
+    return list(islice((trace for trace in traces if secrets.leaked(trace) is None), _MOST_TRACES))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -303,17 +303,17 @@ class Trying:
         # Where nobody can tell, the loss of what is left says nothing either. And where a metric
         # does not apply any more, a study must not be drawn there by the silence.
         worst = paired(train, before.train, run.objective.weights).own_at(0.0)
-        told = run.objective.measure(worst).loss
+        loss = run.objective.measure(worst).loss
         if decision.verdict is Verdict.CANNOT_TELL:
-            told = None
-        self._memory.losses[candidate.id] = told
+            loss = None
+        self._memory.losses[candidate.id] = loss
         if not decision.accepted:
-            return Tried(incumbent=before, loss=told, reason=decision.reason)
+            return Tried(incumbent=before, loss=loss, reason=decision.reason)
         run.advance(candidate)
         ahead = Incumbent(
-            candidate=candidate, train=train, holdout=holdout, loss=told, trial=row.number
+            candidate=candidate, train=train, holdout=holdout, loss=loss, trial=row.number
         )
-        return Tried(incumbent=ahead, accepted=True, loss=told, reason=decision.reason)
+        return Tried(incumbent=ahead, accepted=True, loss=loss, reason=decision.reason)
 
     def _decide(self, train: Evaluation, holdout: Evaluation | None, before: Incumbent) -> Decision:
         held = None
@@ -329,6 +329,8 @@ class Trying:
 
     async def _measure(self, candidate: Candidate, split: Split) -> Evaluation:
         before = self._run.spent
-        found = await self._run.evaluate(candidate, split=split, repeats=self._settings.repeats)
+        evaluation = await self._run.evaluate(
+            candidate, split=split, repeats=self._settings.repeats
+        )
         self.paid[split] = self._run.spent.minus(before)
-        return found
+        return evaluation

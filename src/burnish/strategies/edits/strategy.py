@@ -208,8 +208,10 @@ class _Loop:
             self.stage("mutate_artifacts", slot, parent=parent.id)
         request = self._desk.request(parent, self.incumbent.train, self._turned_down)
         count = self._settings.candidates_per_iteration
-        asked = await self._run.ask_together(self._editor, [request] * count, draw=self._run.trial)
-        attempts = [await self._edited(parent, each) for each in asked]
+        replies = await self._run.ask_together(
+            self._editor, [request] * count, draw=self._run.trial
+        )
+        attempts = [await self._edited(parent, each) for each in replies]
         measured = await together(self._trained(slot, each) for slot, each in enumerate(attempts))
         self._idle = 0 if any(each.train for each in measured) else self._idle + 1
         for slot, attempt in enumerate(measured):
@@ -224,14 +226,14 @@ class _Loop:
             return "max_failures"
         return "nothing_new" if self._idle >= _IDLE else ""
 
-    async def _edited(self, parent: Candidate, asked: Asked[Edit]) -> Attempt:
+    async def _edited(self, parent: Candidate, reply: Asked[Edit]) -> Attempt:
         """The candidate that an answer makes, held to the bounds."""
-        attempt = Attempt(iteration=self.iteration, parent=parent, proposal=asked.proposal)
-        if asked.answer is None:
-            return replace(attempt, problems=(Problem(message=asked.proposal.error),))
+        attempt = Attempt(iteration=self.iteration, parent=parent, proposal=reply.proposal)
+        if reply.answer is None:
+            return replace(attempt, problems=(Problem(message=reply.proposal.error),))
         before = {file.path: str(parent.values[file.id]) for file in self._files}
-        done = carried_out(asked.answer, before)
-        attempt = replace(attempt, rationale=asked.answer.rationale, problems=done.problems)
+        done = carried_out(reply.answer, before)
+        attempt = replace(attempt, rationale=reply.answer.rationale, problems=done.problems)
         if done.problems:
             return attempt
         values = {file.id: done.texts[file.path] for file in self._files}
@@ -300,8 +302,8 @@ class _Loop:
         holdout = await self._measured(attempt.candidate, Split.HOLDOUT)
         decision = crashed(holdout) or self._decision(holdout, ahead.holdout)
         self._warn(slot, decision)
-        told = decision if decision.accepted else replace(decision, code=HOLDOUT + decision.code)
-        return replace(attempt, holdout=holdout, decision=told)
+        final = decision if decision.accepted else replace(decision, code=HOLDOUT + decision.code)
+        return replace(attempt, holdout=holdout, decision=final)
 
     def _warn(self, slot: int, decision: Decision) -> None:
         if decision.code == "tampering":

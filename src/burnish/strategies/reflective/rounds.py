@@ -120,14 +120,14 @@ class Proposer:
     async def propose(self, attempts: Sequence[Attempt]) -> list[Attempt]:
         """Each attempt with a candidate, or with why there is none."""
         prepared = [self._prepared(each) for each in attempts]
-        requests = [request for _, asked in prepared for request in asked]
+        requests = [request for _, batch in prepared for request in batch]
         # Every attempt becomes a trial: so no draw comes twice, however many texts one has.
-        most = max((len(asked) for _, asked in prepared), default=0)
+        most = max((len(batch) for _, batch in prepared), default=0)
         draw = most * self._run.trial
         replies = await self._run.ask_together(self._reflector, requests, draw=draw)
         self._count(replies)
         waiting = iter(replies)
-        return [self._answered(each, asked, waiting) for each, asked in prepared]
+        return [self._answered(each, batch, waiting) for each, batch in prepared]
 
     def turned_down(self, attempt: Attempt) -> None:
         """Remember a rewrite that brought nothing."""
@@ -135,8 +135,8 @@ class Proposer:
             if self._run.secrets.leaked(diagnosis) is not None:
                 # Whoever told it, the reflector is not told of it again.
                 continue
-            told = TurnedDown(diagnosis=diagnosis, reason=attempt.why)
-            self._memory.turned_down[attempt.parent.id, name].append(told)
+            rejection = TurnedDown(diagnosis=diagnosis, reason=attempt.why)
+            self._memory.turned_down[attempt.parent.id, name].append(rejection)
 
     def _prepared(self, attempt: Attempt) -> tuple[Attempt, list[ReflectRequest]]:
         """What to ask for an attempt: each of its texts, on the evidence of its minibatch."""
@@ -164,41 +164,41 @@ class Proposer:
             for other in self._surfaces
             if other != name and other in values
         ]
-        kept = [*surface.placeholders, *surface.frozen]
+        pieces = [*surface.placeholders, *surface.frozen]
         return ReflectRequest(
             field=name,
             current_text=str(values[name]),
             records=records,
             other_texts="\n\n".join(others) or "(none)",
             rejected=self._memory.rejections(attempt.parent.id, name),
-            must_keep="\n".join(kept) or "(nothing in particular)",
+            must_keep="\n".join(pieces) or "(nothing in particular)",
             max_chars=surface.max_chars or _MAX_CHARS,
         )
 
     def _answered(
         self,
         attempt: Attempt,
-        asked: Sequence[ReflectRequest],
+        requests: Sequence[ReflectRequest],
         replies: Iterator[Asked[Reflection]],
     ) -> Attempt:
         """The attempt with what came back for each of its texts."""
-        if not asked:
+        if not requests:
             return attempt
-        mine = {request.field: next(replies) for request in asked}
-        given = {name: each.answer for name, each in mine.items() if each.answer is not None}
+        mine = {request.field: next(replies) for request in requests}
+        answers = {name: each.answer for name, each in mine.items() if each.answer is not None}
         attempt = replace(
             attempt,
             proposals=tuple(each.proposal for each in mine.values()),
-            diagnosis={name: answer.diagnosis for name, answer in given.items()},
+            diagnosis={name: answer.diagnosis for name, answer in answers.items()},
         )
-        if not given:
+        if not answers:
             why = "; ".join(each.proposal.error for each in mine.values())
             return replace(attempt, problems=(Problem(message=why),))
-        note = f"rewrite {', '.join(given)}"
+        note = f"rewrite {', '.join(answers)}"
         origin = Origin(kind="proposal", by="reflective", note=note)
-        texts = {name: answer.new_text for name, answer in given.items()}
+        texts = {name: answer.new_text for name, answer in answers.items()}
         candidate = attempt.parent.child(texts, origin=origin)
-        return replace(attempt, candidate=candidate, fields=tuple(given))
+        return replace(attempt, candidate=candidate, fields=tuple(answers))
 
     def _count(self, replies: Sequence[Asked[Reflection]]) -> None:
         for reply in replies:
@@ -343,19 +343,19 @@ class Rounds:
 
     async def _checked(self, attempts: Sequence[Attempt]) -> list[Attempt]:
         """Turn away, before anything is paid, what is not worth it."""
-        found: list[Attempt] = []
+        checked: list[Attempt] = []
         there: set[str] = set()
         for attempt in attempts:
             candidate = attempt.candidate
             if attempt.over or candidate is None:
-                found.append(attempt)
+                checked.append(attempt)
                 continue
             problems = await self._run.check(candidate, parent=attempt.parent)
             if not problems and candidate.id in there:
                 problems = [Problem(message="another proposal of this round is the same")]
             there.add(candidate.id)
-            found.append(replace(attempt, problems=tuple(problems)))
-        return found
+            checked.append(replace(attempt, problems=tuple(problems)))
+        return checked
 
     async def _screened(self, attempts: Sequence[Attempt]) -> list[Attempt]:
         """On the minibatch it was made from, a candidate must do better than its parent."""
@@ -376,10 +376,10 @@ class Rounds:
     # -- merging ---------------------------------------------------------------------------
 
     async def _merging(self) -> list[Attempt]:
-        found = self._merges.next(self.number)
-        if found is None:
+        merge = self._merges.next(self.number)
+        if merge is None:
             return []
-        lineage, candidate = found
+        lineage, candidate = merge
         attempt = self._merges.attempt(self.number, lineage, candidate)
         checked = await self._checked([attempt])
         return await self._raced([await self._merges.held_its_own(checked[0], lineage)])
