@@ -175,14 +175,14 @@ def _show_agreement(checked: JudgeChecked) -> None:
     if apart:
         typer.echo(f"\n{counted(len(apart), 'case')} on which label and judge differ")
     for each in apart[:_SHOWN]:
-        typer.echo(f"  {each.case} · {each.metric}: {_told(each)}")
+        typer.echo(f"  {each.case} · {each.metric}: {_disagreement_words(each)}")
     if len(apart) > _SHOWN:
         typer.echo(f"  … and {len(apart) - _SHOWN} more: --json shows all")
     typer.echo(f"\nspent    {spending(checked.ending.spent)}")
     typer.echo(f"journal  {checked.ending.folder}")
 
 
-def _told(each: Disagreement) -> str:
+def _disagreement_words(each: Disagreement) -> str:
     label = each.label if not isinstance(each.label, bool) else ("pass" if each.label else "fail")
     verdict = "nothing" if each.value is None else f"{each.value:.2f}"
     return f"label {label}, judge {verdict}{f' ({each.reason})' if each.reason else ''}"

@@ -49,7 +49,7 @@ _STDOUT = "-"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class EvalRequest:
     """What the command line says."""
 
     agent: Path
@@ -244,7 +244,7 @@ class _Loading(Protocol):
         ...
 
 
-def evaluate_agent(request: Asked, *, load: _Loading = measurement_for) -> None:
+def evaluate_agent(request: EvalRequest, *, load: _Loading = measurement_for) -> None:
     """Measure, show, write the reports; ends with the exit code."""
     try:
         measurement, options = _prepared(request, load)
@@ -292,7 +292,7 @@ def _write(report: EvalReport, options: _Options) -> None:
         report.write(Path(options.json_file))
 
 
-def _prepared(request: Asked, load: _Loading) -> tuple[Measurement, _Options]:
+def _prepared(request: EvalRequest, load: _Loading) -> tuple[Measurement, _Options]:
     """Everything that can be wrong is found here, before anything is paid."""
     problems = request.problems()
     if problems:

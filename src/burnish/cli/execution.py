@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
+class RunOpening:
     """How a run is opened."""
 
     resume: str | None = None
@@ -71,7 +71,7 @@ class Way:
         return start(project.setup, root=project.root, folder=self.output_dir)
 
 
-def run_project(project: LoadedProject, way: Way, *, progress: str) -> None:
+def run_project(project: LoadedProject, way: RunOpening, *, progress: str) -> None:
     """Drive a run to its end and say how it went; exit code 2 when it was interrupted."""
     from burnish.cli.adopt import asks_for_update, update_source
     from burnish.cli.progress import last_words, view

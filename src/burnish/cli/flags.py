@@ -120,7 +120,9 @@ class FieldsCommand(TyperCommand):
         return _all_flags()
 
 
-def said(ctx: typer.Context, assignments: Sequence[str] | None = None) -> "dict[str, JsonValue]":
+def flag_values(
+    ctx: typer.Context, assignments: Sequence[str] | None = None
+) -> "dict[str, JsonValue]":
     """What the flags of a command say, by the name of the field; `--set` under `set`."""
     flags = dict(cast("Mapping[str, JsonValue]", ctx.meta.get(_FLAGS, {})))
     return {**flags, "set": list(assignments)} if assignments else flags

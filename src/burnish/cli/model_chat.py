@@ -41,7 +41,7 @@ class Conversation:
     def __init__(self, ref: ModelRef, *, system: str = "", models: Models | None = None) -> None:
         self._models = models or Models(retries=_PATIENCE)
         self._client = self._models.client(ref)
-        self._said = (Message(role="system", content=system),) if system else ()
+        self._messages = (Message(role="system", content=system),) if system else ()
 
     def check(self) -> None:
         """Raise what would keep the model from answering."""
@@ -49,14 +49,14 @@ class Conversation:
 
     async def say(self, text: str) -> Priced:
         """The answer to one more message; one that fails leaves nothing behind."""
-        messages = (*self._said, Message(role="user", content=text))
+        messages = (*self._messages, Message(role="user", content=text))
         request = ChatRequest(messages=messages)
         try:
             # The draw makes no difference in a chat: every message is said once.
             priced = await self._client.ask(request, draw=0, effects=DirectEffects())
         except (ModelRejected, ModelUnavailable) as error:
             raise BurnishError(str(error)) from error
-        self._said = (*messages, Message(role="assistant", content=priced.reply.text))
+        self._messages = (*messages, Message(role="assistant", content=priced.reply.text))
         return priced
 
     async def close(self) -> None:
@@ -129,7 +129,7 @@ class _Entry:
 
 def print_models(*, as_json: bool) -> None:
     """Everything that can be asked, or could be."""
-    entries = list(found_models(Models()))
+    entries = list(model_entries(Models()))
     if as_json:
         typer.echo(json.dumps([asdict(entry) for entry in entries], ensure_ascii=False, indent=2))
         return
@@ -141,7 +141,7 @@ def print_models(*, as_json: bool) -> None:
     table.show()
 
 
-def found_models(models: Models) -> Iterator[_Entry]:
+def model_entries(models: Models) -> Iterator[_Entry]:
     """The embedded ones with their files, then a line for each way to reach others."""
     for name, carried in KNOWN.items():
         path = find_model(name)

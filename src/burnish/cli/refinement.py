@@ -82,7 +82,7 @@ def _refine_run(request: RefineRequest, wishes: Wishes | None) -> None:
         _show_plan(seat, request, wishes or Wishes())
         return
     loud = not (request.quiet or request.as_json)
-    wished = replace(wishes or Wishes(), listen=_Teller(seat.seed.gradient, loud=loud))
+    wished = replace(wishes or Wishes(), listen=_SessionView(seat.seed.gradient, loud=loud))
     opened = open_refinement(seat, request.settings(), resume=request.resume, wishes=wished)
     if loud:
         _mention(opened, request)
@@ -120,7 +120,7 @@ def _go_on(opened: OpenRefinement, request: RefineRequest) -> str:
 
 
 @dataclass
-class _Teller:
+class _SessionView:
     """Says what is new in a session."""
 
     gradient: Gradient

@@ -81,7 +81,7 @@ def print_prompt(role: str) -> None:
 
 def install_prompts(roles: Sequence[str]) -> None:
     """Copy shipped prompts to where they can be edited; what is there stays."""
-    paths = _wanted(roles)
+    paths = _chosen_paths(roles)
     INSTALL_FOLDER.mkdir(parents=True, exist_ok=True)
     untouched = [not _install(role, path) for role, path in paths.items()]
     typer.echo("what lies there is in force from now on; edit it as you like")
@@ -92,7 +92,7 @@ def install_prompts(roles: Sequence[str]) -> None:
 def print_changes(roles: Sequence[str]) -> None:
     """How installed prompts differ from the shipped ones."""
     redactor = _redactor()
-    for role, path in _wanted(roles).items():
+    for role, path in _chosen_paths(roles).items():
         mine = _installed(role)
         if not mine.is_file():
             typer.echo(f"{role}: not installed; the shipped prompt is in force")
@@ -125,7 +125,7 @@ def _roles() -> list[str]:
     return sorted({*shipped(), *mine})
 
 
-def _wanted(roles: Sequence[str]) -> dict[str, Path]:
+def _chosen_paths(roles: Sequence[str]) -> dict[str, Path]:
     paths = shipped()
     unknown = [role for role in roles if role not in paths]
     if unknown:

@@ -20,7 +20,7 @@ from burnish.core.formatting import (
     spending,
 )
 from burnish.metrics.agreement import Share
-from burnish.reports.baseline import BaselineComparison, Change, MetricChange, Noise
+from burnish.reports.baseline import BaselineComparison, ChangeKind, MetricChange, Noise
 from burnish.reports.evaluation import NAME, EvalReport, MetricSummary, Totals
 from burnish.reports.evaluation_cases import complaints_of, unwell
 from burnish.runs.directory import RunRecord, result_of
@@ -137,15 +137,15 @@ def two(value: float | None) -> str:
 
 
 _CHANGES = (
-    Change.NEW_PASS,
-    Change.NEW_FAIL,
-    Change.UP,
-    Change.DOWN,
-    Change.UNCHANGED,
-    Change.CANNOT_TELL,
-    Change.REWRITTEN,
-    Change.ONLY_HERE,
-    Change.ONLY_THERE,
+    ChangeKind.NEW_PASS,
+    ChangeKind.NEW_FAIL,
+    ChangeKind.UP,
+    ChangeKind.DOWN,
+    ChangeKind.UNCHANGED,
+    ChangeKind.CANNOT_TELL,
+    ChangeKind.REWRITTEN,
+    ChangeKind.ONLY_HERE,
+    ChangeKind.ONLY_THERE,
 )
 
 

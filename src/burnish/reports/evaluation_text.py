@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from burnish.core.formatting import counted, shorten
-from burnish.reports.baseline import BaselineComparison, CaseChange, Change, Noise
+from burnish.reports.baseline import BaselineComparison, CaseChange, ChangeKind, Noise
 from burnish.reports.evaluation import EvalReport
 from burnish.reports.evaluation_cases import (
     CaseRow,
@@ -144,7 +144,7 @@ _SHOWN = 20
 _REPLIES = 3
 """Of one case: many repeats may fail in as many ways."""
 _REASON_LINES = 4
-_MOVES = (Change.NEW_FAIL, Change.NEW_PASS, Change.DOWN, Change.UP)
+_MOVES = (ChangeKind.NEW_FAIL, ChangeKind.NEW_PASS, ChangeKind.DOWN, ChangeKind.UP)
 _SHADES = {"worse": "red", "better": "green"}
 
 
@@ -165,19 +165,19 @@ def troubles(report: EvalReport, width: int) -> Iterator[RenderableType]:
         yield Text(f"… and {more} more; --json FILE and report.md have them all", "dim")
 
 
-_Said = tuple[int | None, str | None, str]
+_ExchangeKey = tuple[int | None, str | None, str]
 """Turn, expected, actual."""
 
 
-def _by_exchange(row: CaseRow) -> dict[_Said, list[Complaint]]:
+def _by_exchange(row: CaseRow) -> dict[_ExchangeKey, list[Complaint]]:
     """What several metrics say of one reply stands together."""
-    exchanges: dict[_Said, list[Complaint]] = {}
+    exchanges: dict[_ExchangeKey, list[Complaint]] = {}
     for each in sorted(complaints_of(row), key=lambda each: each.trouble is not Trouble.MISSING):
         exchanges.setdefault((each.turn, each.expected, each.actual), []).append(each)
     return exchanges
 
 
-def _exchange(exchange: _Said, complaints: list[Complaint], tries: int, width: int) -> Table:
+def _exchange(exchange: _ExchangeKey, complaints: list[Complaint], tries: int, width: int) -> Table:
     turn, expected, actual = exchange
     named = max(cell_len(each.named) for each in complaints)
     label = min(max(8, named), max(10, width // 4))
@@ -194,7 +194,8 @@ def _exchange(exchange: _Said, complaints: list[Complaint], tries: int, width: i
     for each in complaints:
         shade = "yellow" if each.trouble is Trouble.MISSING else ""
         table.add_row(
-            Text(f"  {shorten(each.named, label)}", shade), Text(_told(each, tries, room), shade)
+            Text(f"  {shorten(each.named, label)}", shade),
+            Text(_complaint_words(each, tries, room), shade),
         )
     return table
 
@@ -203,7 +204,7 @@ def _excerpt(text: str, room: int) -> Text:
     return Text(shorten(text, room)) if text else Text("(empty)", "dim")
 
 
-def _told(each: Complaint, tries: int, room: int) -> str:
+def _complaint_words(each: Complaint, tries: int, room: int) -> str:
     value = two(each.value) if each.trouble is Trouble.FAILED else each.trouble.value
     often = f" in {each.tries} of {tries} repeats" if each.tries < tries else ""
     return f"{value}{often}  {shorten(each.reason, (_REASON_LINES - 1) * room)}".rstrip()
@@ -230,7 +231,7 @@ def baseline(comparison: BaselineComparison, width: int) -> Iterator[RenderableT
 
 
 def _moved(one: CaseChange, width: int) -> Text:
-    bad = one.change in (Change.NEW_FAIL, Change.DOWN)
+    bad = one.change in (ChangeKind.NEW_FAIL, ChangeKind.DOWN)
     gap = f"{two(one.before)} → {two(one.after)}"
     head = Text(f"  {one.change.value:<9}", "red" if bad else "green")
     return head.append(f"{gap}  {shorten(one.case, width - 26)}", "default")

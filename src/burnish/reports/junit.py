@@ -72,10 +72,12 @@ def _add_trouble(case: Element, kind: str, row: CaseRow, complaints: tuple[Compl
         "message": _text(message),
         "type": first.metric or first.trouble if first else kind,
     }
-    SubElement(case, kind, attributes).text = _text("\n\n".join(_told(row, c) for c in complaints))
+    SubElement(case, kind, attributes).text = _text(
+        "\n\n".join(_complaint_text(row, c) for c in complaints)
+    )
 
 
-def _told(row: CaseRow, complaint: Complaint) -> str:
+def _complaint_text(row: CaseRow, complaint: Complaint) -> str:
     tries = len(row.tries)
     often = f" in {complaint.tries} of {tries} repeats" if complaint.tries < tries else ""
     lines = [f"{complaint.where}: {complaint.trouble}{often}", complaint.reason]

@@ -161,7 +161,7 @@ def backwarder(client: ModelClient, prompt: RolePrompt) -> _Backwarder:
         answer_type=BackwardAnswer,
         prompt=prompt,
         client=client,
-        check=nothing_said,
+        check=why_useless,
         narrowed=backward_schema,
     )
 
@@ -224,7 +224,7 @@ def _meant(name: str, names: Sequence[str]) -> str:
     return names[0] if not name.strip() and len(names) == 1 else ""
 
 
-def nothing_said(request: BackwardRequest, answer: BackwardAnswer) -> str:
+def why_useless(request: BackwardRequest, answer: BackwardAnswer) -> str:
     """Why an answer is of no use: nobody is told anything."""
     usable = sanitised(answer, request)
     if usable.gradients or usable.upstream:

@@ -276,7 +276,7 @@ class Attempt:
         return "; ".join(map(str, self.problems))
 
     @property
-    def told(self) -> str:
+    def shown_why(self) -> str:
         """The same for whoever proposes the next one, without the names of held out cases."""
         if self.decision is not None and self.decision.code == "guard":
             return "it broke a guard of cases or metrics, or nobody could tell whether it does"

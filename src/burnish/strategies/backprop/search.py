@@ -40,7 +40,7 @@ from burnish.strategies.backprop.rounds import (
 from burnish.strategies.backprop.settings import BackpropSettings
 
 
-class Judge:
+class IncumbentJudge:
     """Knows the incumbent's evaluations, and decides."""
 
     def __init__(self, run: Run, settings: BackpropSettings) -> None:
@@ -193,7 +193,7 @@ class Search:
         self._settings = settings
         self._watch = watch
         self._rejected = RejectedPatches(secrets=run.secrets)
-        self._judge = Judge(run, settings)
+        self._judge = IncumbentJudge(run, settings)
         self._learner = Learner(
             run, settings, backwarder, aggregator, targets=targets, structure=structure
         )
@@ -350,7 +350,7 @@ class Search:
     def _remember(self, done: Attempt) -> None:
         """What was turned down is shown to whoever patches next."""
         for patch in done.patches:
-            self._rejected.add(patch.surface, shown_value(patch.value), done.told)
+            self._rejected.add(patch.surface, shown_value(patch.value), done.shown_why)
         for refused in done.refused:
             if refused.offered is not None:
                 self._rejected.add(refused.surface, refused.offered, refused.why)

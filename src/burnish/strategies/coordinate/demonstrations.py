@@ -31,13 +31,13 @@ from burnish.strategies.coordinate.numeric import (
     Densities,
     Observation,
     Point,
-    Space,
+    SearchSpace,
     best_expected_improvement,
     ratio,
 )
 from burnish.strategies.coordinate.phases import DEAD_AXES, Phase, PhaseEnd
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-from burnish.strategies.coordinate.trials import Attempt, Incumbent, Memory, Tried
+from burnish.strategies.coordinate.trials import AttemptResult, CoordinateAttempt, Incumbent, Memory
 from burnish.system.redaction import MARKER
 
 _Chooser: TypeAlias = Literal["start", "chance", "model"]
@@ -56,7 +56,7 @@ class _Suggested:
 class PointPhase(Phase):
     """A phase that searches a space of points with a fresh study."""
 
-    space: Space
+    space: SearchSpace
     whole: float
     """How many different things can be tried."""
 
@@ -71,7 +71,7 @@ class PointPhase(Phase):
     ) -> None:
         super().__init__(run, settings, cycle=cycle, limits=limits, memory=memory)
         self.study = f"{self.name}-phase-{cycle}"
-        self.known: list[Observation] = []
+        self.observations: list[Observation] = []
         """What the study is told, the incumbent's own point first."""
         self.seen: set[Hashable] = set()
         self._warm_up = numeric.warm_up(min(limits.patience, limits.max_trials))
@@ -94,14 +94,14 @@ class PointPhase(Phase):
             return
         self.seen.add(self.key(here))
         if incumbent.loss is not None:
-            self.known.append(Observation(point=here, loss=incumbent.loss))
+            self.observations.append(Observation(point=here, loss=incumbent.loss))
 
     async def search(self, start: Incumbent, first: Sequence[Point] = ()) -> PhaseEnd:
         """Ask, try, tell, until there is a reason to end."""
         incumbent, waiting = start, list(first)
         while not (reason := self.over(incumbent)):
             by, point = ("start", waiting.pop(0)) if waiting else await self._ask()
-            attempt = Attempt(
+            attempt = CoordinateAttempt(
                 values=self.values(point),
                 note=self.note(point, incumbent),
                 details=self._explained(point, by),
@@ -117,15 +117,15 @@ class PointPhase(Phase):
         del incumbent
         if len(self.seen) >= self.whole:
             return "space_exhausted"
-        if len(self.known) <= self._warm_up + 1:
+        if len(self.observations) <= self._warm_up + 1:
             return ""
-        rng = self.run.rng(self.study, "expected improvement", len(self.known))
-        hoped = best_expected_improvement(self.space, self.known, rng)
+        rng = self.run.rng(self.study, "expected improvement", len(self.observations))
+        hoped = best_expected_improvement(self.space, self.observations, rng)
         return "converged" if hoped < self.settings.numeric_convergence_eps else ""
 
     async def _ask(self) -> tuple[_Chooser, Point]:
         """The study's next point; kept in the journal, since another optuna may say otherwise."""
-        space, observations, start = self.space, tuple(self.known), self._warm_up
+        space, observations, start = self.space, tuple(self.observations), self._warm_up
         seed = self.run.rng(self.study, self.trials).getrandbits(31)
         request: Json = {
             "study": self.study,
@@ -141,24 +141,24 @@ class PointPhase(Phase):
         )
         return "model" if len(observations) >= start else "chance", suggested.point
 
-    def _tell(self, point: Point, tried: Tried) -> None:
+    def _tell(self, point: Point, tried: AttemptResult) -> None:
         """A point nobody could measure is not told: missing is neither good nor bad."""
         self.seen.add(self.key(point))
         if tried.unfit:
-            worst = max([_WORST, *(each.loss for each in self.known)])
-            self.known.append(Observation(point=point, loss=worst))
+            worst = max([_WORST, *(each.loss for each in self.observations)])
+            self.observations.append(Observation(point=point, loss=worst))
         elif tried.loss is not None:
-            self.known.append(Observation(point=point, loss=tried.loss))
+            self.observations.append(Observation(point=point, loss=tried.loss))
 
     def _explained(self, point: Point, by: _Chooser) -> TrialDetails:
         """Why this point, for the audit row."""
-        marginals = Densities.of(self.space, self.known).marginals(point)
+        marginals = Densities.of(self.space, self.observations).marginals(point)
         source: dict[str, Json] = {
             "kind": self.name,
             "numeric_study_id": self.study,
             "params": {**point},
             "chosen_by": by,
-            "tpe_n_observations_this_study": len(self.known),
+            "tpe_n_observations_this_study": len(self.observations),
             "tpe_quantile": QUANTILE,
             "candidates_evaluated": CANDIDATES if by == "model" else 1,
             "selected_candidate_score": ratio(marginals),
@@ -182,7 +182,7 @@ class NumericPhase(PointPhase):
         axes = await self.probing.alive(named, incumbent)
         if not axes:
             return self.end(incumbent, DEAD_AXES)
-        self.space = Space(axes=axes)
+        self.space = SearchSpace(axes=axes)
         self.whole = self.space.size
         here = {axis.id: cast("Scalar", incumbent.candidate.values[axis.id]) for axis in axes}
         self.begin(here if self.space.contains(here) else None, incumbent)
@@ -299,12 +299,12 @@ def pool_of(
     return tuple([*shown, *demos][:_POOL])
 
 
-def space_of(pool: Sequence[Demonstration], surface: DemosSurface) -> Space:
+def space_of(pool: Sequence[Demonstration], surface: DemosSurface) -> SearchSpace:
     """How many, none included, and which stands where."""
     most = min(surface.max_demos, len(pool))
     count = NumberSurface(id=_COUNT, low=0, high=most, integer=True)
     places = [ChoiceSurface(id=_place(n), choices=tuple(range(len(pool)))) for n in range(most)]
-    return Space(axes=(count, *places))
+    return SearchSpace(axes=(count, *places))
 
 
 def first_points(
@@ -413,7 +413,9 @@ class DemonstrationPhase(PointPhase):
             if tried not in self.memory.losses:
                 new.append(point)
             else:
-                self._tell(point, Tried(incumbent=incumbent, loss=self.memory.losses[tried]))
+                self._tell(
+                    point, AttemptResult(incumbent=incumbent, loss=self.memory.losses[tried])
+                )
         return new
 
     async def _ask(self) -> tuple[_Chooser, Point]:

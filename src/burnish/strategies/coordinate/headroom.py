@@ -225,7 +225,7 @@ def _cost_words(headroom: Headroom) -> str:
     return f"about {least} if nothing helps ({few}), at most about {most} ({many})"
 
 
-def known_at_the_start(events: Sequence[Event]) -> Iterator[str]:
+def headroom_points(events: Sequence[Event]) -> Iterator[str]:
     """The points of the report: what the baseline told before the first trial."""
     headroom = next(read_all(events, Headroom), None)
     if headroom is None:

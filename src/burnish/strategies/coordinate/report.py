@@ -35,7 +35,7 @@ from burnish.runs.report_sections import (
     started_with,
     status_rows,
 )
-from burnish.strategies.coordinate.headroom import dead_axes, known_at_the_start
+from burnish.strategies.coordinate.headroom import dead_axes, headroom_points
 from burnish.strategies.coordinate.plan import changed_files, fall, rationales
 
 _PER_LINE = 64
@@ -307,7 +307,7 @@ def _method(run: RunRecord) -> Iterator[str]:
     yield f"cases: {case_numbers(run)}; train fed the proposals, {decided}"
     yield from _noise(run)
     yield from _holdout(run)
-    yield from known_at_the_start(run.events)
+    yield from headroom_points(run.events)
     yield from dead_axes(run.events)
     yield from _provenance(run)
     yield (

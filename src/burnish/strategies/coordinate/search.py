@@ -25,7 +25,7 @@ from burnish.strategies.coordinate.trials import (
     Gradient,
     Incumbent,
     Memory,
-    Trying,
+    TrialRunner,
     applier,
     critic,
 )
@@ -93,7 +93,7 @@ class Coordinate:
     async def search(self, run: Run) -> None:
         """Measure the baseline, then go through the phases until a whole cycle is dry."""
         memory = Memory()
-        trying = Trying(run, self.settings, cycle=0, phase="baseline", memory=memory)
+        trying = TrialRunner(run, self.settings, cycle=0, phase="baseline", memory=memory)
         if run.stop_reason(trying.need) is not None:
             return
         incumbent = await trying.baseline()
@@ -108,7 +108,7 @@ class Coordinate:
         if reason != STOPPED:
             _tell_end(run, cycle, reason)
 
-    def _tell_headroom(self, run: Run, trying: Trying, incumbent: Incumbent) -> None:
+    def _tell_headroom(self, run: Run, trying: TrialRunner, incumbent: Incumbent) -> None:
         """How much there is to gain, and what looking for it will cost, before it does."""
         costs = headroom.costs_ahead(run, self.settings, self.roles, trying.paid)
         run.tell(headroom.headroom_of(run, self.settings, incumbent, costs), "headroom")

@@ -170,7 +170,7 @@ HOLDOUT = "holdout_"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Incumbent:
+class EditIncumbent:
     """The files that are ahead, with everything that was measured of them."""
 
     candidate: Candidate
@@ -180,7 +180,7 @@ class Incumbent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attempt:
+class EditAttempt:
     """What is known so far; each stage gives the next one, with more in it."""
 
     iteration: int
@@ -231,7 +231,7 @@ class Attempt:
                 decision=self.word,
                 rationale=self.rationale,
                 changes=changes.files,
-                primary=told_primary(primary, objective, self.train, self.holdout),
+                primary=primary_values(primary, objective, self.train, self.holdout),
                 disagreement=None if self.train is None else disagreements(self.train),
             ).to_json(),
         )
@@ -254,7 +254,7 @@ class EditDetails(TrialDetails):
     """Where the judges of a score did not agree."""
 
 
-def told_primary(
+def primary_values(
     name: str, objective: Objective, train: Evaluation | None, holdout: Evaluation | None
 ) -> Json:
     """The primary number in its own unit, for the ledger and for progress."""
@@ -274,7 +274,7 @@ _MOST_LOG = 3000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Desk:
+class EditRequestWriter:
     """Writes requests to the editor. What holdout says never lies on it."""
 
     settings: EditsSettings
@@ -284,7 +284,7 @@ class Desk:
     """What the target itself says of edits, such as the types of files."""
 
     def request(
-        self, candidate: Candidate, train: Evaluation, turned_down: Sequence[Attempt]
+        self, candidate: Candidate, train: Evaluation, turned_down: Sequence[EditAttempt]
     ) -> EditRequest:
         """What to ask, from where the loop stands."""
         return EditRequest(
@@ -347,7 +347,7 @@ def _texts(streams: Json) -> list[tuple[str, str]]:
     return [(name, text) for name, text in texts.items() if isinstance(text, str)]
 
 
-def _turned_down(attempt: Attempt) -> str:
+def _turned_down(attempt: EditAttempt) -> str:
     idea = attempt.rationale or "(no rationale)"
     if attempt.holdout is not None:
         # Neither numbers nor logs of holdout may reach an editor.

@@ -181,7 +181,7 @@ class CommandEditor:
             ran = await self._edited(request, workspace)
             if not ran.ok:
                 raise RoleFailed(f"the editing command failed: {_why(ran)}", spend=spend)
-            edit = await finished(self._found, request.texts, workspace, ran)
+            edit = await finished(self._edit_of, request.texts, workspace, ran)
         return Receipt(value=edit, spend=spend)
 
     async def _edited(self, request: EditRequest, workspace: Workspace) -> CommandResult:
@@ -202,7 +202,7 @@ class CommandEditor:
                 limits=replace(self.target.task.limits, seconds=self.timeout_seconds),
             )
 
-    def _found(self, texts: Mapping[str, str], workspace: Workspace, ran: CommandResult) -> Edit:
+    def _edit_of(self, texts: Mapping[str, str], workspace: Workspace, ran: CommandResult) -> Edit:
         """The edit that the workspace shows, or what was wrong with it."""
         rationale = without_middle(ran.stdout.strip(), _MOST_SAID) or "(it said nothing)"
         try:

@@ -38,7 +38,7 @@ _OUTDONE = "outdone"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attempt:
+class ReflectiveAttempt:
     """What is known so far; each stage gives the next one, with more in it."""
 
     kind: str
@@ -186,7 +186,7 @@ def merged(lineage: Lineage, rng: random.Random) -> Candidate:
     return Candidate(values=values, parents=(one.candidate.id, other.candidate.id), origin=origin)
 
 
-def telling_cases(
+def deciding_cases(
     lineage: Lineage, holdout: Sequence[Case], objective: Objective, rng: random.Random
 ) -> tuple[Case, ...]:
     """A few cases: where one is better, where the other is, and where neither is."""
@@ -267,11 +267,11 @@ class Merges:
                 return lineage, candidate
         return None
 
-    def attempt(self, number: int, lineage: Lineage, candidate: Candidate) -> Attempt:
+    def attempt(self, number: int, lineage: Lineage, candidate: Candidate) -> ReflectiveAttempt:
         """The merge as an attempt; of its two parents, the better is the first."""
         better = lineage.better
         other = next(each for each in lineage.pair if each is not better)
-        return Attempt(
+        return ReflectiveAttempt(
             kind=MERGE,
             round=number,
             parents=(better.candidate, other.candidate),
@@ -279,13 +279,13 @@ class Merges:
             fields=tuple(change.surface for change in diff(better.candidate, candidate)),
         )
 
-    async def held_its_own(self, attempt: Attempt, lineage: Lineage) -> Attempt:
+    async def held_its_own(self, attempt: ReflectiveAttempt, lineage: Lineage) -> ReflectiveAttempt:
         """In the classic loop, a merge must be no worse than either side on a few cases."""
         if attempt.over or attempt.candidate is None or self._settings.racing:
             return attempt
         run, repeats = self._run, self._settings.repeats
         rng = run.rng("merge cases", attempt.round)
-        few = telling_cases(lineage, run.dataset.holdout, run.objective, rng)
+        few = deciding_cases(lineage, run.dataset.holdout, run.objective, rng)
         if run.stop_reason(run.estimate(Split.HOLDOUT, cases=few, repeats=repeats)) is not None:
             raise Stopped
         evaluation = await run.evaluate(
@@ -314,7 +314,7 @@ class Trail:
         """None where the tip is the incumbent."""
         self._asked = 0
         """Metric calls that were spent when holdout was last asked."""
-        self._undecided: Attempt | None = None
+        self._undecided: ReflectiveAttempt | None = None
         """The attempt that made the tip, while holdout was not asked about it."""
 
     @property
@@ -334,8 +334,8 @@ class Trail:
         return self._pool.parent(self._settings.parent_selection, rng).candidate
 
     async def followed(
-        self, attempts: Sequence[Attempt], room: Spend, *, asks: int
-    ) -> list[Attempt]:
+        self, attempts: Sequence[ReflectiveAttempt], room: Spend, *, asks: int
+    ) -> list[ReflectiveAttempt]:
         """The attempts, of which the best is the next tip; holdout is asked if that is due.
 
         Asking costs as much as was spent since it was asked before: so at most half of the
@@ -353,11 +353,11 @@ class Trail:
             for each in attempts
         ]
 
-    def attempt(self, number: int) -> Attempt:
+    def attempt(self, number: int) -> ReflectiveAttempt:
         """The tip as an attempt of its own, to be decided on holdout."""
         made = self._undecided
         assert made is not None
-        return Attempt(
+        return ReflectiveAttempt(
             kind=made.kind,
             round=number,
             parents=made.parents,
@@ -365,7 +365,7 @@ class Trail:
             candidate=made.candidate,
         )
 
-    def settled(self, attempt: Attempt) -> None:
+    def settled(self, attempt: ReflectiveAttempt) -> None:
         """Go on from here."""
         candidate, heat = attempt.candidate, attempt.heat
         if not self.followed_here or candidate is None or attempt.problems:
@@ -426,7 +426,7 @@ def nearly_over(
     return near or budget.spend_limit(standing.spent, need) is not None
 
 
-def _next(attempt: Attempt, *, due: bool) -> Attempt:
+def _next(attempt: ReflectiveAttempt, *, due: bool) -> ReflectiveAttempt:
     assert attempt.decision is not None
     if due:
         return attempt
@@ -434,14 +434,14 @@ def _next(attempt: Attempt, *, due: bool) -> Attempt:
     return replace(attempt, decision=decision)
 
 
-def _outdone(attempt: Attempt) -> Attempt:
+def _outdone(attempt: ReflectiveAttempt) -> ReflectiveAttempt:
     assert attempt.decision is not None
     reason = f"{attempt.decision.reason}, but another proposal of the round did better"
     outdone = replace(attempt.decision, verdict=Verdict.REJECT, code=_OUTDONE, reason=reason)
     return replace(attempt, decision=outdone)
 
 
-def _gain(attempt: Attempt, objective: Objective) -> float:
+def _gain(attempt: ReflectiveAttempt, objective: Objective) -> float:
     """How much better than its parent an attempt did on its minibatch."""
     assert attempt.after is not None
     assert attempt.before is not None

@@ -90,7 +90,7 @@ class TurnedDown:
 
 
 @dataclass
-class Memory:
+class SearchMemory:
     """Grows as the search goes on; the same again on a replay."""
 
     objective: Objective
@@ -170,7 +170,7 @@ class Train:
     of them is faster: all choose before any looks, and results are taken in the slots' order.
     """
 
-    def __init__(self, run: Run, settings: ReflectiveSettings, memory: Memory) -> None:
+    def __init__(self, run: Run, settings: ReflectiveSettings, memory: SearchMemory) -> None:
         self._run = run
         self._settings = settings
         self._memory = memory

@@ -57,7 +57,7 @@ class Lane:
     def __init__(self, run: Run, candidate: Candidate, course: Course) -> None:
         self._run = run
         self._course = course
-        self._found = Evaluation(candidate=candidate.id, split=Split.HOLDOUT, results=())
+        self._evaluation = Evaluation(candidate=candidate.id, split=Split.HOLDOUT, results=())
         self.blocks = run.blocks(
             candidate,
             split=Split.HOLDOUT,
@@ -72,21 +72,23 @@ class Lane:
     @property
     def need(self) -> Spend:
         """What the next block costs."""
-        done, course = len(self._found.cases), self._course
+        done, course = len(self._evaluation.cases), self._course
         due = course.order[done : done + course.block]
         return self._run.estimate(Split.HOLDOUT, cases=due, repeats=course.repeats)
 
     async def step(self) -> None:
         """Run the next block, and look how it stands."""
         part = await anext(self.blocks)
-        self._found = replace(self._found, results=(*self._found.results, *part.results))
+        self._evaluation = replace(
+            self._evaluation, results=(*self._evaluation.results, *part.results)
+        )
         self.heat = self._heat()
         if self.heat is not None:
             await self.blocks.aclose()
 
     def _heat(self) -> Heat | None:
         course, objective = self._course, self._run.objective
-        earlier, evaluation = course.earlier, self._found
+        earlier, evaluation = course.earlier, self._evaluation
         if (
             course.early
             and earlier is not None

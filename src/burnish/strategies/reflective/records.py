@@ -34,7 +34,7 @@ class _Records:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recorder:
+class RecordWriter:
     """Writes records."""
 
     cases: Mapping[str, Case]

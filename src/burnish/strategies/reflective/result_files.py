@@ -57,7 +57,7 @@ secrets out, `${VAR}` kept. Other runs keep it in their description."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
+class RunFacts:
     """A run and what it cost."""
 
     run: RunRecord
@@ -68,7 +68,7 @@ class Known:
     """The best output of each case, where the config asks for it."""
 
     @classmethod
-    def read(cls, folder: Path, prompts: Mapping[str, str] | None = None) -> "Known":
+    def read(cls, folder: Path, prompts: Mapping[str, str] | None = None) -> "RunFacts":
         """Read a run's folder."""
         run = RunRecord.read(folder)
         with look_into(folder) as journal:
@@ -93,7 +93,7 @@ def _metric_call_limit(events: Sequence[Event]) -> int | None:
     return limit if isinstance(limit, int) else None
 
 
-def _rounds_of(facts: Known) -> list[RoundRecord]:
+def _rounds_of(facts: RunFacts) -> list[RoundRecord]:
     """Every trial but the baseline's."""
     limit, used = _metric_call_limit(facts.run.events), 0
     rounds: list[RoundRecord] = []
@@ -106,7 +106,9 @@ def _rounds_of(facts: Known) -> list[RoundRecord]:
     return rounds
 
 
-def result_of(facts: Known, *, source_updated: bool = False, trouble: str = "") -> OptimizeResult:
+def result_of(
+    facts: RunFacts, *, source_updated: bool = False, trouble: str = ""
+) -> OptimizeResult:
     """What the run came to; `trouble` is what went wrong after it, such as writing back."""
     run, fate = facts.run, fate_of(facts.run)
     baseline = run.baseline
@@ -214,7 +216,7 @@ def _scores(before: SplitResult | None, after: SplitResult | None) -> dict[str, 
     }
 
 
-def _spent(facts: Known) -> dict[str, Any]:
+def _spent(facts: RunFacts) -> dict[str, Any]:
     costs = facts.costs
     calls = facts.run.spent.metric_calls
     return {
@@ -263,7 +265,7 @@ def _sealed(sealed: SealedResult) -> SealedTest:
     )
 
 
-def _extras(facts: Known, best: TrialRow | None, prompts: Mapping[str, str]) -> dict[str, Json]:
+def _extras(facts: RunFacts, best: TrialRow | None, prompts: Mapping[str, str]) -> dict[str, Json]:
     run = facts.run
     extras: dict[str, Json] = {"run": run.header.id, "burnish": run.header.burnish}
     if run.best is not None and run.best is not best:
@@ -381,7 +383,7 @@ def write_result_files(
     A run that somebody drives has no result yet, and is refused.
     """
     first = baseline or _kept_prompts(folder)
-    facts = Known.read(folder, first)
+    facts = RunFacts.read(folder, first)
     if facts.run.driven:
         raise FileTrouble(
             f"{folder} has no result yet: a process is at work there",

@@ -45,7 +45,7 @@ class Costs:
         by_kind: dict[str, list[Spend]] = {"agent": [], "judges": [], "reflection": []}
         by_row: dict[int, Spend] = {}
         counted: set[str] = set()
-        whose = _asked_for(rows)
+        whose = _reflection_rows(rows)
         together = {first for first, _ in whose}
         for effect in effects:
             kind = _spender(effect.kind)
@@ -77,7 +77,7 @@ def _spender(kind: str) -> str:
     return {"run": "agent", "score": "judges"}.get(kind, "")
 
 
-def _asked_for(rows: Sequence[TrialRow]) -> dict[tuple[int, int], int]:
+def _reflection_rows(rows: Sequence[TrialRow]) -> dict[tuple[int, int], int]:
     """By the trial in which a round began and the place among its questions, whose answer it is.
 
     The attempts of a round are made together, before the first of them is recorded.
@@ -327,7 +327,7 @@ def best_outputs(rows: Sequence[TrialRow], journal: JournalReader) -> dict[str, 
             if score is not None and (case not in best or score > best[case][0]):
                 best[case] = (score, row)
     places = {(row.trial.candidate.id, case) for case, (_, row) in best.items()}
-    outputs = _said(journal, places)
+    outputs = _outputs(journal, places)
     return {
         case: {"score": score, "round": row.number, "output": outputs[row.trial.candidate.id, case]}
         for case, (score, row) in best.items()
@@ -342,7 +342,7 @@ def _score(by_metric: Mapping[str, Sequence[float | None]]) -> float | None:
     return mean(numbers) if numbers and len(numbers) == len(values) else None
 
 
-def _said(journal: JournalReader, places: set[tuple[str, str]]) -> dict[tuple[str, str], str]:
+def _outputs(journal: JournalReader, places: set[tuple[str, str]]) -> dict[tuple[str, str], str]:
     outputs: dict[tuple[str, str], str] = {}
     for effect in journal.effects():
         if effect.kind != "run" or not isinstance(effect.request, dict):

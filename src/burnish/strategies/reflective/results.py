@@ -18,7 +18,7 @@ Status: TypeAlias = Literal["SUCCEEDED", "FAILED", "CANCELED"]
 FinishReason: TypeAlias = Literal["completed", "perfect_pass_rate", "no_improvement", "error"]
 
 
-class _Told(BaseModel):
+class _ResultModel(BaseModel):
     """Snake case in Python, camel case in files, both on reading; unknown keys are refused."""
 
     model_config = ConfigDict(
@@ -29,7 +29,7 @@ class _Told(BaseModel):
     )
 
 
-class CallUsage(_Told):
+class CallUsage(_ResultModel):
     """What calls of one kind came to."""
 
     calls: int = 0
@@ -42,7 +42,7 @@ class CallUsage(_Told):
     """US dollars; None where the price of a call is not known."""
 
 
-class PartOfValidation(_Told):
+class PartOfValidation(_ResultModel):
     """What a candidate did on the validation cases that it was run on, which are not all."""
 
     cases: int
@@ -51,7 +51,7 @@ class PartOfValidation(_Told):
     metric_breakdown: dict[str, float] = Field(default_factory=dict[str, float])
 
 
-class ReflectionRecord(_Told):
+class ReflectionRecord(_ResultModel):
     """What the reflection model was asked for one field, and what it said."""
 
     role: str
@@ -61,7 +61,7 @@ class ReflectionRecord(_Told):
     """Why there is no answer."""
 
 
-class SealedTest(_Told):
+class SealedTest(_ResultModel):
     """What a test set said that nobody had looked at, of the baseline and the best."""
 
     baseline_mean_score: float | None = None
@@ -74,7 +74,7 @@ class SealedTest(_Told):
     missing_cases: int = 0
 
 
-class RoundRecord(_Told):
+class RoundRecord(_ResultModel):
     """One attempt: what was proposed, how it did, and what became of it."""
 
     round: int
@@ -122,7 +122,7 @@ class RoundRecord(_Told):
     extras: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
 
 
-class OptimizeResult(_Told):
+class OptimizeResult(_ResultModel):
     """What an optimisation came to."""
 
     schema_version: str = _SCHEMA

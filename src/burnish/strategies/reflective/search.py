@@ -15,7 +15,7 @@ from burnish.runs.evaluation import GIVE_UP_AFTER, require_baseline
 from burnish.runs.events import BASELINE, SearchEnded
 from burnish.runs.plugins import Building, RoleNeed, StrategyParts, TargetParts
 from burnish.runs.run import Run
-from burnish.strategies.reflective.pool import Memory, Pool
+from burnish.strategies.reflective.pool import Pool, SearchMemory
 from burnish.strategies.reflective.race import Holdout, Stopped
 from burnish.strategies.reflective.rounds import (
     ROLE,
@@ -73,7 +73,7 @@ class Reflective:
     async def search(self, run: Run) -> None:
         """Measure the baseline, then make rounds until there is a reason to stop."""
         require_splits(run.dataset)
-        memory = Memory(objective=run.objective)
+        memory = SearchMemory(objective=run.objective)
         holdout = Holdout(run, self.settings)
         proposer = Proposer(run, self.settings, self.reflector, memory)
         pool = Pool(run.objective, self.settings.frontier)
