@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from burnish.cli.evaluation import Asked, evaluate_agent
+from burnish.cli.evaluation import EvalRequest, evaluate_agent
 from burnish.core.errors import BurnishError
 from burnish.projects.dialects import Flags
 from burnish.projects.measurements import PreparedMeasurement
@@ -35,7 +35,7 @@ def main() -> None:
         project = Project(file=str(path.resolve()))
         return replace(measuring, setup=replace(measuring.setup, project=project))
 
-    asked = Asked(agent=Path("agent.yaml"), resume=resume, progress="json")
+    asked = EvalRequest(agent=Path("agent.yaml"), resume=resume, progress="json")
     try:
         evaluate_agent(asked, load=load)
     except typer.Exit as end:

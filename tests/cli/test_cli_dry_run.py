@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
-from burnish.cli.execution import Way
+from burnish.cli.execution import RunOpening
 from burnish.cli.optimization import OptimizeRequest, optimize_project
 from burnish.models.factory import Models
 from burnish.projects.dialects import GROUP as DIALECTS
@@ -216,7 +216,7 @@ def test_a_dry_run_prints_a_plan_and_pays_nothing(
     monkeypatch.chdir(tmp_path)
     plan = WORLDS[kind](tmp_path, strategy)
     before = tree(tmp_path)
-    way = Way(output_dir=tmp_path / "run")
+    way = RunOpening(output_dir=tmp_path / "run")
     request = OptimizeRequest(file=plan.file, way=way, flags=plan.flags, dry_run=True)
     optimize_project(request, models=plan.models)
     lines = capsys.readouterr().out.splitlines()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from burnish.cli.execution import Way
+from burnish.cli.execution import RunOpening
 from burnish.cli.optimization import OptimizeRequest, optimize_project
 from burnish.core.errors import BaselineUnmeasured, ProposerFailed
 from burnish.models.chat import ChatReply, ChatRequest
@@ -105,7 +105,7 @@ def test_an_agent_file_without_a_baseline(
 ) -> None:
     write_agent(tmp_path)
     request = OptimizeRequest(
-        way=Way(output_dir=Path("run")),
+        way=RunOpening(output_dir=Path("run")),
         flags={"strategy": strategy, "print_baseline": print_baseline or None},
         progress="none",
     )
@@ -198,7 +198,9 @@ def test_a_critic_that_never_answers_fails_texts_and_warns_beside_numbers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def optimize(folder: str) -> None:
-        request = OptimizeRequest(way=Way(output_dir=Path(folder)), flags={}, progress="none")
+        request = OptimizeRequest(
+            way=RunOpening(output_dir=Path(folder)), flags={}, progress="none"
+        )
         optimize_project(request, models=echo_models(DumbCritic(respond=lambda _, __: "")))
 
     write_agent(tmp_path, texts_only)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import typer
 
-from burnish.cli.evaluation import Asked as Measuring
+from burnish.cli.evaluation import EvalRequest as Measuring
 from burnish.cli.evaluation import evaluate_agent
-from burnish.cli.execution import Way
+from burnish.cli.execution import RunOpening
 from burnish.core.errors import ConfigError
 from burnish.models.chat import ChatRequest
 from burnish.projects.measurements import load_measurement, measurement_for
@@ -122,7 +122,7 @@ def test_a_run_that_is_resumed_pays_for_nothing_again(tmp_path: Path) -> None:
     first = ScriptedBackend(respond=respond)
     optimize(path, first, quiet=True, flags={"max_trials": 1})
     again = ScriptedBackend(respond=respond)
-    optimize(path, again, quiet=True, way=Way(resume=str(tmp_path / "run")), flags={})
+    optimize(path, again, quiet=True, way=RunOpening(resume=str(tmp_path / "run")), flags={})
     assert not again.asked
     assert record(tmp_path).accepted == 1
 
@@ -282,7 +282,7 @@ def test_a_run_request_is_put_over_the_file_and_kept_for_a_resume(tmp_path: Path
     assert found.rows[-1].trial.touched == (PLANNER,)
     assert not found.accepted
     again = ScriptedBackend(respond=answers)
-    way = Way(resume=str(tmp_path / "run"))
+    way = RunOpening(resume=str(tmp_path / "run"))
     optimize(path, again, quiet=True, way=way, flags={"max_rounds": 1})
     assert not again.asked
 
@@ -333,7 +333,7 @@ LIMITS = {"max_calls": 900, "max_tokens": 9000}
 def test_a_run_goes_on_with_the_flags_it_was_started_with(tmp_path: Path) -> None:
     path = write_world(tmp_path)
     optimize(path, quiet=True, flags={"seed": 9, "max_trials": 1, "accept_sigma": 2.0})
-    again, way = ScriptedBackend(respond=respond), Way(resume=str(tmp_path / "run"))
+    again, way = ScriptedBackend(respond=respond), RunOpening(resume=str(tmp_path / "run"))
     moved = path.rename(tmp_path / "shop.yaml")
     optimize(moved, again, quiet=True, way=way)
     assert not again.asked

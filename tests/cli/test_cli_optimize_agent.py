@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer
 
-from burnish.cli.execution import Way
+from burnish.cli.execution import RunOpening
 from burnish.cli.optimization import OptimizeRequest, optimize_project
 from burnish.core.errors import ConfigError
 from burnish.runs.directory import RunRecord
@@ -44,7 +44,7 @@ def run(backend: EchoBackend, folder: str | None = "run", **values: Any) -> None
     """`burnish optimize agent.yaml -o run` and more."""
     more = {k: v for k, v in values.items() if k in OptimizeRequest.__dataclass_fields__}
     flags = {k: v for k, v in values.items() if k not in more}
-    more.setdefault("way", Way(output_dir=Path(folder) if folder else None))
+    more.setdefault("way", RunOpening(output_dir=Path(folder) if folder else None))
     more.setdefault("progress", "lines")
     optimize_project(OptimizeRequest(flags=flags, **more), models=echo_models(backend))
 
@@ -176,7 +176,7 @@ def test_a_search_forked_from_a_baseline_does_not_pay_for_it_again(
     write_world(tmp_path, short)
     run(backend, print_baseline=True, quiet=True)
     paid = len(backend.asked)
-    run(backend, quiet=True, way=Way(fork="run", output_dir=Path("search")))
+    run(backend, quiet=True, way=RunOpening(fork="run", output_dir=Path("search")))
     rows = RunRecord.read(tmp_path / "search").rows
     assert rows[0].spend.calls == 0
     assert len(backend.asked) - paid == sum(row.spend.calls for row in rows)
@@ -250,8 +250,8 @@ def test_no_gain_is_a_success(
         ),
         ({"print_baseline": True, "dry_run": True}, "--dry-run and --print-baseline"),
         ({"quiet": True, "verbose": True}, "-q and -v"),
-        ({"report_only": "x", "way": Way(resume="y")}, "--report-only names the run itself"),
-        ({"way": Way(resume="a", fork="b")}, "--resume and --fork"),
+        ({"report_only": "x", "way": RunOpening(resume="y")}, "--report-only names the run itself"),
+        ({"way": RunOpening(resume="a", fork="b")}, "--resume and --fork"),
         ({"max_cycles": 0}, "--max-cycles"),
         ({"accept_sigma": -1.0}, "--accept-sigma"),
     ],
@@ -348,7 +348,7 @@ def test_an_interrupted_run_ends_with_exit_code_2(tmp_path: Path, backend: EchoB
         run(Impatient(respond=lambda _, __: ""), quiet=True)
     assert end.value.exit_code == 2
     assert RunRecord.read(tmp_path / "run").status == "interrupted"
-    run(backend, quiet=True, way=Way(resume="run"))
+    run(backend, quiet=True, way=RunOpening(resume="run"))
     assert RunRecord.read(tmp_path / "run").status == "finished"
 
 

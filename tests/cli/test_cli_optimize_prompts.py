@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from burnish.cli.execution import Way
+from burnish.cli.execution import RunOpening
 from burnish.cli.optimization import OptimizeRequest, optimize_project
 from burnish.core.errors import ConfigError
 from burnish.models.chat import ChatReply, ChatRequest
@@ -134,7 +134,7 @@ def test_a_run_goes_on_without_its_flags(tmp_path: Path, monkeypatch: pytest.Mon
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    way = Way(resume=str(tmp_path / "run"))
+    way = RunOpening(resume=str(tmp_path / "run"))
     optimize(reflector(BETTER), way=way, max_trials=4)
     assert record(tmp_path).best is not None
     assert record(tmp_path).rows[spent].trial.phase == "reflective"
@@ -164,9 +164,9 @@ def test_flags_alone_run_resume_and_fork(tmp_path: Path) -> None:
     told: dict[str, Any] = {**flags(tmp_path), "metrics": str(metrics), "reflector": "openai:m"}
     optimize(reflector(WORSE), max_trials=1, **told)
     assert record(tmp_path).header.project.kind == "prompts"
-    optimize(reflector(BETTER), way=Way(resume="run"), max_trials=3)
+    optimize(reflector(BETTER), way=RunOpening(resume="run"), max_trials=3)
     assert record(tmp_path).accepted == 1
-    fork = Way(fork="run", output_dir=tmp_path / "fork")
+    fork = RunOpening(fork="run", output_dir=tmp_path / "fork")
     optimize(reflector(BETTER), way=fork, max_trials=2)
     assert record(tmp_path, "fork").header.forked_from == "run"
 
@@ -281,7 +281,7 @@ def test_reflection_over_an_agent_file(tmp_path: Path, capsys: pytest.CaptureFix
     request = OptimizeRequest(
         file=file,
         flags={"strategy": "reflective", "reflector": "openai:m"},
-        way=Way(output_dir=Path("run")),
+        way=RunOpening(output_dir=Path("run")),
         progress="lines",
     )
     optimize_project(replace(request, dry_run=True), models=echo_models(backend))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.cli.execution import Way
+from burnish.cli.execution import RunOpening
 from burnish.cli.optimization import OptimizeRequest, optimize_project
 from burnish.delegation.policy import PolicyRegistry
 from burnish.testing.delegation_world import FAULT, RULE, SUITE_FLOW, suite_text, suite_world
@@ -65,7 +65,7 @@ def test_a_training_tells_what_it_made_active(
         dry = bool(flags.pop("dry_run", False))
         request = OptimizeRequest(
             file=Path("suite.yaml"),
-            way=Way(output_dir=tmp_path / "run"),
+            way=RunOpening(output_dir=tmp_path / "run"),
             flags=flags,  # pyright: ignore[reportArgumentType]
             dry_run=dry,
             progress="lines",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.cli.execution import Way
+from burnish.cli.execution import RunOpening
 from burnish.core.errors import ConfigError
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.runs.directory import RunRecord
@@ -57,7 +57,7 @@ def test_a_second_run_adds_its_rows(tmp_path: Path) -> None:
     file = write_task(tmp_path, put("budget", max_iterations=1))
     optimize(adding(TWO), file)
     first = results(tmp_path)
-    optimize(adding(THREE), file, way=Way(output_dir=Path("again")))
+    optimize(adding(THREE), file, way=RunOpening(output_dir=Path("again")))
     rows = results(tmp_path)
     assert rows[: len(first)] == first
     assert len({row["run"] for row in rows}) == 2
@@ -69,7 +69,7 @@ def test_a_run_that_goes_on_adds_what_is_not_there_yet(tmp_path: Path) -> None:
     path = tmp_path / "work" / "results.jsonl"
     first, second = path.read_text(encoding="utf-8").splitlines()
     path.write_text(f"{first}\n{second[:40]}", encoding="utf-8")
-    optimize(adding(THREE, FOUR), None, way=Way(resume="run"), max_trials=3)
+    optimize(adding(THREE, FOUR), None, way=RunOpening(resume="run"), max_trials=3)
     rows = results(tmp_path)
     assert [row["trial"] for row in rows] == [0, 1, 2, 3]
     assert rows[1] == json.loads(second)
@@ -79,7 +79,7 @@ def test_a_run_that_goes_on_adds_what_is_not_there_yet(tmp_path: Path) -> None:
 def test_another_budget_in_the_file_is_no_other_task(tmp_path: Path) -> None:
     optimize(adding(TWO), write_task(tmp_path, put("budget", max_iterations=1)))
     write_task(tmp_path, put("budget", max_iterations=7))
-    optimize(adding(THREE), None, way=Way(resume="run"), max_trials=2)
+    optimize(adding(THREE), None, way=RunOpening(resume="run"), max_trials=2)
     assert [row["score"] for row in results(tmp_path)] == [0.25, 0.5, 0.75]
 
 

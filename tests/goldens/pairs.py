@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from burnish.cli.execution import Way
+from burnish.cli.execution import RunOpening
 from burnish.cli.optimization import OptimizeRequest, optimize_project
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
@@ -47,21 +47,21 @@ def _optimizing(file: Path, models: Callable[[], Models], **flags: Any) -> Pair:
     Then `--resume run`, `--fork run -o fork` and `--print-baseline -o baseline`.
     """
 
-    def act(way: Way, *, dry_run: bool = False, **more: Any) -> Act:
+    def act(way: RunOpening, *, dry_run: bool = False, **more: Any) -> Act:
         request = OptimizeRequest(
             file=file, flags=flags | more, way=way, dry_run=dry_run, progress="lines"
         )
         return lambda: optimize_project(request, models=models())
 
-    new = Way(output_dir=Path("run"))
+    new = RunOpening(output_dir=Path("run"))
     return Pair(
         project=PluginProject(file=file, flags=flags, models=models),
         plan=act(new, dry_run=True),
         run=act(new),
         later={
-            "resume": act(Way(resume="run")),
-            "fork": act(Way(fork="run", output_dir=Path("fork"))),
-            "baseline": act(Way(output_dir=Path("baseline")), print_baseline=True),
+            "resume": act(RunOpening(resume="run")),
+            "fork": act(RunOpening(fork="run", output_dir=Path("fork"))),
+            "baseline": act(RunOpening(output_dir=Path("baseline")), print_baseline=True),
         },
     )
 

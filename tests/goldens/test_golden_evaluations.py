@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.cli.evaluation import Asked, evaluate_agent
+from burnish.cli.evaluation import EvalRequest, evaluate_agent
 from burnish.projects.measurements import measurement_for
 from tests.cli.console import Burnish, tree
 from tests.cli.test_cli_eval import AWAY, BAD, CRASH, EQUALITY, GOOD, write
@@ -40,13 +40,15 @@ def agent(folder: Path) -> Callable[[], None]:
     file = optimizer_world.write_world(folder)
     models = optimizer_world.echo_models(optimizer_world.echo())
     flags = {"cases": str(folder / "train.yaml")}
-    asked = Asked(agent=file, flags=flags, output_dir=Path("run"), progress="lines")
+    asked = EvalRequest(agent=file, flags=flags, output_dir=Path("run"), progress="lines")
     return lambda: evaluate_agent(asked, load=partial(measurement_for, models=models))
 
 
 def graph(folder: Path) -> Callable[[], None]:
     """A graph as it stands."""
-    asked = Asked(agent=graph_world.write_world(folder), output_dir=Path("run"), progress="lines")
+    asked = EvalRequest(
+        agent=graph_world.write_world(folder), output_dir=Path("run"), progress="lines"
+    )
     load = partial(measurement_for, models=graph_world.models())
     return lambda: evaluate_agent(asked, load=load)
 

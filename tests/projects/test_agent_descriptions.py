@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from burnish.cli.execution import Way
+from burnish.cli.execution import RunOpening
 from burnish.cli.optimization import OptimizeRequest, optimize_project
 from burnish.core.errors import ConfigError, ReplayDiverged
 from burnish.core.surfaces import TextSurface
@@ -103,7 +103,7 @@ def with_variables(data: dict[str, Any]) -> None:
 def test_variables_of_the_optimizer_block_are_kept_by_name_and_expanded_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def optimize(way: Way, **flags: Any) -> None:
+    def optimize(way: RunOpening, **flags: Any) -> None:
         request = OptimizeRequest(file=file, way=way, flags=flags, quiet=True)
         optimize_project(request, models=echo_models(echo()))
 
@@ -112,7 +112,7 @@ def test_variables_of_the_optimizer_block_are_kept_by_name_and_expanded_anew(
     for name, value in values.items():
         monkeypatch.setenv(name, value)
     file = write_world(tmp_path, with_variables)
-    optimize(Way(output_dir=Path("run")))
+    optimize(RunOpening(output_dir=Path("run")))
     kept = json.loads(Path("run/run.json").read_text(encoding="utf-8"))["project"]["spec"]
     assert kept["budget"]["max_trials"] == "${TRIALS}"
     assert kept["data"]["train"] == "${CASES}.yaml"
@@ -120,14 +120,14 @@ def test_variables_of_the_optimizer_block_are_kept_by_name_and_expanded_anew(
     assert kept["target"]["axes"]["numeric"][0]["range"] == [0, "${HIGH}"]
     assert len(RunRecord.read(Path("run")).rows) == 1 + 1  # the baseline is a row too
     monkeypatch.setenv("TRIALS", "3")
-    optimize(Way(resume="run"))
+    optimize(RunOpening(resume="run"))
     assert len(RunRecord.read(Path("run")).rows) == 1 + 3
     monkeypatch.setenv("HIGH", "0.95")
     with pytest.raises(ReplayDiverged, match="nothing was paid"):
-        optimize(Way(resume="run"), max_trials=4)
+        optimize(RunOpening(resume="run"), max_trials=4)
     monkeypatch.delenv("HIGH")
     with pytest.raises(ConfigError, match=r"target\.axes\.numeric.*HIGH"):
-        optimize(Way(resume="run"), max_trials=4)
+        optimize(RunOpening(resume="run"), max_trials=4)
 
 
 def test_a_flag_wins_over_a_variable_of_the_file(

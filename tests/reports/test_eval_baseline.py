@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from burnish.core.evaluations import CaseResult, Score
-from burnish.reports.baseline import BaselineComparison, Change
+from burnish.reports.baseline import BaselineComparison, ChangeKind
 from burnish.reports.evaluation import EvalReport
 from burnish.reports.evaluation_page import change_counts, change_words, repeats_note
 from tests.reports.measured import AWAY, CRASH, failing, report, scored, sweeps
@@ -20,18 +20,18 @@ def compared(now: EvalReport, before: EvalReport) -> BaselineComparison:
 @pytest.mark.parametrize(
     ("before", "now", "change"),
     [
-        (scored("a", 0.2), scored("a", 0.8), Change.NEW_PASS),
-        (scored("a", 0.8), scored("a", 0.2), Change.NEW_FAIL),
-        (scored("a", 0.6), scored("a", 0.8), Change.UP),
-        (scored("a", 0.3), scored("a", 0.4), Change.UP),
-        (scored("a", 0.8), scored("a", 0.6), Change.DOWN),
-        (scored("a", 0.8), scored("a", 0.8), Change.UNCHANGED),
-        (scored("a", 0.8), failing("a", AWAY), Change.CANNOT_TELL),
-        (failing("a", AWAY), scored("a", 0.8), Change.CANNOT_TELL),
-        (scored("b", 0.8), scored("a", 0.8), Change.ONLY_HERE),
+        (scored("a", 0.2), scored("a", 0.8), ChangeKind.NEW_PASS),
+        (scored("a", 0.8), scored("a", 0.2), ChangeKind.NEW_FAIL),
+        (scored("a", 0.6), scored("a", 0.8), ChangeKind.UP),
+        (scored("a", 0.3), scored("a", 0.4), ChangeKind.UP),
+        (scored("a", 0.8), scored("a", 0.6), ChangeKind.DOWN),
+        (scored("a", 0.8), scored("a", 0.8), ChangeKind.UNCHANGED),
+        (scored("a", 0.8), failing("a", AWAY), ChangeKind.CANNOT_TELL),
+        (failing("a", AWAY), scored("a", 0.8), ChangeKind.CANNOT_TELL),
+        (scored("b", 0.8), scored("a", 0.8), ChangeKind.ONLY_HERE),
     ],
 )
-def test_what_a_case_did(before: object, now: object, change: Change) -> None:
+def test_what_a_case_did(before: object, now: object, change: ChangeKind) -> None:
     found = compared(report(now), report(before))  # pyright: ignore[reportArgumentType]
     assert found.cases[0].change is change
 
@@ -95,15 +95,15 @@ def both(case: str, graded: float, faithful: float | None) -> CaseResult:
 @pytest.mark.parametrize(
     ("before", "now", "change"),
     [
-        (both("a", 0.8, 0.2), both("a", 0.8, None), Change.CANNOT_TELL),
-        (both("a", 0.6, 0.8), both("a", 0.8, None), Change.CANNOT_TELL),
-        (both("a", 0.8, 0.8), both("a", 0.2, None), Change.NEW_FAIL),
-        (both("a", 0.8, 0.8), both("a", 0.6, None), Change.DOWN),
-        (both("a", 0.8, None), both("a", 0.8, 0.8), Change.UNCHANGED),
+        (both("a", 0.8, 0.2), both("a", 0.8, None), ChangeKind.CANNOT_TELL),
+        (both("a", 0.6, 0.8), both("a", 0.8, None), ChangeKind.CANNOT_TELL),
+        (both("a", 0.8, 0.8), both("a", 0.2, None), ChangeKind.NEW_FAIL),
+        (both("a", 0.8, 0.8), both("a", 0.6, None), ChangeKind.DOWN),
+        (both("a", 0.8, None), both("a", 0.8, 0.8), ChangeKind.UNCHANGED),
     ],
 )
 def test_a_metric_that_fell_silent_makes_no_case_better(
-    before: CaseResult, now: CaseResult, change: Change
+    before: CaseResult, now: CaseResult, change: ChangeKind
 ) -> None:
     other = both("z", 0.8, 0.8)
     found = compared(report(now, other), report(before, other))
@@ -115,7 +115,7 @@ def test_an_agent_that_no_longer_crashes_lost_no_score() -> None:
     crashed = replace(crashed, scores=(*crashed.scores, Score.of_failure("faithful", "boom")))
     other = both("z", 0.8, 0.8)
     found = compared(report(both("a", 0.8, None), other), report(crashed, other))
-    assert found.cases[0].change is Change.NEW_PASS
+    assert found.cases[0].change is ChangeKind.NEW_PASS
 
 
 def test_lost_scores_are_counted_and_better_holds_without_them() -> None:

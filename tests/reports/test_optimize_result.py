@@ -14,7 +14,7 @@ from burnish.core.money import Spend
 from burnish.core.trials import Decision, Proposal, SplitResult, Trial, TrialRow, Verdict
 from burnish.journal.journal import CostRow
 from burnish.runs.directory import Project
-from burnish.strategies.reflective.result_files import Known, result_of
+from burnish.strategies.reflective.result_files import RunFacts, result_of
 from burnish.strategies.reflective.result_rounds import (
     UNLABELLED,
     Costs,
@@ -70,11 +70,11 @@ def decided(verdict: Verdict, reason: str = "because") -> Decision:
     return Decision(gate="min_gain", verdict=verdict, code="better", reason=reason)
 
 
-def known(*rows: TrialRow, **changes: Any) -> Known:
+def known(*rows: TrialRow, **changes: Any) -> RunFacts:
     end = changes.pop("end", event("run_finished", code="patience", reason="3 of 3"))
     told = (*changes.pop("events", ()), end)
     made = record(*rows, events=told, header={"project": Project(config=CONFIG)})
-    return Known(run=made, costs=Costs(), **changes)
+    return RunFacts(run=made, costs=Costs(), **changes)
 
 
 BROKEN, UNCHANGED = Problem(message="HTTP 500"), Problem(message="unchanged")

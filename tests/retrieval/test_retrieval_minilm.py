@@ -6,7 +6,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from burnish.cli.model_chat import found_models
+from burnish.cli.model_chat import model_entries
 from burnish.journal.once import DirectEffects
 from burnish.models.embedded.files import (
     EMBEDDING,
@@ -81,7 +81,7 @@ def test_without_its_packages_the_extra_is_named(
 
 
 def test_it_is_listed_and_cannot_be_asked() -> None:
-    listed = {entry.model: entry for entry in found_models(Models())}
+    listed = {entry.model: entry for entry in model_entries(Models())}
     assert not listed["local:minilm"].ready
     assert "pull minilm" in listed["local:minilm"].remedy
     with pytest.raises(ModelRefused, match="makes embeddings of texts"):

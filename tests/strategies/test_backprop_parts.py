@@ -52,10 +52,10 @@ from burnish.strategies.backprop.prompts import (
     backwarder,
     merge_schema,
     nothing_left,
-    nothing_said,
     patch_schema,
     sanitised,
     unfit,
+    why_useless,
 )
 from burnish.strategies.backprop.settings import LossHint
 from burnish.testing import ScriptedBackend
@@ -245,8 +245,8 @@ def test_made_up_names_and_blanks_are_dropped_and_lists_are_merged() -> None:
 
 def test_a_name_left_out_is_not_guessed_among_several() -> None:
     answer = said(gradients=[{"gradient": "clearer"}])
-    assert not nothing_said(about(), answer)
-    assert "the surfaces are: s, t" in nothing_said(about(("s", "t")), answer)
+    assert not why_useless(about(), answer)
+    assert "the surfaces are: s, t" in why_useless(about(("s", "t")), answer)
 
 
 def test_the_schema_names_only_what_was_shown() -> None:

@@ -13,7 +13,7 @@ from burnish.strategies.coordinate.numeric import (
     Densities,
     Observation,
     Point,
-    Space,
+    SearchSpace,
     at_unit,
     best_expected_improvement,
     ratio,
@@ -23,7 +23,7 @@ from burnish.strategies.coordinate.settings import CoordinateSettings
 LINE = NumberSurface(id="x", low=0.0, high=1.0)
 LOG = NumberSurface(id="x", low=0.001, high=10.0, log=True)
 WORDS = ChoiceSurface(id="x", choices=("a", "b", "c"))
-PAIR = Space(axes=(ChoiceSurface(id="x", choices=("a", "b")),))
+PAIR = SearchSpace(axes=(ChoiceSurface(id="x", choices=("a", "b")),))
 
 shares = st.lists(st.floats(0, 1), min_size=1, max_size=30)
 
@@ -37,7 +37,7 @@ def observed(points: list[Point], losses: list[float]) -> list[Observation]:
 @given(shares)
 def test_the_densities_of_a_range_integrate_to_one(axis: NumberSurface, at: list[float]) -> None:
     points: list[Point] = [{"x": at_unit(axis, share)} for share in at]
-    densities = Densities.of(Space(axes=(axis,)), observed(points, at))
+    densities = Densities.of(SearchSpace(axes=(axis,)), observed(points, at))
     steps = 400
     around = [
         densities.marginals({"x": at_unit(axis, (step + 0.5) / steps)})["x"]
@@ -51,7 +51,7 @@ def test_the_densities_of_a_range_integrate_to_one(axis: NumberSurface, at: list
 def test_the_densities_of_choices_sum_to_one(chosen: list[str]) -> None:
     points: list[Point] = [{"x": word} for word in chosen]
     losses = [number / 20 for number in range(len(chosen))]
-    densities = Densities.of(Space(axes=(WORDS,)), observed(points, losses))
+    densities = Densities.of(SearchSpace(axes=(WORDS,)), observed(points, losses))
     around = [densities.marginals({"x": word})["x"] for word in WORDS.choices]
     assert math.fsum(m.good_density / 3 for m in around) == pytest.approx(1)
     assert math.fsum(m.bad_density / 3 for m in around) == pytest.approx(1)
@@ -59,19 +59,19 @@ def test_the_densities_of_choices_sum_to_one(chosen: list[str]) -> None:
 
 def test_the_best_quarter_counts_as_good() -> None:
     known = observed([{"x": n / 10} for n in range(9)], [n / 10 for n in range(9)])
-    densities = Densities.of(Space(axes=(LINE,)), known)
+    densities = Densities.of(SearchSpace(axes=(LINE,)), known)
     assert [each.loss for each in densities.good] == [0.0, 0.1, 0.2]
     assert len(densities.bad) == 6
 
 
 def test_good_points_are_dense_where_the_loss_is_low() -> None:
-    densities = Densities.of(Space(axes=(LINE,)), quadratic(20, width=0.5))
+    densities = Densities.of(SearchSpace(axes=(LINE,)), quadratic(20, width=0.5))
     assert densities.ratio({"x": 0.3}) > 1.5
     assert densities.ratio({"x": 0.8}) < 0.7
 
 
 def test_before_anything_is_known_every_point_is_alike() -> None:
-    marginals = Densities.of(Space(axes=(LINE, WORDS)), []).marginals({"x": "a"} | {"x": 0.4})
+    marginals = Densities.of(SearchSpace(axes=(LINE, WORDS)), []).marginals({"x": "a"} | {"x": 0.4})
     assert ratio({"x": marginals["x"]}) == 1.0
 
 
@@ -119,7 +119,7 @@ def test_the_ends_of_what_can_be_known(losses: list[float], low: float, high: fl
 
 
 def hoped(known: list[Observation]) -> float:
-    return best_expected_improvement(Space(axes=(LINE,)), known, random.Random(1))
+    return best_expected_improvement(SearchSpace(axes=(LINE,)), known, random.Random(1))
 
 
 def quadratic(points: int, *, width: float) -> list[Observation]:
@@ -132,7 +132,7 @@ def quadratic(points: int, *, width: float) -> list[Observation]:
 def test_a_marginal_says_the_value_it_is_about() -> None:
     axes: tuple[Axis, ...] = (LINE, ChoiceSurface(id="word", choices=("a", "b")))
     point: dict[str, Scalar] = {"x": 0.25, "word": "b"}
-    marginals = Densities.of(Space(axes=axes), [Observation(point=point, loss=0.5)]).marginals(
-        point
-    )
+    marginals = Densities.of(
+        SearchSpace(axes=axes), [Observation(point=point, loss=0.5)]
+    ).marginals(point)
     assert {name: m.value for name, m in marginals.items()} == point

@@ -17,7 +17,7 @@ from burnish.strategies.coordinate.demonstrations import NumericPhase
 from burnish.strategies.coordinate.phases import PhaseEnd
 from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-from burnish.strategies.coordinate.trials import Memory, Trying
+from burnish.strategies.coordinate.trials import Memory, TrialRunner
 from tests.strategies.coordinate_runs import Driven, driven, scripted, with_agent
 
 pytestmark = pytest.mark.slow
@@ -161,7 +161,7 @@ def phase_over(
         assert isinstance(setup.strategy, Coordinate)
         run, memory, settings = start(setup, folder=folder), Memory(), setup.strategy.settings
         try:
-            trying = Trying(run, settings, cycle=0, phase="baseline", memory=memory)
+            trying = TrialRunner(run, settings, cycle=0, phase="baseline", memory=memory)
             incumbent, made, end = await trying.baseline(), list[NumericPhase](), None
             for cycle in range(1, cycles + 1):
                 limits = settings.numeric_phase
@@ -182,8 +182,8 @@ def test_a_point_tried_before_is_told_from_the_ledger(tmp_path: Path) -> None:
     phases, end = phase_over(setup, tmp_path / "run", cycles=2)
     assert end.accepts == 0
     second = phases[1]
-    assert len(second.known) > 1
-    assert all(each.loss == 0.5 for each in second.known), "not the worst: what was measured"
+    assert len(second.observations) > 1
+    assert all(each.loss == 0.5 for each in second.observations), "not the worst: what was measured"
 
 
 def test_a_point_that_is_turned_away_is_told_as_the_worst(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_point_that_is_turned_away_is_told_as_the_worst(tmp_path: Path) -> Non
         return [Problem(where="x", message="no b")] if candidate.values["x"] == "b" else []
 
     phases, _ = phase_over(with_agent(setup, problems=problems), tmp_path / "run")
-    told = {str(each.point["x"]): each.loss for each in phases[0].known}
+    told = {str(each.point["x"]): each.loss for each in phases[0].observations}
     assert told["b"] == 1.0
     assert {loss for word, loss in told.items() if word != "b"} == {0.5}
 
@@ -207,7 +207,7 @@ def test_a_point_that_nobody_could_measure_is_not_told(tmp_path: Path) -> None:
     setup = made(flat, WORDS, at="a", trials=12, patience=12, eps=0)
     phases, end = phase_over(with_agent(setup, respond=respond), tmp_path / "run")
     assert end.reason == "space_exhausted", "it was tried all the same"
-    told = {str(each.point["x"]) for each in phases[0].known}
+    told = {str(each.point["x"]) for each in phases[0].observations}
     assert told == {"a", "c", "d"}
 
 

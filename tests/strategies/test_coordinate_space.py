@@ -10,7 +10,14 @@ import pytest
 
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, Scalar
 from burnish.strategies.coordinate import numeric
-from burnish.strategies.coordinate.numeric import Axis, Densities, Observation, Space, at_unit, unit
+from burnish.strategies.coordinate.numeric import (
+    Axis,
+    Densities,
+    Observation,
+    SearchSpace,
+    at_unit,
+    unit,
+)
 
 AXES: list[tuple[Axis, float]] = [
     (NumberSurface(id="x", low=0.0, high=1.0), math.inf),
@@ -24,14 +31,14 @@ AXES: list[tuple[Axis, float]] = [
     (NumberSurface(id="x", low=0.4, high=0.4), 1),
     (ChoiceSurface(id="x", choices=("small", "large", True, 7)), 4),
 ]
-TWO = Space(
+TWO = SearchSpace(
     axes=(NumberSurface(id="x", low=0.0, high=1.0), NumberSurface(id="y", low=1, high=9, log=True))
 )
 
 
 @pytest.mark.parametrize(("axis", "size"), AXES)
 def test_suggestions_lie_within_bounds_and_on_the_grid(axis: Axis, size: float) -> None:
-    space, known = Space(axes=(axis,)), list[Observation]()
+    space, known = SearchSpace(axes=(axis,)), list[Observation]()
     assert space.size == size
     for seed in range(14):
         point = numeric.suggest(space, known, seed=seed, start=4)
@@ -42,7 +49,7 @@ def test_suggestions_lie_within_bounds_and_on_the_grid(axis: Axis, size: float) 
 
 def test_values_on_a_grid_are_written_as_a_person_would() -> None:
     axis = NumberSurface(id="x", low=0.0, high=1.0, step=0.1)
-    seen = {numeric.suggest(Space(axes=(axis,)), [], seed=seed)["x"] for seed in range(60)}
+    seen = {numeric.suggest(SearchSpace(axes=(axis,)), [], seed=seed)["x"] for seed in range(60)}
     assert seen <= {0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0}
     assert {0.3, 0.6} <= seen, "0.1 + 0.1 + 0.1 is not what stands in the file"
 
@@ -52,7 +59,7 @@ def test_values_on_a_grid_are_written_as_a_person_would() -> None:
     [({"x": 0.1 + 0.2}, {"x": 0.3}), ({"x": 1}, {"x": 1.0})],
 )
 def test_one_point_has_one_spelling(one: dict[str, Scalar], other: dict[str, Scalar]) -> None:
-    space = Space(axes=(NumberSurface(id="x", low=0.0, high=1.0, step=0.1),))
+    space = SearchSpace(axes=(NumberSurface(id="x", low=0.0, high=1.0, step=0.1),))
     assert space.key(one) == space.key(other)
     assert space.key(one) != space.key({"x": 0.5})
 
@@ -130,7 +137,7 @@ def _random_point(rng: random.Random) -> dict[str, Scalar]:
 
 @pytest.mark.parametrize("high", [1.0, 1 / 3, 1e-7, 98765.4321])
 def test_suggested_numbers_have_no_bits_that_depend_on_the_processor(high: float) -> None:
-    space = Space(axes=(NumberSurface(id="x", low=0.0, high=high),))
+    space = SearchSpace(axes=(NumberSurface(id="x", low=0.0, high=high),))
     for seed in range(40):
         number = float(numeric.suggest(space, [], seed=seed)["x"])
         assert number == high or number == float(f"{number:.12g}")

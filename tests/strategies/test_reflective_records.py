@@ -6,8 +6,8 @@ from burnish.core.cases import Case, Dataset, LeakWatch, Split, Turn
 from burnish.core.content import Json
 from burnish.core.evaluations import CaseResult, Evaluation, Score
 from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, ToolCall, Trace
-from burnish.strategies.reflective.pool import Memory, TurnedDown
-from burnish.strategies.reflective.records import MOST_IN_ALL, Recorder, Reply, worst_runs
+from burnish.strategies.reflective.pool import SearchMemory, TurnedDown
+from burnish.strategies.reflective.records import MOST_IN_ALL, RecordWriter, Reply, worst_runs
 from tests.strategies.reflective_parts import ONE, result
 
 WEATHER = Case(
@@ -20,9 +20,9 @@ WEATHER = Case(
 SECRET = Case.single("What will the gate number of flight 0937 be?", "gate twenty-two", name="held")
 
 
-def recorder(*cases: Case) -> Recorder:
+def recorder(*cases: Case) -> RecordWriter:
     train = cases or (WEATHER,)
-    return Recorder(
+    return RecordWriter(
         cases={case.id: case for case in train},
         objective=ONE,
         thresholds={"m": 1.0},
@@ -166,7 +166,7 @@ def seen(*results: CaseResult, candidate: str = "x") -> Evaluation:
 
 
 def test_the_next_draw_is_one_that_no_case_of_the_look_had() -> None:
-    memory = Memory(objective=ONE)
+    memory = SearchMemory(objective=ONE)
     a, b, c = (single(n) for n in range(3))
     assert memory.draws("x", [a, b]) == 0
     memory.saw(seen(replied("c0", 0, 1.0, "r"), replied("c0", 1, 1.0, "r")))
@@ -176,7 +176,7 @@ def test_the_next_draw_is_one_that_no_case_of_the_look_had() -> None:
 
 
 def test_a_case_fails_where_the_mean_of_its_runs_is_too_low() -> None:
-    memory = Memory(objective=ONE)
+    memory = SearchMemory(objective=ONE)
     memory.saw(
         seen(replied("a", 0, 1.0, "r"), replied("b", 0, 1.0, "r"), replied("c", 0, None, ""))
     )
@@ -186,14 +186,14 @@ def test_a_case_fails_where_the_mean_of_its_runs_is_too_low() -> None:
 
 
 def test_a_run_is_remembered_once_however_often_it_is_seen() -> None:
-    memory = Memory(objective=ONE)
+    memory = SearchMemory(objective=ONE)
     for _ in range(3):
         memory.saw(seen(replied("a", 0, 0.5, "only")))
     assert len(memory.replies["a"]) == 1
 
 
 def test_the_best_replies_come_first_each_once_whoever_said_them() -> None:
-    memory = Memory(objective=ONE)
+    memory = SearchMemory(objective=ONE)
     memory.saw(seen(replied("a", 0, 0.0, "bad"), replied("a", 1, 0.5, "twice")))
     memory.saw(seen(replied("a", 0, 1.0, "good"), replied("a", 1, 0.9, "twice"), candidate="y"))
     memory.saw(seen(replied("a", 2, 0.7, ""), candidate="y"))
@@ -205,7 +205,7 @@ def test_the_best_replies_come_first_each_once_whoever_said_them() -> None:
 
 
 def test_the_last_rewrites_that_were_turned_down_are_told() -> None:
-    memory = Memory(objective=ONE)
+    memory = SearchMemory(objective=ONE)
     assert memory.rejections("x", "system") == "(none)"
     for n in range(5):
         memory.turned_down["x", "system"].append(TurnedDown(diagnosis=f"d{n}", reason=f"r{n}"))

@@ -50,13 +50,13 @@ def adopt(
     Shows the diff and asks first.
     The files must be what the run measured; all of them change, or none.
     """
-    wish = _Wish(trial=trial, diff=diff, yes=yes, undo=undo, force=force, file=file, to=to)
+    wish = _AdoptRequest(trial=trial, diff=diff, yes=yes, undo=undo, force=force, file=file, to=to)
     wish.check()
     _adopt_run(run, wish)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Wish:
+class _AdoptRequest:
     """What the flags ask for."""
 
     trial: int | None = None
@@ -91,7 +91,7 @@ class _Wish:
         return plan_adoption(run, trial=self.trial, file=self.file, force=self.force)
 
 
-def _adopt_run(name: str, wish: _Wish) -> None:
+def _adopt_run(name: str, wish: _AdoptRequest) -> None:
     """Adopt a run, undo that, or say where its candidate lies."""
     from burnish.projects.adopt import adopting, homes_of, require_whole
     from burnish.runs.directory import RunRecord, find_run
@@ -115,7 +115,7 @@ def _adopt_run(name: str, wish: _Wish) -> None:
             _adopt(run, wish)
 
 
-def _refuse_undo(wish: _Wish) -> None:
+def _refuse_undo(wish: _AdoptRequest) -> None:
     if wish.undo:
         message = (
             "this run is about no files of yours: its candidates are copied, and copies are yours"
@@ -123,7 +123,7 @@ def _refuse_undo(wish: _Wish) -> None:
         raise ConfigError([Problem(where="--undo", message=message)])
 
 
-def _adopt(run: "RunRecord", wish: _Wish) -> None:
+def _adopt(run: "RunRecord", wish: _AdoptRequest) -> None:
     from burnish.projects import adopt as adoption
 
     if (mended := adoption.mend(run)) is not None:
@@ -140,7 +140,7 @@ def _adopt(run: "RunRecord", wish: _Wish) -> None:
     _tell_undo(run.folder)
 
 
-def _undo(run: "RunRecord", wish: _Wish) -> None:
+def _undo(run: "RunRecord", wish: _AdoptRequest) -> None:
     from burnish.projects import adopt as adoption
 
     plan = wish.plan(run)
@@ -164,7 +164,7 @@ def _agreed(plan: "Plan") -> bool:
 # -- what is shown -----------------------------------------------------------------------------
 
 
-def _show(plan: "Plan", wish: _Wish) -> bool:
+def _show(plan: "Plan", wish: _AdoptRequest) -> bool:
     """The evidence and the diff; whether there is anything to do."""
     if plan.nothing:
         typer.echo(f"nothing to {'undo' if wish.undo else 'adopt'}: {plan.nothing}")

@@ -30,12 +30,12 @@ def check_cases(files: list[Path], *, near: float, as_json: bool) -> None:
     if twice:
         raise ConfigError([Problem(where=str(p), message="named twice") for p in sorted(twice)])
     names = {path: _name(path, files) for path in files}
-    found = check({names[path]: read_cases(path).cases for path in files}, near=near)
+    findings = check({names[path]: read_cases(path).cases for path in files}, near=near)
     if as_json:
-        typer.echo(json.dumps(_plain(found), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(_plain(findings), indent=2, ensure_ascii=False))
     else:
-        _show(found)
-    if found.errors:
+        _show(findings)
+    if findings.errors:
         raise typer.Exit(1)
 
 
@@ -44,14 +44,14 @@ def _name(path: Path, files: list[Path]) -> str:
     return path.name if alike == 1 else str(path)
 
 
-def _show(found: Findings) -> None:
+def _show(findings: Findings) -> None:
     table = Columns("file", "cases", "turns", "labels", "usual answer", "can show", cut=("labels",))
-    for facts in found.splits:
+    for facts in findings.splits:
         table.add(*_row(facts))
     table.show()
     typer.echo("can show: the smallest difference in pass rate that a paired comparison on this")
     typer.echo("many cases finds in 4 of 5 tries, at 95 % confidence")
-    for line in _lines(found):
+    for line in _lines(findings):
         typer.echo(line)
 
 
@@ -63,17 +63,17 @@ def _row(facts: SplitFacts) -> Iterator[str]:
     yield f"{small:.2f}" if math.isfinite(small) else "nothing"
 
 
-def _lines(found: Findings) -> Iterator[str]:
-    if not found.found:
+def _lines(findings: Findings) -> Iterator[str]:
+    if not findings.found:
         yield "nothing else to say: no repeats, no leaks"
-    for finding in found.found:
+    for finding in findings.found:
         remedy = f" — {finding.remedy}" if finding.remedy else ""
         yield f"{finding.severity.value:8} {finding.where}: {finding.message}{remedy}"
 
 
-def _plain(found: Findings) -> object:
+def _plain(findings: Findings) -> object:
     """As JSON; what cannot be shown at all is null there."""
-    data = codec(Findings).encode(found)
+    data = codec(Findings).encode(findings)
     return json.loads(json.dumps(data), parse_constant=lambda _: None)
 
 
@@ -91,18 +91,20 @@ def convert_cases(
 ) -> None:
     """Read, convert, write; stop before anything is lost unasked."""
     file = read_cases(source, format=read_as)
-    wanted = write_as or format_of(target)
-    converted, losses = convert(file, wanted)
+    format_name = write_as or format_of(target)
+    converted, losses = convert(file, format_name)
     if losses and not lossy:
         raise ConfigError(
-            [Problem(where=wanted, message=loss) for loss in losses],
+            [Problem(where=format_name, message=loss) for loss in losses],
             remedy="--lossy writes the rest; JSONL holds everything",
         )
     _refuse_overwriting([target], force=force)
-    write_cases(target, converted, format=wanted)
+    write_cases(target, converted, format=format_name)
     for loss in losses:
         typer.echo(f"lost     {loss}", err=True)
-    typer.echo(f"wrote    {target}: {counted(len(file.cases), 'case')}, {file.format} to {wanted}")
+    typer.echo(
+        f"wrote    {target}: {counted(len(file.cases), 'case')}, {file.format} to {format_name}"
+    )
 
 
 def split_cases(
@@ -116,17 +118,17 @@ def split_cases(
 ) -> None:
     """Split a file into three beside it."""
     file = read_cases(source)
-    wanted = dict(zip(Split, shares, strict=True))
-    found = split(file.cases, seed=seed, shares=wanted, near=near)
+    by_split = dict(zip(Split, shares, strict=True))
+    result = split(file.cases, seed=seed, shares=by_split, near=near)
     folder = out or source.parent
-    files = {s: folder / _named(source, s) for s in Split if found.dataset.cases(s)}
+    files = {s: folder / _named(source, s) for s in Split if result.dataset.cases(s)}
     _refuse_overwriting(files.values(), force=force)
     folder.mkdir(parents=True, exist_ok=True)
     for each, path in files.items():
-        cases = found.dataset.cases(each)
+        cases = result.dataset.cases(each)
         write_cases(path, replace(_part(file, each), cases=cases), format=file.format)
         typer.echo(f"{each.value:8} {counted(len(cases), 'case'):10} {path}")
-    for note in found.notes:
+    for note in result.notes:
         typer.echo(f"note     {note}")
     typer.echo("next     burnish data check " + " ".join(map(str, files.values())))
 
@@ -157,43 +159,43 @@ def check_judges(labels: Path, flags: Flags, *, progress: str, as_json: bool) ->
     check = prepare_judge_check(labels, flags)
     chosen: Progress = chosen_progress(progress)
     with resumable([]), view(chosen, check.setup.budget) as listeners:
-        found = check.run(listeners)
+        result = check.run(listeners)
     if as_json:
-        typer.echo(json.dumps(_plain_agreement(found), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(_plain_agreement(result), indent=2, ensure_ascii=False))
     else:
-        _show_agreement(found)
+        _show_agreement(result)
 
 
-def _show_agreement(found: JudgeChecked) -> None:
-    for name, agreed in found.agreements.items():
+def _show_agreement(checked: JudgeChecked) -> None:
+    for name, agreed in checked.agreements.items():
         typer.echo(f"\n{name}")
         for sentence in agreed.sentences():
             typer.echo(f"  {sentence}")
-    apart = found.disagreements
+    apart = checked.disagreements
     if apart:
         typer.echo(f"\n{counted(len(apart), 'case')} on which label and judge differ")
     for each in apart[:_SHOWN]:
-        typer.echo(f"  {each.case} · {each.metric}: {_told(each)}")
+        typer.echo(f"  {each.case} · {each.metric}: {_disagreement_words(each)}")
     if len(apart) > _SHOWN:
         typer.echo(f"  … and {len(apart) - _SHOWN} more: --json shows all")
-    typer.echo(f"\nspent    {spending(found.ending.spent)}")
-    typer.echo(f"journal  {found.ending.folder}")
+    typer.echo(f"\nspent    {spending(checked.ending.spent)}")
+    typer.echo(f"journal  {checked.ending.folder}")
 
 
-def _told(each: Disagreement) -> str:
+def _disagreement_words(each: Disagreement) -> str:
     label = each.label if not isinstance(each.label, bool) else ("pass" if each.label else "fail")
-    said = "nothing" if each.value is None else f"{each.value:.2f}"
-    return f"label {label}, judge {said}{f' ({each.reason})' if each.reason else ''}"
+    verdict = "nothing" if each.value is None else f"{each.value:.2f}"
+    return f"label {label}, judge {verdict}{f' ({each.reason})' if each.reason else ''}"
 
 
-def _plain_agreement(found: JudgeChecked) -> object:
+def _plain_agreement(checked: JudgeChecked) -> object:
     return {
         "metrics": {
             name: {"said": list(agreed.sentences()), **_fields(agreed)}
-            for name, agreed in found.agreements.items()
+            for name, agreed in checked.agreements.items()
         },
-        "disagreements": [codec(Disagreement).encode(each) for each in found.disagreements],
-        "folder": str(found.ending.folder),
+        "disagreements": [codec(Disagreement).encode(each) for each in checked.disagreements],
+        "folder": str(checked.ending.folder),
     }
 
 

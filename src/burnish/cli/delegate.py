@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from burnish.cli import options
-from burnish.cli.flags import FieldsCommand, Flag, flag_of, said
+from burnish.cli.flags import FieldsCommand, Flag, flag_of, flag_values
 
 
 class TaskCommand(FieldsCommand):
@@ -73,7 +73,7 @@ def delegate(
 
     request = DelegateRequest(
         file=workflow,
-        flags=said(ctx),
+        flags=flag_values(ctx),
         task_file=task_file,
         target=target,
         primary=primary,

@@ -243,8 +243,8 @@ def _say(event: Mapping[str, Json]) -> None:
     """One event in one line, whatever a worker or a program put into it."""
     fields = event["fields"]
     number = fields.get("iteration", "") if isinstance(fields, dict) else ""
-    told = shorten(str(event["msg"]), _MOST)
-    typer.echo(f"{number!s:>4}  {event['category']!s:<10} {told}")
+    message = shorten(str(event["msg"]), _MOST)
+    typer.echo(f"{number!s:>4}  {event['category']!s:<10} {message}")
 
 
 @dataclass(frozen=True)
@@ -268,8 +268,8 @@ def _last_words(result: DelegationResult, *, task: str) -> None:
     typer.echo(f"{result.status:<8} {why}{counted(result.iterations, 'iteration')}")
     total = None if result.evaluation is None else result.evaluation.total
     scores = (("metrics", total), ("critic", result.critique))
-    told = ", ".join(f"{name} {value:.3f}" for name, value in scores if value is not None)
-    typer.echo(f"loss     {result.loss.total:.4f}" + (f" ({told})" if told else ""))
+    parts = ", ".join(f"{name} {value:.3f}" for name, value in scores if value is not None)
+    typer.echo(f"loss     {result.loss.total:.4f}" + (f" ({parts})" if parts else ""))
     typer.echo(f"spent    {spending(result.spent)}")
     if result.billed != result.spent:
         typer.echo(f"billed   {spending(result.billed)}, with calls that were lost")

@@ -20,24 +20,24 @@ _MARKS = {"ok": "✓", "absent": "–", "wrong": "✗"}
 def print_diagnosis(*, online: bool, as_json: bool) -> bool:
     """Look at everything and say it; whether the demo can run."""
     site = HealthSite.of(Path.cwd(), index_folder().parent, os.environ)
-    found = examine(site, ask_providers=online)
-    healthy = is_healthy(found)
+    findings = examine(site, ask_providers=online)
+    healthy = is_healthy(findings)
     if as_json:
-        facts = {"healthy": healthy, "findings": [asdict(finding) for finding in found]}
+        facts = {"healthy": healthy, "findings": [asdict(finding) for finding in findings]}
         typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
     else:
-        typer.echo("\n".join(_page(found, healthy=healthy, online=online)))
+        typer.echo("\n".join(_page(findings, healthy=healthy, online=online)))
     return healthy
 
 
-def _page(found: Sequence[HealthFinding], *, healthy: bool, online: bool) -> Iterator[str]:
-    width = max(len(finding.name) for finding in found)
-    for area, findings in groupby(found, lambda finding: finding.area):
+def _page(findings: Sequence[HealthFinding], *, healthy: bool, online: bool) -> Iterator[str]:
+    width = max(len(finding.name) for finding in findings)
+    for area, members in groupby(findings, lambda finding: finding.area):
         yield area
-        for finding in findings:
+        for finding in members:
             yield from _entry(finding, width)
     yield ""
-    yield from _verdict(found, healthy=healthy)
+    yield from _verdict(findings, healthy=healthy)
     if not online:
         yield "`burnish doctor --online` also asks the providers whose keys are there"
 
@@ -56,10 +56,10 @@ def _folded(text: str, first: str, rest: str) -> list[str]:
     )
 
 
-def _verdict(found: Sequence[HealthFinding], *, healthy: bool) -> Iterator[str]:
+def _verdict(findings: Sequence[HealthFinding], *, healthy: bool) -> Iterator[str]:
     if healthy:
         yield "all that the offline demo needs is there"
         return
-    missing = (finding.name for finding in found if finding.needed and finding.state != "ok")
-    told = f"the offline demo cannot run before this is mended: {', '.join(missing)}"
-    yield from textwrap.wrap(told, _WIDTH)
+    missing = (finding.name for finding in findings if finding.needed and finding.state != "ok")
+    message = f"the offline demo cannot run before this is mended: {', '.join(missing)}"
+    yield from textwrap.wrap(message, _WIDTH)

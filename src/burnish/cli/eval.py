@@ -9,7 +9,7 @@ import typer
 
 from burnish.cli import options
 from burnish.cli.exits import CodedCommand
-from burnish.cli.flags import FieldsCommand, Flag, file_arguments, flag_of, said
+from burnish.cli.flags import FieldsCommand, Flag, file_arguments, flag_of, flag_values
 
 _MEASURE, _REPORTS = "What is measured", "Reports"
 
@@ -91,11 +91,11 @@ def evaluate(
     Exit code 0: every case passes; 1: one fails or is missing; 2: interrupted,
     go on with --resume; 3: the configuration or the command line is wrong.
     """
-    from burnish.cli.evaluation import Asked, evaluate_agent
+    from burnish.cli.evaluation import EvalRequest, evaluate_agent
 
-    asked = Asked(
+    request = EvalRequest(
         agent=agent,
-        flags=said(ctx, assignments),
+        flags=flag_values(ctx, assignments),
         noise_sweeps=aa,
         output_dir=output_dir,
         resume=resume,
@@ -105,4 +105,4 @@ def evaluate(
         progress="none" if quiet else progress,
         quiet=quiet,
     )
-    evaluate_agent(asked)
+    evaluate_agent(request)

@@ -49,7 +49,7 @@ _STDOUT = "-"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class EvalRequest:
     """What the command line says."""
 
     agent: Path
@@ -66,24 +66,26 @@ class Asked:
 
     def problems(self) -> list[Problem]:
         """What does not go together, or cannot be."""
-        found: list[Problem] = []
+        problems: list[Problem] = []
         if self.noise_sweeps is not None and self.noise_sweeps < 2:
-            found.append(Problem(where="--aa", message="must be 2 or more: one sweep has no noise"))
+            problems.append(
+                Problem(where="--aa", message="must be 2 or more: one sweep has no noise")
+            )
         if self.noise_sweeps is not None and self.noise_sweeps > MOST_REPEATS:
-            found.append(Problem(where="--aa", message=f"must be at most {MOST_REPEATS:,}"))
+            problems.append(Problem(where="--aa", message=f"must be at most {MOST_REPEATS:,}"))
         if self.flags.get("repeats") is not None and self.noise_sweeps is not None:
-            told = "--repeats and --aa do not go together: --aa N repeats every case N times"
-            found.append(Problem(message=told))
+            message = "--repeats and --aa do not go together: --aa N repeats every case N times"
+            problems.append(Problem(message=message))
         if self.resume and self.output_dir:
-            told = "--resume goes on in the run's own folder, so -o has no meaning"
-            found.append(Problem(message=told))
+            message = "--resume goes on in the run's own folder, so -o has no meaning"
+            problems.append(Problem(message=message))
         if self.output_dir is not None and self.output_dir.exists():
             remedy = "name another folder, or go on with the run there: --resume FOLDER"
-            told = f"{self.output_dir} exists already"
-            found.append(Problem(where="-o", message=told, remedy=remedy))
+            message = f"{self.output_dir} exists already"
+            problems.append(Problem(where="-o", message=message, remedy=remedy))
         files = {"--json": self._json_path, "--junit": self.junit_file}
-        found += [p for flag, path in files.items() for p in _cannot_write(flag, path)]
-        return found
+        problems += [p for flag, path in files.items() for p in _cannot_write(flag, path)]
+        return problems
 
     @property
     def _json_path(self) -> Path | None:
@@ -134,8 +136,8 @@ def _read_baseline(name: str) -> EvalReport:
     try:
         return EvalReport.read(find_run(name))
     except RunNotFound as error:
-        told = f"there is no file '{name}', and {error.message}"
-        problem = Problem(where="--baseline", message=told, remedy=error.remedy)
+        message = f"there is no file '{name}', and {error.message}"
+        problem = Problem(where="--baseline", message=message, remedy=error.remedy)
         raise ConfigError([problem]) from None
 
 
@@ -143,8 +145,8 @@ def _cannot_write(flag: str, path: Path | None) -> list[Problem]:
     """Said before anything is paid: a report that cannot be kept is a pity."""
     if path is None or (path.parent.is_dir() and not path.is_dir()):
         return []
-    told = f"{path} is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-    return [Problem(where=flag, message=told, remedy="name a file in a folder that exists")]
+    message = f"{path} is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+    return [Problem(where=flag, message=message, remedy="name a file in a folder that exists")]
 
 
 # -- what is printed --------------------------------------------------------------------------
@@ -177,8 +179,8 @@ def _show_report(
     for section in _sections(report, console.width, quiet=quiet, headed=headed):
         if section:
             _print_all(console, [*section, ""])
-    for label, told in totals_lines(report):
-        _say(console, label, told)
+    for label, text in totals_lines(report):
+        _say(console, label, text)
     _next_steps(console, measured.ending, command)
     shade = "green" if report.ok else ("red" if report.totals.failed else "yellow")
     console.print(Text(verdict(report), f"bold {shade}"))
@@ -219,8 +221,8 @@ def _print_all(console: Console, parts: Iterable[RenderableType]) -> None:
         console.print(part)
 
 
-def _say(console: Console, label: str, told: str) -> None:
-    console.print(Text(f"{label:<9}{told}", _LOUD.get(label, "")))
+def _say(console: Console, label: str, text: str) -> None:
+    console.print(Text(f"{label:<9}{text}", _LOUD.get(label, "")))
 
 
 def _next_steps(console: Console, ending: Ending, command: str) -> None:
@@ -244,10 +246,10 @@ class _Loading(Protocol):
         ...
 
 
-def evaluate_agent(asked: Asked, *, load: _Loading = measurement_for) -> None:
+def evaluate_agent(request: EvalRequest, *, load: _Loading = measurement_for) -> None:
     """Measure, show, write the reports; ends with the exit code."""
     try:
-        measurement, options = _prepared(asked, load)
+        measurement, options = _prepared(request, load)
     except FileTrouble as error:
         error.exit_code = EVAL_USAGE_EXIT  # nothing was written yet: it is a file of the user's
         raise
@@ -292,16 +294,16 @@ def _write(report: EvalReport, options: _Options) -> None:
         report.write(Path(options.json_file))
 
 
-def _prepared(asked: Asked, load: _Loading) -> tuple[PreparedMeasurement, _Options]:
+def _prepared(request: EvalRequest, load: _Loading) -> tuple[PreparedMeasurement, _Options]:
     """Everything that can be wrong is found here, before anything is paid."""
-    problems = asked.problems()
+    problems = request.problems()
     if problems:
         raise ConfigError(problems)
-    options = asked.options
-    folder = None if asked.resume is None else find_run(asked.resume)
-    measurement = load(asked.agent, asked.patches, resume=folder)
+    options = request.options
+    folder = None if request.resume is None else find_run(request.resume)
+    measurement = load(request.agent, request.patches, resume=folder)
     measurement.setup.check()
-    place = MeasurementPlace(folder=asked.output_dir, resume=folder)
+    place = MeasurementPlace(folder=request.output_dir, resume=folder)
     return measurement, replace(options, place=place)
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
+class RunOpening:
     """How a run is opened."""
 
     resume: str | None = None
@@ -71,7 +71,7 @@ class Way:
         return start(project.setup, root=project.root, folder=self.output_dir)
 
 
-def run_project(project: LoadedProject, way: Way, *, progress: str) -> None:
+def run_project(project: LoadedProject, way: RunOpening, *, progress: str) -> None:
     """Drive a run to its end and say how it went; exit code 2 when it was interrupted."""
     from burnish.cli.adopt import asks_for_update, update_source
     from burnish.cli.progress import last_words, view
@@ -103,8 +103,8 @@ def resumable(opened: list[Path]) -> Generator[None, None, None]:
     except BrokenPipeError:
         raise Interrupted("nobody reads the output any more", remedy=_go_on(opened)) from None
     except (Interrupted, FileTrouble) as error:
-        told = f"{error.remedy}\n{_go_on(opened)}" if error.remedy else _go_on(opened)
-        raise type(error)(error.message, remedy=told.strip()) from error
+        remedy = f"{error.remedy}\n{_go_on(opened)}" if error.remedy else _go_on(opened)
+        raise type(error)(error.message, remedy=remedy.strip()) from error
     except (BaselineUnmeasured, ProposerFailed) as error:
         look = "".join(f"\nlook     burnish runs show {run_name(each)}" for each in opened)
         raise type(error)(error.message, remedy=f"{error.remedy}{look}") from error
@@ -121,7 +121,7 @@ def chosen_progress(name: str) -> "Progress":
     try:
         return Progress(name)
     except ValueError:
-        known = ", ".join(p.value for p in Progress)
+        names = ", ".join(p.value for p in Progress)
         raise ConfigError(
-            [Problem(where="--progress", message=f"'{name}' is not one of: {known}")]
+            [Problem(where="--progress", message=f"'{name}' is not one of: {names}")]
         ) from None

@@ -61,11 +61,11 @@ def show(
     """Show the tasks of an experiment, with the loss of each best run."""
     from burnish.delegation.experiments import Experiment, summary, summary_lines
 
-    found = Experiment.find(experiment, root=root)
+    record = Experiment.find(experiment, root=root)
     if as_json:
-        typer.echo(json.dumps(summary(found), ensure_ascii=False))
+        typer.echo(json.dumps(summary(record), ensure_ascii=False))
         return
-    for line in summary_lines(found):
+    for line in summary_lines(record):
         typer.echo(line)
 
 
@@ -84,8 +84,8 @@ def best(
     from burnish.delegation.experiments import TaskBest, find_task
 
     if (run is None) != auto:
-        told = Problem(message="which run is the best?", remedy="name one, or say --auto")
-        raise ConfigError([told])
+        problem = Problem(message="which run is the best?", remedy="name one, or say --auto")
+        raise ConfigError([problem])
     place = TaskBest(find_task(target, root=root))
     put = place.choose_by_loss() if run is None else place.choose(run)
     typer.echo(f"best     {put}")

@@ -57,15 +57,15 @@ class Flag:
             self.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
         )
 
-    def value(self, given: Any) -> "JsonValue":
+    def value(self, raw: Any) -> "JsonValue":
         """What the flag says, with whole paths; links stay, since an agent may read by them."""
-        if given is None:
+        if raw is None:
             return None
         if self.kind is list:
-            return {**self._pairs(given)} or None
+            return {**self._pairs(raw)} or None
         if self.kind is tuple:
-            return [self._path(each) for each in given]
-        return self._path(given)
+            return [self._path(each) for each in raw]
+        return self._path(raw)
 
     def _path(self, value: Any) -> Any:
         return str(Path(value).absolute()) if self.paths else value
@@ -120,7 +120,9 @@ class FieldsCommand(TyperCommand):
         return _all_flags()
 
 
-def said(ctx: typer.Context, assignments: Sequence[str] | None = None) -> "dict[str, JsonValue]":
+def flag_values(
+    ctx: typer.Context, assignments: Sequence[str] | None = None
+) -> "dict[str, JsonValue]":
     """What the flags of a command say, by the name of the field; `--set` under `set`."""
     flags = dict(cast("Mapping[str, JsonValue]", ctx.meta.get(_FLAGS, {})))
     return {**flags, "set": list(assignments)} if assignments else flags
@@ -148,8 +150,8 @@ def _options(flags: Sequence[Flag]) -> list[Any]:
 
 
 def _keeper(flag: Flag) -> Any:
-    def keep(ctx: typer.Context, _: object, given: Any) -> None:
-        value = flag.value(given or None if flag.kind in (list, tuple) else given)
+    def keep(ctx: typer.Context, _: object, raw: Any) -> None:
+        value = flag.value(raw or None if flag.kind in (list, tuple) else raw)
         if value is not None:
             ctx.meta.setdefault(_FLAGS, {})[flag.name] = value
 
@@ -262,10 +264,10 @@ def _folder(run: str) -> Path | None:
 
 def _refuse_useless(args: Sequence[str], flags: Sequence[Flag], own: Sequence[Any]) -> None:
     """A flag of another strategy or target is more likely a mistake than a wish: say whose."""
-    known = {spelling for flag in flags for spelling in flag.spellings}
-    known |= {spelling for option in own for spelling in getattr(option, "opts", ())}
+    spellings = {spelling for flag in flags for spelling in flag.spellings}
+    spellings |= {spelling for option in own for spelling in getattr(option, "opts", ())}
     names = (arg.partition("=")[0] for arg in args if arg.startswith("--") and len(arg) > 2)
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in spellings]
     if not unknown:
         return
     from burnish.projects.description import owners_of

@@ -41,7 +41,7 @@ class Conversation:
     def __init__(self, ref: ModelRef, *, system: str = "", models: Models | None = None) -> None:
         self._models = models or Models(retries=_PATIENCE)
         self._client = self._models.client(ref)
-        self._said = (Message(role="system", content=system),) if system else ()
+        self._messages = (Message(role="system", content=system),) if system else ()
 
     def check(self) -> None:
         """Raise what would keep the model from answering."""
@@ -49,14 +49,14 @@ class Conversation:
 
     async def say(self, text: str) -> Priced:
         """The answer to one more message; one that fails leaves nothing behind."""
-        said = (*self._said, Message(role="user", content=text))
-        request = ChatRequest(messages=said)
+        messages = (*self._messages, Message(role="user", content=text))
+        request = ChatRequest(messages=messages)
         try:
             # The draw makes no difference in a chat: every message is said once.
             priced = await self._client.ask(request, draw=0, effects=DirectEffects())
         except (ModelRejected, ModelUnavailable) as error:
             raise BurnishError(str(error)) from error
-        self._said = (*said, Message(role="assistant", content=priced.reply.text))
+        self._messages = (*messages, Message(role="assistant", content=priced.reply.text))
         return priced
 
     async def close(self) -> None:
@@ -129,7 +129,7 @@ class _Entry:
 
 def print_models(*, as_json: bool) -> None:
     """Everything that can be asked, or could be."""
-    entries = list(found_models(Models()))
+    entries = list(model_entries(Models()))
     if as_json:
         typer.echo(json.dumps([asdict(entry) for entry in entries], ensure_ascii=False, indent=2))
         return
@@ -141,7 +141,7 @@ def print_models(*, as_json: bool) -> None:
     table.show()
 
 
-def found_models(models: Models) -> Iterator[_Entry]:
+def model_entries(models: Models) -> Iterator[_Entry]:
     """The embedded ones with their files, then a line for each way to reach others."""
     for name, carried in KNOWN.items():
         path = find_model(name)
@@ -158,16 +158,16 @@ def found_models(models: Models) -> Iterator[_Entry]:
             "can be asked; `burnish doctor` tells whether it answers",
         )
     own = ModelRef(provider="openai", name="…", base_url="http://localhost")
-    told = "for any OpenAI-compatible endpoint"
-    yield replace(_entry(models, own, told), model="openai:… + base_url")
+    description = "for any OpenAI-compatible endpoint"
+    yield replace(_entry(models, own, description), model="openai:… + base_url")
 
 
-def _entry(models: Models, ref: ModelRef, told: str, path: Path | None = None) -> _Entry:
+def _entry(models: Models, ref: ModelRef, description: str, path: Path | None = None) -> _Entry:
     try:
         models.client(ref).check()
     except BurnishError as error:
         return _Entry(model=ref.label, ready=False, told=error.message, remedy=error.remedy)
-    where = told if path is None else f"{path.stat().st_size / 1e6:,.0f} MB, {path}"
+    where = description if path is None else f"{path.stat().st_size / 1e6:,.0f} MB, {path}"
     return _Entry(model=ref.label, ready=True, told=where)
 
 
@@ -194,5 +194,5 @@ def _any_file() -> _Entry:
 
 
 def _other_files() -> list[Path]:
-    known = {carried.file for carried in KNOWN.values()}
-    return [path for path in sorted(models_folder().glob("*.gguf")) if path.name not in known]
+    shipped = {carried.file for carried in KNOWN.values()}
+    return [path for path in sorted(models_folder().glob("*.gguf")) if path.name not in shipped]

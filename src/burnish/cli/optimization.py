@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 from pydantic import JsonValue
 
-from burnish.cli.execution import Way, run_project
+from burnish.cli.execution import RunOpening, run_project
 from burnish.cli.flags import USUAL_FILE
 from burnish.cli.progress import file_name, run_name
 from burnish.core.errors import ConfigError, Problem
@@ -76,7 +76,7 @@ class OptimizeRequest:
 
     file: Path | None = None
     """None where no file is named: `./agent.yaml`, or the description of the run that goes on."""
-    way: Way = field(default_factory=Way)
+    way: RunOpening = field(default_factory=RunOpening)
     flags: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     """What is said of the run itself, by the names of its fields."""
     dry_run: bool = False
@@ -135,7 +135,7 @@ def optimize_project(request: OptimizeRequest, *, models: Models | None = None) 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watched(Way):
+class WatchedOpening(RunOpening):
     """A way to open a run that somebody else listens to as well."""
 
     listeners: Sequence[Listener] = ()
@@ -190,7 +190,7 @@ def _file(request: OptimizeRequest) -> Path:
 
 def _run(project: LoadedProject, request: OptimizeRequest) -> None:
     way, opened = request.way, list[Path]()
-    watched = Watched(
+    watched = WatchedOpening(
         resume=way.resume,
         fork=way.fork,
         retry_missing=way.retry_missing,

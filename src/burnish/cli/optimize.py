@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from burnish.cli import options
-from burnish.cli.flags import FieldsCommand, said
+from burnish.cli.flags import FieldsCommand, flag_values
 
 _LOOK, _SHOW = "Look first", "Output"
 
@@ -85,14 +85,16 @@ def optimize(
     A flag wins over the file, the file over BURNISH_MAX_TRIALS and the like.
     The first limit that is reached ends the run.
     """
-    from burnish.cli.execution import Way
+    from burnish.cli.execution import RunOpening
     from burnish.cli.optimization import OptimizeRequest, optimize_project
 
     optimize_project(
         OptimizeRequest(
             file=file,
-            way=Way(resume=resume, fork=fork, retry_missing=retry_missing, output_dir=output_dir),
-            flags=said(ctx, assignments),
+            way=RunOpening(
+                resume=resume, fork=fork, retry_missing=retry_missing, output_dir=output_dir
+            ),
+            flags=flag_values(ctx, assignments),
             dry_run=dry_run,
             suggest_axes=suggest_axes,
             report_only=report_only,

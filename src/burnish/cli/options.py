@@ -11,30 +11,11 @@ EVAL_USAGE_EXIT = 3
 _LIMITS = "Limits"
 _SHOW = "Output"
 
-_MaxTrials = Annotated[
-    int | None, typer.Option(rich_help_panel=_LIMITS, help="Stop after so many trials.")
-]
-_MaxMetricCalls = Annotated[
-    int | None, typer.Option(rich_help_panel=_LIMITS, help="Stop after running so many cases.")
-]
 MaxCalls = Annotated[
     int | None,
     typer.Option(rich_help_panel=_LIMITS, help="Paid calls: agent, judge, proposer."),
 ]
-_MaxTokens = Annotated[int | None, typer.Option(rich_help_panel=_LIMITS, help="Tokens, both ways.")]
 MaxUsd = Annotated[float | None, typer.Option(rich_help_panel=_LIMITS, help="US dollars.")]
-_MaxMinutes = Annotated[
-    float | None,
-    typer.Option(rich_help_panel=_LIMITS, help="Minutes of active time, resumes included."),
-]
-_Patience = Annotated[
-    int | None,
-    typer.Option(rich_help_panel=_LIMITS, help="Trials in a row without an accept."),
-]
-_ScoreThreshold = Annotated[
-    float | None,
-    typer.Option(rich_help_panel=_LIMITS, help="Good enough: a score from 0 to 1."),
-]
 Concurrency = Annotated[int | None, typer.Option(help="Cases run at once.")]
 OutputDir = Annotated[
     Path | None,

@@ -32,11 +32,11 @@ def show_all(
     rows = {name: registry.history(name) for name in NAMES}
     active, pins = registry.active(), registry.pins()
     if as_json:
-        told = [
+        entries = [
             {"text": n, "active": active[n], "pinned": pins.get(n), "versions": len(rows[n])}
             for n in NAMES
         ]
-        typer.echo(json.dumps(told))
+        typer.echo(json.dumps(entries))
         return
     table = Columns("text", "active", "pinned", "versions", "characters")
     for name, versions in rows.items():
@@ -69,9 +69,9 @@ def epochs(
     table = Columns("suite", "epoch", "mean loss", "when")
     for row in rows:
         loss = row["mean_loss"]
-        told = f"{loss:.4f}" if isinstance(loss, float) else "—"
+        shown = f"{loss:.4f}" if isinstance(loss, float) else "—"
         table.add(
-            f"{suite} #{row['suite_id']}", str(row["epoch_num"]), told, str(row["completed_at"])
+            f"{suite} #{row['suite_id']}", str(row["epoch_num"]), shown, str(row["completed_at"])
         )
     table.show()
 
@@ -90,9 +90,9 @@ def show(
     """Print a text, or its history."""
     registry = _registry(db, target)
     if not history:
-        found = registry.history(name)
-        read = next((each.number for each in found if each.pinned), None)
-        usual = read if read is not None else next(each.number for each in found if each.active)
+        versions = registry.history(name)
+        read = next((each.number for each in versions if each.pinned), None)
+        usual = read if read is not None else next(each.number for each in versions if each.active)
         typer.echo(registry.content(name, usual if version is None else version).rstrip("\n"))
         return
     for each in registry.history(name):

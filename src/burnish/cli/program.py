@@ -110,10 +110,10 @@ def _refuse(error: typer.TyperException) -> int:
 
     A command with an exit code of its own for that says so in `usage_exit`.
     """
-    told = error.format_message()
-    if not told:
+    message = error.format_message()
+    if not message:
         return 1
     context = getattr(error, "ctx", None)
     path = "burnish" if context is None else context.command_path
     code = 1 if context is None else getattr(context.command, "usage_exit", 1)
-    return _complain(f"error: {told}\nsee `{path} --help`", code)
+    return _complain(f"error: {message}\nsee `{path} --help`", code)

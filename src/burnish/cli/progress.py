@@ -27,10 +27,10 @@ from burnish.runs.report_sections import silences
 def run_name(folder: Path) -> str:
     """Its id where that leads back to it, its path otherwise; ready for a shell."""
     try:
-        known = find_run(folder.name) == folder.resolve()
+        by_id = find_run(folder.name) == folder.resolve()
     except RunNotFound:
-        known = False
-    return shlex.quote(folder.name if known else str(folder))
+        by_id = False
+    return shlex.quote(folder.name if by_id else str(folder))
 
 
 def resume_command(folder: Path) -> str:
@@ -95,8 +95,8 @@ def _result(ending: Ending, progress: Progress) -> Iterator[str]:
         yield f"{plugin.result_words(run)}; {trials}"
     code, detail = ending.reason.code, ending.reason.detail
     ended = plugin.ended_words(run.search_end) if run.search_end else detail
-    told = ended if code == FINISHED.code else f"{code}: {detail}"
-    yield f"stopped  {told}"
+    reason = ended if code == FINISHED.code else f"{code}: {detail}"
+    yield f"stopped  {reason}"
     yield from (f"warning  {message}" for message in silences(run) if without_view)
 
 

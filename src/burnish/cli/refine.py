@@ -7,7 +7,7 @@ import typer
 
 from burnish.cli import options
 from burnish.cli.delegate import TaskCommand
-from burnish.cli.flags import said
+from burnish.cli.flags import flag_values
 
 _SETUP_EXIT = 2
 """For what cannot be refined, a command line that makes no sense included."""
@@ -51,7 +51,7 @@ def refine(
     request = RefineRequest(
         run=run_dir,
         target=target,
-        flags=said(ctx),
+        flags=flag_values(ctx),
         resume=resume,
         dry_run=dry_run,
         as_json=as_json,

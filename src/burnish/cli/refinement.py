@@ -82,7 +82,7 @@ def _refine_run(request: RefineRequest, wishes: Wishes | None) -> None:
         _show_plan(seat, request, wishes or Wishes())
         return
     loud = not (request.quiet or request.as_json)
-    wished = replace(wishes or Wishes(), listen=_Teller(seat.seed.gradient, loud=loud))
+    wished = replace(wishes or Wishes(), listen=_SessionView(seat.seed.gradient, loud=loud))
     opened = open_refinement(seat, request.settings(), resume=request.resume, wishes=wished)
     if loud:
         _mention(opened, request)
@@ -120,26 +120,26 @@ def _go_on(opened: OpenRefinement, request: RefineRequest) -> str:
 
 
 @dataclass
-class _Teller:
+class _SessionView:
     """Says what is new in a session."""
 
     gradient: Gradient
     loud: bool
-    told: int = -1
+    shown: int = -1
     best: float = 0.0
 
     def __call__(self, session: Session) -> None:
         if not self.loud or not session.unfinished:
             return
-        if self.told < 0:
+        if self.shown < 0:
             typer.echo(f"session  {session.session_id}")
             typer.echo(f"seed     loss {session.seed_loss:.4f} · {_wrong(self.gradient)}")
             for note in session.notes:
                 typer.echo(f"! {note}")
-            self.told, self.best = 0, session.seed_loss or 0.0
-        for row in session.iterations[self.told :]:
+            self.shown, self.best = 0, session.seed_loss or 0.0
+        for row in session.iterations[self.shown :]:
             typer.echo(self._line(row, better=row.k == session.best_iter))
-        self.told = len(session.iterations)
+        self.shown = len(session.iterations)
 
     def _line(self, row: Iteration, *, better: bool) -> str:
         loss = row.loss or 0.0

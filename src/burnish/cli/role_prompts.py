@@ -81,18 +81,18 @@ def print_prompt(role: str) -> None:
 
 def install_prompts(roles: Sequence[str]) -> None:
     """Copy shipped prompts to where they can be edited; what is there stays."""
-    wanted = _wanted(roles)
+    paths = _chosen_paths(roles)
     INSTALL_FOLDER.mkdir(parents=True, exist_ok=True)
-    kept = [not _install(role, path) for role, path in wanted.items()]
+    untouched = [not _install(role, path) for role, path in paths.items()]
     typer.echo("what lies there is in force from now on; edit it as you like")
-    if any(kept):
+    if any(untouched):
         typer.echo("what was kept: `burnish roles install --diff` shows how it differs")
 
 
 def print_changes(roles: Sequence[str]) -> None:
     """How installed prompts differ from the shipped ones."""
     redactor = _redactor()
-    for role, path in _wanted(roles).items():
+    for role, path in _chosen_paths(roles).items():
         mine = _installed(role)
         if not mine.is_file():
             typer.echo(f"{role}: not installed; the shipped prompt is in force")
@@ -125,14 +125,14 @@ def _roles() -> list[str]:
     return sorted({*shipped(), *mine})
 
 
-def _wanted(roles: Sequence[str]) -> dict[str, Path]:
-    known = shipped()
-    unknown = [role for role in roles if role not in known]
+def _chosen_paths(roles: Sequence[str]) -> dict[str, Path]:
+    paths = shipped()
+    unknown = [role for role in roles if role not in paths]
     if unknown:
-        there = f"there are: {', '.join(known)}"
+        there = f"there are: {', '.join(paths)}"
         message = "there is no such role to install"
         raise ConfigError([Problem(where=r, message=message, remedy=there) for r in unknown])
-    return {role: known[role] for role in roles or known}
+    return {role: paths[role] for role in roles or paths}
 
 
 def _installed(role: str) -> Path:

@@ -121,14 +121,14 @@ def print_comparison(left_name: str, right_name: str, *, as_json: bool) -> None:
     deltas = {split: compare_cases(left, right, split) for split in _SPLITS}
     if as_json:
         cases: dict[str, Json] = {
-            split: [_fields(d) for d in found] for split, found in deltas.items()
+            split: [_fields(d) for d in moves] for split, moves in deltas.items()
         }
-        told = {"left": _facts(left), "right": _facts(right), "cases": cases}
-        typer.echo(json.dumps(told, ensure_ascii=False, indent=2))
+        document = {"left": _facts(left), "right": _facts(right), "cases": cases}
+        typer.echo(json.dumps(document, ensure_ascii=False, indent=2))
         return
     _print_sides(left, right)
-    for split, found in deltas.items():
-        _print_cases(split, found)
+    for split, moves in deltas.items():
+        _print_cases(split, moves)
 
 
 def _print_sides(left: RunRecord, right: RunRecord) -> None:
@@ -153,8 +153,8 @@ def _print_cases(split: str, deltas: list[CaseDelta]) -> None:
         return
     words = {word: sum(d.word == word for d in deltas) for word in ("up", "down", "same")}
     shared = counted(len(deltas), "shared case")
-    told = ", ".join(f"{n} {word}" for word, n in words.items())
-    typer.echo(f"{split}: {told} of {shared}, from left to right by score")
+    counts = ", ".join(f"{n} {word}" for word, n in words.items())
+    typer.echo(f"{split}: {counts} of {shared}, from left to right by score")
     moved = [delta for delta in deltas if delta.word != "same"]
     for delta in moved[:_SHOWN]:
         scores = f"{number(delta.left)} → {number(delta.right)}"
@@ -195,13 +195,15 @@ def print_trial(name: str, number: int, *, as_json: bool) -> None:
     run = RunRecord.read(find_run(name))
     row = next((row for row in run.rows if row.number == number), None)
     if row is None:
-        known = f"they go from 0 to {run.rows[-1].number}" if run.rows else "none is recorded yet"
+        range_words = (
+            f"they go from 0 to {run.rows[-1].number}" if run.rows else "none is recorded yet"
+        )
         raise ConfigError(
-            [Problem(where="--trial", message=f"there is no trial {number}", remedy=known)]
+            [Problem(where="--trial", message=f"there is no trial {number}", remedy=range_words)]
         )
     if as_json:
-        kept = [*trial_lines(run.rows, run.events)][run.rows.index(row)]
-        typer.echo(json.dumps(json.loads(kept), ensure_ascii=False, indent=2))
+        ledger_line = [*trial_lines(run.rows, run.events)][run.rows.index(row)]
+        typer.echo(json.dumps(json.loads(ledger_line), ensure_ascii=False, indent=2))
         return
     for line in trial_page(run, row, width=_width()):
         typer.echo(line)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from burnish.cli import options
-from burnish.cli.flags import FieldsCommand, said
+from burnish.cli.flags import FieldsCommand, flag_values
 
 app = typer.Typer(
     no_args_is_help=True, help="Look at runs, go on with them, compare them, remove them."
@@ -97,18 +97,20 @@ def resume(
     view = "none" if quiet else progress
     folder = find_run(run)
     header = Header.read(folder)
-    flags = said(ctx, assignments)
+    flags = flag_values(ctx, assignments)
     if strategy_plugin(header.strategy).proposes:
-        from burnish.cli.execution import Way, run_project
+        from burnish.cli.execution import RunOpening, run_project
         from burnish.projects import reload_project
 
         project = reload_project(folder, flags)
-        run_project(project, Way(resume=str(folder)), progress=view)
+        run_project(project, RunOpening(resume=str(folder)), progress=view)
         return
-    from burnish.cli.evaluation import Asked, evaluate_agent
+    from burnish.cli.evaluation import EvalRequest, evaluate_agent
 
     file = Path(header.project.file)
-    evaluate_agent(Asked(agent=file, flags=flags, resume=str(folder), progress=view, quiet=quiet))
+    evaluate_agent(
+        EvalRequest(agent=file, flags=flags, resume=str(folder), progress=view, quiet=quiet)
+    )
 
 
 @app.command(rich_help_panel=_CLEAN_UP)

@@ -210,6 +210,6 @@ def new(
     from burnish.server.security import FILE, TokenScope, new_token
 
     if scope not in (each.value for each in TokenScope):
-        told = Problem(where="--scope", message=f"'{scope}' is not one of: read, run")
-        raise ConfigError([told])
+        problem = Problem(where="--scope", message=f"'{scope}' is not one of: read, run")
+        raise ConfigError([problem])
     typer.echo(new_token(data / FILE, TokenScope(scope), name=name))

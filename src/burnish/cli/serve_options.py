@@ -15,33 +15,33 @@ from burnish.system.databases import DatabaseUrl
 _TOKEN = "BURNISH_TOKEN"  # noqa: S105 - the variable's name
 
 
-def apps_of(given: Sequence[str]) -> dict[str, Path]:
+def apps_of(flags: Sequence[str]) -> dict[str, Path]:
     """Files by app: NAME=FILE, each name once."""
-    found: dict[str, Path] = {}
-    for each in given:
+    apps: dict[str, Path] = {}
+    for each in flags:
         name, _, file = each.partition("=")
-        if not (name and file) or name in found:
+        if not (name and file) or name in apps:
             message = f"'{each}' is not NAME=FILE, or names an app twice"
             raise ConfigError([Problem(where="--app", message=message)])
-        found[name] = Path(file)
-    return found
+        apps[name] = Path(file)
+    return apps
 
 
-def journals_of(given: str) -> Journals:
+def journals_of(name: str) -> Journals:
     """Where journals lie."""
-    known = get_args(Journals)
-    if given not in known:
-        message = f"'{given}' is not one of: {', '.join(known)}"
+    names = get_args(Journals)
+    if name not in names:
+        message = f"'{name}' is not one of: {', '.join(names)}"
         raise ConfigError([Problem(where="--journals", message=message)])
-    return cast("Journals", given)
+    return cast("Journals", name)
 
 
-def tokens_of(given: str | None, environ: Mapping[str, str]) -> tuple[str, ...]:
+def tokens_of(flag: str | None, environ: Mapping[str, str]) -> tuple[str, ...]:
     """The token of the flag, or of a file that it names, or of the environment."""
-    if given is not None and given.startswith("@"):
-        given = read_text(Path(given[1:])).strip()
-    found = given or environ.get(_TOKEN)
-    return (found,) if found else ()
+    if flag is not None and flag.startswith("@"):
+        flag = read_text(Path(flag[1:])).strip()
+    token = flag or environ.get(_TOKEN)
+    return (token,) if token else ()
 
 
 def show_schema(db: str, table_prefix: str) -> None:

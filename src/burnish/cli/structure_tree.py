@@ -18,30 +18,30 @@ _WORDS = 60
 
 def show_structure(path: Path, *, as_json: bool) -> None:
     """Print what the agent of a file is made of."""
-    found, redactor = read_structure(path), Redactor.from_environment()
+    anatomy, redactor = read_structure(path), Redactor.from_environment()
     if as_json:
-        typer.echo(redactor.text(json.dumps(_snapshot(found), indent=2, ensure_ascii=False)))
+        typer.echo(redactor.text(json.dumps(_snapshot(anatomy), indent=2, ensure_ascii=False)))
         return
-    for line in _tree(found):
+    for line in _tree(anatomy):
         typer.echo(redactor.text(line))
 
 
-def _snapshot(found: Anatomy) -> object:
+def _snapshot(anatomy: Anatomy) -> object:
     """The answer of PromptIter's structure endpoint."""
     from burnish.compat.promptiter.snapshot import SurfaceMap
 
-    return {"structure": SurfaceMap.of(found.target).snapshot.to_json()}
+    return {"structure": SurfaceMap.of(anatomy.target).snapshot.to_json()}
 
 
-def _tree(found: Anatomy) -> Iterator[str]:
-    structure = found.structure
+def _tree(anatomy: Anatomy) -> Iterator[str]:
+    structure = anatomy.structure
     sizes = [counted(len(structure.nodes), "node"), counted(len(structure.edges), "edge")]
-    changed = sum(position.surface in found.targets for position in structure.positions)
+    changed = sum(position.surface in anatomy.targets for position in structure.positions)
     sizes.append(f"{changed} of {counted(len(structure.positions), 'position')} may be changed")
     yield f"{structure.id[:19]} · {', '.join(sizes)}"
     for node in sorted(structure.nodes, key=lambda node: _place(node, structure.entry)):
         yield ""
-        yield from _node(found, node)
+        yield from _node(anatomy, node)
 
 
 def _place(node: Node, entry: str) -> tuple[int, bool, str]:
@@ -49,16 +49,16 @@ def _place(node: Node, entry: str) -> tuple[int, bool, str]:
     return node.id.count("/"), node.id != entry, node.id
 
 
-def _node(found: Anatomy, node: Node) -> Iterator[str]:
-    entry = ", where it begins" if node.id == found.structure.entry else ""
+def _node(anatomy: Anatomy, node: Node) -> Iterator[str]:
+    entry = ", where it begins" if node.id == anatomy.structure.entry else ""
     yield f"{node.id}  {node.kind.value}{entry}"
-    for edge in found.structure.edges:
+    for edge in anatomy.structure.edges:
         if edge.source == node.id:
-            conditions = found.conditions.get((edge.source, edge.to), (None,))
+            conditions = anatomy.conditions.get((edge.source, edge.to), (None,))
             yield from (f"    → {edge.to}{_when(condition)}" for condition in conditions)
-    for position in found.structure.positions:
+    for position in anatomy.structure.positions:
         if position.node == node.id:
-            yield f"  {_position(position, found.targets)}"
+            yield f"  {_position(position, anatomy.targets)}"
 
 
 def _when(condition: Condition | None) -> str:

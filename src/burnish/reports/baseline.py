@@ -21,7 +21,7 @@ _FEWEST_MOVED = 6
 """Fewer cases than these, all moving one way, happen by chance more often than once in 20."""
 
 
-class Change(StrEnum):
+class ChangeKind(StrEnum):
     """What a case did since the baseline."""
 
     NEW_PASS = "new pass"  # noqa: S105
@@ -43,7 +43,7 @@ class CaseChange:
     """One case on both sides."""
 
     case: str
-    change: Change
+    change: ChangeKind
     before: float | None = None
     """The mean of the metrics that both sides have."""
     after: float | None = None
@@ -76,7 +76,7 @@ class BaselineComparison:
 
     baseline: str
     """The run it is compared with."""
-    counts: Mapping[Change, int]
+    counts: Mapping[ChangeKind, int]
     cases: tuple[CaseChange, ...]
     metrics: tuple[MetricChange, ...]
     repeats: tuple[int, int] = (1, 1)
@@ -100,14 +100,14 @@ def compare_rows(
     earlier, later = ({row.case: row for row in rows} for rows in (before, now))
     changes = [_change(row, earlier.get(row.case), metrics) for row in now]
     changes += [
-        CaseChange(case=row.case, change=Change.ONLY_THERE)
+        CaseChange(case=row.case, change=ChangeKind.ONLY_THERE)
         for row in before
         if row.case not in later
     ]
     pairs = [(earlier[row.case], row) for row in now if _same(row, earlier.get(row.case))]
     return BaselineComparison(
         baseline=name,
-        counts={kind: sum(one.change is kind for one in changes) for kind in Change},
+        counts={kind: sum(one.change is kind for one in changes) for kind in ChangeKind},
         cases=tuple(changes),
         metrics=tuple(_metrics(pairs, seed, metrics)),
         repeats=(_tries(before), _tries(now)),
@@ -125,14 +125,14 @@ def _tries(rows: Sequence[CaseRow]) -> int:
 
 def _change(now: CaseRow, before: CaseRow | None, metrics: Collection[str]) -> CaseChange:
     if before is None:
-        return CaseChange(case=now.case, change=Change.ONLY_HERE)
+        return CaseChange(case=now.case, change=ChangeKind.ONLY_HERE)
     if not _same(now, before):
-        return CaseChange(case=now.case, change=Change.REWRITTEN)
+        return CaseChange(case=now.case, change=ChangeKind.REWRITTEN)
     old, new = _scores(before, now)
     change = _kind(before, now, old, new)
-    worse = change in (Change.NEW_FAIL, Change.DOWN)
+    worse = change in (ChangeKind.NEW_FAIL, ChangeKind.DOWN)
     if not worse and any(_lost(before, now, metric) for metric in metrics):
-        change = Change.CANNOT_TELL
+        change = ChangeKind.CANNOT_TELL
     return CaseChange(case=now.case, change=change, before=old, after=new)
 
 
@@ -147,17 +147,17 @@ def _speaks(one: Try, metric: str) -> bool:
     return any(score.metric == metric for score in one.scores)
 
 
-def _kind(before: CaseRow, now: CaseRow, old: float | None, new: float | None) -> Change:
+def _kind(before: CaseRow, now: CaseRow, old: float | None, new: float | None) -> ChangeKind:
     verdicts = (before.verdict, now.verdict)
     if CaseVerdict.MISSING in verdicts:
-        return Change.CANNOT_TELL
+        return ChangeKind.CANNOT_TELL
     if verdicts == (CaseVerdict.FAIL, CaseVerdict.PASS):
-        return Change.NEW_PASS
+        return ChangeKind.NEW_PASS
     if verdicts == (CaseVerdict.PASS, CaseVerdict.FAIL):
-        return Change.NEW_FAIL
+        return ChangeKind.NEW_FAIL
     if old is None or new is None or tied(new - old):
-        return Change.UNCHANGED
-    return Change.UP if new > old else Change.DOWN
+        return ChangeKind.UNCHANGED
+    return ChangeKind.UP if new > old else ChangeKind.DOWN
 
 
 def _scores(before: CaseRow, now: CaseRow) -> tuple[float | None, float | None]:
@@ -173,7 +173,7 @@ def _scores(before: CaseRow, now: CaseRow) -> tuple[float | None, float | None]:
 
 
 def _metrics(
-    pairs: Sequence[tuple[CaseRow, CaseRow]], seed: int, asked: Collection[str]
+    pairs: Sequence[tuple[CaseRow, CaseRow]], seed: int, compared: Collection[str]
 ) -> Iterator[MetricChange]:
     for metric in sorted({metric for _, now in pairs for metric in now.values}):
         values = [(before.values.get(metric), now.values.get(metric)) for before, now in pairs]
@@ -182,7 +182,7 @@ def _metrics(
             lost = [
                 old
                 for before, now in pairs
-                if metric in asked
+                if metric in compared
                 and _lost(before, now, metric)
                 and (old := before.values.get(metric)) is not None
             ]
@@ -194,8 +194,8 @@ def _metric(
 ) -> MetricChange:
     differences = [new - old for old, new in both]
     moved = sum(not tied(difference) for difference in differences)
-    found = paired_interval(differences, stream(seed, "baseline", metric))
-    sure = found
+    interval = paired_interval(differences, stream(seed, "baseline", metric))
+    sure = interval
     if lost and mean(differences) > 0:
         at_worst = [*differences, *(-old for old in lost)]
         sure = paired_interval(at_worst, stream(seed, "baseline", metric))
@@ -206,8 +206,8 @@ def _metric(
         before=mean([old for old, _ in both]),
         after=mean([new for _, new in both]),
         difference=mean(differences),
-        low=None if found is None else found.low,
-        high=None if found is None else found.high,
+        low=None if interval is None else interval.low,
+        high=None if interval is None else interval.high,
         moved=moved,
         distinguishable=sure is not None and sure.distinguishable and moved >= _FEWEST_MOVED,
         lost=len(lost),
@@ -282,9 +282,9 @@ def noise_of(rows: Sequence[CaseRow]) -> Noise:
 
 def _verdicts(row: CaseRow, sweeps: int) -> set[CaseVerdict]:
     """The verdicts of a case; none where a sweep has no verdict on it."""
-    found = {one.verdict for one in row.tries}
-    whole = len(row.tries) == sweeps and found <= {CaseVerdict.PASS, CaseVerdict.FAIL}
-    return found if whole else set()
+    verdicts = {one.verdict for one in row.tries}
+    whole = len(row.tries) == sweeps and verdicts <= {CaseVerdict.PASS, CaseVerdict.FAIL}
+    return verdicts if whole else set()
 
 
 def _moves(row: CaseRow) -> bool:
@@ -295,9 +295,9 @@ def _tried(row: CaseRow, metric: str) -> list[float]:
     """A metric's value in each try; nothing where one is missing."""
     values: list[float] = []
     for one in row.tries:
-        known = [score.value for score in one.scores if score.metric == metric]
-        whole = [value for value in known if value is not None]
-        if not whole or len(whole) != len(known):
+        scores = [score.value for score in one.scores if score.metric == metric]
+        whole = [value for value in scores if value is not None]
+        if not whole or len(whole) != len(scores):
             return []
         values.append(mean(whole))
     return values

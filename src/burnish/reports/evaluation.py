@@ -41,8 +41,8 @@ def mean_interval(values: Sequence[float], rng: random.Random) -> tuple[float, f
     if len(set(values)) == 1:
         return None
     resamples = min(_RESAMPLES, max(400, _WORK // len(values)))
-    found = paired_interval(values, rng, resamples=resamples)
-    return None if found is None else (found.low, found.high)
+    interval = paired_interval(values, rng, resamples=resamples)
+    return None if interval is None else (interval.low, interval.high)
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:
@@ -128,11 +128,11 @@ def _summaries_of(
     rows: Sequence[CaseRow], thresholds: Mapping[str, float | None], seed: int
 ) -> tuple[MetricSummary, ...]:
     """A summary of each metric that said anything, in the order of `thresholds`, then by name."""
-    found = {metric for row in rows for metric in row.values}
-    named = [metric for metric in thresholds if metric in found]
+    metrics = {metric for row in rows for metric in row.values}
+    named = [metric for metric in thresholds if metric in metrics]
     return tuple(
         _metric_summary(metric, rows, thresholds.get(metric), seed)
-        for metric in (*named, *sorted(found - {*named}))
+        for metric in (*named, *sorted(metrics - {*named}))
     )
 
 
@@ -140,17 +140,17 @@ def _metric_summary(
     metric: str, rows: Sequence[CaseRow], threshold: float | None, seed: int
 ) -> MetricSummary:
     values = [row.values[metric] for row in rows if metric in row.values]
-    known = [value for value in values if value is not None]
-    low, high = mean_interval(known, stream(seed, "eval", metric)) or (None, None)
+    numbers = [value for value in values if value is not None]
+    low, high = mean_interval(numbers, stream(seed, "eval", metric)) or (None, None)
     verdicts = [v for row in rows if (v := row.passed(metric)) is not None]
     return MetricSummary(
         metric=metric,
         threshold=threshold,
-        mean=mean(known) if known else None,
+        mean=mean(numbers) if numbers else None,
         low=low,
         high=high,
-        cases=len(known),
-        missing=len(values) - len(known),
+        cases=len(numbers),
+        missing=len(values) - len(numbers),
         passed=Share.of_counts(sum(verdicts), len(verdicts)),
     )
 
@@ -264,14 +264,14 @@ class EvalReport:
 
     def against(self, baseline: "EvalReport") -> "EvalReport":
         """The same, beside an earlier measurement."""
-        found = compare_rows(
+        comparison = compare_rows(
             self.cases,
             baseline.cases,
             seed=self.about.seed,
             name=baseline.about.run,
             metrics=[each.metric for each in self.metrics],
         )
-        return replace(self, baseline=found)
+        return replace(self, baseline=comparison)
 
     @property
     def ok(self) -> bool:

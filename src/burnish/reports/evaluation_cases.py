@@ -164,9 +164,9 @@ def _values(
 ) -> Iterator[tuple[str, float | None]]:
     for metric in metrics:
         values = [result.value(metric) for result in results if result.applies(metric)]
-        known = [value for value in values if value is not None]
+        numbers = [value for value in values if value is not None]
         if values:
-            yield metric, mean(known) if len(known) == len(values) else None
+            yield metric, mean(numbers) if len(numbers) == len(values) else None
 
 
 # -- what is wrong with a case, in words ------------------------------------------------------
@@ -212,13 +212,13 @@ class Complaint:
 
 def complaints_of(row: CaseRow) -> tuple[Complaint, ...]:
     """Everything that keeps a case from passing; what is the same in several tries, once."""
-    found: dict[tuple[object, ...], Complaint] = {}
+    complaints: dict[tuple[object, ...], Complaint] = {}
     for one in row.tries:
         for complaint in _of_try(row, one):
             key = (complaint.trouble, complaint.metric, complaint.turn, complaint.reason)
-            again = found.get(key)
-            found[key] = replace(again, tries=again.tries + 1) if again else complaint
-    return tuple(found.values())
+            again = complaints.get(key)
+            complaints[key] = replace(again, tries=again.tries + 1) if again else complaint
+    return tuple(complaints.values())
 
 
 def unwell(rows: tuple[CaseRow, ...]) -> list[CaseRow]:

@@ -20,7 +20,7 @@ from burnish.core.formatting import (
     spending,
 )
 from burnish.metrics.agreement import Share
-from burnish.reports.baseline import BaselineComparison, Change, MetricChange, Noise
+from burnish.reports.baseline import BaselineComparison, ChangeKind, MetricChange, Noise
 from burnish.reports.evaluation import NAME, EvalReport, MetricSummary, Totals
 from burnish.reports.evaluation_cases import complaints_of, unwell
 from burnish.runs.directory import RunRecord, result_of
@@ -47,8 +47,8 @@ def verdict(report: EvalReport) -> str:
     lost = f"{counted(totals.missing, 'case')} {_is(totals.missing)} missing"
     tail = _unjudged(totals)
     if totals.failed:
-        told = f"failed: {totals.failed} of {counted(totals.cases, 'case')} {_s(totals.failed)}"
-        return f"{told}{f', and {lost}' if totals.missing else ''}{tail}"
+        failed = f"failed: {totals.failed} of {counted(totals.cases, 'case')} {_s(totals.failed)}"
+        return f"{failed}{f', and {lost}' if totals.missing else ''}{tail}"
     if totals.missing:
         others = "the other one passes" if totals.passed == 1 else f"the other {totals.passed} pass"
         rest = f", {others}" if totals.passed else ""
@@ -82,11 +82,11 @@ def totals_lines(report: EvalReport) -> Iterator[_Line]:
         yield "passing", _passing(totals.pass_rate, totals)
     if totals.tries is not None and totals.tries.one is not None:
         rates, k = totals.tries, totals.tries.k
-        told = f"single run {two(rates.one)}, any of {k} {two(rates.any_of_k)} (pass@{k})"
-        yield "repeats", f"{told}, all of {k} {two(rates.all_of_k)} (pass^{k})"
+        single = f"single run {two(rates.one)}, any of {k} {two(rates.any_of_k)} (pass@{k})"
+        yield "repeats", f"{single}, all of {k} {two(rates.all_of_k)} (pass^{k})"
     if totals.crashed:
-        told = counted(totals.crashed, "case")
-        yield "crashed", f"{told} in which the agent itself failed: 0 in every metric"
+        crashed = counted(totals.crashed, "case")
+        yield "crashed", f"{crashed} in which the agent itself failed: 0 in every metric"
     if totals.missing:
         yield "missing", f"{counted(totals.missing, 'case')}: in no mean, and never a 0"
         if common := commonest_reason(row.why_missing for row in report.cases):
@@ -108,8 +108,8 @@ def _counts(totals: Totals) -> str:
         (totals.missing, "missing"),
         (totals.unjudged, "without a verdict"),
     )
-    told = ", ".join(f"{n:,} {word}" for n, word in named if n or word == "passed")
-    return f"{told}, of {totals.cases:,}"
+    counts = ", ".join(f"{n:,} {word}" for n, word in named if n or word == "passed")
+    return f"{counts}, of {totals.cases:,}"
 
 
 def _passing(share: Share, totals: Totals) -> str:
@@ -137,22 +137,22 @@ def two(value: float | None) -> str:
 
 
 _CHANGES = (
-    Change.NEW_PASS,
-    Change.NEW_FAIL,
-    Change.UP,
-    Change.DOWN,
-    Change.UNCHANGED,
-    Change.CANNOT_TELL,
-    Change.REWRITTEN,
-    Change.ONLY_HERE,
-    Change.ONLY_THERE,
+    ChangeKind.NEW_PASS,
+    ChangeKind.NEW_FAIL,
+    ChangeKind.UP,
+    ChangeKind.DOWN,
+    ChangeKind.UNCHANGED,
+    ChangeKind.CANNOT_TELL,
+    ChangeKind.REWRITTEN,
+    ChangeKind.ONLY_HERE,
+    ChangeKind.ONLY_THERE,
 )
 
 
-def change_counts(found: BaselineComparison) -> str:
+def change_counts(comparison: BaselineComparison) -> str:
     """`1 new pass, 2 new fail, 13 unchanged`."""
-    told = [f"{n} {kind.value}" for kind in _CHANGES if (n := found.counts.get(kind, 0))]
-    return ", ".join(told) or "no case on either side"
+    counts = [f"{n} {kind.value}" for kind in _CHANGES if (n := comparison.counts.get(kind, 0))]
+    return ", ".join(counts) or "no case on either side"
 
 
 def change_words(each: MetricChange) -> str:
@@ -165,13 +165,13 @@ def change_words(each: MetricChange) -> str:
     return f"may be chance{lost}"
 
 
-def repeats_note(found: BaselineComparison) -> str:
+def repeats_note(comparison: BaselineComparison) -> str:
     """Said where the two sides were repeated differently."""
-    before, now = found.repeats
+    before, now = comparison.repeats
     if before == now or not before:
         return ""
-    told = f"the baseline had {counted(before, 'repeat')}, this has {now}"
-    return f"{told}: the more repeats, the harder it is to pass them all"
+    sides = f"the baseline had {counted(before, 'repeat')}, this has {now}"
+    return f"{sides}: the more repeats, the harder it is to pass them all"
 
 
 def can_show(value: float | None) -> str:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from burnish.core.formatting import counted, shorten
-from burnish.reports.baseline import BaselineComparison, CaseChange, Change, Noise
+from burnish.reports.baseline import BaselineComparison, CaseChange, ChangeKind, Noise
 from burnish.reports.evaluation import EvalReport
 from burnish.reports.evaluation_cases import (
     CaseRow,
@@ -68,9 +68,9 @@ def _chosen(cases: Sequence[CaseRow]) -> tuple[list[CaseRow], str]:
     sick = [row for row in cases if row.verdict in (CaseVerdict.FAIL, CaseVerdict.MISSING)]
     well = f"{counted(len(cases) - len(sick), 'other case')} not shown"
     more = len(sick) - _ALL_SHOWN
-    told = f"… {counted(more, 'more case')} that does not pass, " if more == 1 else ""
-    told = told or (f"… {counted(more, 'more case')} that do not pass, " if more > 1 else "")
-    return sick[:_ALL_SHOWN], f"  {told}{well}"
+    beyond = f"… {counted(more, 'more case')} that does not pass, " if more == 1 else ""
+    beyond = beyond or (f"… {counted(more, 'more case')} that do not pass, " if more > 1 else "")
+    return sick[:_ALL_SHOWN], f"  {beyond}{well}"
 
 
 def _fitting(metrics: Sequence[str], rows: Iterable[CaseRow], room: int) -> tuple[list[str], int]:
@@ -124,14 +124,16 @@ def metric_table(report: EvalReport) -> Table:
     names = ["metric", "mean", "95 % interval", "threshold", "pass", "missing"]
     rows = [(each.metric, *metric_cells(each)) for each in report.metrics]
     # A column that says nothing only takes room.
-    kept = [i for i in range(len(names)) if i < 3 or any(row[i] not in ("", "—") for row in rows)]
+    columns = [
+        i for i in range(len(names)) if i < 3 or any(row[i] not in ("", "—") for row in rows)
+    ]
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
-    for i in kept:
+    for i in columns:
         right = i not in (0, 2)
         table.add_column(names[i], no_wrap=True, justify="right" if right else "left")
     for row in rows:
         loud = {5: "yellow"}
-        table.add_row(*(Text(shorten(row[i], 40), loud.get(i, "")) for i in kept))
+        table.add_row(*(Text(shorten(row[i], 40), loud.get(i, "")) for i in columns))
     return table
 
 
@@ -142,7 +144,7 @@ _SHOWN = 20
 _REPLIES = 3
 """Of one case: many repeats may fail in as many ways."""
 _REASON_LINES = 4
-_MOVES = (Change.NEW_FAIL, Change.NEW_PASS, Change.DOWN, Change.UP)
+_MOVES = (ChangeKind.NEW_FAIL, ChangeKind.NEW_PASS, ChangeKind.DOWN, ChangeKind.UP)
 _SHADES = {"worse": "red", "better": "green"}
 
 
@@ -153,8 +155,8 @@ def troubles(report: EvalReport, width: int) -> Iterator[RenderableType]:
         mark, style = _MARKS[row.verdict]
         yield Text(f"{mark} {shorten(row.case, width - 2)}", f"bold {style}")
         exchanges = list(_by_exchange(row).items())
-        for said, complaints in exchanges[:_REPLIES]:
-            yield _exchange(said, complaints, len(row.tries), width)
+        for exchange, complaints in exchanges[:_REPLIES]:
+            yield _exchange(exchange, complaints, len(row.tries), width)
         if len(exchanges) > _REPLIES:
             more = len(exchanges) - _REPLIES
             yield Text(f"  … {more} more such {'reply' if more == 1 else 'replies'}", "dim")
@@ -163,20 +165,20 @@ def troubles(report: EvalReport, width: int) -> Iterator[RenderableType]:
         yield Text(f"… and {more} more; --json FILE and report.md have them all", "dim")
 
 
-_Said = tuple[int | None, str | None, str]
+_ExchangeKey = tuple[int | None, str | None, str]
 """Turn, expected, actual."""
 
 
-def _by_exchange(row: CaseRow) -> dict[_Said, list[Complaint]]:
+def _by_exchange(row: CaseRow) -> dict[_ExchangeKey, list[Complaint]]:
     """What several metrics say of one reply stands together."""
-    found: dict[_Said, list[Complaint]] = {}
+    exchanges: dict[_ExchangeKey, list[Complaint]] = {}
     for each in sorted(complaints_of(row), key=lambda each: each.trouble is not Trouble.MISSING):
-        found.setdefault((each.turn, each.expected, each.actual), []).append(each)
-    return found
+        exchanges.setdefault((each.turn, each.expected, each.actual), []).append(each)
+    return exchanges
 
 
-def _exchange(said: _Said, complaints: list[Complaint], tries: int, width: int) -> Table:
-    turn, expected, actual = said
+def _exchange(exchange: _ExchangeKey, complaints: list[Complaint], tries: int, width: int) -> Table:
+    turn, expected, actual = exchange
     named = max(cell_len(each.named) for each in complaints)
     label = min(max(8, named), max(10, width // 4))
     room = width - label - 4
@@ -192,7 +194,8 @@ def _exchange(said: _Said, complaints: list[Complaint], tries: int, width: int) 
     for each in complaints:
         shade = "yellow" if each.trouble is Trouble.MISSING else ""
         table.add_row(
-            Text(f"  {shorten(each.named, label)}", shade), Text(_told(each, tries, room), shade)
+            Text(f"  {shorten(each.named, label)}", shade),
+            Text(_complaint_words(each, tries, room), shade),
         )
     return table
 
@@ -201,42 +204,42 @@ def _excerpt(text: str, room: int) -> Text:
     return Text(shorten(text, room)) if text else Text("(empty)", "dim")
 
 
-def _told(each: Complaint, tries: int, room: int) -> str:
+def _complaint_words(each: Complaint, tries: int, room: int) -> str:
     value = two(each.value) if each.trouble is Trouble.FAILED else each.trouble.value
     often = f" in {each.tries} of {tries} repeats" if each.tries < tries else ""
     return f"{value}{often}  {shorten(each.reason, (_REASON_LINES - 1) * room)}".rstrip()
 
 
-def baseline(found: BaselineComparison, width: int) -> Iterator[RenderableType]:
+def baseline(comparison: BaselineComparison, width: int) -> Iterator[RenderableType]:
     """What changed since the baseline."""
-    yield Text(f"since {shorten(found.baseline or 'the baseline', width - 6)}", "bold")
-    yield Text(f"  {change_counts(found)}")
+    yield Text(f"since {shorten(comparison.baseline or 'the baseline', width - 6)}", "bold")
+    yield Text(f"  {change_counts(comparison)}")
     moved = sorted(
-        (one for one in found.cases if one.change in _MOVES),
+        (one for one in comparison.cases if one.change in _MOVES),
         key=lambda one: _MOVES.index(one.change),
     )
     for one in moved[:_SHOWN]:
         yield _moved(one, width)
     if len(moved) > _SHOWN:
         yield Text(f"  … and {len(moved) - _SHOWN} more: --json FILE has them all", "dim")
-    yield _changes(found, width)
-    if found.silent:
-        names = shorten(", ".join(found.silent), max(8, width - 48))
+    yield _changes(comparison, width)
+    if comparison.silent:
+        names = shorten(", ".join(comparison.silent), max(8, width - 48))
         yield Text(f"! scored before, and says nothing of any case now: {names}", "yellow")
-    if note := repeats_note(found):
+    if note := repeats_note(comparison):
         yield Text(f"! {note}", "yellow")
 
 
 def _moved(one: CaseChange, width: int) -> Text:
-    bad = one.change in (Change.NEW_FAIL, Change.DOWN)
+    bad = one.change in (ChangeKind.NEW_FAIL, ChangeKind.DOWN)
     gap = f"{two(one.before)} → {two(one.after)}"
     head = Text(f"  {one.change.value:<9}", "red" if bad else "green")
     return head.append(f"{gap}  {shorten(one.case, width - 26)}", "default")
 
 
-def _changes(found: BaselineComparison, width: int) -> Table:
+def _changes(comparison: BaselineComparison, width: int) -> Table:
     table = _plain("metric", "cases", "before → after", "difference", "")
-    for each in found.metrics:
+    for each in comparison.metrics:
         words = change_words(each)
         gap = f"{each.difference:+.2f} {interval(each.low, each.high)}"
         cells = (str(each.cases), f"{two(each.before)} → {two(each.after)}", gap)
@@ -245,45 +248,47 @@ def _changes(found: BaselineComparison, width: int) -> Table:
     return table
 
 
-def noise(found: Noise, width: int) -> Iterator[RenderableType]:
+def noise(measured: Noise, width: int) -> Iterator[RenderableType]:
     """The noise floor, what the set can show, and the cases that are flaky."""
-    yield Text(f"noise: the same agent, {found.sweeps} sweeps over the same cases", "bold")
+    yield Text(f"noise: the same agent, {measured.sweeps} sweeps over the same cases", "bold")
     table = _plain("", "cases", "mean of each sweep", "spread", "can show")
-    names = max((cell_len(shorten(each.metric, 26)) for each in found.metrics), default=0)
-    for each in found.metrics:
+    names = max((cell_len(shorten(each.metric, 26)) for each in measured.metrics), default=0)
+    for each in measured.metrics:
         sweeps = shorten(" ".join(map(two, each.sweeps)), max(18, width - names - 29))
         shown = (str(each.cases), sweeps, f"{each.spread:.3f}", can_show(each.can_show))
         table.add_row(Text(shorten(each.metric, 26)), *map(Text, shown))
     yield table
-    for line in textwrap.wrap(_explained(found), max(20, width)):
+    for line in textwrap.wrap(_explained(measured), max(20, width)):
         yield Text(line, "dim")
-    yield from _flaky(found, width)
+    yield from _flaky(measured, width)
 
 
-def _explained(found: Noise) -> str:
-    told = (
+def _explained(measured: Noise) -> str:
+    meaning = (
         "can show: the smallest true difference between two versions, one sweep each, that a "
         "paired comparison finds in 4 of 5 tries at 95 % confidence, by the noise seen here; "
         "versions that also disagree case by case need more"
     )
-    if found.careful is None:
-        return told
-    return f"{told} (pass rate {can_show(found.careful)} if they agree only by chance)"
+    if measured.careful is None:
+        return meaning
+    return f"{meaning} (pass rate {can_show(measured.careful)} if they agree only by chance)"
 
 
-def _flaky(found: Noise, width: int) -> Iterator[Text]:
-    n = len(found.flaky)
+def _flaky(measured: Noise, width: int) -> Iterator[Text]:
+    n = len(measured.flaky)
     if n:
-        flips = "" if found.changed is None else f"; {found.changed:.0%} do between two sweeps"
+        flips = (
+            "" if measured.changed is None else f"; {measured.changed:.0%} do between two sweeps"
+        )
         yield Text(f"flaky: {counted(n, 'case')} change{'s' if n == 1 else ''} the verdict{flips}")
-    elif found.changed is not None:
+    elif measured.changed is not None:
         yield Text("flaky: no case changes its verdict")
-    for each in sorted(found.flaky, key=lambda one: one.passes / one.of)[:_SHOWN]:
+    for each in sorted(measured.flaky, key=lambda one: one.passes / one.of)[:_SHOWN]:
         yield Text(f"  passes {each.passes} of {each.of}  {shorten(each.case, width - 20)}")
     if n > _SHOWN:
         yield Text(f"  … and {n - _SHOWN} more: --json FILE has them all", "dim")
-    if found.wavering:
-        moves = f"{counted(found.wavering, 'case')} whose score moves and whose verdict stays"
+    if measured.wavering:
+        moves = f"{counted(measured.wavering, 'case')} whose score moves and whose verdict stays"
         yield Text(f"beside these, {moves}", "dim")
 
 

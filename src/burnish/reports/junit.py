@@ -65,14 +65,19 @@ def _add_case(suite: Element, row: CaseRow, agent: str) -> None:
 
 def _add_trouble(case: Element, kind: str, row: CaseRow, complaints: tuple[Complaint, ...]) -> None:
     """One element a case, as readers of JUnit expect; its text has everything."""
-    wanted = Trouble.MISSING if row.verdict is CaseVerdict.MISSING else None
-    first = next((c for c in complaints if wanted in (None, c.trouble)), None)
+    trouble = Trouble.MISSING if row.verdict is CaseVerdict.MISSING else None
+    first = next((c for c in complaints if trouble in (None, c.trouble)), None)
     message = "" if first is None else f"{first.where}: {shorten(first.reason, _MESSAGE)}"
-    told = {"message": _text(message), "type": first.metric or first.trouble if first else kind}
-    SubElement(case, kind, told).text = _text("\n\n".join(_told(row, c) for c in complaints))
+    attributes = {
+        "message": _text(message),
+        "type": first.metric or first.trouble if first else kind,
+    }
+    SubElement(case, kind, attributes).text = _text(
+        "\n\n".join(_complaint_text(row, c) for c in complaints)
+    )
 
 
-def _told(row: CaseRow, complaint: Complaint) -> str:
+def _complaint_text(row: CaseRow, complaint: Complaint) -> str:
     tries = len(row.tries)
     often = f" in {complaint.tries} of {tries} repeats" if complaint.tries < tries else ""
     lines = [f"{complaint.where}: {complaint.trouble}{often}", complaint.reason]

@@ -47,16 +47,16 @@ def compare_cases(left: RunRecord, right: RunRecord, split: str) -> list[CaseDel
 
 def _case_means(run: RunRecord, split: str) -> dict[str, dict[str, float]]:
     """By case and metric, the mean over the repeats."""
-    found = result_of(run.best, split)
-    if found is None:
+    result = result_of(run.best, split)
+    if result is None:
         return {}
     return {
         case: {
-            metric: mean(known)
+            metric: mean(numbers)
             for metric, values in metrics.items()
-            if (known := [value for value in values if value is not None])
+            if (numbers := [value for value in values if value is not None])
         }
-        for case, metrics in found.scores.items()
+        for case, metrics in result.scores.items()
     }
 
 
@@ -68,8 +68,8 @@ def trial_page(run: RunRecord, row: TrialRow, *, width: int) -> Iterator[str]:
     yield f"trial {row.number} · {strategy.turn(trial)} {trial.cycle} · {trial.phase} · {note}"
     yield f"spent {spending(row.spend)} in {duration(row.seconds)}"
     for proposal in trial.proposals:
-        said = proposal.error or json.dumps(proposal.answer, ensure_ascii=False)
-        yield shorten(f"{proposal.role} {'failed' if proposal.error else 'said'}: {said}", width)
+        answer = proposal.error or json.dumps(proposal.answer, ensure_ascii=False)
+        yield shorten(f"{proposal.role} {'failed' if proposal.error else 'said'}: {answer}", width)
     yield from (shorten(line, width) for line in strategy.trial_lines(row))
     yield from _changes(run, trial.candidate)
     for problem in trial.problems:
@@ -83,8 +83,8 @@ def trial_page(run: RunRecord, row: TrialRow, *, width: int) -> Iterator[str]:
 
 
 def _changes(run: RunRecord, candidate: Candidate) -> Iterator[str]:
-    known = {row.trial.candidate.id: row.trial.candidate for row in run.rows}
-    parent = next((known[name] for name in candidate.parents if name in known), None)
+    candidates = {row.trial.candidate.id: row.trial.candidate for row in run.rows}
+    parent = next((candidates[name] for name in candidate.parents if name in candidates), None)
     if parent is None:
         return
     for change in diff(parent, candidate):
@@ -95,14 +95,14 @@ def _scores(split: str, result: SplitResult, width: int) -> Iterator[str]:
     measured = result.measurement
     yield f"\n{split}: loss {number(measured.loss)} ±{number(measured.std)}"
     for case, metrics in result.scores.items():
-        told = "  ".join(f"{metric} {_repeats(values)}" for metric, values in metrics.items())
+        scores = "  ".join(f"{metric} {_repeats(values)}" for metric, values in metrics.items())
         error = result.errors.get(case)
-        line = shorten(f"{case}  {told}{f' ! {error}' if error else ''}", width - 2)
+        line = shorten(f"{case}  {scores}{f' ! {error}' if error else ''}", width - 2)
         yield f"  {line}"
 
 
 def _repeats(values: list[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    shown = number(mean(known)) if known else "—"
-    lost = len(values) - len(known)
+    numbers = [value for value in values if value is not None]
+    shown = number(mean(numbers)) if numbers else "—"
+    lost = len(values) - len(numbers)
     return f"{shown} ({lost} of {len(values)} missing)" if lost else shown

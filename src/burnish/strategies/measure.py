@@ -58,9 +58,9 @@ class Measure:
         if results is None:
             return
         start = run.target.baseline
-        found = Evaluation(candidate=start.id, split=Split.TRAIN, results=results)
-        self.evaluation = found
-        measured = SplitResult.of(found, run.objective)
+        evaluation = Evaluation(candidate=start.id, split=Split.TRAIN, results=results)
+        self.evaluation = evaluation
+        measured = SplitResult.of(evaluation, run.objective)
         run.record(Trial(candidate=start, phase="baseline", train=measured))
 
     async def _results(self, run: Run) -> tuple[CaseResult, ...] | None:

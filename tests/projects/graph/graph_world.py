@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from burnish.cli.execution import Way
+from burnish.cli.execution import RunOpening
 from burnish.cli.optimization import OptimizeRequest, optimize_project
 from burnish.journal.limits import RetryPolicy
 from burnish.models.chat import ChatRequest
@@ -140,7 +140,7 @@ def prepared(path: Path, backend: ScriptedBackend | None = None, **flags: Any) -
 def optimize(path: Path, backend: ScriptedBackend | None = None, **more: Any) -> None:
     """`burnish optimize`, with scripted models; the run lies in `run` beside the file."""
     flags = more.pop("flags", {})
-    way = more.pop("way", Way(output_dir=path.parent / "run"))
+    way = more.pop("way", RunOpening(output_dir=path.parent / "run"))
     optimize_project(
         OptimizeRequest(file=path, way=way, flags=flags, progress="lines", **more),
         models=models(backend),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from burnish.cli.execution import Way
+from burnish.cli.execution import RunOpening
 from burnish.cli.optimization import OptimizeRequest, optimize_project
 from burnish.journal.limits import RetryPolicy
 from burnish.models.chat import ChatRequest
@@ -142,7 +142,7 @@ def optimize(backend: ScriptedBackend, **values: Any) -> None:
     """`burnish optimize … -o run` with scripted models."""
     more = {k: v for k, v in values.items() if k in OptimizeRequest.__dataclass_fields__}
     flags = {k: v for k, v in values.items() if k not in more}
-    more.setdefault("way", Way(output_dir=Path("run")))
+    more.setdefault("way", RunOpening(output_dir=Path("run")))
     more.setdefault("quiet", True)
     optimize_project(OptimizeRequest(flags=flags, **more), models=models(backend))
 

@@ -96,22 +96,22 @@ class Merger:
         self, gradients: Sequence[SurfaceGradient], candidate: Candidate, *, draw: int
     ) -> _Merged:
         """What should change about each surface; never less than was said."""
-        said: dict[str, list[SurfaceGradient]] = {}
+        by_surface: dict[str, list[SurfaceGradient]] = {}
         for gradient in sorted(gradients, key=lambda each: (each.surface, each.order)):
-            said.setdefault(gradient.surface, []).append(gradient)
-        asking = [name for name, remarks in said.items() if self._single or len(remarks) > 1]
-        requests = [self._request(name, said[name], candidate) for name in asking]
+            by_surface.setdefault(gradient.surface, []).append(gradient)
+        asking = [name for name, remarks in by_surface.items() if self._single or len(remarks) > 1]
+        requests = [self._request(name, by_surface[name], candidate) for name in asking]
         replies = await ask_each(self._run, self._role, requests, draw=draw, size=self._parallel)
-        found = {name: _as_they_are(remarks) for name, remarks in said.items()}
+        merged = {name: _as_they_are(remarks) for name, remarks in by_surface.items()}
         lost: list[Lost] = []
         for name, reply in zip(asking, replies, strict=True):
-            answered = self._answered(name, said[name], reply)
+            answered = self._answered(name, by_surface[name], reply)
             if isinstance(answered, str):
                 lost.append(Lost(role=self._role.name, where=name, why=answered))
             else:
-                found[name] = answered
+                merged[name] = answered
         proposals = tuple(reply.proposal for reply in replies)
-        return _Merged(surfaces=found, lost=tuple(lost), proposals=proposals)
+        return _Merged(surfaces=merged, lost=tuple(lost), proposals=proposals)
 
     def _request(
         self, name: str, gradients: Sequence[SurfaceGradient], candidate: Candidate
@@ -126,25 +126,25 @@ class Merger:
         return MergeRequest(surface=shown, gradients=tuple(numbered))
 
     def _answered(
-        self, name: str, said: Sequence[SurfaceGradient], reply: Asked[MergeAnswer]
+        self, name: str, raw: Sequence[SurfaceGradient], reply: Asked[MergeAnswer]
     ) -> list[MergedGradient] | str:
         """The merged remarks; or why the answer is of no use, so that the raw ones stand."""
         if reply.answer is None:
             return reply.proposal.error
-        found: list[MergedGradient] = []
+        merged: list[MergedGradient] = []
         for remark in reply.answer.gradients:
             text = remark.gradient.strip()
             if text and self._run.secrets.leaked(text) is None:
-                cited = [said[n - 1] for n in dict.fromkeys(remark.sources) if 0 < n <= len(said)]
-                found.append(
+                cited = [raw[n - 1] for n in dict.fromkeys(remark.sources) if 0 < n <= len(raw)]
+                merged.append(
                     MergedGradient(
                         surface=name,
                         severity=remark.severity.value,
                         text=text,
-                        sources=tuple(cited or said),
+                        sources=tuple(cited or raw),
                     )
                 )
-        return sorted(found, key=lambda each: rank(each.severity)) or "the answer says nothing"
+        return sorted(merged, key=lambda each: rank(each.severity)) or "the answer says nothing"
 
 
 def _as_they_are(gradients: Sequence[SurfaceGradient]) -> list[MergedGradient]:
@@ -194,9 +194,9 @@ class Walk:
 
     def earlier(self, step: Step) -> list[Step]:
         """The predecessors that came before it, as a trace should have it."""
-        known = {each.id: each for each in self.left}
+        steps = {each.id: each for each in self.left}
         names = dict.fromkeys(step.predecessors)
-        return [known[name] for name in names if name in known]
+        return [steps[name] for name in names if name in steps]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,8 +272,8 @@ class Backwards:
 
     def _visit(self, walk: Walk, candidate: Candidate) -> tuple[Step, BackwardRequest] | None:
         """The next step worth asking about: one with something to blame, or steps before it."""
-        while (found := walk.next()) is not None:
-            step, packets = found
+        while (visit := walk.next()) is not None:
+            step, packets = visit
             before, case = walk.earlier(step), walk.loss.case
             request = self._requests.of(step, packets, before, candidate, case=case)
             if request.surfaces or request.predecessors:
@@ -297,20 +297,20 @@ class Backwards:
         if not answer.gradients and not answer.upstream:
             return "the answer names nothing that was shown"
         for sent in answer.upstream:
-            for said in sent.gradients:
-                text = self._fit_to_pass(said.gradient, walk, step)
-                packet = Packet(source=step.id, severity=said.severity.value, text=text)
+            for remark in sent.gradients:
+                text = self._fit_to_pass(remark.gradient, walk, step)
+                packet = Packet(source=step.id, severity=remark.severity.value, text=text)
                 walk.inbox.setdefault(sent.predecessor, []).append(packet)
-        for said in answer.gradients:
-            if text := self._fit_to_pass(said.gradient, walk, step):
+        for remark in answer.gradients:
+            if text := self._fit_to_pass(remark.gradient, walk, step):
                 walk.gradients.append(
                     SurfaceGradient(
                         case=walk.loss.case,
                         draw=walk.loss.draw,
                         step=step.id,
                         node=step.node,
-                        surface=said.surface,
-                        severity=said.severity.value,
+                        surface=remark.surface,
+                        severity=remark.severity.value,
                         text=text,
                     )
                 )

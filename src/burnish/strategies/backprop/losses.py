@@ -31,13 +31,15 @@ class Losses:
 
     def of(self, evaluation: Evaluation, surfaces: Sequence[str]) -> list[CaseLoss]:
         """The losses of every run that failed something, in order of case and draw."""
-        found: list[CaseLoss] = []
+        case_losses: list[CaseLoss] = []
         for result in sorted(evaluation.results, key=lambda each: (each.case, each.draw)):
             trace = trace_of(result, self.cases[result.case], surfaces)
             losses = sorted(self._of_run(result, trace), key=lambda loss: loss.order)
             if losses:
-                found.append(CaseLoss(case=result.case, draw=result.draw, losses=tuple(losses)))
-        return found
+                case_losses.append(
+                    CaseLoss(case=result.case, draw=result.draw, losses=tuple(losses))
+                )
+        return case_losses
 
     def failures(self, result: CaseResult) -> list[Score]:
         """The scores of a run that call for something better; none of a run that is missing."""
@@ -50,15 +52,15 @@ class Losses:
 
     def unplaced(self, evaluation: Evaluation, surfaces: Sequence[str]) -> list[Lost]:
         """The losses that begin nowhere: the node that answers for their metric did not run."""
-        found: list[Lost] = []
+        lost: list[Lost] = []
         for result in sorted(evaluation.results, key=lambda each: (each.case, each.draw)):
             trace = trace_of(result, self.cases[result.case], surfaces)
             for score in self.failures(result):
                 if not self._begins(result, score, trace):
                     node = self.targets.get(score.metric, "")
                     where, why = f"{result.case}, {score.metric}", f"'{node}' did not run"
-                    found.append(Lost(role="loss target", where=where, why=why))
-        return found
+                    lost.append(Lost(role="loss target", where=where, why=why))
+        return lost
 
     def _failed(self, score: Score) -> bool:
         """Without a verdict, a metric that counts wants a 1; one that does not wants nothing."""
@@ -81,8 +83,8 @@ class Losses:
             steps = [step.id for step in self._begins(result, score, trace)]
             yield from (replace(loss, step=step) for step in steps)
             for hint in self._hints(result.case, score.metric):
-                told = replace(loss, severity=hint.severity.value, text=hint.reason)
-                yield from (replace(told, step=step) for step in steps)
+                hinted = replace(loss, severity=hint.severity.value, text=hint.reason)
+                yield from (replace(hinted, step=step) for step in steps)
 
     def _begins(self, result: CaseResult, score: Score, trace: Trace) -> list[Step]:
         """The last step of the node that answers for the metric, else where the run ended."""
@@ -116,9 +118,9 @@ def _expected(case: Case, number: int | None) -> list[str]:
         return []
     turn = case.turns[-1 if number is None else number]
     lines = [] if turn.expected is None else [f"Expected: {_cut(turn.expected)}"]
-    wanted = [tool.name for tool in (*(turn.expected_tools or ()), *(turn.expected_calls or ()))]
-    wanted = ["none"] if turn.expects_no_tool else wanted
-    return [*lines, f"Expected tools: {', '.join(wanted)}"] if wanted else lines
+    tools = [tool.name for tool in (*(turn.expected_tools or ()), *(turn.expected_calls or ()))]
+    tools = ["none"] if turn.expects_no_tool else tools
+    return [*lines, f"Expected tools: {', '.join(tools)}"] if tools else lines
 
 
 def _severity_of(result: CaseResult, score: Score) -> Severity:
@@ -133,7 +135,7 @@ def trace_of(result: CaseResult, case: Case, surfaces: Sequence[str]) -> Trace:
     outcome = result.outcome
     if outcome.trace.steps:
         return outcome.trace
-    asked = outcome.asked or tuple(turn.input for turn in case.turns)
+    inputs = outcome.asked or tuple(turn.input for turn in case.turns)
     error = "" if outcome.failure is None else outcome.failure.message
     # The turn in which it failed has no reply; those before it did nothing wrong.
     replies = [*outcome.replies, ""] if error or not outcome.replies else outcome.replies
@@ -144,7 +146,7 @@ def trace_of(result: CaseResult, case: Case, surfaces: Sequence[str]) -> Trace:
             turn=turn,
             predecessors=(f"{WHOLE}-{turn}",) if turn else (),
             surfaces=tuple(surfaces),
-            input=asked[turn] if turn < len(asked) else None,
+            input=inputs[turn] if turn < len(inputs) else None,
             output=reply,
             error=error if turn + 1 == len(replies) else "",
         )
@@ -165,8 +167,8 @@ def terminal_steps(trace: Trace, turn: int | None = None) -> list[Step]:
 
 def chosen(losses: Sequence[CaseLoss], cases: Iterable[str]) -> list[CaseLoss]:
     """The losses of these cases."""
-    wanted = set(cases)
-    return [loss for loss in losses if loss.case in wanted]
+    names = set(cases)
+    return [loss for loss in losses if loss.case in names]
 
 
 def _cut(text: str) -> str:

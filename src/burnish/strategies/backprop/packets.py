@@ -170,8 +170,8 @@ def bounds_of(surface: Surface) -> str:
     if isinstance(surface, DemosSurface):
         return f"at most {surface.max_demos} worked examples"
     most = f"at most {surface.max_chars} characters" if surface.max_chars else "a text"
-    kept = [*surface.placeholders, *surface.frozen] if isinstance(surface, TextSurface) else []
-    return f"{most}; keep word for word: {', '.join(kept)}" if kept else most
+    pieces = [*surface.placeholders, *surface.frozen] if isinstance(surface, TextSurface) else []
+    return f"{most}; keep word for word: {', '.join(pieces)}" if pieces else most
 
 
 def _number(data: Json, surface: NumberSurface) -> Value:
@@ -189,10 +189,10 @@ def _demonstrations(data: Json) -> tuple[Demonstration, ...]:
 
 def _demonstration(row: object) -> Demonstration:
     pair = cast("Mapping[str, object]", row) if isinstance(row, Mapping) else None
-    asked, answered = (pair.get("input"), pair.get("output")) if pair else (None, None)
-    if not isinstance(asked, str) or not isinstance(answered, str):
+    question, answered = (pair.get("input"), pair.get("output")) if pair else (None, None)
+    if not isinstance(question, str) or not isinstance(answered, str):
         raise BadValue("a worked example has an input and an output, both texts")
-    return Demonstration(input=asked, output=answered)
+    return Demonstration(input=question, output=answered)
 
 
 def only_these(

@@ -161,7 +161,7 @@ def backwarder(client: ModelClient, prompt: RolePrompt) -> _Backwarder:
         answer_type=BackwardAnswer,
         prompt=prompt,
         client=client,
-        check=nothing_said,
+        check=why_useless,
         narrowed=backward_schema,
     )
 
@@ -207,25 +207,27 @@ def sanitised(answer: BackwardAnswer, request: BackwardRequest) -> BackwardAnswe
     ]
     upstream: dict[str, list[Remark]] = {}
     for sent in answer.upstream:
-        said = [remark for remark in sent.gradients if remark.gradient.strip()]
-        if said and (name := _meant(sent.predecessor, steps)):
-            upstream.setdefault(name, []).extend(said)
+        remarks = [remark for remark in sent.gradients if remark.gradient.strip()]
+        if remarks and (name := _meant(sent.predecessor, steps)):
+            upstream.setdefault(name, []).extend(remarks)
     return BackwardAnswer(
         gradients=gradients,
-        upstream=[Upstream(predecessor=name, gradients=said) for name, said in upstream.items()],
+        upstream=[
+            Upstream(predecessor=name, gradients=remarks) for name, remarks in upstream.items()
+        ],
     )
 
 
-def _meant(name: str, known: Sequence[str]) -> str:
-    if name in known:
+def _meant(name: str, names: Sequence[str]) -> str:
+    if name in names:
         return name
-    return known[0] if not name.strip() and len(known) == 1 else ""
+    return names[0] if not name.strip() and len(names) == 1 else ""
 
 
-def nothing_said(request: BackwardRequest, answer: BackwardAnswer) -> str:
+def why_useless(request: BackwardRequest, answer: BackwardAnswer) -> str:
     """Why an answer is of no use: nobody is told anything."""
-    kept = sanitised(answer, request)
-    if kept.gradients or kept.upstream:
+    usable = sanitised(answer, request)
+    if usable.gradients or usable.upstream:
         return ""
     surfaces = ", ".join(surface.id for surface in request.surfaces) or "none"
     steps = ", ".join(step.id for step in request.predecessors) or "none"
@@ -340,6 +342,6 @@ def _text(value: Json) -> str:
 
 
 def _tool(call: ToolCall) -> str:
-    asked = canonical(dict(call.arguments)).decode()
+    arguments = canonical(dict(call.arguments)).decode()
     back = f"failed: {call.error}" if call.error else _text(call.result)
-    return without_middle(f"{call.name}({asked}) → {back}", _MOST_CHARS)
+    return without_middle(f"{call.name}({arguments}) → {back}", _MOST_CHARS)

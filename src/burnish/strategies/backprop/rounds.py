@@ -84,19 +84,19 @@ class RejectedPatches:
     """What was tried and turned down, by surface, the latest last."""
 
     secrets: LeakWatch
-    told: dict[str, list[str]] = field(default_factory=lambda: defaultdict[str, list[str]](list))
+    entries: dict[str, list[str]] = field(default_factory=lambda: defaultdict[str, list[str]](list))
 
     def add(self, surface: str, offered: Json, why: str) -> None:
         """Remember a patch that brought nothing."""
         value = without_middle(str(offered), _SHOWN)
         entry = f"- tried: {value}\n  turned down: {why}"
         # What holds text of a held out case is not to be shown, even as a bad example.
-        if self.secrets.leaked([str(offered), why]) is None and entry not in self.told[surface]:
-            self.told[surface].append(entry)
+        if self.secrets.leaked([str(offered), why]) is None and entry not in self.entries[surface]:
+            self.entries[surface].append(entry)
 
     def of(self, surface: str) -> str:
         """The last few of a surface, in words."""
-        return "\n".join(self.told.get(surface, [])[-_REMEMBERED:]) or "(none)"
+        return "\n".join(self.entries.get(surface, [])[-_REMEMBERED:]) or "(none)"
 
 
 class Patcher:
@@ -158,13 +158,13 @@ class Patcher:
     def _set(
         self, names: Sequence[str], replies: Sequence[Asked[PatchAnswer]], candidate: Candidate
     ) -> Patched:
-        found = [
+        results = [
             self._patch(name, reply, candidate) for name, reply in zip(names, replies, strict=True)
         ]
-        refused = [each for each in found if isinstance(each, _Refused)]
+        refused = [each for each in results if isinstance(each, _Refused)]
         lost = [Lost(role=self._role.name, where=each.surface, why=each.why) for each in refused]
         return Patched(
-            patches=tuple(each for each in found if isinstance(each, Patch)),
+            patches=tuple(each for each in results if isinstance(each, Patch)),
             refused=tuple(refused),
             lost=tuple(lost),
             proposals=tuple(reply.proposal for reply in replies),
@@ -202,12 +202,12 @@ def why_missing(evaluation: Evaluation) -> str:
 
 def _crashed(evaluation: Evaluation) -> dict[str, str]:
     """By case, what its agent raised; the first repeat that failed speaks for the case."""
-    found: dict[str, str] = {}
+    messages: dict[str, str] = {}
     for result in evaluation.results:
         failure = result.outcome.failure
         if result.outcome.failed and failure is not None:
-            found.setdefault(result.case, _line(failure.message))
-    return found
+            messages.setdefault(result.case, _line(failure.message))
+    return messages
 
 
 def crash_words(evaluation: Evaluation) -> str:
@@ -276,7 +276,7 @@ class Attempt:
         return "; ".join(map(str, self.problems))
 
     @property
-    def told(self) -> str:
+    def shown_why(self) -> str:
         """The same for whoever proposes the next one, without the names of held out cases."""
         if self.decision is not None and self.decision.code == "guard":
             return "it broke a guard of cases or metrics, or nobody could tell whether it does"
@@ -290,11 +290,10 @@ class Attempt:
 
     def trial(self, objective: Objective) -> Trial:
         """The row of the ledger."""
-        found = self.round
         return Trial(
             candidate=self.candidate,
             phase=PHASE,
-            cycle=found.number,
+            cycle=self.round.number,
             touched=tuple(patch.surface for patch in self.patches),
             proposals=self.all_proposals,
             problems=self.problems,
@@ -423,60 +422,60 @@ class Learner:
             single=settings.merge_single,
         )
 
-    def with_losses(self, found: Round) -> Round:
+    def with_losses(self, current: Round) -> Round:
         """The round with its losses, or those of a few cases where so many are enough."""
-        losses = self._losses.of(found.train, self._surfaces)
+        losses = self._losses.of(current.train, self._surfaces)
         most = self._settings.cases_per_round
         cases = sorted({loss.case for loss in losses})
         if most is not None and len(cases) > most:
-            losses = chosen(losses, self._run.rng("cases", found.number).sample(cases, most))
+            losses = chosen(losses, self._run.rng("cases", current.number).sample(cases, most))
         return replace(
-            found,
+            current,
             losses=tuple(losses),
-            missing=_missing(found.train),
-            classes=self._classes(found),
-            lost=tuple(self._losses.unplaced(found.train, self._surfaces)),
+            missing=_missing(current.train),
+            classes=self._classes(current),
+            lost=tuple(self._losses.unplaced(current.train, self._surfaces)),
         )
 
-    def need(self, found: Round) -> Spend:
+    def need(self, current: Round) -> Spend:
         """What the walk back costs at least."""
-        return self._backwards.need(found.losses, self._traces(found), found.parent)
+        return self._backwards.need(current.losses, self._traces(current), current.parent)
 
-    async def walked(self, found: Round, *, draw: int) -> Round:
+    async def walked(self, current: Round, *, draw: int) -> Round:
         """The round with what the walk back says."""
         back = await self._backwards.walked(
-            found.losses, self._traces(found), found.parent, draw=draw
+            current.losses, self._traces(current), current.parent, draw=draw
         )
         return replace(
-            found,
+            current,
             gradients=back.gradients,
-            lost=(*found.lost, *back.lost),
+            lost=(*current.lost, *back.lost),
             proposals=back.proposals,
         )
 
-    async def merged(self, found: Round, *, draw: int) -> Round:
+    async def merged(self, current: Round, *, draw: int) -> Round:
         """The round with what is said of each surface."""
-        merged = await self._merger.merged(found.gradients, found.parent, draw=draw)
+        merged = await self._merger.merged(current.gradients, current.parent, draw=draw)
         return replace(
-            found,
+            current,
             merged=merged.surfaces,
-            lost=(*found.lost, *merged.lost),
-            proposals=(*found.proposals, *merged.proposals),
+            lost=(*current.lost, *merged.lost),
+            proposals=(*current.proposals, *merged.proposals),
         )
 
-    def _classes(self, found: Round) -> dict[str, FailureClass]:
+    def _classes(self, current: Round) -> dict[str, FailureClass]:
         """By case, the kind of failure; the first repeat that failed speaks for the case."""
         classes: dict[str, FailureClass] = {}
-        for result in sorted(found.train.results, key=lambda each: (each.case, each.draw)):
+        for result in sorted(current.train.results, key=lambda each: (each.case, each.draw)):
             if scores := self._losses.failures(result):
                 kind = failure_class(self._cases[result.case], result, scores)
                 classes.setdefault(result.case, kind)
         return classes
 
-    def _traces(self, found: Round) -> dict[tuple[str, int], Trace]:
+    def _traces(self, current: Round) -> dict[tuple[str, int], Trace]:
         return {
             (result.case, result.draw): trace_of(result, self._cases[result.case], self._surfaces)
-            for result in found.train.results
+            for result in current.train.results
         }
 
 

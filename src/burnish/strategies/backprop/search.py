@@ -40,7 +40,7 @@ from burnish.strategies.backprop.rounds import (
 from burnish.strategies.backprop.settings import BackpropSettings
 
 
-class Judge:
+class IncumbentJudge:
     """Knows the incumbent's evaluations, and decides."""
 
     def __init__(self, run: Run, settings: BackpropSettings) -> None:
@@ -165,7 +165,7 @@ class StageBegun(EventData):
 class Watcher(Protocol):
     """Someone who is shown each stage as it is over, on a replay too."""
 
-    def __call__(self, stage: Stage, found: Round | Attempt | Evaluation | None, /) -> None:
+    def __call__(self, stage: Stage, subject: Round | Attempt | Evaluation | None, /) -> None:
         """Look at what a stage found."""
         ...
 
@@ -193,7 +193,7 @@ class Search:
         self._settings = settings
         self._watch = watch
         self._rejected = RejectedPatches(secrets=run.secrets)
-        self._judge = Judge(run, settings)
+        self._judge = IncumbentJudge(run, settings)
         self._learner = Learner(
             run, settings, backwarder, aggregator, targets=targets, structure=structure
         )
@@ -221,26 +221,26 @@ class Search:
         """Measure where the search starts; why it is over already, if it is."""
         run, start = self._run, self._run.target.baseline
         self._show("structure_snapshot", None)
-        found = await run.evaluate(start, split=Split.HOLDOUT, repeats=self._settings.repeats)
-        result = SplitResult.of(found, run.objective)
+        evaluation = await run.evaluate(start, split=Split.HOLDOUT, repeats=self._settings.repeats)
+        result = SplitResult.of(evaluation, run.objective)
         run.record(Trial(candidate=start, phase=BASELINE, holdout=result))
         run.advance(start)
-        self._judge.start(start, found)
-        self._show("baseline_validation", found)
-        require_baseline(found, objective=run.objective, max_missing=MAX_MISSING)
+        self._judge.start(start, evaluation)
+        self._show("baseline_validation", evaluation)
+        require_baseline(evaluation, objective=run.objective, max_missing=MAX_MISSING)
         return "target_score" if self._good_enough() else ""
 
     async def next(self) -> str:
         """One round; why the search is over after it, if it is. Stopped inside, it is dropped."""
         self.number += 1
         self._show("round_started", None)
-        found = await self._with_losses()
-        if not found.losses:
-            self._show("round_completed", found)
-            return self._without_losses(found)
-        if self._stopped(self._learner.need(found) + self._judge.need):
+        current = await self._with_losses()
+        if not current.losses:
+            self._show("round_completed", current)
+            return self._without_losses(current)
+        if self._stopped(self._learner.need(current) + self._judge.need):
             return ""
-        attempts = await self._attempts(await self._learned(found))
+        attempts = await self._attempts(await self._learned(current))
         accepted = await self._decided(attempts)
         if self._run.stopped is not None:
             return ""
@@ -257,52 +257,52 @@ class Search:
         self._tell_crashes(train)
         self._on_train.add(self._run.incumbent.id)
         self._judge.begin(train)
-        found = Round(number=self.number, parent=self._run.incumbent, train=train)
-        self._show("round_train_evaluation", found)
-        found = self._learner.with_losses(found)
-        self._show("round_losses", found)
-        return found
+        current = Round(number=self.number, parent=self._run.incumbent, train=train)
+        self._show("round_train_evaluation", current)
+        current = self._learner.with_losses(current)
+        self._show("round_losses", current)
+        return current
 
-    def _without_losses(self, found: Round) -> str:
+    def _without_losses(self, current: Round) -> str:
         """Nothing failed; or nobody knows, which is not the same."""
-        if not found.missing:
+        if not current.missing:
             return "no_losses"
-        count = len(found.missing)
+        count = len(current.missing)
         self._warn(
             f"train:{self.number}:missing",
-            f"no case of train failed, but {count} of {len(found.train.cases)} are missing"
-            f"{why_missing(found.train)}",
+            f"no case of train failed, but {count} of {len(current.train.cases)} are missing"
+            f"{why_missing(current.train)}",
         )
         return "train_missing"
 
     def _tell_crashes(self, train: Evaluation) -> None:
         """An agent that raises is a bug more often than a bad text: it should not go unseen."""
-        told = crash_words(train)
-        if told and self._run.incumbent.id not in self._on_train:
-            self._run.tell(Warned(message=told), f"train:{self.number}:failed")
+        message = crash_words(train)
+        if message and self._run.incumbent.id not in self._on_train:
+            self._run.tell(Warned(message=message), f"train:{self.number}:failed")
 
-    async def _learned(self, found: Round) -> Round:
+    async def _learned(self, current: Round) -> Round:
         draw = _DRAWS * self.number
-        found = await self._learner.walked(found, draw=draw)
-        self._show("round_backward", found)
-        found = await self._learner.merged(found, draw=draw)
-        self._show("round_aggregation", found)
-        return found
+        current = await self._learner.walked(current, draw=draw)
+        self._show("round_backward", current)
+        current = await self._learner.merged(current, draw=draw)
+        self._show("round_aggregation", current)
+        return current
 
     # -- candidates ------------------------------------------------------------------------
 
-    async def _attempts(self, found: Round) -> list[Attempt]:
+    async def _attempts(self, current: Round) -> list[Attempt]:
         """The candidates that the patches make, each checked before anything is paid."""
         sets = await self._patcher.patched(
-            found.merged or {},
-            found.parent,
-            sets=self._settings.candidates_per_round if found.merged else 1,
+            current.merged or {},
+            current.parent,
+            sets=self._settings.candidates_per_round if current.merged else 1,
             draw=_DRAWS * self.number,
         )
         attempts: list[Attempt] = []
         there: set[str] = set()
         for place, patched in enumerate(sets):
-            attempt = await self._attempt(found, patched, first=place == 0)
+            attempt = await self._attempt(current, patched, first=place == 0)
             if attempt.candidate.id in there and not attempt.problems:
                 same = Problem(message="another candidate of this round is the same")
                 attempt = replace(attempt, problems=(same,))
@@ -311,12 +311,12 @@ class Search:
             self._show("round_patch_set", attempt)
         return attempts
 
-    async def _attempt(self, found: Round, patched: Patched, *, first: bool) -> Attempt:
+    async def _attempt(self, current: Round, patched: Patched, *, first: bool) -> Attempt:
         changed = {patch.surface: patch.value for patch in patched.patches}
         origin = Origin(kind="proposal", by="backprop", note=f"patch {', '.join(changed)}")
         attempt = Attempt(
-            round=found,
-            candidate=found.parent.child(changed, origin=origin) if changed else found.parent,
+            round=current,
+            candidate=current.parent.child(changed, origin=origin) if changed else current.parent,
             patches=patched.patches,
             refused=patched.refused,
             lost=patched.lost,
@@ -325,7 +325,7 @@ class Search:
         )
         if not changed:
             return replace(attempt, problems=(Problem(message="there is no patch to try"),))
-        problems = await self._run.check(attempt.candidate, parent=found.parent)
+        problems = await self._run.check(attempt.candidate, parent=current.parent)
         return replace(attempt, problems=tuple(problems))
 
     async def _decided(self, attempts: Sequence[Attempt]) -> bool:
@@ -350,7 +350,7 @@ class Search:
     def _remember(self, done: Attempt) -> None:
         """What was turned down is shown to whoever patches next."""
         for patch in done.patches:
-            self._rejected.add(patch.surface, shown_value(patch.value), done.told)
+            self._rejected.add(patch.surface, shown_value(patch.value), done.shown_why)
         for refused in done.refused:
             if refused.offered is not None:
                 self._rejected.add(refused.surface, refused.offered, refused.why)
@@ -369,8 +369,8 @@ class Search:
         return "max_rounds_without_acceptance" if 0 < limit <= self._without_accept else ""
 
     def _good_enough(self) -> bool:
-        score, wanted = self._judge.score, self._settings.target_score
-        return wanted is not None and score is not None and score >= wanted - EPSILON
+        score, target = self._judge.score, self._settings.target_score
+        return target is not None and score is not None and score >= target - EPSILON
 
     def _stopped(self, need: Spend) -> bool:
         return self._run.stop_reason(need) is not None
@@ -382,9 +382,9 @@ class Search:
         )
         self._run.tell(Warned(message=message), key)
 
-    def _show(self, stage: Stage, found: Round | Attempt | Evaluation | None) -> None:
-        slot = "" if not isinstance(found, Attempt) else f":{found.candidate.id}"
+    def _show(self, stage: Stage, subject: Round | Attempt | Evaluation | None) -> None:
+        slot = "" if not isinstance(subject, Attempt) else f":{subject.candidate.id}"
         begun = StageBegun(stage=stage, round=self.number)
         self._run.tell(begun, f"round:{self.number}:{stage}{slot}")
         if self._watch is not None:
-            self._watch(stage, found)
+            self._watch(stage, subject)

@@ -59,12 +59,12 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _unknown(
-    where: str, what: str, names: Iterable[str], known: Collection[str]
+    where: str, what: str, names: Iterable[str], there: Collection[str]
 ) -> Iterator[Problem]:
     for name in dict.fromkeys(names):
-        if name not in known:
+        if name not in there:
             yield Problem(
-                where=where, message=f"there is no {what} '{name}'", remedy=_listed([*known])
+                where=where, message=f"there is no {what} '{name}'", remedy=_listed([*there])
             )
 
 
@@ -104,18 +104,18 @@ class Backprop:
 
     def targets(self, target: Target) -> list[str]:
         """The surfaces that may be patched."""
-        wanted = self.settings.targets
-        return [s.id for s in target.surfaces if s.id in wanted or not wanted]
+        targets = self.settings.targets
+        return [s.id for s in target.surfaces if s.id in targets or not targets]
 
     def mismatch(self, target: Target) -> Sequence[Problem]:
         """There must be surfaces, those that are named among them, and the nodes that are named."""
-        known = [surface.id for surface in target.surfaces]
+        names = [surface.id for surface in target.surfaces]
         problems = [
-            Problem(where=name, message="there is no such surface", remedy=_listed(known))
+            Problem(where=name, message="there is no such surface", remedy=_listed(names))
             for name in self.settings.targets
-            if name not in known
+            if name not in names
         ]
-        if not known:
+        if not names:
             problems.append(Problem(message="there is no surface to patch"))
         return [*problems, *self._unknown_nodes(target)]
 
@@ -176,11 +176,11 @@ def build(building: Building, parts: TargetParts) -> StrategyParts | None:
     """The search over a target; None, with what is wrong kept, where it cannot be."""
     settings = whole_names(building.spec.strategy.settings, parts)
     _check(building, parts, settings)
-    asked = {
+    clients = {
         name: None if ref is None else building.asked(name, ref)
         for name, ref in role_models(building, parts).items()
     }
-    walking, merging, patching = (asked[name] for name in (BACKWARDER, AGGREGATOR, PATCHER))
+    walking, merging, patching = (clients[name] for name in (BACKWARDER, AGGREGATOR, PATCHER))
     if walking is None or merging is None or patching is None:
         return None
     return StrategyParts(
@@ -260,7 +260,7 @@ def unknown_names(
 
 
 def _unknown_names(
-    at: TreePath, name: str, known: Sequence[str], what: str
+    at: TreePath, name: str, names: Sequence[str], what: str
 ) -> Iterator[_UnknownName]:
-    if name not in known:
-        yield _UnknownName(at=at, message=f"there is no {what} '{name}'", remedy=near(name, known))
+    if name not in names:
+        yield _UnknownName(at=at, message=f"there is no {what} '{name}'", remedy=near(name, names))

@@ -31,13 +31,13 @@ from burnish.strategies.coordinate.numeric import (
     Densities,
     Observation,
     Point,
-    Space,
+    SearchSpace,
     best_expected_improvement,
     ratio,
 )
 from burnish.strategies.coordinate.phases import DEAD_AXES, Phase, PhaseEnd
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-from burnish.strategies.coordinate.trials import Attempt, Incumbent, Memory, Tried
+from burnish.strategies.coordinate.trials import AttemptResult, CoordinateAttempt, Incumbent, Memory
 from burnish.system.redaction import MARKER
 
 _Chooser: TypeAlias = Literal["start", "chance", "model"]
@@ -56,7 +56,7 @@ class _Suggested:
 class PointPhase(Phase):
     """A phase that searches a space of points with a fresh study."""
 
-    space: Space
+    space: SearchSpace
     whole: float
     """How many different things can be tried."""
 
@@ -71,7 +71,7 @@ class PointPhase(Phase):
     ) -> None:
         super().__init__(run, settings, cycle=cycle, limits=limits, memory=memory)
         self.study = f"{self.name}-phase-{cycle}"
-        self.known: list[Observation] = []
+        self.observations: list[Observation] = []
         """What the study is told, the incumbent's own point first."""
         self.seen: set[Hashable] = set()
         self._warm_up = numeric.warm_up(min(limits.patience, limits.max_trials))
@@ -94,14 +94,14 @@ class PointPhase(Phase):
             return
         self.seen.add(self.key(here))
         if incumbent.loss is not None:
-            self.known.append(Observation(point=here, loss=incumbent.loss))
+            self.observations.append(Observation(point=here, loss=incumbent.loss))
 
     async def search(self, start: Incumbent, first: Sequence[Point] = ()) -> PhaseEnd:
         """Ask, try, tell, until there is a reason to end."""
         incumbent, waiting = start, list(first)
         while not (reason := self.over(incumbent)):
             by, point = ("start", waiting.pop(0)) if waiting else await self._ask()
-            attempt = Attempt(
+            attempt = CoordinateAttempt(
                 values=self.values(point),
                 note=self.note(point, incumbent),
                 details=self._explained(point, by),
@@ -117,54 +117,54 @@ class PointPhase(Phase):
         del incumbent
         if len(self.seen) >= self.whole:
             return "space_exhausted"
-        if len(self.known) <= self._warm_up + 1:
+        if len(self.observations) <= self._warm_up + 1:
             return ""
-        rng = self.run.rng(self.study, "expected improvement", len(self.known))
-        hoped = best_expected_improvement(self.space, self.known, rng)
+        rng = self.run.rng(self.study, "expected improvement", len(self.observations))
+        hoped = best_expected_improvement(self.space, self.observations, rng)
         return "converged" if hoped < self.settings.numeric_convergence_eps else ""
 
     async def _ask(self) -> tuple[_Chooser, Point]:
         """The study's next point; kept in the journal, since another optuna may say otherwise."""
-        space, known, start = self.space, tuple(self.known), self._warm_up
+        space, observations, start = self.space, tuple(self.observations), self._warm_up
         seed = self.run.rng(self.study, self.trials).getrandbits(31)
-        told: Json = {
+        request: Json = {
             "study": self.study,
             "ask": self.trials,
             "seed": seed,
-            "known": short_id([[list(map(str, space.key(o.point))), o.loss] for o in known]),
+            "known": short_id([[list(map(str, space.key(o.point))), o.loss] for o in observations]),
         }
-        found = await self.run.remember(
+        suggested = await self.run.remember(
             "suggestion",
-            told,
+            request,
             _Suggested,
-            lambda: _Suggested(point=numeric.suggest(space, known, seed=seed, start=start)),
+            lambda: _Suggested(point=numeric.suggest(space, observations, seed=seed, start=start)),
         )
-        return "model" if len(known) >= start else "chance", found.point
+        return "model" if len(observations) >= start else "chance", suggested.point
 
-    def _tell(self, point: Point, tried: Tried) -> None:
+    def _tell(self, point: Point, tried: AttemptResult) -> None:
         """A point nobody could measure is not told: missing is neither good nor bad."""
         self.seen.add(self.key(point))
         if tried.unfit:
-            worst = max([_WORST, *(each.loss for each in self.known)])
-            self.known.append(Observation(point=point, loss=worst))
+            worst = max([_WORST, *(each.loss for each in self.observations)])
+            self.observations.append(Observation(point=point, loss=worst))
         elif tried.loss is not None:
-            self.known.append(Observation(point=point, loss=tried.loss))
+            self.observations.append(Observation(point=point, loss=tried.loss))
 
     def _explained(self, point: Point, by: _Chooser) -> TrialDetails:
         """Why this point, for the audit row."""
-        marginals = Densities.of(self.space, self.known).marginals(point)
-        told: dict[str, Json] = {
+        marginals = Densities.of(self.space, self.observations).marginals(point)
+        source: dict[str, Json] = {
             "kind": self.name,
             "numeric_study_id": self.study,
             "params": {**point},
             "chosen_by": by,
-            "tpe_n_observations_this_study": len(self.known),
+            "tpe_n_observations_this_study": len(self.observations),
             "tpe_quantile": QUANTILE,
             "candidates_evaluated": CANDIDATES if by == "model" else 1,
             "selected_candidate_score": ratio(marginals),
             "axis_marginals": {name: asdict(m) for name, m in marginals.items()},
         }
-        return TrialDetails(proposal_source=told)
+        return TrialDetails(proposal_source=source)
 
 
 class NumericPhase(PointPhase):
@@ -182,7 +182,7 @@ class NumericPhase(PointPhase):
         axes = await self.probing.alive(named, incumbent)
         if not axes:
             return self.end(incumbent, DEAD_AXES)
-        self.space = Space(axes=axes)
+        self.space = SearchSpace(axes=axes)
         self.whole = self.space.size
         here = {axis.id: cast("Scalar", incumbent.candidate.values[axis.id]) for axis in axes}
         self.begin(here if self.space.contains(here) else None, incumbent)
@@ -216,15 +216,15 @@ _RESULT_CHARS = 600
 
 def _right_runs(measured: Evaluation, metrics: Sequence[str]) -> dict[str, Outcome]:
     """By case, a run that passed; one in which no tool failed, where there is one."""
-    found: dict[str, Outcome] = {}
+    runs: dict[str, Outcome] = {}
     for result in measured.results:
         outcome = result.outcome
         if not result.passed(metrics) or not outcome.output:
             continue
-        kept = found.setdefault(result.case, outcome)
-        if _stumbled(kept) and not _stumbled(outcome):
-            found[result.case] = outcome
-    return found
+        first = runs.setdefault(result.case, outcome)
+        if _stumbled(first) and not _stumbled(outcome):
+            runs[result.case] = outcome
+    return runs
 
 
 def _traced(case: Case, outcome: Outcome) -> Demonstration:
@@ -235,9 +235,9 @@ def _traced(case: Case, outcome: Outcome) -> Demonstration:
 
 def _labelled(case: Case) -> Demonstration:
     """What should happen. Calls are shown where the case knows what each of them gives back."""
-    wanted = case.turns[-1].expected_calls or ()
-    known = all(call.result is not None for call in wanted)
-    calls = tuple(map(_shown, wanted)) if known else ()
+    expected = case.turns[-1].expected_calls or ()
+    complete = all(call.result is not None for call in expected)
+    calls = tuple(map(_shown, expected)) if complete else ()
     return Demonstration(input=case.input, output=case.expected or "", case=case.id, calls=calls)
 
 
@@ -247,8 +247,8 @@ def _calls_of(outcome: Outcome) -> list[ToolCall]:
 
 
 def _shown(call: ToolCall) -> DemonstratedCall:
-    told = f"the tool failed: {call.error}" if call.error else _text(call.result)
-    return DemonstratedCall.of(call.name, call.arguments, _beginning(told))
+    result = f"the tool failed: {call.error}" if call.error else _text(call.result)
+    return DemonstratedCall.of(call.name, call.arguments, _beginning(result))
 
 
 def _text(result: Json) -> str:
@@ -292,19 +292,19 @@ def pool_of(
     fit = [case for case in cases if case.id not in there and _stands_alone(case)]
     right = _right_runs(measured, metrics)
     traces = [_traced(case, right[case.id]) for case in fit if case.id in right]
-    found = [demo for demo in traces if _may_be_shown(demo, surface)]
-    had = {demo.case for demo in found}
+    demos = [demo for demo in traces if _may_be_shown(demo, surface)]
+    had = {demo.case for demo in demos}
     labels = [_labelled(case) for case in fit if case.id not in had and case.expected]
-    found += [demo for demo in labels if _may_be_shown(demo, surface)]
-    return tuple([*shown, *found][:_POOL])
+    demos += [demo for demo in labels if _may_be_shown(demo, surface)]
+    return tuple([*shown, *demos][:_POOL])
 
 
-def space_of(pool: Sequence[Demonstration], surface: DemosSurface) -> Space:
+def space_of(pool: Sequence[Demonstration], surface: DemosSurface) -> SearchSpace:
     """How many, none included, and which stands where."""
     most = min(surface.max_demos, len(pool))
     count = NumberSurface(id=_COUNT, low=0, high=most, integer=True)
     places = [ChoiceSurface(id=_place(n), choices=tuple(range(len(pool)))) for n in range(most)]
-    return Space(axes=(count, *places))
+    return SearchSpace(axes=(count, *places))
 
 
 def first_points(
@@ -316,8 +316,8 @@ def first_points(
     """Points to start with: the first few of the pool; where some are shown, none of them."""
     most = min(surface.max_demos, len(pool))
     order = {_place(n): n for n in range(most)}
-    wanted = (0,) if shown else _FIRST_COUNTS
-    counts = dict.fromkeys(min(count, most) for count in wanted)
+    numbers = (0,) if shown else _FIRST_COUNTS
+    counts = dict.fromkeys(min(count, most) for count in numbers)
     return [{_COUNT: count, **order} for count in counts]
 
 
@@ -326,11 +326,11 @@ def shown(
 ) -> tuple[Demonstration, ...]:
     """The demonstrations of a point; each once, and as many as there is room for."""
     chosen = dict.fromkeys(int(point[_place(n)]) for n in range(int(point[_COUNT])))
-    found: list[Demonstration] = []
+    demos: list[Demonstration] = []
     for demo in (pool[index] for index in chosen):
-        if sum(each.size for each in found) + demo.size <= _room(surface):
-            found.append(demo)
-    return tuple(found)
+        if sum(each.size for each in demos) + demo.size <= _room(surface):
+            demos.append(demo)
+    return tuple(demos)
 
 
 def _drawn(pool: Sequence[Demonstration], surface: DemosSurface, rng: random.Random) -> Point:
@@ -413,7 +413,9 @@ class DemonstrationPhase(PointPhase):
             if tried not in self.memory.losses:
                 new.append(point)
             else:
-                self._tell(point, Tried(incumbent=incumbent, loss=self.memory.losses[tried]))
+                self._tell(
+                    point, AttemptResult(incumbent=incumbent, loss=self.memory.losses[tried])
+                )
         return new
 
     async def _ask(self) -> tuple[_Chooser, Point]:

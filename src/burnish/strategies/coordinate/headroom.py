@@ -105,8 +105,8 @@ class Headroom(EventData):
     @property
     def bar(self) -> float | None:
         """The gain on train that counts, if the next candidate wavers as much as the baseline."""
-        known = self.train_std
-        return None if known is None else self.accept_sigma * math.sqrt(2) * known
+        std = self.train_std
+        return None if std is None else self.accept_sigma * math.sqrt(2) * std
 
     @property
     def outlook(self) -> str:
@@ -191,50 +191,52 @@ def costs_ahead(
     )
 
 
-def headroom_lines(found: Headroom) -> Iterator[str]:
+def headroom_lines(headroom: Headroom) -> Iterator[str]:
     """What the baseline tells: the noise, what holdout can show, and what the search will cost."""
-    yield f"noise    {_noise_words(found)}"
-    if found.holdout_cases:
-        yield f"holdout  {shown_by(found.holdout_cases, _rate(found))}"
-    if found.outlook:
-        yield f"outlook  {_OUTLOOKS[found.outlook]}"
-    if found.outlook != "nothing_to_gain":
-        yield f"the run  {_cost_words(found)}"
+    yield f"noise    {_noise_words(headroom)}"
+    if headroom.holdout_cases:
+        yield f"holdout  {shown_by(headroom.holdout_cases, _rate(headroom))}"
+    if headroom.outlook:
+        yield f"outlook  {_OUTLOOKS[headroom.outlook]}"
+    if headroom.outlook != "nothing_to_gain":
+        yield f"the run  {_cost_words(headroom)}"
 
 
-def _noise_words(found: Headroom) -> str:
+def _noise_words(headroom: Headroom) -> str:
     """`±0.021 on train, ±0.034 on holdout over 3 repeats: a gain on train counts from …`."""
-    if found.train_std is None or found.bar is None:
+    if headroom.train_std is None or headroom.bar is None:
         return "not measured: repeats is 1"
-    held = "" if found.holdout_std is None else f", ±{number(found.holdout_std)} on holdout"
-    over = counted(found.repeats, "repeat")
-    counts = f"from about {found.bar:.3f} on" if found.bar else "however small it is"
-    return f"±{number(found.train_std)} on train{held} over {over}: a gain on train counts {counts}"
+    held = "" if headroom.holdout_std is None else f", ±{number(headroom.holdout_std)} on holdout"
+    over = counted(headroom.repeats, "repeat")
+    counts = f"from about {headroom.bar:.3f} on" if headroom.bar else "however small it is"
+    return (
+        f"±{number(headroom.train_std)} on train{held} over {over}: a gain on train counts {counts}"
+    )
 
 
-def _cost_words(found: Headroom) -> str:
+def _cost_words(headroom: Headroom) -> str:
     """What the whole search comes to, the baseline included, at what the baseline cost."""
-    costs = found.costs
+    costs = headroom.costs
     least, most = (
-        spending(spend, tokens=False) if found.measured else f"{counted(spend.calls, 'call')}"
+        spending(spend, tokens=False) if headroom.measured else f"{counted(spend.calls, 'call')}"
         for spend in (costs.least, costs.most)
     )
     few, many = (counted(n, "trial") for n in (costs.least_trials, costs.most_trials))
     return f"about {least} if nothing helps ({few}), at most about {most} ({many})"
 
 
-def known_at_the_start(events: Sequence[Event]) -> Iterator[str]:
+def headroom_points(events: Sequence[Event]) -> Iterator[str]:
     """The points of the report: what the baseline told before the first trial."""
-    found = next(read_all(events, Headroom), None)
-    if found is None:
+    headroom = next(read_all(events, Headroom), None)
+    if headroom is None:
         return
-    yield f"noise of the baseline: {_noise_words(found)}"
-    if found.holdout_cases:
-        yield f"what holdout can show: {shown_by(found.holdout_cases, _rate(found))}"
-    if found.outlook:
-        yield f"outlook at the start: {_OUTLOOKS[found.outlook]}"
-    if found.outlook != "nothing_to_gain":
-        yield f"expected at the start: {_cost_words(found)}"
+    yield f"noise of the baseline: {_noise_words(headroom)}"
+    if headroom.holdout_cases:
+        yield f"what holdout can show: {shown_by(headroom.holdout_cases, _rate(headroom))}"
+    if headroom.outlook:
+        yield f"outlook at the start: {_OUTLOOKS[headroom.outlook]}"
+    if headroom.outlook != "nothing_to_gain":
+        yield f"expected at the start: {_cost_words(headroom)}"
 
 
 def dead_axes(events: Sequence[Event]) -> Iterator[str]:
@@ -249,5 +251,5 @@ def dead_axes(events: Sequence[Event]) -> Iterator[str]:
         )
 
 
-def _rate(found: Headroom) -> float:
-    return 0.5 if found.holdout_pass_rate is None else found.holdout_pass_rate
+def _rate(headroom: Headroom) -> float:
+    return 0.5 if headroom.holdout_pass_rate is None else headroom.holdout_pass_rate

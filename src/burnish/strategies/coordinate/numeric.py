@@ -30,7 +30,7 @@ class Observation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Space:
+class SearchSpace:
     """The axes that are searched together."""
 
     axes: tuple[Axis, ...]
@@ -83,14 +83,14 @@ def unit(axis: NumberSurface, value: float) -> float:
 def at_unit(axis: NumberSurface, share: float) -> int | float:
     """The number at a share of its range; the nearest one where not every number will do."""
     if axis.log:
-        found = axis.low * (axis.high / axis.low) ** share
+        value = axis.low * (axis.high / axis.low) ** share
     else:
-        found = axis.low + share * (axis.high - axis.low)
+        value = axis.low + share * (axis.high - axis.low)
     if axis.step is not None:
-        return _on_grid(axis, min(_grid_place(axis, found), int(_values_of(axis)) - 1))
+        return _on_grid(axis, min(_grid_place(axis, value), int(_values_of(axis)) - 1))
     if axis.integer:
-        return min(math.floor(axis.high), max(math.ceil(axis.low), round(found)))
-    return found
+        return min(math.floor(axis.high), max(math.ceil(axis.low), round(value)))
+    return value
 
 
 def _place(axis: Axis, value: Scalar) -> Scalar:
@@ -118,12 +118,12 @@ class _Marginal:
 class Densities:
     """Good and other points of a space."""
 
-    space: Space
+    space: SearchSpace
     good: tuple[Observation, ...]
     bad: tuple[Observation, ...]
 
     @classmethod
-    def of(cls, space: Space, observations: Sequence[Observation]) -> "Densities":
+    def of(cls, space: SearchSpace, observations: Sequence[Observation]) -> "Densities":
         """The best quarter, at least one, against the rest."""
         ranked = sorted(observations, key=lambda each: each.loss)
         count = math.ceil(QUANTILE * len(ranked))
@@ -167,7 +167,7 @@ def ratio(marginals: Mapping[str, _Marginal]) -> float:
 
 
 def best_expected_improvement(
-    space: Space, observations: Sequence[Observation], rng: random.Random
+    space: SearchSpace, observations: Sequence[Observation], rng: random.Random
 ) -> float:
     """The most that is still expected anywhere: at the good points and around them."""
     if not observations:
@@ -198,7 +198,7 @@ def _width(count: int) -> float:
     return max(0.02, 0.3 * (count + 1) ** -0.2)
 
 
-def _near(space: Space, centre: Point, rng: random.Random) -> Point:
+def _near(space: SearchSpace, centre: Point, rng: random.Random) -> Point:
     return {axis.id: _moved(axis, centre[axis.id], rng) for axis in space.axes}
 
 
@@ -219,7 +219,7 @@ def warm_up(patience: int | None) -> int:
 
 
 def suggest(
-    space: Space, observations: Sequence[Observation], *, seed: int, start: int = WARM_UP
+    space: SearchSpace, observations: Sequence[Observation], *, seed: int, start: int = WARM_UP
 ) -> Point:
     """A point to try, given what is known; at random while fewer than `start` are known."""
     optuna: Any = _optuna()
@@ -238,8 +238,8 @@ def suggest(
         study.add_trial(
             optuna.trial.create_trial(params=params, distributions=distributions, value=each.loss)
         )
-    found: dict[str, Any] = study.ask(distributions).params
-    return {axis.id: _from_optuna(axis, found[axis.id]) for axis in space.axes}
+    suggested: dict[str, Any] = study.ask(distributions).params
+    return {axis.id: _from_optuna(axis, suggested[axis.id]) for axis in space.axes}
 
 
 def _distribution(axis: Axis) -> "BaseDistribution":

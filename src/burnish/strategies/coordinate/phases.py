@@ -18,7 +18,8 @@ from burnish.strategies.coordinate.headroom import DeadAxis
 from burnish.strategies.coordinate.numeric import at_unit
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
 from burnish.strategies.coordinate.trials import (
-    Attempt,
+    AttemptResult,
+    CoordinateAttempt,
     CritiqueRequest,
     Edit,
     EditRequest,
@@ -26,12 +27,11 @@ from burnish.strategies.coordinate.trials import (
     Incumbent,
     Memory,
     Rejected,
-    Tried,
-    Trying,
+    TrialRunner,
     failing,
-    gradients_told,
-    rejections_told,
-    traces_told,
+    gradient_lines,
+    rejection_lines,
+    trace_texts,
 )
 
 AxisType = TypeVar("AxisType", bound=Surface)
@@ -58,15 +58,15 @@ class _Probing:
         A choice may wake what sleeps now, such as the weights of a search beside its mode: what
         stands beside a choice that is alive itself is kept.
         """
-        found = {axis.id: await self._probed(axis, incumbent) for axis in axes}
+        probes = {axis.id: await self._probed(axis, incumbent) for axis in axes}
         waking = {
             _owner(axis)
             for axis in axes
-            if isinstance(axis, ChoiceSurface) and found[axis.id].reaches
+            if isinstance(axis, ChoiceSurface) and probes[axis.id].reaches
         }
-        dead = [a for a in axes if not found[a.id].reaches and _owner(a) not in waking]
+        dead = [a for a in axes if not probes[a.id].reaches and _owner(a) not in waking]
         for axis in dead:
-            self._announce(axis, found[axis.id])
+            self._announce(axis, probes[axis.id])
         return tuple(axis for axis in axes if axis not in dead)
 
     async def _probed(self, axis: Surface, incumbent: Incumbent) -> Probed:
@@ -87,17 +87,17 @@ class _Probing:
 
 def _other_values(axis: Surface, now: Value) -> tuple[Value, ...]:
     """Values that stand for all that an axis may become; without the one that it has."""
-    found: Sequence[Value] = ()
+    values: Sequence[Value] = ()
     match axis:
         case ChoiceSurface():
-            found = axis.choices
+            values = axis.choices
         case NumberSurface():
-            found = [at_unit(axis, share) for share in _SHARES]
+            values = [at_unit(axis, share) for share in _SHARES]
         case TextSurface():
-            found = [f"{now}{_SUFFIX}"]
+            values = [f"{now}{_SUFFIX}"]
         case _:
             pass
-    return tuple(dict.fromkeys(value for value in found if value != now))
+    return tuple(dict.fromkeys(value for value in values if value != now))
 
 
 def _owner(axis: Surface) -> str:
@@ -138,7 +138,7 @@ class Phase(ABC):
         self.limits = limits
         self.memory = memory
         self.probing = _Probing(run=run, cycle=cycle, phase=self.name)
-        self.trying = Trying(run, settings, cycle=cycle, phase=self.name, memory=memory)
+        self.trying = TrialRunner(run, settings, cycle=cycle, phase=self.name, memory=memory)
         self.surfaces: dict[str, Surface] = {s.id: s for s in run.target.surfaces}
         self.metrics = list(run.objective.weights)
         self.trials = 0
@@ -173,7 +173,7 @@ class Phase(ABC):
             return reason
         return "" if self.run.stop_reason(self.need(incumbent)) is None else STOPPED
 
-    def count(self, tried: Tried) -> None:
+    def count(self, tried: AttemptResult) -> None:
         """Keep the books of the phase."""
         self.trials += 1
         self.accepts += tried.accepted
@@ -243,7 +243,7 @@ class TextualPhase(Phase):
         edit = self._applier.estimate(self._commission(self.axis, incumbent, "(none)"))
         return self.trying.need + critique + edit
 
-    async def _edit(self, axis: str, incumbent: Incumbent) -> Tried:
+    async def _edit(self, axis: str, incumbent: Incumbent) -> AttemptResult:
         critique = self._critique(axis, incumbent)
         # The same text with the same failures may be diagnosed again: another draw, another view.
         draw = self.run.trial
@@ -255,23 +255,25 @@ class TextualPhase(Phase):
         if gradient.confidence < self.settings.min_confidence:
             why = f"low confidence: {gradient.confidence:.2f}"
             return self._turned_away(axis, incumbent, why, critic=critic)
-        commission = self._commission(axis, incumbent, gradients_told([gradient]))
+        commission = self._commission(axis, incumbent, gradient_lines([gradient]))
         try:
             edit = await self.run.ask(self._applier, commission, draw=draw)
         except RoleFailed as error:
             failed: Json = {**_played_by(self._applier), "error": error.message}
             return self._turned_away(axis, incumbent, error.message, critic=critic, applier=failed)
-        said: dict[str, Json] = edit.model_dump(mode="json", exclude={"new_text"})
-        told: Json = {**_played_by(self._applier), **said}
-        attempt = _attempt(axis, edit.new_text, critic=critic, applier=told)
+        answer: dict[str, Json] = edit.model_dump(mode="json", exclude={"new_text"})
+        applier: Json = {**_played_by(self._applier), **answer}
+        attempt = _attempt(axis, edit.new_text, critic=critic, applier=applier)
         tried = await self.trying.attempt(attempt, incumbent)
         if not tried.accepted:
             rejected = Rejected(gradient=gradient, reason=tried.reason)
             self.memory.rejected.setdefault(axis, []).append(rejected)
         return tried
 
-    def _turned_away(self, axis: str, incumbent: Incumbent, why: str, **said: Json) -> Tried:
-        attempt = _attempt(axis, _text(axis, incumbent), **said)
+    def _turned_away(
+        self, axis: str, incumbent: Incumbent, why: str, **sources: Json
+    ) -> AttemptResult:
+        attempt = _attempt(axis, _text(axis, incumbent), **sources)
         return self.trying.turned_away(attempt, incumbent, why)
 
     def _critique(self, axis: str, incumbent: Incumbent) -> CritiqueRequest:
@@ -279,12 +281,12 @@ class TextualPhase(Phase):
             axis=axis,
             current_text=_text(axis, incumbent),
             failing_traces="\n\n".join(self._traces(incumbent)),
-            previous_gradients=rejections_told(self.memory.rejected.get(axis, [])[-_REMEMBERED:]),
+            previous_gradients=rejection_lines(self.memory.rejected.get(axis, [])[-_REMEMBERED:]),
         )
 
     def _traces(self, incumbent: Incumbent) -> list[str]:
         failures = failing(incumbent.train, self.metrics)
-        return traces_told(failures, self.run.dataset.train, secrets=self._secrets)
+        return trace_texts(failures, self.run.dataset.train, secrets=self._secrets)
 
     def _commission(self, axis: str, incumbent: Incumbent, gradient: str) -> EditRequest:
         surface = self.surfaces[axis]
@@ -306,10 +308,10 @@ def _text(axis: str, incumbent: Incumbent) -> str:
     return str(incumbent.candidate.values[axis])
 
 
-def _attempt(axis: str, text: str, **said: Json) -> Attempt:
+def _attempt(axis: str, text: str, **sources: Json) -> CoordinateAttempt:
     """A text for an axis, with what the roles said of it."""
-    source: dict[str, Json] = {"kind": "textual", **said}
-    return Attempt(
+    source: dict[str, Json] = {"kind": "textual", **sources}
+    return CoordinateAttempt(
         values={axis: text},
         note=axis,
         details=TrialDetails(axis_target=axis, proposal_source=source),

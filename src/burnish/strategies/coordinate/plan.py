@@ -197,8 +197,8 @@ def _of_files(run: RunRecord, changes: Sequence[Change]) -> list[str]:
         if before is None or after is None:
             return []
         old, new = before.splitlines(), after.splitlines()
-        found = difflib.unified_diff(old, new, twin, name, lineterm="")
-        lines += [_without_secrets(line, redactor) for line in found]
+        delta = difflib.unified_diff(old, new, twin, name, lineterm="")
+        lines += [_without_secrets(line, redactor) for line in delta]
     return lines
 
 

@@ -35,7 +35,7 @@ from burnish.runs.report_sections import (
     started_with,
     status_rows,
 )
-from burnish.strategies.coordinate.headroom import dead_axes, known_at_the_start
+from burnish.strategies.coordinate.headroom import dead_axes, headroom_points
 from burnish.strategies.coordinate.plan import changed_files, fall, rationales
 
 _PER_LINE = 64
@@ -151,15 +151,15 @@ def _trajectory(run: RunRecord) -> Iterator[Section]:
 
 def _drawing(rows: Sequence[TrialRow]) -> Iterator[str]:
     scale = [loss_of(row, split) for row in rows for split in SPLITS]
-    known = [loss for loss in scale if loss is not None]
+    losses = [loss for loss in scale if loss is not None]
     for line in _lines(rows):
         for split in SPLITS:
             yield _labelled(split, [_drawn(each, split, scale) for each in line])
         yield _labelled("accepted", [_ticks(each) for each in line])
         yield _labelled("phase", [_name(each) for each in line])
         yield ""
-    if known:
-        yield f"{'scale':<{_MARGIN}}▁ {number(min(known))}   █ {number(max(known))}"
+    if losses:
+        yield f"{'scale':<{_MARGIN}}▁ {number(min(losses))}   █ {number(max(losses))}"
 
 
 def _lines(rows: Sequence[TrialRow]) -> Iterator[list[_Stretch]]:
@@ -296,9 +296,9 @@ def _later_numbers(stories: Sequence[_Phase]) -> Iterator[Section]:
             return
 
 
-def _sum(found: Sequence[float | None]) -> float | None:
-    known = [gain for gain in found if gain is not None]
-    return sum(known, 0.0) if len(known) == len(found) else None
+def _sum(gains: Sequence[float | None]) -> float | None:
+    numbers = [gain for gain in gains if gain is not None]
+    return sum(numbers, 0.0) if len(numbers) == len(gains) else None
 
 
 def _method(run: RunRecord) -> Iterator[str]:
@@ -307,7 +307,7 @@ def _method(run: RunRecord) -> Iterator[str]:
     yield f"cases: {case_numbers(run)}; train fed the proposals, {decided}"
     yield from _noise(run)
     yield from _holdout(run)
-    yield from known_at_the_start(run.events)
+    yield from headroom_points(run.events)
     yield from dead_axes(run.events)
     yield from _provenance(run)
     yield (
@@ -362,8 +362,8 @@ def _repeats(run: RunRecord) -> list[int]:
 
 def _sigmas(run: RunRecord) -> list[float]:
     made = (row.trial.decision for row in run.rows if row.trial.decision is not None)
-    known = (decision.numbers.get("accept_sigma") for decision in made)
-    return sorted({value for value in known if value is not None})
+    sigmas = (decision.numbers.get("accept_sigma") for decision in made)
+    return sorted({value for value in sigmas if value is not None})
 
 
 def _holdout(run: RunRecord) -> Iterator[str]:

@@ -25,7 +25,7 @@ from burnish.strategies.coordinate.trials import (
     Gradient,
     Incumbent,
     Memory,
-    Trying,
+    TrialRunner,
     applier,
     critic,
 )
@@ -62,23 +62,23 @@ class Coordinate:
         """What the settings speak of must be there, and of the right kind."""
         surfaces = {surface.id: surface for surface in target.surfaces}
         demos = (self.settings.demonstrations,) if self.settings.demonstrations else ()
-        wanted = [
+        axes = [
             *((name, (NumberSurface, ChoiceSurface)) for name in self.settings.numbers),
             *((name, (TextSurface,)) for name in self.settings.texts),
             *((name, (DemosSurface,)) for name in demos),
         ]
-        found = [
+        problems = [
             Problem(where=name, message="there is no such surface, or it is of another kind")
-            for name, kinds in wanted
+            for name, kinds in axes
             if not isinstance(surfaces.get(name), kinds)
         ]
-        if not found:
-            found += self._out_of_bounds(target, [name for name, _ in wanted])
-        if not wanted:
-            found.append(Problem(message="there is nothing to tune: no axis is given"))
+        if not problems:
+            problems += self._out_of_bounds(target, [name for name, _ in axes])
+        if not axes:
+            problems.append(Problem(message="there is nothing to tune: no axis is given"))
         if self.settings.texts and (self.critic is None or self.applier is None):
-            found.append(Problem(message="texts need a critic and an applier"))
-        return found
+            problems.append(Problem(message="texts need a critic and an applier"))
+        return problems
 
     def _out_of_bounds(self, target: Target, names: Sequence[str]) -> list[Problem]:
         """A start outside its own bounds: every candidate that keeps it would be turned away."""
@@ -93,7 +93,7 @@ class Coordinate:
     async def search(self, run: Run) -> None:
         """Measure the baseline, then go through the phases until a whole cycle is dry."""
         memory = Memory()
-        trying = Trying(run, self.settings, cycle=0, phase="baseline", memory=memory)
+        trying = TrialRunner(run, self.settings, cycle=0, phase="baseline", memory=memory)
         if run.stop_reason(trying.need) is not None:
             return
         incumbent = await trying.baseline()
@@ -108,7 +108,7 @@ class Coordinate:
         if reason != STOPPED:
             _tell_end(run, cycle, reason)
 
-    def _tell_headroom(self, run: Run, trying: Trying, incumbent: Incumbent) -> None:
+    def _tell_headroom(self, run: Run, trying: TrialRunner, incumbent: Incumbent) -> None:
         """How much there is to gain, and what looking for it will cost, before it does."""
         costs = headroom.costs_ahead(run, self.settings, self.roles, trying.paid)
         run.tell(headroom.headroom_of(run, self.settings, incumbent, costs), "headroom")

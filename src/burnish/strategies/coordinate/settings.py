@@ -83,9 +83,9 @@ class CoordinateSettings(StrategySettings):
         data = dict(cast("Mapping[str, Any]", value))
         every = {key: data.pop(key) for key in ("max_trials", "patience") if key in data}
         for name, usual in _PHASES.items():
-            given = data.get(name, {})
-            if isinstance(given, Mapping) and (name in data or every):
-                data[name] = {**usual, **every, **given}
+            limits = data.get(name, {})
+            if isinstance(limits, Mapping) and (name in data or every):
+                data[name] = {**usual, **every, **limits}
         return data
 
     @classmethod

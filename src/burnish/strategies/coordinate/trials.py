@@ -27,13 +27,13 @@ from burnish.strategies.coordinate.settings import CoordinateSettings
 _MOST_TRACES = 10
 
 
-class Words(BaseModel):
+class _Words(BaseModel):
     """Data that goes to a role or comes from one."""
 
     model_config = ConfigDict(frozen=True)
 
 
-class Gradient(Words):
+class Gradient(_Words):
     """In which direction one text should move, and why."""
 
     failing_pattern: str
@@ -44,14 +44,14 @@ class Gradient(Words):
     avoid: list[str] = Field(default_factory=list[str])
 
 
-class Rejected(Words):
+class Rejected(_Words):
     """A diagnosis that was carried out and brought nothing, and why."""
 
     gradient: Gradient
     reason: str
 
 
-class CritiqueRequest(Words):
+class CritiqueRequest(_Words):
     """What the critic sees."""
 
     axis: str
@@ -60,7 +60,7 @@ class CritiqueRequest(Words):
     previous_gradients: str
 
 
-class EditRequest(Words):
+class EditRequest(_Words):
     """What the applier sees."""
 
     axis: str
@@ -69,7 +69,7 @@ class EditRequest(Words):
     max_chars: int
 
 
-class Edit(Words):
+class Edit(_Words):
     """A text with one gradient carried out."""
 
     edit_type: Literal["insert", "replace", "delete", "restructure"]
@@ -96,12 +96,12 @@ def applier(client: ModelClient, prompt: RolePrompt) -> ModelRole[EditRequest, E
     )
 
 
-def gradients_told(gradients: Sequence[Gradient]) -> str:
+def gradient_lines(gradients: Sequence[Gradient]) -> str:
     """Diagnoses, one a line."""
     return _lines([each.model_dump() for each in gradients])
 
 
-def rejections_told(rejected: Sequence[Rejected]) -> str:
+def rejection_lines(rejected: Sequence[Rejected]) -> str:
     """Diagnoses that were tried and rejected, one a line, each with the reason."""
     return _lines([{**r.gradient.model_dump(), "rejected_because": r.reason} for r in rejected])
 
@@ -112,11 +112,11 @@ def _lines(rows: Sequence[dict[str, Any]]) -> str:
 
 def failing(evaluation: Evaluation, metrics: Sequence[str]) -> list[CaseResult]:
     """The first failing run of each case that fails, in order."""
-    found: dict[str, CaseResult] = {}
+    first: dict[str, CaseResult] = {}
     for result in evaluation.results:
-        if result.case not in found and _fails(result, metrics):
-            found[result.case] = result
-    return list(found.values())
+        if result.case not in first and _fails(result, metrics):
+            first[result.case] = result
+    return list(first.values())
 
 
 def _fails(result: CaseResult, metrics: Sequence[str]) -> bool:
@@ -128,7 +128,7 @@ def _fails(result: CaseResult, metrics: Sequence[str]) -> bool:
     return any(value is not None and value < 1 for value in values) and None not in values
 
 
-def traces_told(
+def trace_texts(
     results: Sequence[CaseResult], cases: Sequence[Case], *, secrets: LeakWatch
 ) -> list[str]:
     """Failing runs as the critic reads them, up to ten.
@@ -137,8 +137,8 @@ def traces_told(
     neither the critic's to see nor a reason to end the search.
     """
     by_id = {case.id: case for case in cases}
-    told = (transcript(result, by_id[result.case]) for result in results)
-    return list(islice((trace for trace in told if secrets.leaked(trace) is None), _MOST_TRACES))
+    traces = (transcript(result, by_id[result.case]) for result in results)
+    return list(islice((trace for trace in traces if secrets.leaked(trace) is None), _MOST_TRACES))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +169,7 @@ class Incumbent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attempt:
+class CoordinateAttempt:
     """What is tried: other values for some surfaces, and where they come from."""
 
     values: Mapping[str, Value]
@@ -179,7 +179,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tried:
+class AttemptResult:
     """What came of an attempt."""
 
     incumbent: Incumbent
@@ -193,7 +193,7 @@ class Tried:
     """Why it was accepted or not."""
 
 
-class Trying:
+class TrialRunner:
     """Makes trials of one phase."""
 
     def __init__(
@@ -239,7 +239,7 @@ class Trying:
         self._memory.losses[start.id] = loss
         return Incumbent(candidate=start, train=train, holdout=holdout, loss=loss)
 
-    async def attempt(self, attempt: Attempt, before: Incumbent) -> Tried:
+    async def attempt(self, attempt: CoordinateAttempt, before: Incumbent) -> AttemptResult:
         """One trial, recorded whatever comes of it."""
         origin = Origin(by="coordinate", kind=self._phase, note=attempt.note)
         candidate = before.candidate.child(attempt.values, origin=origin)
@@ -248,23 +248,23 @@ class Trying:
         if not problems:
             return await self._measured(trial, before)
         self._run.record(replace(trial, problems=tuple(problems)))
-        return Tried(
+        return AttemptResult(
             incumbent=before,
             loss=self._memory.losses.get(candidate.id),
             unfit=candidate.id not in self._memory.losses,
             reason="; ".join(map(str, problems)),
         )
 
-    def turned_away(self, attempt: Attempt, before: Incumbent, why: str) -> Tried:
+    def turned_away(self, attempt: CoordinateAttempt, before: Incumbent, why: str) -> AttemptResult:
         """A trial that is over before there was a candidate."""
         candidate = replace(
             before.candidate, origin=Origin(by="coordinate", kind=self._phase, note=attempt.note)
         )
         trial = self._trial(candidate, attempt, before)
         self._run.record(replace(trial, problems=(Problem(message=why),)))
-        return Tried(incumbent=before, unfit=True, reason=why)
+        return AttemptResult(incumbent=before, unfit=True, reason=why)
 
-    def _trial(self, candidate: Candidate, attempt: Attempt, before: Incumbent) -> Trial:
+    def _trial(self, candidate: Candidate, attempt: CoordinateAttempt, before: Incumbent) -> Trial:
         changed = [
             name
             for name, value in attempt.values.items()
@@ -278,7 +278,7 @@ class Trying:
             details=attempt.details.to_json(),
         )
 
-    async def _measured(self, trial: Trial, before: Incumbent) -> Tried:
+    async def _measured(self, trial: Trial, before: Incumbent) -> AttemptResult:
         run, settings, candidate = self._run, self._settings, trial.candidate
         train = await self._measure(candidate, Split.TRAIN)
         decision = self._decide(train, None, before)
@@ -299,21 +299,21 @@ class Trying:
         )
         if decision.code == "constraint":
             # However low its loss is, it is not to be had: a study must not be drawn there.
-            return Tried(incumbent=before, unfit=True, reason=decision.reason)
+            return AttemptResult(incumbent=before, unfit=True, reason=decision.reason)
         # Where nobody can tell, the loss of what is left says nothing either. And where a metric
         # does not apply any more, a study must not be drawn there by the silence.
         worst = paired(train, before.train, run.objective.weights).own_at(0.0)
-        told = run.objective.measure(worst).loss
+        loss = run.objective.measure(worst).loss
         if decision.verdict is Verdict.CANNOT_TELL:
-            told = None
-        self._memory.losses[candidate.id] = told
+            loss = None
+        self._memory.losses[candidate.id] = loss
         if not decision.accepted:
-            return Tried(incumbent=before, loss=told, reason=decision.reason)
+            return AttemptResult(incumbent=before, loss=loss, reason=decision.reason)
         run.advance(candidate)
         ahead = Incumbent(
-            candidate=candidate, train=train, holdout=holdout, loss=told, trial=row.number
+            candidate=candidate, train=train, holdout=holdout, loss=loss, trial=row.number
         )
-        return Tried(incumbent=ahead, accepted=True, loss=told, reason=decision.reason)
+        return AttemptResult(incumbent=ahead, accepted=True, loss=loss, reason=decision.reason)
 
     def _decide(self, train: Evaluation, holdout: Evaluation | None, before: Incumbent) -> Decision:
         held = None
@@ -329,6 +329,8 @@ class Trying:
 
     async def _measure(self, candidate: Candidate, split: Split) -> Evaluation:
         before = self._run.spent
-        found = await self._run.evaluate(candidate, split=split, repeats=self._settings.repeats)
+        evaluation = await self._run.evaluate(
+            candidate, split=split, repeats=self._settings.repeats
+        )
         self.paid[split] = self._run.spent.minus(before)
-        return found
+        return evaluation

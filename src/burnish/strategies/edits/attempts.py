@@ -45,11 +45,11 @@ class Changes:
     @classmethod
     def between(cls, before: Candidate, after: Candidate) -> "Changes":
         """What was changed."""
-        found = [
+        files = [
             file_change(change.surface, str(change.before or ""), str(change.after or ""))
             for change in diff(before, after)
         ]
-        return cls(files=tuple(found))
+        return cls(files=tuple(files))
 
     @property
     def changed(self) -> int:
@@ -58,14 +58,14 @@ class Changes:
 
     def problems(self, *, max_files: int | None, max_lines: int | None) -> list[Problem]:
         """What is too much."""
-        found: list[Problem] = []
+        problems: list[Problem] = []
         if max_files is not None and len(self.files) > max_files:
-            told = f"the edit touches {len(self.files)} files, {max_files} are allowed"
-            found.append(Problem(message=told, remedy="touch fewer files"))
+            message = f"the edit touches {len(self.files)} files, {max_files} are allowed"
+            problems.append(Problem(message=message, remedy="touch fewer files"))
         if max_lines is not None and self.changed > max_lines:
-            told = f"the edit changes {self.changed} lines, {max_lines} are allowed"
-            found.append(Problem(message=told, remedy="make a smaller edit"))
-        return found
+            message = f"the edit changes {self.changed} lines, {max_lines} are allowed"
+            problems.append(Problem(message=message, remedy="make a smaller edit"))
+        return problems
 
 
 def file_change(path: str, before: str, after: str) -> _FileChange:
@@ -111,8 +111,8 @@ def crashed(candidate: Evaluation) -> Decision | None:
     failure = next(r.outcome.failure for r in candidate.results if r.outcome.failure)
     if failure.error == _TAMPERING:
         return decide("strict", "tampering", failure.message, {})
-    told = f"the candidate crashed: {failure.message}"
-    return decide("strict", "crash", told, {"crashed": 1.0})
+    reason = f"the candidate crashed: {failure.message}"
+    return decide("strict", "crash", reason, {"crashed": 1.0})
 
 
 def _runs_at_last(candidate: Evaluation, objective: Objective) -> Decision:
@@ -130,10 +130,10 @@ _MOST = 3000
 def remarks_on(evaluation: Evaluation) -> list[str]:
     """What the metrics found fault with in the last run, and where judges did not agree."""
     return [
-        f"{score.metric}: {without_middle(told, _MOST)}"
+        f"{score.metric}: {without_middle(remark, _MOST)}"
         for score in _scores(evaluation)
-        for told in (score.reason, disagreement(score))
-        if told
+        for remark in (score.reason, disagreement(score))
+        if remark
     ]
 
 
@@ -148,12 +148,14 @@ def disagreement(score: Score) -> str:
     """How far apart the judges of a score are, in words; '' where they agree or one judged."""
     judges = score.details.get("judges")
     rows = [each for each in judges if isinstance(each, dict)] if isinstance(judges, list) else []
-    known = [
+    verdicts = [
         (row.get("judge"), v) for row in rows if isinstance(v := row.get("value"), int | float)
     ]
-    if len({value for _, value in known}) < 2:
+    if len({value for _, value in verdicts}) < 2:
         return ""
-    return f"the judges do not agree: {', '.join(f'{name} {value:.3g}' for name, value in known)}"
+    return (
+        f"the judges do not agree: {', '.join(f'{name} {value:.3g}' for name, value in verdicts)}"
+    )
 
 
 def _scores(evaluation: Evaluation) -> tuple[Score, ...]:
@@ -168,7 +170,7 @@ HOLDOUT = "holdout_"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Incumbent:
+class EditIncumbent:
     """The files that are ahead, with everything that was measured of them."""
 
     candidate: Candidate
@@ -178,7 +180,7 @@ class Incumbent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attempt:
+class EditAttempt:
     """What is known so far; each stage gives the next one, with more in it."""
 
     iteration: int
@@ -202,8 +204,8 @@ class Attempt:
     @property
     def why(self) -> str:
         """Why it was kept or not."""
-        told = self.decision.reason if self.decision else ""
-        return "; ".join(map(str, self.problems)) or told
+        reason = self.decision.reason if self.decision else ""
+        return "; ".join(map(str, self.problems)) or reason
 
     @property
     def origin(self) -> Origin:
@@ -229,7 +231,7 @@ class Attempt:
                 decision=self.word,
                 rationale=self.rationale,
                 changes=changes.files,
-                primary=told_primary(primary, objective, self.train, self.holdout),
+                primary=primary_values(primary, objective, self.train, self.holdout),
                 disagreement=None if self.train is None else disagreements(self.train),
             ).to_json(),
         )
@@ -252,15 +254,15 @@ class EditDetails(TrialDetails):
     """Where the judges of a score did not agree."""
 
 
-def told_primary(
+def primary_values(
     name: str, objective: Objective, train: Evaluation | None, holdout: Evaluation | None
 ) -> Json:
     """The primary number in its own unit, for the ledger and for progress."""
     sides = {"train": train, "holdout": holdout}
     values: dict[str, Json] = {
-        side: objective.measure(found).values.get(name)
-        for side, found in sides.items()
-        if found is not None
+        side: objective.measure(evaluation).values.get(name)
+        for side, evaluation in sides.items()
+        if evaluation is not None
     }
     return {"name": name, **values}
 
@@ -272,7 +274,7 @@ _MOST_LOG = 3000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Desk:
+class EditRequestWriter:
     """Writes requests to the editor. What holdout says never lies on it."""
 
     settings: EditsSettings
@@ -282,7 +284,7 @@ class Desk:
     """What the target itself says of edits, such as the types of files."""
 
     def request(
-        self, candidate: Candidate, train: Evaluation, turned_down: Sequence[Attempt]
+        self, candidate: Candidate, train: Evaluation, turned_down: Sequence[EditAttempt]
     ) -> EditRequest:
         """What to ask, from where the loop stands."""
         return EditRequest(
@@ -299,23 +301,25 @@ class Desk:
 
     def _numbers(self, train: Evaluation) -> str:
         values = self.objective.measure(train).values
-        told = [f"{name}: {value:g}" for name, value in sorted(values.items())]
-        return "\n".join(told) or "(the present files gave no numbers)"
+        lines = [f"{name}: {value:g}" for name, value in sorted(values.items())]
+        return "\n".join(lines) or "(the present files gave no numbers)"
 
     def _bounds(self) -> list[str]:
         settings = self.settings
         goal = "as high" if settings.direction == "maximize" else "as low"
-        told = [f"- {settings.primary} should be {goal} as can be"]
-        told += [f"- must hold: {constraint}" for constraint in self.objective.constraints]
-        told += [
+        lines = [f"- {settings.primary} should be {goal} as can be"]
+        lines += [f"- must hold: {constraint}" for constraint in self.objective.constraints]
+        lines += [
             f"- at a tie, {breaker.prefer} {breaker.metric} wins"
             for breaker in self.objective.tie_breakers
         ]
         if settings.max_files is not None:
-            told.append(f"- an edit may touch at most {settings.max_files} files")
+            lines.append(f"- an edit may touch at most {settings.max_files} files")
         if settings.max_changed_lines is not None:
-            told.append(f"- and change at most {settings.max_changed_lines} lines, added + removed")
-        return [*told, *(f"- {rule}" for rule in self.rules)]
+            lines.append(
+                f"- and change at most {settings.max_changed_lines} lines, added + removed"
+            )
+        return [*lines, *(f"- {rule}" for rule in self.rules)]
 
 
 def _logs_of(evaluation: Evaluation) -> list[str]:
@@ -323,33 +327,33 @@ def _logs_of(evaluation: Evaluation) -> list[str]:
     if not evaluation.results:
         return []
     outcome = evaluation.results[-1].outcome
-    told = (
+    lines = (
         [f"it failed: {without_middle(outcome.failure.message, _MOST_LOG)}"]
         if (outcome.failure is not None)
         else []
     )
     parts: Mapping[str, Json] = outcome.data if isinstance(outcome.data, dict) else {}
-    for part, said in parts.items():
-        told += [
+    for part, streams in parts.items():
+        lines += [
             f"{part} {stream}:\n{without_middle(text, _MOST_LOG)}"
-            for stream, text in _texts(said)
+            for stream, text in _texts(streams)
             if text.strip()
         ]
-    return told
+    return lines
 
 
-def _texts(said: Json) -> list[tuple[str, str]]:
-    given = said if isinstance(said, dict) else {}
-    return [(name, text) for name, text in given.items() if isinstance(text, str)]
+def _texts(streams: Json) -> list[tuple[str, str]]:
+    texts = streams if isinstance(streams, dict) else {}
+    return [(name, text) for name, text in texts.items() if isinstance(text, str)]
 
 
-def _turned_down(attempt: Attempt) -> str:
+def _turned_down(attempt: EditAttempt) -> str:
     idea = attempt.rationale or "(no rationale)"
     if attempt.holdout is not None:
         # Neither numbers nor logs of holdout may reach an editor.
         return f"- {idea}\n  {attempt.word}: better here, and not where it is decided"
-    told = f"- {idea}\n  {attempt.word}: {attempt.why}"
+    line = f"- {idea}\n  {attempt.word}: {attempt.why}"
     crashed = attempt.train is not None and bool(attempt.train.failed_cases())
     if not crashed or attempt.train is None:
-        return told
-    return "\n".join([told, *(f"  {log}" for log in _logs_of(attempt.train))])
+        return line
+    return "\n".join([line, *(f"  {log}" for log in _logs_of(attempt.train))])

@@ -85,7 +85,7 @@ def editor(client: ModelClient, prompt: RolePrompt) -> ModelRole[EditRequest, Ed
 def carried_out(edit: Edit, texts: Mapping[str, str]) -> _Edited:
     """The files with the edit carried out, whole files first."""
     new = dict(texts)
-    problems = [Problem(message=told) for told in edit.refused]
+    problems = [Problem(message=message) for message in edit.refused]
     for whole in edit.files:
         if whole.path in new:
             new[whole.path] = whole.content
@@ -108,11 +108,11 @@ def _unknown(path: str) -> Problem:
 
 
 def _not_there(place: Replacement, count: int) -> Problem:
-    told = "is not there" if count == 0 else f"is there {count} times"
+    fault = "is not there" if count == 0 else f"is there {count} times"
     remedy = "quote a piece of the present text that is there once, exactly as it stands"
     start = place.search.strip().split("\n")[0][:60]
     return Problem(
-        where=place.path, message=f"the text to replace {told}: '{start}'", remedy=remedy
+        where=place.path, message=f"the text to replace {fault}: '{start}'", remedy=remedy
     )
 
 
@@ -181,15 +181,15 @@ class CommandEditor:
             ran = await self._edited(request, workspace)
             if not ran.ok:
                 raise RoleFailed(f"the editing command failed: {_why(ran)}", spend=spend)
-            edit = await finished(self._found, request.texts, workspace, ran)
+            edit = await finished(self._edit_of, request.texts, workspace, ran)
         return Receipt(value=edit, spend=spend)
 
     async def _edited(self, request: EditRequest, workspace: Workspace) -> CommandResult:
         async with own_place() as place:
-            told = place / "TASK.md"
-            told.write_text(_brief(request), encoding="utf-8")
+            brief = place / "TASK.md"
+            brief.write_text(_brief(request), encoding="utf-8")
             env = {
-                "BURNISH_TASK_FILE": str(told),
+                "BURNISH_TASK_FILE": str(brief),
                 "BURNISH_FILES": json.dumps(sorted(request.texts)),
                 "BURNISH_MAX_FILES": _bound(self.max_files),
                 "BURNISH_MAX_CHANGED_LINES": _bound(self.max_changed_lines),
@@ -202,23 +202,23 @@ class CommandEditor:
                 limits=replace(self.target.task.limits, seconds=self.timeout_seconds),
             )
 
-    def _found(self, texts: Mapping[str, str], workspace: Workspace, ran: CommandResult) -> Edit:
+    def _edit_of(self, texts: Mapping[str, str], workspace: Workspace, ran: CommandResult) -> Edit:
         """The edit that the workspace shows, or what was wrong with it."""
-        said = without_middle(ran.stdout.strip(), _MOST_SAID) or "(it said nothing)"
+        rationale = without_middle(ran.stdout.strip(), _MOST_SAID) or "(it said nothing)"
         try:
             after = snapshot(workspace.folder)
         except FileTrouble:
-            return Edit(rationale=said, refused=["the edit removed the whole workspace"])
+            return Edit(rationale=rationale, refused=["the edit removed the whole workspace"])
         if large := self._too_large(texts, after):
-            return Edit(rationale=said, refused=large)
+            return Edit(rationale=rationale, refused=large)
         new = read_contents(workspace.folder, texts)
         old = {path: text.encode() for path, text in texts.items()}
         refused = self._refused(workspace, after, old=old, new=new)
         if refused:
-            return Edit(rationale=said, refused=refused)
+            return Edit(rationale=rationale, refused=refused)
         changed = {path: content for path, content in new.items() if content != old[path]}
         files = [WholeFile(path=path, content=c.decode()) for path, c in changed.items()]
-        return Edit(rationale=said, files=files)
+        return Edit(rationale=rationale, files=files)
 
     def _too_large(self, texts: Mapping[str, str], after: Snapshot) -> list[str]:
         """What is too large to be read, and is refused unread."""
@@ -241,13 +241,13 @@ class CommandEditor:
         bounds = replace(
             self.target.bounds, max_files=self.max_files, max_changed_lines=self.max_changed_lines
         )
-        found = edit_violations(bounds, workspace.before, after, old=old, new=new)
+        violations = edit_violations(bounds, workspace.before, after, old=old, new=new)
         there = workspace.before.entries
         gone = sorted(path for path in old if path not in after.entries)
         came = [path for path in bounds.artifacts_among(after.files) if path not in there]
-        told = [str(violation) for violation in found]
-        told += [f"{path}: the file is gone" for path in gone]
-        return told + [f"{shown(path)}: files cannot be added" for path in came]
+        messages = [str(violation) for violation in violations]
+        messages += [f"{path}: the file is gone" for path in gone]
+        return messages + [f"{shown(path)}: files cannot be added" for path in came]
 
 
 def _brief(request: EditRequest) -> str:

@@ -24,15 +24,15 @@ from burnish.strategies.edits.attempts import (
     CRASH,
     HOLDOUT,
     MAX_MISSING,
-    Attempt,
     Changes,
-    Desk,
+    EditAttempt,
     EditDetails,
-    Incumbent,
+    EditIncumbent,
+    EditRequestWriter,
     crashed,
     decision_of,
     disagreements,
-    told_primary,
+    primary_values,
 )
 from burnish.strategies.edits.editors import (
     ROLE,
@@ -139,16 +139,16 @@ class _Loop:
         self._settings = settings
         self._editor = editor
         self._files = [s for s in run.target.surfaces if isinstance(s, FileSurface)]
-        self._desk = Desk(
+        self._requests = EditRequestWriter(
             settings=settings,
             objective=run.objective,
             surfaces=self._files,
             rules=tuple(getattr(run.target, "rules", ())),
         )
-        self._incumbent: Incumbent | None = None
+        self._incumbent: EditIncumbent | None = None
         self._best: dict[Split, Evaluation] = {}
         """By split, the incumbent so far with the best primary number: ties are ties with it."""
-        self._turned_down: list[Attempt] = []
+        self._turned_down: list[EditAttempt] = []
         self._failures = 0
         self._idle = 0
         self.iteration = 0
@@ -162,7 +162,7 @@ class _Loop:
         return one.times(self._settings.candidates_per_iteration)
 
     @property
-    def incumbent(self) -> Incumbent:
+    def incumbent(self) -> EditIncumbent:
         """What is ahead."""
         assert self._incumbent is not None
         return self._incumbent
@@ -185,7 +185,7 @@ class _Loop:
             train=SplitResult.of(train, run.objective),
             holdout=None if holdout is None else SplitResult.of(holdout, run.objective),
             details=EditDetails(
-                primary=told_primary(self._settings.primary, run.objective, train, holdout),
+                primary=primary_values(self._settings.primary, run.objective, train, holdout),
                 disagreement=disagreements(train),
             ).to_json(),
         )
@@ -198,7 +198,7 @@ class _Loop:
             max_missing=MAX_MISSING,
             primary=self._settings.primary,
         )
-        self._lead(Incumbent(candidate=start, train=train, holdout=holdout))
+        self._lead(EditIncumbent(candidate=start, train=train, holdout=holdout))
 
     async def iterate(self) -> None:
         """One iteration: one candidate, or several side by side, decided on in order."""
@@ -206,10 +206,12 @@ class _Loop:
         parent = self.incumbent.candidate
         for slot in range(self._settings.candidates_per_iteration):
             self.stage("mutate_artifacts", slot, parent=parent.id)
-        request = self._desk.request(parent, self.incumbent.train, self._turned_down)
+        request = self._requests.request(parent, self.incumbent.train, self._turned_down)
         count = self._settings.candidates_per_iteration
-        asked = await self._run.ask_together(self._editor, [request] * count, draw=self._run.trial)
-        attempts = [await self._edited(parent, each) for each in asked]
+        replies = await self._run.ask_together(
+            self._editor, [request] * count, draw=self._run.trial
+        )
+        attempts = [await self._edited(parent, each) for each in replies]
         measured = await together(self._trained(slot, each) for slot, each in enumerate(attempts))
         self._idle = 0 if any(each.train for each in measured) else self._idle + 1
         for slot, attempt in enumerate(measured):
@@ -224,14 +226,14 @@ class _Loop:
             return "max_failures"
         return "nothing_new" if self._idle >= _IDLE else ""
 
-    async def _edited(self, parent: Candidate, asked: Asked[Edit]) -> Attempt:
+    async def _edited(self, parent: Candidate, reply: Asked[Edit]) -> EditAttempt:
         """The candidate that an answer makes, held to the bounds."""
-        attempt = Attempt(iteration=self.iteration, parent=parent, proposal=asked.proposal)
-        if asked.answer is None:
-            return replace(attempt, problems=(Problem(message=asked.proposal.error),))
+        attempt = EditAttempt(iteration=self.iteration, parent=parent, proposal=reply.proposal)
+        if reply.answer is None:
+            return replace(attempt, problems=(Problem(message=reply.proposal.error),))
         before = {file.path: str(parent.values[file.id]) for file in self._files}
-        done = carried_out(asked.answer, before)
-        attempt = replace(attempt, rationale=asked.answer.rationale, problems=done.problems)
+        done = carried_out(reply.answer, before)
+        attempt = replace(attempt, rationale=reply.answer.rationale, problems=done.problems)
         if done.problems:
             return attempt
         values = {file.id: done.texts[file.path] for file in self._files}
@@ -242,7 +244,7 @@ class _Loop:
         problems = problems or await self._run.check(candidate, parent=parent)
         return replace(attempt, candidate=candidate, problems=tuple(problems))
 
-    async def _trained(self, slot: int, attempt: Attempt) -> Attempt:
+    async def _trained(self, slot: int, attempt: EditAttempt) -> EditAttempt:
         if attempt.candidate is None or attempt.problems:
             return attempt
         self.stage("run_candidate", slot, candidate=attempt.candidate.id)
@@ -252,7 +254,7 @@ class _Loop:
         self.stage("score_candidate", slot, numbers=numbers)
         return replace(attempt, train=train)
 
-    async def _settle(self, slot: int, attempt: Attempt) -> None:
+    async def _settle(self, slot: int, attempt: EditAttempt) -> None:
         """Constraints, decision, record."""
         attempt = await self._decided(slot, attempt)
         self.stage("decide", slot, decision=attempt.word, reason=attempt.why)
@@ -267,7 +269,7 @@ class _Loop:
         self._run.advance(attempt.candidate)
         self._turned_down = []
         self._lead(
-            Incumbent(
+            EditIncumbent(
                 candidate=attempt.candidate,
                 train=attempt.train,
                 holdout=attempt.holdout,
@@ -275,7 +277,7 @@ class _Loop:
             )
         )
 
-    def _lead(self, incumbent: Incumbent) -> None:
+    def _lead(self, incumbent: EditIncumbent) -> None:
         """The next edits start from here."""
         self._incumbent = incumbent
         for split, measured in ((Split.TRAIN, incumbent.train), (Split.HOLDOUT, incumbent.holdout)):
@@ -288,7 +290,7 @@ class _Loop:
                     direction=self._settings.direction,
                 )
 
-    async def _decided(self, slot: int, attempt: Attempt) -> Attempt:
+    async def _decided(self, slot: int, attempt: EditAttempt) -> EditAttempt:
         train, ahead = attempt.train, self.incumbent
         if train is None or attempt.candidate is None:
             return attempt
@@ -300,8 +302,8 @@ class _Loop:
         holdout = await self._measured(attempt.candidate, Split.HOLDOUT)
         decision = crashed(holdout) or self._decision(holdout, ahead.holdout)
         self._warn(slot, decision)
-        told = decision if decision.accepted else replace(decision, code=HOLDOUT + decision.code)
-        return replace(attempt, holdout=holdout, decision=told)
+        final = decision if decision.accepted else replace(decision, code=HOLDOUT + decision.code)
+        return replace(attempt, holdout=holdout, decision=final)
 
     def _warn(self, slot: int, decision: Decision) -> None:
         if decision.code == "tampering":

@@ -38,7 +38,7 @@ _OUTDONE = "outdone"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attempt:
+class ReflectiveAttempt:
     """What is known so far; each stage gives the next one, with more in it."""
 
     kind: str
@@ -87,8 +87,8 @@ class Attempt:
     @property
     def why(self) -> str:
         """Why it was turned down, or not."""
-        told = self.decision.reason if self.decision else ""
-        return self.skipped or "; ".join(map(str, self.problems)) or told
+        reason = self.decision.reason if self.decision else ""
+        return self.skipped or "; ".join(map(str, self.problems)) or reason
 
     @property
     def parent(self) -> Candidate:
@@ -162,10 +162,10 @@ def mergeable(pool: Pool, *, overlap: int) -> list[Lineage]:
     numbers = sorted(presence(pool.frontier()))
     pairs = combinations([pool.members[number] for number in numbers], 2)
     return [
-        found
+        lineage
         for one, other in pairs
         if len(set(one.holdout.cases) & set(other.holdout.cases)) >= overlap
-        for found in _lineages(pool, one, other)
+        for lineage in _lineages(pool, one, other)
     ]
 
 
@@ -186,7 +186,7 @@ def merged(lineage: Lineage, rng: random.Random) -> Candidate:
     return Candidate(values=values, parents=(one.candidate.id, other.candidate.id), origin=origin)
 
 
-def telling_cases(
+def deciding_cases(
     lineage: Lineage, holdout: Sequence[Case], objective: Objective, rng: random.Random
 ) -> tuple[Case, ...]:
     """A few cases: where one is better, where the other is, and where neither is."""
@@ -194,9 +194,9 @@ def telling_cases(
     groups: dict[int, list[Case]] = {1: [], -1: [], 0: []}
     for case in holdout:
         scores = [objective.case_score(each.holdout, case.id) for each in (one, other)]
-        known = [score for score in scores if score is not None]
-        if len(known) == 2:
-            gain = known[0] - known[1]
+        both = [score for score in scores if score is not None]
+        if len(both) == 2:
+            gain = both[0] - both[1]
             groups[0 if abs(gain) <= EPSILON else (1 if gain > 0 else -1)].append(case)
     share = -(-SUBSAMPLE // 3)
     chosen = [c for group in groups.values() for c in rng.sample(group, min(share, len(group)))]
@@ -205,19 +205,19 @@ def telling_cases(
     return tuple([*chosen, *more][:SUBSAMPLE])
 
 
-def as_good_as(found: Evaluation, sides: Sequence[Evaluation], objective: Objective) -> Decision:
+def as_good_as(merged: Evaluation, sides: Sequence[Evaluation], objective: Objective) -> Decision:
     """Whether a merged candidate scores no less than the better of its two sides."""
-    pairs = [Pair(candidate=found, incumbent=side) for side in sides]
+    pairs = [Pair(candidate=merged, incumbent=side) for side in sides]
     seen = [compare(pair, objective, max_missing=1.0) for pair in pairs]
-    known = [(s.candidate.score, s.incumbent.score) for s in seen]
-    scores = [(new, old) for new, old in known if new is not None and old is not None]
+    measured = [(s.candidate.score, s.incumbent.score) for s in seen]
+    scores = [(new, old) for new, old in measured if new is not None and old is not None]
     if not scores:
         return decide("merge", "missing", "cannot tell: scores are missing", {})
     new, best = min(scores, key=lambda each: each[0] - each[1])
     left, sign, right = versus(new, best)
     code = "better" if new >= best - EPSILON else "worse"
-    told = f"{left} on {cases(len(found.cases))} {sign} the better side's {right}"
-    return decide("merge", code, told, {"score": new, "better_side": best})
+    reason = f"{left} on {cases(len(merged.cases))} {sign} the better side's {right}"
+    return decide("merge", code, reason, {"score": new, "better_side": best})
 
 
 def _lineages(pool: Pool, one: Member, other: Member) -> Iterator[Lineage]:
@@ -258,20 +258,20 @@ class Merges:
             return None
         self.due = False
         rng = self._run.rng("merge", number)
-        found = mergeable(self._pool, overlap=self._settings.merge_overlap)
-        rng.shuffle(found)
-        for lineage in found:
+        lineages = mergeable(self._pool, overlap=self._settings.merge_overlap)
+        rng.shuffle(lineages)
+        for lineage in lineages:
             candidate = merged(lineage, rng)
             if candidate.id not in self._made and not self._pool.holds(candidate):
                 self._made.add(candidate.id)
                 return lineage, candidate
         return None
 
-    def attempt(self, number: int, lineage: Lineage, candidate: Candidate) -> Attempt:
+    def attempt(self, number: int, lineage: Lineage, candidate: Candidate) -> ReflectiveAttempt:
         """The merge as an attempt; of its two parents, the better is the first."""
         better = lineage.better
         other = next(each for each in lineage.pair if each is not better)
-        return Attempt(
+        return ReflectiveAttempt(
             kind=MERGE,
             round=number,
             parents=(better.candidate, other.candidate),
@@ -279,21 +279,21 @@ class Merges:
             fields=tuple(change.surface for change in diff(better.candidate, candidate)),
         )
 
-    async def held_its_own(self, attempt: Attempt, lineage: Lineage) -> Attempt:
+    async def held_its_own(self, attempt: ReflectiveAttempt, lineage: Lineage) -> ReflectiveAttempt:
         """In the classic loop, a merge must be no worse than either side on a few cases."""
         if attempt.over or attempt.candidate is None or self._settings.racing:
             return attempt
         run, repeats = self._run, self._settings.repeats
         rng = run.rng("merge cases", attempt.round)
-        few = telling_cases(lineage, run.dataset.holdout, run.objective, rng)
+        few = deciding_cases(lineage, run.dataset.holdout, run.objective, rng)
         if run.stop_reason(run.estimate(Split.HOLDOUT, cases=few, repeats=repeats)) is not None:
             raise Stopped
-        found = await run.evaluate(
+        evaluation = await run.evaluate(
             attempt.candidate, split=Split.HOLDOUT, cases=few, repeats=repeats
         )
         sides = [each.holdout.only({case.id for case in few}) for each in lineage.pair]
-        held = as_good_as(found, sides, run.objective)
-        return replace(attempt, heat=Heat(evaluation=found, whole=False), decision=held)
+        held = as_good_as(evaluation, sides, run.objective)
+        return replace(attempt, heat=Heat(evaluation=evaluation, whole=False), decision=held)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,7 +314,7 @@ class Trail:
         """None where the tip is the incumbent."""
         self._asked = 0
         """Metric calls that were spent when holdout was last asked."""
-        self._undecided: Attempt | None = None
+        self._undecided: ReflectiveAttempt | None = None
         """The attempt that made the tip, while holdout was not asked about it."""
 
     @property
@@ -334,8 +334,8 @@ class Trail:
         return self._pool.parent(self._settings.parent_selection, rng).candidate
 
     async def followed(
-        self, attempts: Sequence[Attempt], room: Spend, *, asks: int
-    ) -> list[Attempt]:
+        self, attempts: Sequence[ReflectiveAttempt], room: Spend, *, asks: int
+    ) -> list[ReflectiveAttempt]:
         """The attempts, of which the best is the next tip; holdout is asked if that is due.
 
         Asking costs as much as was spent since it was asked before: so at most half of the
@@ -353,11 +353,11 @@ class Trail:
             for each in attempts
         ]
 
-    def attempt(self, number: int) -> Attempt:
+    def attempt(self, number: int) -> ReflectiveAttempt:
         """The tip as an attempt of its own, to be decided on holdout."""
         made = self._undecided
         assert made is not None
-        return Attempt(
+        return ReflectiveAttempt(
             kind=made.kind,
             round=number,
             parents=made.parents,
@@ -365,7 +365,7 @@ class Trail:
             candidate=made.candidate,
         )
 
-    def settled(self, attempt: Attempt) -> None:
+    def settled(self, attempt: ReflectiveAttempt) -> None:
         """Go on from here."""
         candidate, heat = attempt.candidate, attempt.heat
         if not self.followed_here or candidate is None or attempt.problems:
@@ -388,7 +388,7 @@ class Trail:
         """
         run = self._run
         count = self._settings.proposals_per_round
-        found = await run.remember(
+        chance = await run.remember(
             "last chance",
             {
                 "trial": run.trial,
@@ -402,7 +402,7 @@ class Trail:
                 )
             ),
         )
-        return found.now
+        return chance.now
 
     @property
     def _spent(self) -> int:
@@ -426,22 +426,22 @@ def nearly_over(
     return near or budget.spend_limit(standing.spent, need) is not None
 
 
-def _next(attempt: Attempt, *, due: bool) -> Attempt:
+def _next(attempt: ReflectiveAttempt, *, due: bool) -> ReflectiveAttempt:
     assert attempt.decision is not None
     if due:
         return attempt
-    kept = replace(attempt.decision, verdict=Verdict.KEEP, code="kept")
-    return replace(attempt, decision=kept)
+    decision = replace(attempt.decision, verdict=Verdict.KEEP, code="kept")
+    return replace(attempt, decision=decision)
 
 
-def _outdone(attempt: Attempt) -> Attempt:
+def _outdone(attempt: ReflectiveAttempt) -> ReflectiveAttempt:
     assert attempt.decision is not None
-    told = f"{attempt.decision.reason}, but another proposal of the round did better"
-    outdone = replace(attempt.decision, verdict=Verdict.REJECT, code=_OUTDONE, reason=told)
+    reason = f"{attempt.decision.reason}, but another proposal of the round did better"
+    outdone = replace(attempt.decision, verdict=Verdict.REJECT, code=_OUTDONE, reason=reason)
     return replace(attempt, decision=outdone)
 
 
-def _gain(attempt: Attempt, objective: Objective) -> float:
+def _gain(attempt: ReflectiveAttempt, objective: Objective) -> float:
     """How much better than its parent an attempt did on its minibatch."""
     assert attempt.after is not None
     assert attempt.before is not None

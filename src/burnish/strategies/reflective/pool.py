@@ -25,16 +25,16 @@ _Fronts: TypeAlias = Mapping[Hashable, frozenset[int]]
 
 def standards(evaluation: Evaluation, objective: Objective, kind: FrontierType) -> Standards:
     """How a candidate does at each thing that the type of frontier looks at."""
-    found: dict[Hashable, float] = {}
+    values: dict[Hashable, float] = {}
     if kind in ("instance", "hybrid"):
         scores = ((case, objective.case_score(evaluation, case)) for case in evaluation.cases)
-        found |= {("case", case): score for case, score in scores if score is not None}
+        values |= {("case", case): score for case, score in scores if score is not None}
     if kind in ("objective", "hybrid"):
         means = ((metric, evaluation.mean_of(metric)) for metric in objective.weights)
-        found |= {("metric", metric): mean for metric, mean in means if mean is not None}
+        values |= {("metric", metric): mean for metric, mean in means if mean is not None}
     if kind == "cartesian":
-        found |= _cells(evaluation, objective)
-    return found
+        values |= _cells(evaluation, objective)
+    return values
 
 
 def fronts_of(members: Sequence[Standards]) -> _Fronts:
@@ -69,12 +69,12 @@ def presence(fronts: _Fronts) -> Counter[int]:
 
 
 def _cells(evaluation: Evaluation, objective: Objective) -> dict[Hashable, float]:
-    found: dict[Hashable, float] = {}
+    cells: dict[Hashable, float] = {}
     for case in evaluation.cases:
         alone = evaluation.only({case})
         means = ((metric, alone.mean_of(metric)) for metric in objective.weights)
-        found |= {(case, metric): mean for metric, mean in means if mean is not None}
-    return found
+        cells |= {(case, metric): mean for metric, mean in means if mean is not None}
+    return cells
 
 
 _REMEMBERED = 3
@@ -90,7 +90,7 @@ class TurnedDown:
 
 
 @dataclass
-class Memory:
+class SearchMemory:
     """Grows as the search goes on; the same again on a replay."""
 
     objective: Objective
@@ -109,9 +109,9 @@ class Memory:
 
     def saw(self, evaluation: Evaluation) -> None:
         """Remember runs on train."""
-        known = self.train[evaluation.candidate]
+        by_case = self.train[evaluation.candidate]
         for result in evaluation.results:
-            runs = known.setdefault(result.case, [])
+            runs = by_case.setdefault(result.case, [])
             if any(run.draw == result.draw for run in runs):
                 continue
             runs.append(result)
@@ -128,13 +128,13 @@ class Memory:
 
     def failing(self, candidate: str, *, below: float) -> set[str]:
         """The train cases on which a candidate is known to score less than this."""
-        found: set[str] = set()
+        cases: set[str] = set()
         for case, runs in self.train[candidate].items():
             scores = [score_of(run, self.objective) for run in runs]
-            known = [score for score in scores if score is not None]
-            if known and mean(known) < below:
-                found.add(case)
-        return found
+            numbers = [score for score in scores if score is not None]
+            if numbers and mean(numbers) < below:
+                cases.add(case)
+        return cases
 
     def best_replies(self, case: str, most: int, *, besides: str = "") -> list[Reply]:
         """The best things said to a case, each once, other than what is said now."""
@@ -143,8 +143,8 @@ class Memory:
 
     def rejections(self, parent: str, name: str) -> str:
         """What was turned down lately, one a line."""
-        told = self.turned_down[parent, name][-_REMEMBERED:]
-        return "\n".join(f"- {each.diagnosis} → {each.reason}" for each in told) or "(none)"
+        latest = self.turned_down[parent, name][-_REMEMBERED:]
+        return "\n".join(f"- {each.diagnosis} → {each.reason}" for each in latest) or "(none)"
 
 
 def minibatch(
@@ -170,7 +170,7 @@ class Train:
     of them is faster: all choose before any looks, and results are taken in the slots' order.
     """
 
-    def __init__(self, run: Run, settings: ReflectiveSettings, memory: Memory) -> None:
+    def __init__(self, run: Run, settings: ReflectiveSettings, memory: SearchMemory) -> None:
         self._run = run
         self._settings = settings
         self._memory = memory
@@ -196,9 +196,11 @@ class Train:
 
         `number` is the round; `room` is called before so many look once more.
         """
-        found: dict[int, tuple[Minibatch, Evaluation]] = {}
+        looked_at: dict[int, tuple[Minibatch, Evaluation]] = {}
         for looks in range(self.in_a_pass):
-            slots = [n for n in range(len(parents)) if n not in found or self._dull(found[n][1])]
+            slots = [
+                n for n in range(len(parents)) if n not in looked_at or self._dull(looked_at[n][1])
+            ]
             if not slots:
                 break
             if looks:
@@ -206,12 +208,12 @@ class Train:
             batches = [self._batch(parents[slot], number, slot) for slot in slots]
             ours = [parents[slot] for slot in slots]
             seen = await self.look(list(zip(ours, batches, strict=True)))
-            found |= dict(zip(slots, zip(batches, seen, strict=True), strict=True))
-        return [found[slot] for slot in range(len(parents))]
+            looked_at |= dict(zip(slots, zip(batches, seen, strict=True), strict=True))
+        return [looked_at[slot] for slot in range(len(parents))]
 
     async def look(self, looks: Sequence[tuple[Candidate, Minibatch]]) -> list[Evaluation]:
         """How candidates do; a new draw each time, unless what was seen is used again."""
-        found = await together(
+        evaluations = await together(
             self._run.evaluate(
                 candidate,
                 split=Split.TRAIN,
@@ -221,9 +223,9 @@ class Train:
             )
             for candidate, batch in looks
         )
-        for each in found:
+        for each in evaluations:
             self._memory.saw(each)
-        return found
+        return evaluations
 
     def perfect(self, evaluation: Evaluation) -> bool:
         """Whether every case is as good as it has to be; what is missing is not."""
@@ -254,9 +256,9 @@ class Train:
         if not self._settings.reuse or rng.random() < 0.5:
             return ()
         failing = self._failing(parent)
-        known = [case for case in self._cases if case.id in failing]
+        cases = [case for case in self._cases if case.id in failing]
         size = self._settings.minibatch
-        return tuple(rng.sample(known, size)) if len(known) >= size else ()
+        return tuple(rng.sample(cases, size)) if len(cases) >= size else ()
 
     def _next(self, slot: int) -> Minibatch:
         # Each slot has minibatches of its own: which comes first may not depend on who is faster.
@@ -369,14 +371,14 @@ class Pool:
 
     def ancestors(self, member: Member) -> set[str]:
         """The ids of the members that a member descends from, whatever lies between."""
-        found: set[str] = set()
+        names: set[str] = set()
         waiting = list(member.candidate.parents)
         while waiting:
             name = waiting.pop()
-            if name not in found:
-                found.add(name)
+            if name not in names:
+                names.add(name)
                 waiting += self._parents.get(name, ())
-        return found & {each.candidate.id for each in self.members}
+        return names & {each.candidate.id for each in self.members}
 
     def named(self, name: str) -> Member:
         """The member with this candidate."""

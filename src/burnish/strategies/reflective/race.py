@@ -57,7 +57,7 @@ class Lane:
     def __init__(self, run: Run, candidate: Candidate, course: Course) -> None:
         self._run = run
         self._course = course
-        self._found = Evaluation(candidate=candidate.id, split=Split.HOLDOUT, results=())
+        self._evaluation = Evaluation(candidate=candidate.id, split=Split.HOLDOUT, results=())
         self.blocks = run.blocks(
             candidate,
             split=Split.HOLDOUT,
@@ -72,30 +72,36 @@ class Lane:
     @property
     def need(self) -> Spend:
         """What the next block costs."""
-        done, course = len(self._found.cases), self._course
+        done, course = len(self._evaluation.cases), self._course
         due = course.order[done : done + course.block]
         return self._run.estimate(Split.HOLDOUT, cases=due, repeats=course.repeats)
 
     async def step(self) -> None:
         """Run the next block, and look how it stands."""
         part = await anext(self.blocks)
-        self._found = replace(self._found, results=(*self._found.results, *part.results))
+        self._evaluation = replace(
+            self._evaluation, results=(*self._evaluation.results, *part.results)
+        )
         self.heat = self._heat()
         if self.heat is not None:
             await self.blocks.aclose()
 
     def _heat(self) -> Heat | None:
         course, objective = self._course, self._run.objective
-        earlier, found = course.earlier, self._found
-        if course.early and earlier is not None and _alike(earlier, found, objective, course.order):
+        earlier, evaluation = course.earlier, self._evaluation
+        if (
+            course.early
+            and earlier is not None
+            and _alike(earlier, evaluation, objective, course.order)
+        ):
             return Heat(evaluation=earlier, whole=True)
-        race = standing(found, course, objective)
-        if len(found.cases) == len(course.order):
-            return Heat(evaluation=_both(earlier, found), whole=True, behind=race.far_behind)
+        race = standing(evaluation, course, objective)
+        if len(evaluation.cases) == len(course.order):
+            return Heat(evaluation=_both(earlier, evaluation), whole=True, behind=race.far_behind)
         if (lost := lost_by(race)) is None:
             return None
         # Of a second run that was ended, nothing is in the books: its cases are not all there.
-        seen = earlier or found
+        seen = earlier or evaluation
         return Heat(evaluation=seen, whole=seen is earlier, lost=lost, behind=race.far_behind)
 
 
@@ -130,23 +136,23 @@ def lost_by(race: Race) -> Decision | None:
     if hope == "open" or not race.gains:
         return None
     n, left, ahead = len(race.gains), len(race.room), race.ahead
-    told = f"after {cases(n)} {ahead:+.2f}, "
+    reason = f"after {cases(n)} {ahead:+.2f}, "
     if hope == "hopeless":
-        told += f"and the {left} left can add no more than {race.best_end - ahead:.2f}"
+        reason += f"and the {left} left can add no more than {race.best_end - ahead:.2f}"
     else:
-        told += f"which the {left} left are not likely to make up"
+        reason += f"which the {left} left are not likely to make up"
     numbers = {"gain_so_far": ahead, "cases": float(n), "cases_left": float(left)}
-    return Decision(gate="race", verdict=Verdict.REJECT, code=hope, reason=told, numbers=numbers)
+    return Decision(gate="race", verdict=Verdict.REJECT, code=hope, reason=reason, numbers=numbers)
 
 
 def _alike(
-    earlier: Evaluation, found: Evaluation, objective: Objective, order: Sequence[Case]
+    earlier: Evaluation, later: Evaluation, objective: Objective, order: Sequence[Case]
 ) -> bool:
     """Whether the second run says what the first one said, often enough to believe it."""
     score = objective.case_score
-    if len(found.cases) < min(_ENOUGH_ALIKE, len(order)):
+    if len(later.cases) < min(_ENOUGH_ALIKE, len(order)):
         return False
-    return all(score(earlier, case) == score(found, case) for case in found.cases)
+    return all(score(earlier, case) == score(later, case) for case in later.cases)
 
 
 def _both(first: Evaluation | None, second: Evaluation) -> Evaluation:

@@ -34,7 +34,7 @@ class _Records:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recorder:
+class RecordWriter:
     """Writes records."""
 
     cases: Mapping[str, Case]
@@ -45,17 +45,17 @@ class Recorder:
 
     def of(self, results: Sequence[CaseResult], history: Mapping[str, Sequence[Reply]]) -> _Records:
         """The records of some runs, as many as there is room for."""
-        told: list[str] = []
+        records: list[str] = []
         left_out = 0
         for result in results:
             record = self.record(result, history.get(result.case, ()))
             # An agent may say on a train case what a holdout case expects: not to be shown.
-            fits = sum(map(len, told)) + len(record) <= MOST_IN_ALL or not told
+            fits = sum(map(len, records)) + len(record) <= MOST_IN_ALL or not records
             if fits and self.secrets.leaked(record) is None:
-                told.append(record)
+                records.append(record)
             else:
                 left_out += 1
-        return _Records(text="\n\n".join(told), left_out=left_out)
+        return _Records(text="\n\n".join(records), left_out=left_out)
 
     def record(self, result: CaseResult, history: Sequence[Reply] = ()) -> str:
         """One run: asked, expected, said, used, and what each metric says of it."""
@@ -70,15 +70,15 @@ class Recorder:
 
     def _turns(self, result: CaseResult) -> list[str]:
         case, outcome = self.cases[result.case], result.outcome
-        asked = outcome.asked or [turn.input for turn in case.turns]
+        inputs = outcome.asked or [turn.input for turn in case.turns]
         expected = [turn.expected for turn in case.turns]
         lines: list[str] = []
-        turns = zip_longest(asked, expected, outcome.replies)
-        for number, (said, wanted, reply) in enumerate(turns):
+        turns = zip_longest(inputs, expected, outcome.replies)
+        for number, (message, answer, reply) in enumerate(turns):
             lines.append(f"#### Turn {number + 1}")
-            lines.append(f"**User**: {_cut(said or '')}")
-            if wanted is not None:
-                lines.append(f"**Expected**: {_cut(wanted)}")
+            lines.append(f"**User**: {_cut(message or '')}")
+            if answer is not None:
+                lines.append(f"**Expected**: {_cut(answer)}")
             lines.append(f"**Agent Response**: {_cut(reply) if reply else '(nothing)'}")
             lines += _tools(result, number)
             lines += self._verdicts([s for s in result.scores if s.turn == number])
@@ -91,8 +91,8 @@ class Recorder:
         if score.value is None:
             return [f"[UNKNOWN] {score.metric}: {_cut(score.reason)}"]
         bar = self.thresholds.get(score.metric)
-        wanted = "" if bar is None else f", threshold={bar:.4f}"
-        lines = [f"[{_word(score)}] {score.metric}: score={score.value:.4f}{wanted}"]
+        threshold = "" if bar is None else f", threshold={bar:.4f}"
+        lines = [f"[{_word(score)}] {score.metric}: score={score.value:.4f}{threshold}"]
         if score.reason:
             lines.append(f"  reason: {_cut(score.reason)}")
         return [*lines, *_rubrics(score.details)]
@@ -102,17 +102,17 @@ def worst_runs(
     evaluation: Evaluation, objective: Objective, *, below: float | None
 ) -> list[CaseResult]:
     """The worst run of each case, those at or above `below` left out."""
-    found: list[CaseResult] = []
+    worst: list[CaseResult] = []
     for case in evaluation.cases:
         runs = evaluation.of_case(case)
         scored = [(score_of(run, objective), run) for run in runs]
-        known = [(score, run) for score, run in scored if score is not None]
-        if not known:
+        numbered = [(score, run) for score, run in scored if score is not None]
+        if not numbered:
             continue
-        score, run = min(known, key=lambda each: each[0])
+        score, run = min(numbered, key=lambda each: each[0])
         if below is None or score < below:
-            found.append(run)
-    return found
+            worst.append(run)
+    return worst
 
 
 def score_of(result: CaseResult, objective: Objective) -> float | None:
@@ -127,9 +127,9 @@ def _tools(result: CaseResult, turn: int) -> list[str]:
 
 
 def _tool(tool: ToolCall) -> str:
-    asked = _cut(canonical(dict(tool.arguments)).decode())
+    arguments = _cut(canonical(dict(tool.arguments)).decode())
     back = f"failed: {tool.error}" if tool.error else canonical(tool.result).decode()
-    return f"- {tool.name}({asked}) → {_cut(back)}"
+    return f"- {tool.name}({arguments}) → {_cut(back)}"
 
 
 def _word(score: Score) -> str:

@@ -226,13 +226,13 @@ def _steps(run: RunRecord) -> Iterator[TrialRow]:
         if row.trial.phase != BASELINE and not _nothing_proposed(row.trial):
             made.setdefault(row.trial.candidate.id, row)
     waiting = [run.best_candidate.id] if run.best_candidate is not None else []
-    found: dict[int, TrialRow] = {}
+    rows: dict[int, TrialRow] = {}
     while waiting:
         row = made.get(waiting.pop())
-        if row is not None and row.number not in found:
-            found[row.number] = row
+        if row is not None and row.number not in rows:
+            rows[row.number] = row
             waiting += row.trial.candidate.parents
-    yield from (found[number] for number in sorted(found))
+    yield from (rows[number] for number in sorted(rows))
 
 
 def _trials(run: RunRecord) -> Iterator[Section]:

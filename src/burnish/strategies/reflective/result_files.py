@@ -57,7 +57,7 @@ secrets out, `${VAR}` kept. Other runs keep it in their description."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
+class RunFacts:
     """A run and what it cost."""
 
     run: RunRecord
@@ -68,13 +68,13 @@ class Known:
     """The best output of each case, where the config asks for it."""
 
     @classmethod
-    def read(cls, folder: Path, prompts: Mapping[str, str] | None = None) -> "Known":
+    def read(cls, folder: Path, prompts: Mapping[str, str] | None = None) -> "RunFacts":
         """Read a run's folder."""
         run = RunRecord.read(folder)
         with look_into(folder) as journal:
             costs = Costs.of(journal.costs(), run.rows)
-            wanted = wants_outputs(_snapshot(run.header))
-            outputs = best_outputs(run.rows, journal) if wanted else None
+            tracked = wants_outputs(_snapshot(run.header))
+            outputs = best_outputs(run.rows, journal) if tracked else None
         return cls(run=run, costs=costs, prompts=prompts or {}, outputs=outputs)
 
 
@@ -93,30 +93,32 @@ def _metric_call_limit(events: Sequence[Event]) -> int | None:
     return limit if isinstance(limit, int) else None
 
 
-def _rounds_of(known: Known) -> list[RoundRecord]:
+def _rounds_of(facts: RunFacts) -> list[RoundRecord]:
     """Every trial but the baseline's."""
-    limit, used = _metric_call_limit(known.run.events), 0
-    found: list[RoundRecord] = []
-    for row in known.run.rows:
+    limit, used = _metric_call_limit(facts.run.events), 0
+    rounds: list[RoundRecord] = []
+    for row in facts.run.rows:
         used += row.spend.metric_calls
         if row.trial.phase != BASELINE:
-            reflection = known.costs.by_row.get(row.number, NOTHING)
+            reflection = facts.costs.by_row.get(row.number, NOTHING)
             spent = Spent(reflection=reflection, metric_calls=used, limit=limit)
-            found.append(round_of(row, spent))
-    return found
+            rounds.append(round_of(row, spent))
+    return rounds
 
 
-def result_of(known: Known, *, source_updated: bool = False, trouble: str = "") -> OptimizeResult:
+def result_of(
+    facts: RunFacts, *, source_updated: bool = False, trouble: str = ""
+) -> OptimizeResult:
     """What the run came to; `trouble` is what went wrong after it, such as writing back."""
-    run, fate = known.run, fate_of(known.run)
+    run, fate = facts.run, fate_of(facts.run)
     baseline = run.baseline
     best = baseline if fate.status == "FAILED" else run.best
     before, after = _decisive(baseline), _decisive(best)
-    rounds = _rounds_of(known)
+    rounds = _rounds_of(facts)
     perfect = after is not None and after.measurement.pass_rate == 1.0
     perfect = perfect and after is not None and not after.measurement.missing_cases
-    first = _texts_of(run, baseline) if baseline else dict(known.prompts)
-    found = _texts_of(run, best) if best else first
+    first = _texts_of(run, baseline) if baseline else dict(facts.prompts)
+    last = _texts_of(run, best) if best else first
     ended = run.ended_at or (run.rows[-1].at if run.rows else "")
     return OptimizeResult(
         algorithm=_algorithm_of(run.header),
@@ -129,7 +131,7 @@ def result_of(known: Known, *, source_updated: bool = False, trouble: str = "") 
         per_metric_best_candidates=_best_at_metrics(run.rows),
         sealed_test=None if run.sealed is None else _sealed(run.sealed),
         baseline_prompts=first,
-        best_prompts=found,
+        best_prompts=last,
         source_updated=source_updated,
         total_rounds=len(rounds),
         rounds=rounds,
@@ -138,11 +140,11 @@ def result_of(known: Known, *, source_updated: bool = False, trouble: str = "") 
         proposals_total=sum(
             has_proposal(row.trial) and bool(row.trial.proposals) for row in run.rows
         ),
-        **_spent(known),
+        **_spent(facts),
         duration_seconds=round(run.active_seconds, 3),
         started_at=run.header.started_at,
         finished_at=ended,
-        extras=_extras(known, best, found),
+        extras=_extras(facts, best, last),
     )
 
 
@@ -168,11 +170,11 @@ def _algorithm_of(header: Header) -> str:
 
 def _pool_of(rows: Sequence[TrialRow]) -> list[TrialRow]:
     """The candidates that were built on, the baseline first; of each, the trial that tells most."""
-    found: dict[str, TrialRow] = {}
+    pool: dict[str, TrialRow] = {}
     for row in rows:
         if row.trial.accepted or row.trial.kept or row.trial.phase == BASELINE:
-            found[row.trial.candidate.id] = row
-    return list(found.values())
+            pool[row.trial.candidate.id] = row
+    return list(pool.values())
 
 
 def validated(row: TrialRow) -> SplitResult | None:
@@ -214,9 +216,9 @@ def _scores(before: SplitResult | None, after: SplitResult | None) -> dict[str, 
     }
 
 
-def _spent(known: Known) -> dict[str, Any]:
-    costs = known.costs
-    calls = known.run.spent.metric_calls
+def _spent(facts: RunFacts) -> dict[str, Any]:
+    costs = facts.costs
+    calls = facts.run.spent.metric_calls
     return {
         "total_metric_calls": calls,
         "metric_calls_total": calls,
@@ -233,22 +235,22 @@ def _spent(known: Known) -> dict[str, Any]:
 def _thresholds(config: Mapping[str, Json]) -> dict[str, float]:
     """What each metric must reach, as the config says it, in any of its spellings."""
     evaluate = config.get("evaluate")
-    told = evaluate if isinstance(evaluate, dict) else {}
-    items = told.get("metrics")
-    found: dict[str, float] = {}
+    section = evaluate if isinstance(evaluate, dict) else {}
+    items = section.get("metrics")
+    thresholds: dict[str, float] = {}
     for item in items if isinstance(items, list) else []:
         if isinstance(item, dict):
             name = item.get("metric_name", item.get("metricName"))
             bar = item.get("threshold", 1.0)
             if isinstance(name, str) and isinstance(bar, int | float):
-                found[name] = float(bar)
-    criteria = told.get("criteria")
-    if not found and isinstance(criteria, dict):
-        for name, given in criteria.items():
-            bar = given.get("threshold", 1.0) if isinstance(given, dict) else given
+                thresholds[name] = float(bar)
+    criteria = section.get("criteria")
+    if not thresholds and isinstance(criteria, dict):
+        for name, criterion in criteria.items():
+            bar = criterion.get("threshold", 1.0) if isinstance(criterion, dict) else criterion
             if isinstance(bar, int | float):
-                found[name] = float(bar)
-    return found
+                thresholds[name] = float(bar)
+    return thresholds
 
 
 def _sealed(sealed: SealedResult) -> SealedTest:
@@ -263,8 +265,8 @@ def _sealed(sealed: SealedResult) -> SealedTest:
     )
 
 
-def _extras(known: Known, best: TrialRow | None, prompts: Mapping[str, str]) -> dict[str, Json]:
-    run = known.run
+def _extras(facts: RunFacts, best: TrialRow | None, prompts: Mapping[str, str]) -> dict[str, Json]:
+    run = facts.run
     extras: dict[str, Json] = {"run": run.header.id, "burnish": run.header.burnish}
     if run.best is not None and run.best is not best:
         extras["best_round_so_far"] = run.best.number
@@ -272,8 +274,8 @@ def _extras(known: Known, best: TrialRow | None, prompts: Mapping[str, str]) -> 
         extras["search_end"] = run.search_end
     if run.billed != run.spent:
         extras["billed_calls"] = run.billed.calls
-    if known.outputs is not None:
-        extras["best_outputs"] = dict(known.outputs)
+    if facts.outputs is not None:
+        extras["best_outputs"] = dict(facts.outputs)
     if hidden := [name for name, text in prompts.items() if MARKER in text]:
         extras["redacted_fields"] = [*hidden]
     return extras
@@ -290,9 +292,9 @@ class RoundFiles:
     def __init__(
         self, folder: Path, *, baseline: Mapping[str, str], redactor: Redactor | None = None
     ) -> None:
-        known = redactor or Redactor.from_environment()
+        redactor = redactor or Redactor.from_environment()
         self._folder = folder
-        self._baseline = {name: known.without_known(text) for name, text in baseline.items()}
+        self._baseline = {name: redactor.without_known(text) for name, text in baseline.items()}
         self._rounds: list[TrialRow] = []
         """The trials of the round under way."""
         self._limit: int | None = None
@@ -334,8 +336,8 @@ class RoundFiles:
             costs = Costs.of(journal.costs(since=self._rounds[0].number), self._rounds)
         used = (recorded.spent or NOTHING).metric_calls
         reflection = costs.by_row.get(number, NOTHING)
-        told = round_of(row, Spent(reflection=reflection, metric_calls=used, limit=self._limit))
-        write_round(self._folder, told)
+        record = round_of(row, Spent(reflection=reflection, metric_calls=used, limit=self._limit))
+        write_round(self._folder, record)
 
     def _of_its_round(self, row: TrialRow) -> list[TrialRow]:
         """The trials before it that were proposed together with it."""
@@ -356,9 +358,9 @@ def _write_beginning(folder: Path, baseline: Mapping[str, str]) -> None:
     write_prompts(folder / BASELINE_PROMPTS, baseline)
 
 
-def write_round(folder: Path, told: RoundRecord) -> None:
+def write_round(folder: Path, record: RoundRecord) -> None:
     """`rounds/round_007.json`."""
-    _write(folder / ROUNDS / f"round_{told.round:03d}.json", as_json(told))
+    _write(folder / ROUNDS / f"round_{record.round:03d}.json", as_json(record))
 
 
 def write_prompts(folder: Path, prompts: Mapping[str, str]) -> None:
@@ -381,14 +383,14 @@ def write_result_files(
     A run that somebody drives has no result yet, and is refused.
     """
     first = baseline or _kept_prompts(folder)
-    known = Known.read(folder, first)
-    if known.run.driven:
+    facts = RunFacts.read(folder, first)
+    if facts.run.driven:
         raise FileTrouble(
             f"{folder} has no result yet: a process is at work there",
             remedy="Wait until it ends, or look at its rounds.",
         )
     earlier = source_updated or _was_updated(folder)
-    result = result_of(known, source_updated=earlier, trouble=trouble)
+    result = result_of(facts, source_updated=earlier, trouble=trouble)
     _write_beginning(folder, first or result.baseline_prompts)
     write_files(folder, result, update_source=update_source)
     return result
@@ -396,12 +398,12 @@ def write_result_files(
 
 def write_files(folder: Path, result: OptimizeResult, *, update_source: bool) -> None:
     """The files that a result alone tells: of any algorithm."""
-    for told in result.rounds:
-        write_round(folder, told)
+    for record in result.rounds:
+        write_round(folder, record)
     if result.status == "SUCCEEDED":
         write_prompts(folder / BEST_PROMPTS, result.best_prompts)
-        told = result.format_summary(output_dir=folder, update_source=update_source)
-        _write(folder / SUMMARY, told)
+        summary = result.format_summary(output_dir=folder, update_source=update_source)
+        _write(folder / SUMMARY, summary)
     _write(folder / LOG, log_line(result))
     _write(folder / RESULT, as_json(result))
 

@@ -42,10 +42,10 @@ class Costs:
     @classmethod
     def of(cls, effects: Iterable[CostRow], rows: Sequence[TrialRow]) -> "Costs":
         """Add up what the journal holds."""
-        found: dict[str, list[Spend]] = {"agent": [], "judges": [], "reflection": []}
+        by_kind: dict[str, list[Spend]] = {"agent": [], "judges": [], "reflection": []}
         by_row: dict[int, Spend] = {}
         counted: set[str] = set()
-        whose = _asked_for(rows)
+        whose = _reflection_rows(rows)
         together = {first for first, _ in whose}
         for effect in effects:
             kind = _spender(effect.kind)
@@ -54,14 +54,14 @@ class Costs:
             new = {key: spend for key, spend in effect.spends.items() if key not in counted}
             counted |= set(new)
             spend = total(new.values())
-            found[kind].append(spend)
+            by_kind[kind].append(spend)
             if kind == "reflection":
                 row = whose.get((effect.trial, effect.draw - effect.trial))
                 if row is None and effect.trial in together:
                     continue  # It was for an attempt of the round that is not recorded yet.
                 row = effect.trial if row is None else row
                 by_row[row] = by_row.get(row, NOTHING) + spend
-        sums = {kind: total(spends) for kind, spends in found.items()}
+        sums = {kind: total(spends) for kind, spends in by_kind.items()}
         return cls(**sums, by_row=by_row)
 
     @property
@@ -77,12 +77,12 @@ def _spender(kind: str) -> str:
     return {"run": "agent", "score": "judges"}.get(kind, "")
 
 
-def _asked_for(rows: Sequence[TrialRow]) -> dict[tuple[int, int], int]:
+def _reflection_rows(rows: Sequence[TrialRow]) -> dict[tuple[int, int], int]:
     """By the trial in which a round began and the place among its questions, whose answer it is.
 
     The attempts of a round are made together, before the first of them is recorded.
     """
-    found: dict[tuple[int, int], int] = {}
+    owners: dict[tuple[int, int], int] = {}
     first, place, cycle = -1, 0, -1
     for row in rows:
         if row.trial.phase != REFLECTIVE:
@@ -91,9 +91,9 @@ def _asked_for(rows: Sequence[TrialRow]) -> dict[tuple[int, int], int]:
         if row.trial.cycle != cycle:
             first, place, cycle = row.number, 0, row.trial.cycle
         for _ in row.trial.proposals:
-            found[first, place] = row.number
+            owners[first, place] = row.number
             place += 1
-    return found
+    return owners
 
 
 def usage(spend: Spend) -> CallUsage:
@@ -188,8 +188,12 @@ def _started(at: str, seconds: float) -> str:
 
 def _reason(trial: Trial) -> str:
     if trial.problems:
-        told = "; ".join(map(str, trial.problems))
-        return f"skipped: {told}" if _skipped(trial) else f"turned away before any call: {told}"
+        problems = "; ".join(map(str, trial.problems))
+        return (
+            f"skipped: {problems}"
+            if _skipped(trial)
+            else f"turned away before any call: {problems}"
+        )
     return "" if trial.decision is None else trial.decision.reason
 
 
@@ -201,12 +205,12 @@ def _skipped(trial: Trial) -> str | None:
 
 
 def _part(held: SplitResult) -> PartOfValidation:
-    found = held.measurement
+    measured = held.measurement
     return PartOfValidation(
-        cases=found.cases,
-        pass_rate=found.pass_rate,
-        mean_score=found.score,
-        metric_breakdown=dict(found.components),
+        cases=measured.cases,
+        pass_rate=measured.pass_rate,
+        mean_score=measured.score,
+        metric_breakdown=dict(measured.components),
     )
 
 
@@ -231,8 +235,8 @@ def _extras(row: TrialRow) -> dict[str, Json]:
         "metric_calls": row.spend.metric_calls,
     }
     if decision is not None:
-        told: dict[str, Json] = {"gate": decision.gate, "code": decision.code}
-        extras["decision"] = {**told, "numbers": dict(decision.numbers)}
+        facts: dict[str, Json] = {"gate": decision.gate, "code": decision.code}
+        extras["decision"] = {**facts, "numbers": dict(decision.numbers)}
     if trial.holdout is not None and trial.holdout.measurement.missing_cases:
         extras["missing_case_ids"] = [*trial.holdout.measurement.missing_cases]
     return extras
@@ -291,13 +295,13 @@ def fate_of(run: RunRecord) -> _Fate:
     ending = run.ending
     if ending is None:
         return _Fate(status="CANCELED", error_message="it was killed; start it again to go on")
-    told = ending.reason
+    reason = ending.reason
     why = stop_reason(ending.code) if ending.code else None
     if run.status == "interrupted":
-        asked = _STOP_REASONS["signal"]
-        return _Fate(status="CANCELED", stop_reason=asked, error_message=told)
+        signal = _STOP_REASONS["signal"]
+        return _Fate(status="CANCELED", stop_reason=signal, error_message=reason)
     if run.status == "failed":
-        return _Fate(status="FAILED", error_message=told)
+        return _Fate(status="FAILED", error_message=reason)
     if run.search_end == _BASELINE_MISSING:
         return _Fate(status="FAILED", error_message=ended_words(_BASELINE_MISSING, ENDS))
     late = ended_words(_REFLECTOR_FAILED, ENDS) if run.search_end == _REFLECTOR_FAILED else ""
@@ -308,8 +312,8 @@ def wants_outputs(config: Mapping[str, Json]) -> bool:
     """Whether an optimizer.json asks for them, in either spelling."""
     optimize = config.get("optimize")
     algorithm = optimize.get("algorithm") if isinstance(optimize, dict) else None
-    told = algorithm if isinstance(algorithm, dict) else {}
-    return bool(told.get("track_best_outputs", told.get("trackBestOutputs")))
+    options = algorithm if isinstance(algorithm, dict) else {}
+    return bool(options.get("track_best_outputs", options.get("trackBestOutputs")))
 
 
 def best_outputs(rows: Sequence[TrialRow], journal: JournalReader) -> dict[str, Json]:
@@ -322,29 +326,29 @@ def best_outputs(rows: Sequence[TrialRow], journal: JournalReader) -> dict[str, 
             score = _score(by_metric)
             if score is not None and (case not in best or score > best[case][0]):
                 best[case] = (score, row)
-    wanted = {(row.trial.candidate.id, case) for case, (_, row) in best.items()}
-    said = _said(journal, wanted)
+    places = {(row.trial.candidate.id, case) for case, (_, row) in best.items()}
+    outputs = _outputs(journal, places)
     return {
-        case: {"score": score, "round": row.number, "output": said[row.trial.candidate.id, case]}
+        case: {"score": score, "round": row.number, "output": outputs[row.trial.candidate.id, case]}
         for case, (score, row) in best.items()
-        if (row.trial.candidate.id, case) in said
+        if (row.trial.candidate.id, case) in outputs
     }
 
 
 def _score(by_metric: Mapping[str, Sequence[float | None]]) -> float | None:
     """The mean over metrics and repeats; None where any is missing."""
     values = [value for each in by_metric.values() for value in each]
-    known = [value for value in values if value is not None]
-    return mean(known) if known and len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return mean(numbers) if numbers and len(numbers) == len(values) else None
 
 
-def _said(journal: JournalReader, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    found: dict[tuple[str, str], str] = {}
+def _outputs(journal: JournalReader, places: set[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    outputs: dict[tuple[str, str], str] = {}
     for effect in journal.effects():
         if effect.kind != "run" or not isinstance(effect.request, dict):
             continue
         place = (str(effect.request.get("candidate")), str(effect.request.get("name")))
-        kept = journal.find(effect.key) if place in wanted and place not in found else None
-        if kept is not None:
-            found[place] = codec(Outcome).decode(json.loads(kept[0])).output
-    return found
+        entry = journal.find(effect.key) if place in places and place not in outputs else None
+        if entry is not None:
+            outputs[place] = codec(Outcome).decode(json.loads(entry[0])).output
+    return outputs

@@ -18,7 +18,7 @@ Status: TypeAlias = Literal["SUCCEEDED", "FAILED", "CANCELED"]
 FinishReason: TypeAlias = Literal["completed", "perfect_pass_rate", "no_improvement", "error"]
 
 
-class _Told(BaseModel):
+class _ResultModel(BaseModel):
     """Snake case in Python, camel case in files, both on reading; unknown keys are refused."""
 
     model_config = ConfigDict(
@@ -29,7 +29,7 @@ class _Told(BaseModel):
     )
 
 
-class CallUsage(_Told):
+class CallUsage(_ResultModel):
     """What calls of one kind came to."""
 
     calls: int = 0
@@ -42,7 +42,7 @@ class CallUsage(_Told):
     """US dollars; None where the price of a call is not known."""
 
 
-class PartOfValidation(_Told):
+class PartOfValidation(_ResultModel):
     """What a candidate did on the validation cases that it was run on, which are not all."""
 
     cases: int
@@ -51,7 +51,7 @@ class PartOfValidation(_Told):
     metric_breakdown: dict[str, float] = Field(default_factory=dict[str, float])
 
 
-class ReflectionRecord(_Told):
+class ReflectionRecord(_ResultModel):
     """What the reflection model was asked for one field, and what it said."""
 
     role: str
@@ -61,7 +61,7 @@ class ReflectionRecord(_Told):
     """Why there is no answer."""
 
 
-class SealedTest(_Told):
+class SealedTest(_ResultModel):
     """What a test set said that nobody had looked at, of the baseline and the best."""
 
     baseline_mean_score: float | None = None
@@ -74,7 +74,7 @@ class SealedTest(_Told):
     missing_cases: int = 0
 
 
-class RoundRecord(_Told):
+class RoundRecord(_ResultModel):
     """One attempt: what was proposed, how it did, and what became of it."""
 
     round: int
@@ -122,7 +122,7 @@ class RoundRecord(_Told):
     extras: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
 
 
-class OptimizeResult(_Told):
+class OptimizeResult(_ResultModel):
     """What an optimisation came to."""
 
     schema_version: str = _SCHEMA
@@ -193,10 +193,10 @@ class OptimizeResult(_Told):
             return cls.model_validate_json(read_bytes(Path(path)))
         except ValidationError as error:
             first = error.errors()[0]
-            told = f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
+            problem = f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
             remedy = "It is written by AgentOptimizer.optimize as result.json."
             raise FileTrouble(
-                f"{path} is no result of an optimisation: {told}", remedy=remedy
+                f"{path} is no result of an optimisation: {problem}", remedy=remedy
             ) from error
 
     def format_summary(self, *, output_dir: str | Path, update_source: bool) -> str:
@@ -204,9 +204,9 @@ class OptimizeResult(_Told):
         return _summary(self, output_dir=Path(output_dir), update_source=update_source)
 
 
-def as_json(told: BaseModel) -> str:
+def as_json(model: BaseModel) -> str:
     """A result or a round as its file spells it."""
-    whole: Any = told.model_dump(mode="json", by_alias=True)
+    whole: Any = model.model_dump(mode="json", by_alias=True)
     return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -229,7 +229,7 @@ def _lines(result: OptimizeResult, output_dir: Path, *, update_source: bool) -> 
     yield f"  duration      : {result.duration_seconds:.2f}s"
     yield f"  stop_reason   : {result.stop_reason or 'none'}"
     yield f"  finish_reason : {result.finish_reason}"
-    yield f"  update_source : {_updated(result, asked=update_source)}"
+    yield f"  update_source : {_updated(result, update_source=update_source)}"
     if result.error_message:
         yield f"  error         : {shorten(result.error_message, 300)}"
     yield from _metrics(result)
@@ -249,8 +249,8 @@ def _metrics(result: OptimizeResult) -> Iterator[str]:
             for each in (result.baseline_metric_breakdown, result.best_metric_breakdown)
         )
         bar = result.metric_thresholds.get(name)
-        wanted = "" if bar is None else f"  (threshold {bar:g})"
-        yield f"  {name}: {_change(before, after)}{wanted}"
+        threshold = "" if bar is None else f"  (threshold {bar:g})"
+        yield f"  {name}: {_change(before, after)}{threshold}"
 
 
 def _calls(result: OptimizeResult) -> Iterator[str]:
@@ -281,18 +281,18 @@ def _change(before: float | None, after: float | None) -> str:
 
 
 def _sealed(test: SealedTest) -> str:
-    told = f"mean score {_number(test.baseline_mean_score)} -> {_number(test.best_mean_score)}"
+    line = f"mean score {_number(test.baseline_mean_score)} -> {_number(test.best_mean_score)}"
     if test.gain is None:
-        return told
-    return f"{told}, gain {test.gain:+.4f} [{_number(test.low)}, {_number(test.high)}]"
+        return line
+    return f"{line}, gain {test.gain:+.4f} [{_number(test.low)}, {_number(test.high)}]"
 
 
-def _updated(result: OptimizeResult, *, asked: bool) -> str:
+def _updated(result: OptimizeResult, *, update_source: bool) -> str:
     if result.source_updated:
         return "true"
-    if asked and result.best_prompts == result.baseline_prompts:
+    if update_source and result.best_prompts == result.baseline_prompts:
         return "asked for, and nothing to change"
-    return "asked for, not done" if asked else "false"
+    return "asked for, not done" if update_source else "false"
 
 
 def _number(value: float | None) -> str:

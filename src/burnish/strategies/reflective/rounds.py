@@ -21,13 +21,13 @@ from burnish.strategies.reflective.attempts import (
     NOTHING_TO_SHOW,
     PERFECT,
     REFLECTIVE,
-    Attempt,
     Merges,
+    ReflectiveAttempt,
     Trail,
 )
-from burnish.strategies.reflective.pool import Memory, Minibatch, Pool, Train, TurnedDown
+from burnish.strategies.reflective.pool import Minibatch, Pool, SearchMemory, Train, TurnedDown
 from burnish.strategies.reflective.race import Heat, Holdout, Stopped
-from burnish.strategies.reflective.records import Recorder, worst_runs
+from burnish.strategies.reflective.records import RecordWriter, worst_runs
 from burnish.strategies.reflective.settings import ReflectiveSettings
 
 ROLE = "reflector"
@@ -84,14 +84,14 @@ class Proposer:
         run: Run,
         settings: ReflectiveSettings,
         reflector: Role[ReflectRequest, Reflection],
-        memory: Memory,
+        memory: SearchMemory,
     ) -> None:
         self._run = run
         self._settings = settings
         self._reflector = reflector
         self._memory = memory
         self._surfaces = {s.id: s for s in run.target.surfaces if isinstance(s, TextSurface)}
-        self._recorder = Recorder(
+        self._recorder = RecordWriter(
             cases={case.id: case for case in run.dataset.train},
             objective=run.objective,
             thresholds={
@@ -117,28 +117,30 @@ class Proposer:
         )
         return total([self._reflector.estimate(blank)] * fields)
 
-    async def propose(self, attempts: Sequence[Attempt]) -> list[Attempt]:
+    async def propose(self, attempts: Sequence[ReflectiveAttempt]) -> list[ReflectiveAttempt]:
         """Each attempt with a candidate, or with why there is none."""
         prepared = [self._prepared(each) for each in attempts]
-        requests = [request for _, asked in prepared for request in asked]
+        requests = [request for _, batch in prepared for request in batch]
         # Every attempt becomes a trial: so no draw comes twice, however many texts one has.
-        most = max((len(asked) for _, asked in prepared), default=0)
+        most = max((len(batch) for _, batch in prepared), default=0)
         draw = most * self._run.trial
         replies = await self._run.ask_together(self._reflector, requests, draw=draw)
         self._count(replies)
         waiting = iter(replies)
-        return [self._answered(each, asked, waiting) for each, asked in prepared]
+        return [self._answered(each, batch, waiting) for each, batch in prepared]
 
-    def turned_down(self, attempt: Attempt) -> None:
+    def turned_down(self, attempt: ReflectiveAttempt) -> None:
         """Remember a rewrite that brought nothing."""
         for name, diagnosis in attempt.diagnosis.items():
             if self._run.secrets.leaked(diagnosis) is not None:
                 # Whoever told it, the reflector is not told of it again.
                 continue
-            told = TurnedDown(diagnosis=diagnosis, reason=attempt.why)
-            self._memory.turned_down[attempt.parent.id, name].append(told)
+            rejection = TurnedDown(diagnosis=diagnosis, reason=attempt.why)
+            self._memory.turned_down[attempt.parent.id, name].append(rejection)
 
-    def _prepared(self, attempt: Attempt) -> tuple[Attempt, list[ReflectRequest]]:
+    def _prepared(
+        self, attempt: ReflectiveAttempt
+    ) -> tuple[ReflectiveAttempt, list[ReflectRequest]]:
         """What to ask for an attempt: each of its texts, on the evidence of its minibatch."""
         if attempt.over or attempt.before is None:
             return attempt, []
@@ -157,48 +159,48 @@ class Proposer:
             return replace(attempt, skipped=NOTHING_TO_SHOW), []
         return attempt, [self._request(attempt, name, records.text) for name in attempt.fields]
 
-    def _request(self, attempt: Attempt, name: str, records: str) -> ReflectRequest:
+    def _request(self, attempt: ReflectiveAttempt, name: str, records: str) -> ReflectRequest:
         values, surface = attempt.parent.values, self._surfaces[name]
         others = [
             f"#### {other}\n{values[other]}"
             for other in self._surfaces
             if other != name and other in values
         ]
-        kept = [*surface.placeholders, *surface.frozen]
+        pieces = [*surface.placeholders, *surface.frozen]
         return ReflectRequest(
             field=name,
             current_text=str(values[name]),
             records=records,
             other_texts="\n\n".join(others) or "(none)",
             rejected=self._memory.rejections(attempt.parent.id, name),
-            must_keep="\n".join(kept) or "(nothing in particular)",
+            must_keep="\n".join(pieces) or "(nothing in particular)",
             max_chars=surface.max_chars or _MAX_CHARS,
         )
 
     def _answered(
         self,
-        attempt: Attempt,
-        asked: Sequence[ReflectRequest],
+        attempt: ReflectiveAttempt,
+        requests: Sequence[ReflectRequest],
         replies: Iterator[Asked[Reflection]],
-    ) -> Attempt:
+    ) -> ReflectiveAttempt:
         """The attempt with what came back for each of its texts."""
-        if not asked:
+        if not requests:
             return attempt
-        mine = {request.field: next(replies) for request in asked}
-        given = {name: each.answer for name, each in mine.items() if each.answer is not None}
+        mine = {request.field: next(replies) for request in requests}
+        answers = {name: each.answer for name, each in mine.items() if each.answer is not None}
         attempt = replace(
             attempt,
             proposals=tuple(each.proposal for each in mine.values()),
-            diagnosis={name: answer.diagnosis for name, answer in given.items()},
+            diagnosis={name: answer.diagnosis for name, answer in answers.items()},
         )
-        if not given:
+        if not answers:
             why = "; ".join(each.proposal.error for each in mine.values())
             return replace(attempt, problems=(Problem(message=why),))
-        note = f"rewrite {', '.join(given)}"
+        note = f"rewrite {', '.join(answers)}"
         origin = Origin(kind="proposal", by="reflective", note=note)
-        texts = {name: answer.new_text for name, answer in given.items()}
+        texts = {name: answer.new_text for name, answer in answers.items()}
         candidate = attempt.parent.child(texts, origin=origin)
-        return replace(attempt, candidate=candidate, fields=tuple(given))
+        return replace(attempt, candidate=candidate, fields=tuple(answers))
 
     def _count(self, replies: Sequence[Asked[Reflection]]) -> None:
         for reply in replies:
@@ -217,7 +219,7 @@ class Rounds:
         pool: Pool,
         proposer: Proposer,
         holdout: Holdout,
-        memory: Memory,
+        memory: SearchMemory,
     ) -> None:
         self._run = run
         self._settings = settings
@@ -292,7 +294,7 @@ class Rounds:
             await self._settle(attempt)
         return True
 
-    async def _due(self) -> list[Attempt]:
+    async def _due(self) -> list[ReflectiveAttempt]:
         """The tip of the trail, where this may be the last chance to ask holdout about it."""
         if not self._trail.waiting:
             return []
@@ -303,13 +305,13 @@ class Rounds:
 
     # -- reflecting ------------------------------------------------------------------------
 
-    async def _reflecting(self) -> list[Attempt]:
+    async def _reflecting(self) -> list[ReflectiveAttempt]:
         proposed = await self._proposer.propose(await self._started())
         screened = await self._screened(await self._checked(proposed))
         room = self._round() + self._holdout.need
         return await self._raced(await self._trail.followed(screened, room, asks=self._asks))
 
-    async def _started(self) -> list[Attempt]:
+    async def _started(self) -> list[ReflectiveAttempt]:
         """For each proposal a parent, a minibatch, and how the parent does on it."""
         slots = range(self._settings.proposals_per_round)
         parents = [self._trail.parent(self._run.rng("parent", self.number, n)) for n in slots]
@@ -318,8 +320,10 @@ class Rounds:
         )
         return [self._start(n, parents[n], *looks[n]) for n in slots]
 
-    def _start(self, slot: int, parent: Candidate, batch: Minibatch, before: Evaluation) -> Attempt:
-        attempt = Attempt(
+    def _start(
+        self, slot: int, parent: Candidate, batch: Minibatch, before: Evaluation
+    ) -> ReflectiveAttempt:
+        attempt = ReflectiveAttempt(
             kind=REFLECTIVE,
             round=self.number,
             parents=(parent,),
@@ -341,23 +345,23 @@ class Rounds:
         self._turns[parent.id] = turn + 1
         return (self._fields[turn % len(self._fields)],)
 
-    async def _checked(self, attempts: Sequence[Attempt]) -> list[Attempt]:
+    async def _checked(self, attempts: Sequence[ReflectiveAttempt]) -> list[ReflectiveAttempt]:
         """Turn away, before anything is paid, what is not worth it."""
-        found: list[Attempt] = []
+        checked: list[ReflectiveAttempt] = []
         there: set[str] = set()
         for attempt in attempts:
             candidate = attempt.candidate
             if attempt.over or candidate is None:
-                found.append(attempt)
+                checked.append(attempt)
                 continue
             problems = await self._run.check(candidate, parent=attempt.parent)
             if not problems and candidate.id in there:
                 problems = [Problem(message="another proposal of this round is the same")]
             there.add(candidate.id)
-            found.append(replace(attempt, problems=tuple(problems)))
-        return found
+            checked.append(replace(attempt, problems=tuple(problems)))
+        return checked
 
-    async def _screened(self, attempts: Sequence[Attempt]) -> list[Attempt]:
+    async def _screened(self, attempts: Sequence[ReflectiveAttempt]) -> list[ReflectiveAttempt]:
         """On the minibatch it was made from, a candidate must do better than its parent."""
         looks = [
             (each.candidate, each.minibatch)
@@ -367,7 +371,7 @@ class Rounds:
         seen = iter(await self._train.look(looks))
         return [each if each.over else self._compared(each, next(seen)) for each in attempts]
 
-    def _compared(self, attempt: Attempt, after: Evaluation) -> Attempt:
+    def _compared(self, attempt: ReflectiveAttempt, after: Evaluation) -> ReflectiveAttempt:
         assert attempt.before is not None
         pair = Pair(candidate=after, incumbent=attempt.before)
         decision = improves_on_minibatch(objective=self._run.objective, minibatch=pair)
@@ -375,24 +379,24 @@ class Rounds:
 
     # -- merging ---------------------------------------------------------------------------
 
-    async def _merging(self) -> list[Attempt]:
-        found = self._merges.next(self.number)
-        if found is None:
+    async def _merging(self) -> list[ReflectiveAttempt]:
+        merge = self._merges.next(self.number)
+        if merge is None:
             return []
-        lineage, candidate = found
+        lineage, candidate = merge
         attempt = self._merges.attempt(self.number, lineage, candidate)
         checked = await self._checked([attempt])
         return await self._raced([await self._merges.held_its_own(checked[0], lineage)])
 
     # -- deciding --------------------------------------------------------------------------
 
-    async def _raced(self, attempts: Sequence[Attempt]) -> list[Attempt]:
+    async def _raced(self, attempts: Sequence[ReflectiveAttempt]) -> list[ReflectiveAttempt]:
         """On holdout, against whoever leads as the round begins."""
         waiting = [e.candidate for e in attempts if not e.over and e.candidate is not None]
         heats = iter(await self._holdout.heats(waiting, self._pool.incumbent.holdout))
         return [each if each.over else _ran(each, next(heats)) for each in attempts]
 
-    async def _settle(self, attempt: Attempt) -> None:
+    async def _settle(self, attempt: ReflectiveAttempt) -> None:
         """Decide against whoever leads now, and put it on record."""
         attempt = await self._decided(attempt)
         self._run.record(attempt.trial(self._run.objective))
@@ -412,7 +416,7 @@ class Rounds:
         if not (leads or attempt.kept or attempt.skipped or attempt.outdone):
             self._proposer.turned_down(attempt)
 
-    async def _decided(self, attempt: Attempt) -> Attempt:
+    async def _decided(self, attempt: ReflectiveAttempt) -> ReflectiveAttempt:
         heat = attempt.heat
         if attempt.over or attempt.candidate is None or heat is None:
             return attempt
@@ -435,7 +439,7 @@ class Rounds:
             raise Stopped
 
 
-def _ran(attempt: Attempt, heat: Heat) -> Attempt:
+def _ran(attempt: ReflectiveAttempt, heat: Heat) -> ReflectiveAttempt:
     return replace(attempt, heat=heat, decision=heat.lost)
 
 

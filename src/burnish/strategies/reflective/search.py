@@ -15,7 +15,7 @@ from burnish.runs.evaluation import GIVE_UP_AFTER, require_baseline
 from burnish.runs.events import BASELINE, SearchEnded
 from burnish.runs.plugins import Building, RoleNeed, StrategyParts, TargetParts
 from burnish.runs.run import Run
-from burnish.strategies.reflective.pool import Memory, Pool
+from burnish.strategies.reflective.pool import Pool, SearchMemory
 from burnish.strategies.reflective.race import Holdout, Stopped
 from burnish.strategies.reflective.rounds import (
     ROLE,
@@ -58,22 +58,22 @@ class Reflective:
 
     def mismatch(self, target: Target) -> Sequence[Problem]:
         """There must be texts, and those that are named; each within its own bounds."""
-        known = {s.id: s for s in target.surfaces if isinstance(s, TextSurface)}
+        texts = {s.id: s for s in target.surfaces if isinstance(s, TextSurface)}
         problems = [
             Problem(where=name, message="there is no such text surface")
             for name in self.settings.fields
-            if name not in known
+            if name not in texts
         ]
-        if not known:
+        if not texts:
             problems.append(Problem(message="there is no text to rewrite"))
         values = target.baseline.values
-        found = (known[name].problems(values[name]) for name in self.fields(target))
-        return [*problems, *(problem for each in found for problem in each)]
+        troubles = (texts[name].problems(values[name]) for name in self.fields(target))
+        return [*problems, *(problem for each in troubles for problem in each)]
 
     async def search(self, run: Run) -> None:
         """Measure the baseline, then make rounds until there is a reason to stop."""
         require_splits(run.dataset)
-        memory = Memory(objective=run.objective)
+        memory = SearchMemory(objective=run.objective)
         holdout = Holdout(run, self.settings)
         proposer = Proposer(run, self.settings, self.reflector, memory)
         pool = Pool(run.objective, self.settings.frontier)
@@ -107,10 +107,10 @@ class Reflective:
 
 def require_splits(dataset: Dataset) -> None:
     """Reflection needs cases to learn from and others to decide on."""
-    wanted = {"train": dataset.train, "holdout": dataset.holdout}
+    splits = {"train": dataset.train, "holdout": dataset.holdout}
     problems = [
         Problem(where=name, message="reflective search needs cases here")
-        for name, cases in wanted.items()
+        for name, cases in splits.items()
         if not cases
     ]
     if problems:
@@ -134,12 +134,12 @@ def budget_floor(dataset: Dataset, settings: ReflectiveSettings, *, test_repeats
 async def _baseline(run: Run, pool: Pool, holdout: Holdout) -> None:
     """Measure where the search starts."""
     start = run.target.baseline
-    found = await holdout.all(start)
-    result = SplitResult.of(found, run.objective)
+    evaluation = await holdout.all(start)
+    result = SplitResult.of(evaluation, run.objective)
     run.record(Trial(candidate=start, phase=BASELINE, holdout=result))
     run.advance(start)
-    pool.add(start, found, leads=True)
-    require_baseline(found, objective=run.objective, max_missing=MAX_MISSING)
+    pool.add(start, evaluation, leads=True)
+    require_baseline(evaluation, objective=run.objective, max_missing=MAX_MISSING)
 
 
 def _ended(rounds: Rounds, proposer: Proposer) -> str:
@@ -172,13 +172,13 @@ def build(building: Building, parts: TargetParts) -> StrategyParts | None:
     if small is not None and not spec.output.baseline_only:
         problems.add("budget.max_metric_calls", small.message, small.remedy)
     ref = building.writer(REFLECTOR, parts)
-    asked = None if ref is None else building.asked(ROLE, ref)
-    if asked is None:
+    client = None if ref is None else building.asked(ROLE, ref)
+    if client is None:
         return None
     return StrategyParts(
-        strategy=Reflective(reflector=reflector(*asked), settings=settings),
+        strategy=Reflective(reflector=reflector(*client), settings=settings),
         budget=budget,
-        client=asked[0],
+        client=client[0],
         notes=(*notes, *_notes(parts, settings)),
     )
 
