@@ -40,8 +40,8 @@ def _as_name(value: Any) -> Any:
 
 
 def _as_severity(value: Any) -> Any:
-    told = str(value).strip().lower()
-    return _SEVERITIES.get(told, told)
+    word = str(value).strip().lower()
+    return _SEVERITIES.get(word, word)
 
 
 _Text: TypeAlias = Annotated[str, BeforeValidator(_as_text)]
@@ -96,19 +96,19 @@ class ManagerDecision(Said):
         """Other names for the same, a decision in many words, and one that its keys imply."""
         if not isinstance(value, dict):
             return value
-        told = dict(cast("dict[str, Any]", value))
+        fields = dict(cast("dict[str, Any]", value))
         for alias in ("workers", "tasks"):
-            if alias in told and "delegations" not in told:
-                told["delegations"] = told.pop(alias)
-        told["decision"] = _kind(str(told.get("decision", "")).lower(), told)
-        return {name: each for name, each in told.items() if each is not None}
+            if alias in fields and "delegations" not in fields:
+                fields["delegations"] = fields.pop(alias)
+        fields["decision"] = _kind(str(fields.get("decision", "")).lower(), fields)
+        return {name: each for name, each in fields.items() if each is not None}
 
 
-def _kind(said: str, keys: Iterable[str]) -> str:
-    named = [kind for kind in _KINDS if kind in said]
+def _kind(answer: str, keys: Iterable[str]) -> str:
+    named = [kind for kind in _KINDS if kind in answer]
     if len(named) == 1:
         return named[0]
-    return next((kind for key, kind in _KEYS.items() if key in keys and not said), said)
+    return next((kind for key, kind in _KEYS.items() if key in keys and not answer), answer)
 
 
 class WorkerResult(Said):

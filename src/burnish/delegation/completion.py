@@ -190,8 +190,8 @@ def _eval_verdict(evaluated: Evaluated) -> Verdict:
     total, zones, action = evaluated.total, evaluated.zones, evaluated.action
     if action == "cannot_tell":
         missing = [each for each in evaluated.measured if each.score is None]
-        told = "; ".join(f"{each.name}: {each.error}" for each in missing)
-        finding = Finding(file="", detail=f"cannot tell: {told}", check="eval")
+        errors = "; ".join(f"{each.name}: {each.error}" for each in missing)
+        finding = Finding(file="", detail=f"cannot tell: {errors}", check="eval")
         return Verdict(gate="eval", findings=(finding,))
     assert total is not None
     if action in ("accept", "pass"):

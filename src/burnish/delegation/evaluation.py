@@ -118,11 +118,11 @@ class Evaluated:
     @property
     def total(self) -> float | None:
         """The weighted mean of the scores that there are."""
-        found = [(each.score, each.weight) for each in self.measured if each.score is not None]
-        weight = math.fsum(each for _, each in found)
+        weighted = [(each.score, each.weight) for each in self.measured if each.score is not None]
+        weight = math.fsum(each for _, each in weighted)
         if not weight:
             return None
-        return math.fsum(score * each for score, each in found) / weight
+        return math.fsum(score * each for score, each in weighted) / weight
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -164,8 +164,8 @@ async def measure(
     metrics: Sequence[DelegationMetric], final: Final, desk: Desk, zones: Zones
 ) -> Evaluated:
     """Ask every metric, one after the other."""
-    found = [await _measured(metric, final, desk, zones) for metric in metrics]
-    return Evaluated(measured=tuple(found), zones=zones)
+    measurements = [await _measured(metric, final, desk, zones) for metric in metrics]
+    return Evaluated(measured=tuple(measurements), zones=zones)
 
 
 async def _measured(metric: DelegationMetric, final: Final, desk: Desk, zones: Zones) -> Measured:
@@ -293,8 +293,8 @@ def _decided(node: ast.expr, names: Mapping[str, Any]) -> Any:
 
 def _looked_up(owner: Any, name: str) -> Any:
     if not isinstance(owner, Mapping) or name not in owner:
-        known = ", ".join(map(str, owner)) if isinstance(owner, Mapping) else ""  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        raise BadExpression(f"'{name}' is not known; there are: {known}")
+        names = ", ".join(map(str, owner)) if isinstance(owner, Mapping) else ""  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        raise BadExpression(f"'{name}' is not known; there are: {names}")
     return owner[name]  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -381,13 +381,13 @@ class CommandScore(_Weighed):
             return {"stdout": desk.commands.plain(ran.stdout)}
 
         request: dict[str, Json] = {"metric": self.fingerprint, "draw": final.draw}
-        said = cast(
+        answer = cast(
             "dict[str, str]", await desk.workspace.step("metric", request, act, leaves="litter")
         )
-        if "error" in said:
-            raise CannotScore(said["error"])
+        if "error" in answer:
+            raise CannotScore(answer["error"])
         try:
-            numbers = read_numbers(said["stdout"], Scoring(), "score")
+            numbers = read_numbers(answer["stdout"], Scoring(), "score")
         except NoNumbers as error:
             raise CannotScore(str(error)) from error
         return numbers.measures["score"], numbers.feedback
@@ -435,9 +435,9 @@ class RubricJudge(_Weighed):
 
     async def score(self, final: Final, desk: Desk) -> tuple[float, str]:
         """What the judge says."""
-        known = set(desk.workspace.files)
-        delivered = [path for path in final.declared if path in known]
-        delivered = delivered or [path for path in final.files if path in known]
+        existing = set(desk.workspace.files)
+        delivered = [path for path in final.declared if path in existing]
+        delivered = delivered or [path for path in final.files if path in existing]
         request = JudgeRequest(
             rubric=self.rubric,
             task=final.task,
@@ -445,10 +445,10 @@ class RubricJudge(_Weighed):
             files=contents(desk.workspace.store, desk.workspace.state, delivered),
         )
         try:
-            said = await self.role.answer(request, draw=final.draw, effects=desk.effects)
+            answer = await self.role.answer(request, draw=final.draw, effects=desk.effects)
         except RoleFailed as error:
             raise CannotScore(error.message) from error
-        return said.value.score, said.value.reason
+        return answer.value.score, answer.value.reason
 
 
 def judge_role(client: ModelClient, prompt: RolePrompt) -> ModelRole[JudgeRequest, Judgement]:

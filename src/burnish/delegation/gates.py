@@ -68,8 +68,8 @@ class Completion:
     @cached_property
     def texts(self) -> dict[str, str]:
         """Everything that was made and is text."""
-        found = {path: _text_in(content) for path, content in self.files.items()}
-        return {path: text for path, text in found.items() if text is not None}
+        decoded = {path: _text_in(content) for path, content in self.files.items()}
+        return {path: text for path, text in decoded.items() if text is not None}
 
     @cached_property
     def delivered_texts(self) -> dict[str, str]:
@@ -109,11 +109,11 @@ class Verdict:
     @property
     def reason(self) -> str:
         """In words, why it rejects."""
-        found = self.first
-        if found is None:
+        finding = self.first
+        if finding is None:
             return ""
-        at = f"{found.file}: " if found.file else ""
-        return f"{found.check}: {at}{found.detail}"
+        at = f"{finding.file}: " if finding.file else ""
+        return f"{finding.check}: {at}{finding.detail}"
 
 
 def suffix(path: str) -> str:
@@ -189,11 +189,11 @@ def syntax_compile(completion: Completion) -> Iterator[Finding]:
 
 def schema(completion: Completion) -> Iterator[Finding]:
     """JSON and YAML deliverables keep the schema that the workflow gives them."""
-    for path, wanted in completion.schemas.items():
+    for path, expected in completion.schemas.items():
         text = completion.delivered_texts.get(path)
         if text is None:
             continue
-        if problem := _breaks(text, wanted):
+        if problem := _breaks(text, expected):
             yield Finding(file=path, detail=problem, check="schema")
 
 
@@ -260,10 +260,10 @@ _PARSERS: dict[str, Callable[[str], str]] = {
 }
 
 
-def _breaks(text: str, wanted: Json) -> str:
+def _breaks(text: str, expected: Json) -> str:
     try:
         value = _loaded(text)
-        jsonschema.validate(value, wanted)  # pyright: ignore[reportUnknownMemberType, reportArgumentType]
+        jsonschema.validate(value, expected)  # pyright: ignore[reportUnknownMemberType, reportArgumentType]
     except (ValidationError, SchemaError) as error:
         return cut(str(error.message), 200)
     except (ValueError, YAMLError) as error:
@@ -310,9 +310,9 @@ def _stand_ins(path: str, text: str, check: str, words: re.Pattern[str]) -> Iter
     code = suffix(path) in _CODE
     # What a comment leaves for later is the programmer's; templates have braces of their own.
     looked_at = _COMMENT.sub("", text) if code else text
-    found = (_WORDS if code else words).search(looked_at)
-    if found and not (code and found[0].startswith(("{{", "<"))):
-        detail = f"found placeholder token '{cut(found[0].strip(), 40)}'"
+    match = (_WORDS if code else words).search(looked_at)
+    if match and not (code and match[0].startswith(("{{", "<"))):
+        detail = f"found placeholder token '{cut(match[0].strip(), 40)}'"
         yield Finding(file=path, detail=detail, check=check)
 
 
@@ -332,8 +332,8 @@ def _shrunk(path: str, text: str, completion: Completion) -> Iterator[Finding]:
 
 
 def _headings(path: str, text: str) -> Iterator[Finding]:
-    found = [(len(level), title.lower()) for level, title in headings(text) if len(level) <= 2]
-    twice = next((title for level, title in found if found.count((level, title)) > 1), "")
+    titles = [(len(level), title.lower()) for level, title in headings(text) if len(level) <= 2]
+    twice = next((title for level, title in titles if titles.count((level, title)) > 1), "")
     if twice:
         detail = f"the heading '{cut(twice, 60)}' stands there twice"
         yield Finding(file=path, detail=detail, check="no_duplicate_headings")
@@ -364,8 +364,8 @@ def _refused(name: str) -> None:
 
 def headings(text: str) -> list[tuple[str, str]]:
     """The headings of a Markdown text, each with its level as it is written."""
-    found = _HEADING.findall(_FENCED.sub("", text))
-    return [(str(level), str(title)) for level, title in found]
+    matches = _HEADING.findall(_FENCED.sub("", text))
+    return [(str(level), str(title)) for level, title in matches]
 
 
 _CITED = re.compile(r"(?<![\w!\]])\[(\d{1,3})\](?![(:])")
@@ -417,9 +417,9 @@ def success_criteria(completion: Completion) -> Iterator[Finding]:
 def structural_integrity(completion: Completion) -> Iterator[Finding]:
     """Links inside a document lead somewhere, references have one style, little is said twice."""
     for path, text in _markdown_structure(completion):
-        known = {_slug(title) for _, title in headings(text)}
-        known.update(re.findall(r"(?:id|name)=[\"']([^\"']+)[\"']", text))
-        lost = next((each for each in _ANCHOR.findall(text) if each not in known), "")
+        anchors = {_slug(title) for _, title in headings(text)}
+        anchors.update(re.findall(r"(?:id|name)=[\"']([^\"']+)[\"']", text))
+        lost = next((each for each in _ANCHOR.findall(text) if each not in anchors), "")
         if lost:
             detail = f"the link #{cut(lost, 60)} leads to no heading"
             yield Finding(file=path, detail=detail, check="structural_integrity")

@@ -38,21 +38,21 @@ class _Team:
     """Hands a job to a manager below; None where the depth is used up."""
 
     async def work(
-        self, jobs: Sequence[Job], told: Sequence[Assignment]
+        self, jobs: Sequence[Job], assignments: Sequence[Assignment]
     ) -> tuple[list[Criticised], list[Json]]:
         """What came of every job, and the repairs that it took."""
         # In turn, since they share the workspace: each step starts from the state before it.
-        done = [await self._done(job, each) for job, each in zip(jobs, told, strict=True)]
-        found = await asyncio.gather(*map(self._criticised, jobs, done))
+        done = [await self._done(job, each) for job, each in zip(jobs, assignments, strict=True)]
+        criticised = await asyncio.gather(*map(self._criticised, jobs, done))
         repairs: list[Json] = []
         mended = [
             each if this.as_submanager else await self._repaired(each, repairs)
-            for each, this in zip(found, told, strict=True)
+            for each, this in zip(criticised, assignments, strict=True)
         ]
         return mended, repairs
 
-    async def _done(self, job: Job, told: Assignment) -> Worked:
-        if told.as_submanager and self.submanage is not None:
+    async def _done(self, job: Job, assignment: Assignment) -> Worked:
+        if assignment.as_submanager and self.submanage is not None:
             return await self.submanage(job)
         worked = await self.workflow.worker.work(job, self.desk)
         result = worked.result
@@ -74,23 +74,23 @@ class _Team:
             return Criticised(job=job, worked=worked, missing=missing)
         return await critic.criticise(job, worked, self.desk)
 
-    async def _repaired(self, found: Criticised, history: list[Json]) -> Criticised:
+    async def _repaired(self, current: Criticised, history: list[Json]) -> Criticised:
         """The same worker mends what is critical, a few times, while that changes anything."""
         for attempt in range(1, self.workflow.max_repairs + 1):
-            if found.critique is None or not found.needs_repair:
+            if current.critique is None or not current.needs_repair:
                 break
             if self.desk.tally.no_more_calls():
                 break
-            job = replace(found.job, attempt=attempt, defects=tuple(found.critique.defects))
+            job = replace(current.job, attempt=attempt, defects=tuple(current.critique.defects))
             worked = await self.workflow.worker.work(job, self.desk)
-            after = await self._criticised(job, replace(worked, before=found.worked.before))
-            history.append(_repair_row(found, after, attempt))
-            told = f"{job.worker_id}: repair {attempt}"
-            self.chronicle.event("repair", told, iteration=job.iteration)
-            if after.unchanged_since(found) or after.critique is None:
+            after = await self._criticised(job, replace(worked, before=current.worked.before))
+            history.append(_repair_row(current, after, attempt))
+            message = f"{job.worker_id}: repair {attempt}"
+            self.chronicle.event("repair", message, iteration=job.iteration)
+            if after.unchanged_since(current) or after.critique is None:
                 break
-            found = after
-        return found
+            current = after
+        return current
 
 
 def _jobs_for(
@@ -99,16 +99,16 @@ def _jobs_for(
     """The jobs of an iteration, each with a name of its own and the criteria of its subtask."""
     subtasks = {each.id: each for each in plan}
     jobs: dict[str, Job] = {}
-    for told in chosen:
-        name, again = told.worker_id, 2
+    for assignment in chosen:
+        name, again = assignment.worker_id, 2
         while name in jobs:
-            name, again = f"{told.worker_id}-{again}", again + 1
+            name, again = f"{assignment.worker_id}-{again}", again + 1
         jobs[name] = Job(
             worker_id=name,
             task=task,
-            instructions=told.instructions,
-            criteria=_criteria(subtasks.get(told.subtask_id)),
-            tools_allowed=tuple(told.tools_allowed),
+            instructions=assignment.instructions,
+            criteria=_criteria(subtasks.get(assignment.subtask_id)),
+            tools_allowed=tuple(assignment.tools_allowed),
             iteration=number,
             place=len(jobs),
         )
@@ -173,8 +173,8 @@ class ManagerLoop:
         tally, chronicle = self.desk.tally, self.telling.chronicle
         while True:
             await chronicle.tick(f"loop {tally.loops + 1}")
-            if told := self.stop():
-                raise Interrupted(told, remedy="everything journaled is kept; resume it to go on")
+            if reason := self.stop():
+                raise Interrupted(reason, remedy="everything journaled is kept; resume it to go on")
             if limit := tally.exhausted():
                 chronicle.event("budget", f"the budget is used up: {limit}", level="WARNING")
                 return Ending(status="partial", reason=limit)
@@ -195,8 +195,8 @@ class ManagerLoop:
             kind = "manager_missing" if error.missing else "manager_failed"
             return Ending(status="failed", reason=f"{kind}: {error.message}")
         self.telling.record.decision(number, decision)
-        told = f"decided: {decision.decision}"
-        chronicle.event("manager", told, iteration=number, depth=self.depth)
+        message = f"decided: {decision.decision}"
+        chronicle.event("manager", message, iteration=number, depth=self.depth)
         if self.memory.stalled(decision):
             return Ending(status="partial", reason="stall")
         match decision.decision:
@@ -235,27 +235,32 @@ class ManagerLoop:
 
     def _hint(self) -> str:
         files = map(shown, self.desk.workspace.files)
-        given = [path for path in files if path.startswith(f"{INPUT}/")]
+        inputs = [path for path in files if path.startswith(f"{INPUT}/")]
         template = self.desk.policy["experiment_context_hint_template"]
-        return template.replace("{{ inputs }}", ", ".join(given) or "none")
+        return template.replace("{{ inputs }}", ", ".join(inputs) or "none")
 
     def _shown_budget(self) -> dict[str, Json]:
         """Without the time that went by, which would make every request another one."""
-        told = self.desk.tally.snapshot()
+        budget = self.desk.tally.snapshot()
         depth: Json = {"used": self.depth, "max": self.workflow.envelope.max_depth}
         timed = ("wall_time", "budget_remaining_pct")
-        return {**{name: each for name, each in told.items() if name not in timed}, "depth": depth}
+        return {
+            **{name: each for name, each in budget.items() if name not in timed},
+            "depth": depth,
+        }
 
     # -- delegating ------------------------------------------------------------------------
 
-    async def _delegate(self, number: int, wanted: Sequence[Assignment]) -> Ending | None:
+    async def _delegate(self, number: int, assignments: Sequence[Assignment]) -> Ending | None:
         tally, most, chronicle = self.desk.tally, self.workflow.envelope, self.telling.chronicle
-        chosen = wanted[: max(0, min(most.max_workers_per_iteration, tally.workers_left))]
+        chosen = assignments[: max(0, min(most.max_workers_per_iteration, tally.workers_left))]
         if not chosen:
             return Ending(status="partial", reason="max_total_workers")
-        if len(chosen) < len(wanted):
-            told = f"{len(wanted) - len(chosen)} of {len(wanted)} delegations have no room"
-            chronicle.event("budget", told, level="WARNING", iteration=number)
+        if len(chosen) < len(assignments):
+            message = (
+                f"{len(assignments) - len(chosen)} of {len(assignments)} delegations have no room"
+            )
+            chronicle.event("budget", message, level="WARNING", iteration=number)
         tally.workers += len(chosen)
         team = _Team(
             workflow=self.workflow,
@@ -264,12 +269,12 @@ class ManagerLoop:
             submanage=self._submanage if self.depth < most.max_depth else None,
         )
         jobs = _jobs_for(number, self.task, chosen, self.memory.plan)
-        found, repairs = await team.work(jobs, chosen)
-        self.memory.keep(found, [each.subtask_id for each in chosen])
+        results, repairs = await team.work(jobs, chosen)
+        self.memory.keep(results, [each.subtask_id for each in chosen])
         await chronicle.tick(f"delegated {number}")
-        self.telling.results(number, found, repairs)
+        self.telling.results(number, results, repairs)
         if self.workflow.critic is not None:
-            self.telling.critiques(number, found, self.memory.score)
+            self.telling.critiques(number, results, self.memory.score)
         return None
 
     async def _submanage(self, job: Job) -> Worked:

@@ -113,10 +113,10 @@ class Criticised:
         if critique is None:
             return {"worker_id": self.job.worker_id, "score": None, "defects": [],
                     "missing": self.missing}  # fmt: skip
-        told = cast("dict[str, Json]", critique.model_dump(mode="json"))
+        fields = cast("dict[str, Json]", critique.model_dump(mode="json"))
         return {
             "worker_id": self.job.worker_id,
-            **told,
+            **fields,
             "score": round(critique.score, 4),
             "critical_count": critique.count("critical"),
             "warning_count": critique.count("warning"),
@@ -126,7 +126,7 @@ class Criticised:
 def critique_request(job: Job, worked: Worked, desk: Desk) -> CritiqueRequest:
     """What the critic sees of a result: what was asked, what was said, what is in the files."""
     result = worked.result
-    said = f"{result.status}: {result.summary}\n{result.result}".strip()
+    answer = f"{result.status}: {result.summary}\n{result.result}".strip()
     store = desk.workspace.store
     old, new = store.entries(worked.before), store.entries(worked.after)
     changed = [
@@ -138,7 +138,7 @@ def critique_request(job: Job, worked: Worked, desk: Desk) -> CritiqueRequest:
         task=job.task,
         instructions=job.instructions,
         criteria=bullets(job.criteria),
-        result=without_middle(said, _MOST_SAID),
+        result=without_middle(answer, _MOST_SAID),
         tools_used=bullets([_call(call) for call in worked.calls]),
         files=contents(store, worked.after, changed),
         rubric=desk.policy["critique_rubric"],
@@ -147,13 +147,13 @@ def critique_request(job: Job, worked: Worked, desk: Desk) -> CritiqueRequest:
 
 def _call(call: ToolCall) -> str:
     arguments = ", ".join(f"{name}={cut(str(value), 60)}" for name, value in call.arguments.items())
-    told = f"error: {cut(call.error, 120)}" if call.error else cut(str(call.result), 120)
-    return f"{call.name}({arguments}) → {told}"
+    outcome = f"error: {cut(call.error, 120)}" if call.error else cut(str(call.result), 120)
+    return f"{call.name}({arguments}) → {outcome}"
 
 
-def _mean_score(found: Sequence[Criticised]) -> float | None:
+def _mean_score(results: Sequence[Criticised]) -> float | None:
     """The mean of the scores that there are; None where there are none."""
-    scores = [each.critique.score for each in found if each.critique is not None]
+    scores = [each.critique.score for each in results if each.critique is not None]
     return math.fsum(scores) / len(scores) if scores else None
 
 
@@ -326,20 +326,20 @@ class Memory:
         last = self.decided[-_STALL:]
         return len(last) == _STALL and len(set(last)) == 1 and decision.decision != "complete"
 
-    def keep(self, found: Sequence[Criticised], subtasks: Sequence[str]) -> None:
+    def keep(self, results: Sequence[Criticised], subtasks: Sequence[str]) -> None:
         """Results of an iteration, with the subtasks that they are for."""
-        self.last = list(found)
-        for each, subtask in zip(found, subtasks, strict=True):
+        self.last = list(results)
+        for each, subtask in zip(results, subtasks, strict=True):
             self.latest[each.job.worker_id] = each
             if subtask:
                 self.subtasks[subtask] = each
 
     def repeated(self) -> int:
         """How many times in a row a completion was rejected for the same reason."""
-        told = [(verdict.gate, verdict.reason) for verdict in self.rejections]
+        reasons = [(verdict.gate, verdict.reason) for verdict in self.rejections]
         count = 0
-        for each in reversed(told):
-            if each != told[-1]:
+        for each in reversed(reasons):
+            if each != reasons[-1]:
                 break
             count += 1
         return count
@@ -401,5 +401,5 @@ class Memory:
         if not self.rejections:
             return NONE
         verdict = self.rejections[-1]
-        found = [f"{each.file}: {each.detail}".strip(": ") for each in verdict.findings]
-        return f"gate {verdict.gate}: {verdict.reason}\n{bullets(found)}"
+        lines = [f"{each.file}: {each.detail}".strip(": ") for each in verdict.findings]
+        return f"gate {verdict.gate}: {verdict.reason}\n{bullets(lines)}"

@@ -200,8 +200,8 @@ MOST_CHARS = 20_000
 def registry_path(db: str | Path | None = None, environ: Mapping[str, str] = os.environ) -> Path:
     """Where the registry lies: what is named, a variable, or the user's state folder."""
     named = (str(db or ""), *(environ.get(name, "") for name in _VARIABLES))
-    told = next((each for each in named if each.strip()), "")
-    return Path(told).absolute() if told else state_folder(environ) / NAME
+    path = next((each for each in named if each.strip()), "")
+    return Path(path).absolute() if path else state_folder(environ) / NAME
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,9 +232,9 @@ class PolicyRegistry:
 
     def at(self, versions: Mapping[str, int]) -> PolicyTexts:
         """The texts at these versions; at those in force where nothing is said."""
-        wanted = {**self.in_force(), **versions}
-        texts = {name: self.content(name, number) for name, number in wanted.items()}
-        return PolicyTexts(texts=texts, versions=wanted)
+        numbers = {**self.in_force(), **versions}
+        texts = {name: self.content(name, number) for name, number in numbers.items()}
+        return PolicyTexts(texts=texts, versions=numbers)
 
     def in_force(self) -> dict[str, int]:
         """By text, the version that runs read."""
@@ -391,8 +391,10 @@ def _known(name: str) -> str:
 
 def _check(name: str, content: str) -> None:
     if not content.strip() or len(content) > MOST_CHARS:
-        told = f"a policy text has from 1 to {MOST_CHARS:,} characters, this one {len(content):,}"
-        raise ConfigError([Problem(where=name, message=told)])
+        message = (
+            f"a policy text has from 1 to {MOST_CHARS:,} characters, this one {len(content):,}"
+        )
+        raise ConfigError([Problem(where=name, message=message)])
     if gone := set(placeholders_in(PolicyTexts.shipped()[name])) - set(placeholders_in(content)):
-        told = f"the placeholder {', '.join(sorted(gone))} is gone"
-        raise ConfigError([Problem(where=name, message=told, remedy="keep it word for word")])
+        message = f"the placeholder {', '.join(sorted(gone))} is gone"
+        raise ConfigError([Problem(where=name, message=message, remedy="keep it word for word")])

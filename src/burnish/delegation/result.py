@@ -43,8 +43,8 @@ _NEXT = {
 
 def ending_words(reason: str) -> str:
     """The reason with what it means; one that explains itself stays as it is."""
-    told = _WORDS.get(reason)
-    return reason if told is None else f"{reason}: {told}"
+    meaning = _WORDS.get(reason)
+    return reason if meaning is None else f"{reason}: {meaning}"
 
 
 def next_step(reason: str) -> str:
@@ -291,12 +291,12 @@ async def ruled(workflow: Workflow, memory: Memory, desk: Desk, ruler: str) -> _
     scores: list[float] = []
     for each in memory.last:
         request = critique_request(each.job, each.worked, desk)
-        told = request.model_copy(update={"rubric": ruler})
+        regrade = request.model_copy(update={"rubric": ruler})
         try:
-            said = await critic.role.answer(told, draw=each.job.draw, effects=desk.effects)
+            answer = await critic.role.answer(regrade, draw=each.job.draw, effects=desk.effects)
         except RoleFailed:
             return _Ruled(score=None)
-        scores.append(said.value.score)
+        scores.append(answer.value.score)
     return _Ruled(score=math.fsum(scores) / len(scores))
 
 
@@ -324,8 +324,8 @@ def finish(
     """
     record, checked = loop.telling.record, loop.completing()
     declared, made = checked.declared, checked.files()
-    wanted = {path: made[path] for path in declared if path in made}
-    final = wanted or ({} if declared else made)
+    delivered = {path: made[path] for path in declared if path in made}
+    final = delivered or ({} if declared else made)
     delivers = ending.status in ("complete", "partial") and bool(final)
     record.deliver(made, final if delivers else None)
     graded = _Ruled(score=loop.memory.score) if fixed is None else fixed
@@ -395,6 +395,6 @@ def _open_doors(workflow: Workflow) -> list[str]:
     """Who may use the network though commands are isolated."""
     worker = workflow.worker
     program = isinstance(worker, CommandWorker) and worker.network
-    told = (("the program", program), ("commands", workflow.network))
-    who = " and ".join(name for name, may in told if may)
+    doors = (("the program", program), ("commands", workflow.network))
+    who = " and ".join(name for name, may in doors if may)
     return [f"by the workflow, {who} may use the network"] if who else []

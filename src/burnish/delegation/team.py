@@ -114,26 +114,26 @@ class Workflow:
     def models(self) -> dict[str, str]:
         """Who is who, by role."""
         judges = [m.role.client.ref.label for m in self.metrics if isinstance(m, RubricJudge)]
-        found = {
+        labels = {
             "manager": self.manager.label,
             "worker": self.worker.label,
             "critic": self.critic.label if self.critic else "",
             "judge": ", ".join(dict.fromkeys(judges)),
         }
-        return {role: label for role, label in found.items() if label}
+        return {role: label for role, label in labels.items() if label}
 
     def notes(self) -> list[str]:
         """What a reader of the result should know."""
-        found = [
+        lines = [
             f"the {role} is the worker's own model ({label}): it grades its own work"
             for role, label in self.models.items()
             if role in ("critic", "judge") and self.worker.label in label.split(", ")
         ]
         if self.critic is None:
-            found.append("there is no critic: the loss counts the critique as neutral")
+            lines.append("there is no critic: the loss counts the critique as neutral")
         if not self.metrics:
-            found.append("there are no metrics: the loss counts the evaluation as neutral")
-        return found
+            lines.append("there are no metrics: the loss counts the evaluation as neutral")
+        return lines
 
     def inputs(self) -> Mapping[str, str]:
         """Hashes of all that decides what happens; a resume must find them unchanged."""

@@ -83,8 +83,8 @@ class Desk:
         self.tally.tool_calls += 1
         tool = tools.get(use.name)
         if tool is None:
-            known = ", ".join(tools) or "none"
-            return _told(use, error=f"there is no tool '{use.name}'; there are: {known}")
+            names = ", ".join(tools) or "none"
+            return _told(use, error=f"there is no tool '{use.name}'; there are: {names}")
 
         async def act() -> Json:
             try:
@@ -99,9 +99,9 @@ class Desk:
         }
         leaves = "nothing" if tool.only_looks else "changes"
         answered = await self.workspace.step("tool", request, act, leaves=leaves)
-        said = cast("dict[str, str]", answered)
+        answer = cast("dict[str, str]", answered)
         self.tally.seconds = max(self.tally.seconds, self.workspace.seconds)
-        return _told(use, answer=said.get("answer", ""), error=said.get("error", ""))
+        return _told(use, answer=answer.get("answer", ""), error=answer.get("error", ""))
 
 
 class Worker(Protocol):
@@ -164,17 +164,17 @@ class CommandWorker:
         """Run the program to its end."""
         before = desk.workspace.state
         if reason := desk.tally.no_more_calls():
-            told = WorkerResult(summary=f"the budget is used up: {reason}", status="failed")
-            return Worked(result=told, before=before, after=before)
+            refusal = WorkerResult(summary=f"the budget is used up: {reason}", status="failed")
+            return Worked(result=refusal, before=before, after=before)
         request: dict[str, Json] = {
             "command": self.fingerprint,
             "instructions": _brief(job),
             "by": [job.worker_id, job.iteration, job.attempt],
         }
-        said = await desk.workspace.step(
+        answer = await desk.workspace.step(
             "worker", request, lambda: self._run(job, desk), price=self.price
         )
-        ended = cast("dict[str, Any]", said)
+        ended = cast("dict[str, Any]", answer)
         desk.tally.seconds = max(desk.tally.seconds, desk.workspace.seconds)
         desk.tally.tokens_told += int(ended["tokens"])
         desk.tally.tool_calls += int(ended["tool_calls"])
@@ -204,8 +204,8 @@ class CommandWorker:
             used = _usage(place)
         if not ran.ok:
             return _ended(f"the program failed: {own.why(ran)}", used, failed=True)
-        said = own.plain(ran.stdout.strip(), _MOST_SAID)
-        return _ended(said or "(the program said nothing)", used, failed=False)
+        output = own.plain(ran.stdout.strip(), _MOST_SAID)
+        return _ended(output or "(the program said nothing)", used, failed=False)
 
 
 def _brief(job: Job) -> str:
@@ -229,12 +229,12 @@ def _ended(summary: str, used: Mapping[str, int] | None = None, *, failed: bool)
 def _usage(place: Path) -> dict[str, int]:
     """What the program says that it used; what is no number counts as not said."""
     try:
-        told = json.loads(read_contents(place, [_USAGE]).get(_USAGE, b"{}"))
+        usage = json.loads(read_contents(place, [_USAGE]).get(_USAGE, b"{}"))
     except ValueError:
         return {}
-    if not isinstance(told, dict):
+    if not isinstance(usage, dict):
         return {}
-    numbers = cast("dict[str, Any]", told)
+    numbers = cast("dict[str, Any]", usage)
     return {
         name: int(value)
         for name in ("tokens", "tool_calls")
@@ -355,8 +355,8 @@ class _Talk:
             number = len(self.calls)
             call = await self.desk.use(use, self.tools, job=self.job, number=number)
             self.calls.append(call)
-            said = f"error: {call.error}" if call.error else str(call.result)
-            answer = Message(role="tool", content=said, answers=use.id, tool=use.name)
+            content = f"error: {call.error}" if call.error else str(call.result)
+            answer = Message(role="tool", content=content, answers=use.id, tool=use.name)
             self.messages = (*self.messages, answer)
         last = [canonical([call.name, dict(call.arguments)]) for call in self.calls[-_SAME:]]
         return len(last) < _SAME or len(set(last)) > 1
@@ -365,8 +365,8 @@ class _Talk:
         schema = cast("dict[str, Json]", WorkerResult.model_json_schema())
         specs = tuple(tool.spec for tool in self.tools.values())
         request = ChatRequest(messages=self.messages, schema=schema, schema_name=ROLE, tools=specs)
-        asked = self.worker.client.ask(request, draw=self.job.draw, effects=self.desk.effects)
-        return (await asked).reply
+        answer = self.worker.client.ask(request, draw=self.job.draw, effects=self.desk.effects)
+        return (await answer).reply
 
     def _say(self, text: str) -> None:
         self.messages = (*self.messages, Message(role="user", content=text))

@@ -56,8 +56,8 @@ class StateStore:
         name = hashlib.sha256(listed).hexdigest()
         path = self.home / f"{name}.json"
         if not path.exists():
-            for file, kept in entries.items():
-                self._keep_blob(folder / file, kept)
+            for file, entry in entries.items():
+                self._keep_blob(folder / file, entry)
             self.home.mkdir(parents=True, exist_ok=True)
             write_atomic(path, listed)
         self._known[name] = entries
@@ -68,21 +68,21 @@ class StateStore:
         if state not in self._known:
             try:
                 listed = json.loads(read_bytes(self.home / f"{state}.json"))
-                found = {_plain(p): codec(_Kept).decode(kept) for p, kept in listed.items()}
+                decoded = {_plain(p): codec(_Kept).decode(entry) for p, entry in listed.items()}
             except ValueError as error:
                 raise self._lost(state) from error
-            self._known[state] = found
+            self._known[state] = decoded
         return self._known[state]
 
     def files(self, state: str) -> list[str]:
         """The paths of its files."""
-        return [path for path, kept in self.entries(state).items() if kept.kind == "file"]
+        return [path for path, entry in self.entries(state).items() if entry.kind == "file"]
 
     def read(self, state: str, path: str) -> bytes:
         """What a file of a state holds."""
-        kept = self.entries(state)[path]
-        content = read_bytes(self.home / "blobs" / kept.content)
-        if hashlib.sha256(content).hexdigest() != kept.content:
+        entry = self.entries(state)[path]
+        content = read_bytes(self.home / "blobs" / entry.content)
+        if hashlib.sha256(content).hexdigest() != entry.content:
             raise self._lost(state)
         return content
 
@@ -95,26 +95,26 @@ class StateStore:
             raise JournalTrouble(f"the workspace {folder} cannot be cleared")
         try:
             folder.mkdir(parents=True)
-            for path, kept in entries.items():
-                self._put(state, folder, path, kept)
+            for path, entry in entries.items():
+                self._put(state, folder, path, entry)
             # Last, and the deepest first: a folder that may not be written could not be filled.
-            for path, kept in sorted(entries.items(), reverse=True):
-                if kept.kind == "folder":
-                    (folder / path).chmod(kept.mode)
+            for path, entry in sorted(entries.items(), reverse=True):
+                if entry.kind == "folder":
+                    (folder / path).chmod(entry.mode)
         except OSError as error:
             raise file_trouble("put back", folder, error) from error
 
-    def _put(self, state: str, folder: Path, path: str, kept: _Kept) -> None:
+    def _put(self, state: str, folder: Path, path: str, entry: _Kept) -> None:
         place = folder / path
-        if kept.kind == "folder":
+        if entry.kind == "folder":
             place.mkdir(parents=True, exist_ok=True)
-        elif kept.kind == "link":
+        elif entry.kind == "link":
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.symlink_to(_plain(kept.content))
+            place.symlink_to(_plain(entry.content))
         else:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(self.read(state, path))
-            place.chmod(kept.mode)
+            place.chmod(entry.mode)
 
     def _entries(self, folder: Path, *, whole: bool = False) -> Iterator[tuple[str, _Kept]]:
         seen = snapshot(folder, leave_out=None if whole else lambda path: covers(CACHES, path))
@@ -123,13 +123,13 @@ class StateStore:
                 target = _quoted(str((folder / path).readlink()))
                 yield path, _Kept(kind="link", content=target)
             elif entry.kind == "file":
-                told = entry.digest
-                yield path, _Kept(kind="file", mode=entry.mode, content=told, size=entry.size)
+                digest = entry.digest
+                yield path, _Kept(kind="file", mode=entry.mode, content=digest, size=entry.size)
             elif entry.kind == "folder":
                 yield path, _Kept(kind="folder", mode=entry.mode)
 
-    def _keep_blob(self, file: Path, kept: _Kept) -> None:
-        if kept.kind != "file" or (blob := self.home / "blobs" / kept.content).exists():
+    def _keep_blob(self, file: Path, entry: _Kept) -> None:
+        if entry.kind != "file" or (blob := self.home / "blobs" / entry.content).exists():
             return
         blob.parent.mkdir(parents=True, exist_ok=True)
         put_in_place(blob, lambda spare: _copied(file, spare))

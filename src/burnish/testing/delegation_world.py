@@ -34,11 +34,11 @@ def use(name: str, **arguments: Any) -> ChatReply:
     return uses((name, arguments))
 
 
-def uses(*wanted: tuple[str, Mapping[str, Any]]) -> ChatReply:
+def uses(*invocations: tuple[str, Mapping[str, Any]]) -> ChatReply:
     """A reply that uses tools."""
     calls = tuple(
         ToolUse(id=f"call-{number}", name=name, arguments=arguments)
-        for number, (name, arguments) in enumerate(wanted)
+        for number, (name, arguments) in enumerate(invocations)
     )
     usage = Usage(requests=1, input_tokens=20, output_tokens=10)
     return ChatReply(text="", uses=calls, finish="tool_call", usage=usage)
@@ -170,8 +170,8 @@ class DelegationWorld:
             "delegation_judge": self.judge,
             **self.others,
         }
-        said = playing[role](turn)
-        return said if isinstance(said, str | ChatReply) else json.dumps(said)
+        answer = playing[role](turn)
+        return answer if isinstance(answer, str | ChatReply) else json.dumps(answer)
 
 
 FILE = "report.md"
@@ -225,8 +225,8 @@ sandbox: none
 
 def report(*mended: str) -> str:
     """The report, with these flaws mended and all others in it."""
-    said = [sound if flaw in mended else flawed for flaw, (flawed, sound) in FLAWS.items()]
-    return "\n\n".join(part.format(*said) for part in _PARTS) + "\n"
+    sentences = [sound if flaw in mended else flawed for flaw, (flawed, sound) in FLAWS.items()]
+    return "\n\n".join(part.format(*sentences) for part in _PARTS) + "\n"
 
 
 def flaws_in(text: str) -> list[str]:
@@ -234,18 +234,18 @@ def flaws_in(text: str) -> list[str]:
     return [flaw for flaw, (_, sound) in FLAWS.items() if sound not in text]
 
 
-def refine_world(**given: Any) -> DelegationWorld:
+def refine_world(**players: Any) -> DelegationWorld:
     """The team; what is given plays its role instead."""
-    roles: dict[str, Any] = {"manager": manager, "worker": worker, "critic": critic, **given}
+    roles: dict[str, Any] = {"manager": manager, "worker": worker, "critic": critic, **players}
     return DelegationWorld(**roles)
 
 
 def manager(turn: Turn) -> Said:
     """Plans what it is told to mend, delegates it, completes."""
     if turn.draw == 1:
-        told = [flaw for flaw in FLAWS if flaw in turn.text]
-        wanted = f"mend: {told[0]}" if told else "write it"
-        return plan(FILE, criteria=(wanted,))
+        flaws = [flaw for flaw in FLAWS if flaw in turn.text]
+        criterion = f"mend: {flaws[0]}" if flaws else "write it"
+        return plan(FILE, criteria=(criterion,))
     if turn.draw == 2:
         job = {"worker_id": "writer", "subtask_id": "t1", "instructions": f"{FILE}: see criteria"}
         return {"decision": "delegate", "delegations": [job]}
@@ -274,9 +274,9 @@ def critic(turn: Turn) -> Said:
     return {"score": 1 - 0.25 * len(defects), "defects": defects, "summary": str(len(defects))}
 
 
-def _mended(text: str, wanted: str) -> str:
+def _mended(text: str, criteria: str) -> str:
     for flaw, (flawed, sound) in FLAWS.items():
-        if f"mend: {flaw}" in wanted:
+        if f"mend: {flaw}" in criteria:
             return text.replace(flawed, sound)
     return text
 
@@ -340,14 +340,14 @@ def suite_text(*tasks: str, holdout: tuple[str, ...] = (), more: str = "") -> st
     return "\n".join([*lines, more]) + "\n"
 
 
-def suite_world(**given: Any) -> DelegationWorld:
+def suite_world(**players: Any) -> DelegationWorld:
     """The team; what is given plays its role instead."""
     roles: dict[str, Any] = {
         "worker": suite_worker,
         "critic": suite_critic,
         "others": {"textgrad": textgrad},
         "manager": suite_manager,
-        **given,
+        **players,
     }
     return DelegationWorld(**roles)
 
@@ -366,8 +366,8 @@ def suite_worker(turn: Turn) -> Said:
     if turn.answers:
         return {"summary": f"wrote {FILE}", "outputs": [FILE], "confidence": 0.8}
     subject, unit = next(s for s in SUBJECTS.values() if s[0] in turn.text)
-    told = f" {unit}" if FAULT not in turn.system else ""
-    return use("file_write", path=FILE, content=_REPORT.format(subject, told))
+    suffix = f" {unit}" if FAULT not in turn.system else ""
+    return use("file_write", path=FILE, content=_REPORT.format(subject, suffix))
 
 
 def suite_critic(turn: Turn) -> Said:
@@ -385,9 +385,9 @@ def suite_critic(turn: Turn) -> Said:
 def textgrad(turn: Turn) -> Said:
     """Changes the line that speaks of what was complained of in more than one task."""
     name = turn.text.partition("The text is: ")[2].split(" ", 1)[0]
-    found = re.findall(r"defect \[\w+\] \(\w+\) [^:\n]+: (.+)", between(turn.text, "tasks"))
+    complaints = re.findall(r"defect \[\w+\] \(\w+\) [^:\n]+: (.+)", between(turn.text, "tasks"))
     text = between(turn.text, "current_text").strip("\n") + "\n"
-    for complaint, times in Counter[str](found).items():
+    for complaint, times in Counter[str](complaints).items():
         words = [word for word in re.findall(r"\w+", complaint) if len(word) > 3 and word != "have"]
         guilty = [line for line in text.splitlines() if all(word in line for word in words)]
         if times > 1 and guilty:

@@ -54,10 +54,10 @@ def _request_line(line: str) -> tuple[str, str]:
 
 
 def _length(headers: dict[str, str]) -> int:
-    told = headers.get("content-length", "0")
-    if not told.isdigit() or int(told) > LONGEST_BODY or "transfer-encoding" in headers:
+    length = headers.get("content-length", "0")
+    if not length.isdigit() or int(length) > LONGEST_BODY or "transfer-encoding" in headers:
         raise NotHttp
-    return int(told)
+    return int(length)
 
 
 def _document(body: bytes) -> Any:
@@ -76,5 +76,5 @@ def head(
     except ValueError:
         phrase = "Scripted"
     fields = {"Content-Type": kind, "Content-Length": str(length), **(more or {})}
-    lines = [f"HTTP/1.1 {status} {phrase}", *(f"{name}: {told}" for name, told in fields.items())]
+    lines = [f"HTTP/1.1 {status} {phrase}", *(f"{name}: {value}" for name, value in fields.items())]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")

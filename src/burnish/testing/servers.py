@@ -106,8 +106,8 @@ def openai_reply(reply: Reply, model: str) -> Document:
 
 
 def _use(name: str, arguments: Mapping[str, Any]) -> Document:
-    told = {"name": name, "arguments": json.dumps(arguments)}
-    return {"id": f"call_{name}", "type": "function", "function": told}
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    return {"id": f"call_{name}", "type": "function", "function": function}
 
 
 def openai_error(status: Status) -> Document:
@@ -254,7 +254,7 @@ _CUT = 9
 """How many bytes a truncated answer lacks."""
 
 
-def response_to(asked: Asked, answer: Answer, words: Protocol) -> bytes:
+def response_to(request: Asked, answer: Answer, words: Protocol) -> bytes:
     """What is written to the socket."""
     if isinstance(answer, Malformed):
         return head(200, len(answer.body), kind=answer.content_type) + answer.body
@@ -263,13 +263,13 @@ def response_to(asked: Asked, answer: Answer, words: Protocol) -> bytes:
     if isinstance(answer, Dropped):
         return b""
     if isinstance(answer, str | Reply | Slow | CutOff):
-        return _success(asked, answer, words)
-    return _success(asked, answer.text, words)[:-_CUT]
+        return _success(request, answer, words)
+    return _success(request, answer.text, words)[:-_CUT]
 
 
-def response_format(asked: Asked) -> str:
+def response_format(request: Asked) -> str:
     """The type of `response_format` that a request names; empty where it names none."""
-    named = _fields(asked).get("response_format")
+    named = _fields(request).get("response_format")
     return str(cast("dict[str, Any]", named).get("type", "")) if isinstance(named, dict) else ""
 
 
@@ -280,10 +280,10 @@ def _failure(status: Status, words: Protocol) -> bytes:
     return head(status.code, len(body), more=more) + body
 
 
-def _success(asked: Asked, answer: str | Reply | Slow | CutOff, words: Protocol) -> bytes:
+def _success(request: Asked, answer: str | Reply | Slow | CutOff, words: Protocol) -> bytes:
     reply = _as_reply(answer)
-    document = words.reply(reply, reply.model or _model_of(asked))
-    if words.events is not None and _fields(asked).get("stream"):
+    document = words.reply(reply, reply.model or _model_of(request))
+    if words.events is not None and _fields(request).get("stream"):
         body = _as_events(words.events(document))
         return head(200, len(body), kind="text/event-stream") + body
     body = json.dumps(document).encode()
@@ -298,13 +298,13 @@ def _as_reply(answer: str | Reply | Slow | CutOff) -> Reply:
     return Reply(text=answer if isinstance(answer, str) else answer.text)
 
 
-def _fields(asked: Asked) -> dict[str, Any]:
-    return cast("dict[str, Any]", asked.json) if isinstance(asked.json, dict) else {}
+def _fields(request: Asked) -> dict[str, Any]:
+    return cast("dict[str, Any]", request.json) if isinstance(request.json, dict) else {}
 
 
-def _model_of(asked: Asked) -> str:
+def _model_of(request: Asked) -> str:
     """In the body or, with Google, in the path."""
-    return str(_fields(asked).get("model") or asked.path.rpartition("/")[2].partition(":")[0])
+    return str(_fields(request).get("model") or request.path.rpartition("/")[2].partition(":")[0])
 
 
 def _as_events(documents: list[Document]) -> bytes:
@@ -392,9 +392,9 @@ class ScriptedServer:
                 await writer.wait_closed()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while (asked := await read_request(reader)) is not None:
-            self.requests.append(asked)
-            answer = self._answer(asked)
+        while (request := await read_request(reader)) is not None:
+            self.requests.append(request)
+            answer = self._answer(request)
             if isinstance(answer, Slow):
                 if await _client_left(reader, answer.seconds):
                     self.abandoned += 1
@@ -404,19 +404,19 @@ class ScriptedServer:
                 if answer.reset:
                     writer.transport.abort()
                 return
-            writer.write(response_to(asked, answer, self._words))
+            writer.write(response_to(request, answer, self._words))
             await writer.drain()
             if isinstance(answer, Truncated):
                 return
 
-    def _answer(self, asked: Asked) -> Answer:
-        if asked.path == "/api/tags":
+    def _answer(self, request: Asked) -> Answer:
+        if request.path == "/api/tags":
             return Malformed(json.dumps(listed_models(self._models)).encode())
-        if not asked.path.endswith(self._words.question):
-            return Status(404, message=f"nothing here: {asked.path}")
-        if response_format(asked) in self._refuses:
+        if not request.path.endswith(self._words.question):
+            return Status(404, message=f"nothing here: {request.path}")
+        if response_format(request) in self._refuses:
             return self._refusal
-        return self._script(asked)
+        return self._script(request)
 
 
 def _in_order(answers: Sequence[Answer]) -> Callable[[Asked], Answer]:

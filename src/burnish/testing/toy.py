@@ -124,12 +124,12 @@ class RulesKept:
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
         """Look for each rule's mark in the reply."""
         del effects
-        wanted = (case.expected or "").split(", ")
-        forgotten = [rule for rule in wanted if f"[{rule}]" not in outcome.output]
+        rules = (case.expected or "").split(", ")
+        forgotten = [rule for rule in rules if f"[{rule}]" not in outcome.output]
         return [
             Score(
                 metric=self.name,
-                value=1 - len(forgotten) / len(wanted),
+                value=1 - len(forgotten) / len(rules),
                 passed=not forgotten,
                 reason=f"does not keep: {', '.join(forgotten)}" if forgotten else "",
             )
@@ -138,10 +138,10 @@ class RulesKept:
 
 def _case(world: World, number: int) -> Case:
     rng = stream(world.seed, "case", number)
-    wanted = sorted(rng.sample(sorted(RULES), k=rng.choice((2, 3))))
+    rules = sorted(rng.sample(sorted(RULES), k=rng.choice((2, 3))))
     topic = rng.choice(_TOPICS)
     text = f"Customer {number:03d} writes about {topic}, order {rng.randrange(10_000, 99_999)}."
-    turn = Turn(input=text, expected=", ".join(wanted))
+    turn = Turn(input=text, expected=", ".join(rules))
     return Case(name=f"message-{number:03d}", turns=(turn,))
 
 
@@ -152,12 +152,12 @@ def _respond(world: World, candidate: Candidate, case: Case, draw: int) -> Outco
         raise ValueError("the agent's answer was not valid JSON")
     forget = _forgetfulness(world, candidate)
     text = str(candidate.values["instructions"])
-    kept = [
+    names = [
         name
         for name, rule in RULES.items()
         if rule in text and _luck(name, case.id, draw, candidate.id) >= forget
     ]
-    reply = " ".join(f"[{name}]" for name in kept) or "Thank you for your message."
+    reply = " ".join(f"[{name}]" for name in names) or "Thank you for your message."
     step = Step(
         id="1", node="agent", surfaces=tuple(candidate.values), input=case.input, output=reply
     )
@@ -307,7 +307,7 @@ class Climb:
         if run.stop_reason(self._need(run)) is not None:
             return None
         start = run.target.baseline
-        found = Measured(
+        start_measured = Measured(
             candidate=start,
             train=await run.evaluate(start, split=Split.TRAIN, repeats=self.repeats),
             holdout=await run.evaluate(start, split=Split.HOLDOUT, repeats=self.repeats),
@@ -316,12 +316,12 @@ class Climb:
             Trial(
                 candidate=start,
                 phase="baseline",
-                train=SplitResult.of(found.train, run.objective),
-                holdout=SplitResult.of(found.holdout, run.objective),
+                train=SplitResult.of(start_measured.train, run.objective),
+                holdout=SplitResult.of(start_measured.holdout, run.objective),
             )
         )
         run.advance(start)
-        return found
+        return start_measured
 
     async def _trial(self, run: Run, best: Measured, cycle: int, phase: str, step: int) -> Measured:
         candidate = await self._propose(run, best, cycle, phase, step)
@@ -410,11 +410,11 @@ class Climb:
         reasons = sorted({s.reason for r in best.train.results for s in r.scores if s.reason})
         request = Complaints(text=str(best.candidate.values[surface.id]), reasons=tuple(reasons))
         try:
-            said = await run.ask(self.proposer, request, draw=draw)
+            answer = await run.ask(self.proposer, request, draw=draw)
         except RoleFailed:
             return None
-        origin = Origin(by=self.proposer.name, note=said.why)
-        return best.candidate.child({surface.id: said.text}, origin=origin)
+        origin = Origin(by=self.proposer.name, note=answer.why)
+        return best.candidate.child({surface.id: answer.text}, origin=origin)
 
     def _need(self, run: Run) -> Spend:
         sweeps = [

@@ -139,12 +139,12 @@ class Complete:
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
         """Look for each mark in the note."""
         del effects
-        wanted = (case.expected or "").split()
-        lacks = [mark for mark in wanted if mark not in outcome.output]
+        marks = (case.expected or "").split()
+        lacks = [mark for mark in marks if mark not in outcome.output]
         return [
             Score(
                 metric=self.name,
-                value=1 - len(lacks) / len(wanted),
+                value=1 - len(lacks) / len(marks),
                 passed=not lacks,
                 reason=f"the note lacks {lacks[0]}" if lacks else "",
             )
@@ -194,8 +194,8 @@ def _case(world: World, number: int) -> Case:
     topic = TOPICS[number % len(TOPICS)]
     rules = sorted(rng.sample(sorted(RULES), k=2))
     text = f"Customer {number:03d} asks about the {topic} of order {rng.randrange(10_000, 99_999)}"
-    wanted = [f"[{topic}-form]", *(f"[{rule}]" for rule in rules)]
-    return Case.single(text, " ".join(wanted), name=f"note-{number:03d}")
+    marks = [f"[{topic}-form]", *(f"[{rule}]" for rule in rules)]
+    return Case.single(text, " ".join(marks), name=f"note-{number:03d}")
 
 
 def _respond(world: World, candidate: Candidate, case: Case, draw: int) -> Outcome:
@@ -209,14 +209,14 @@ def _respond(world: World, candidate: Candidate, case: Case, draw: int) -> Outco
     assert isinstance(temperature, int | float)
     assert isinstance(top_k, int)
     lost = slip(float(temperature), top_k, len(stated))
-    kept = [
+    marks = [
         mark
         for mark in [*_forms(candidate, case), *(f"[{rule}]" for rule in stated)]
         # Some things are lost before others, and by luck anything may be.
         if _luck(mark, case.id) >= lost and _luck(mark, case.id, draw, candidate.id) >= world.noise
     ]
     return Outcome(
-        replies=(" · ".join(kept) or "Noted.",),
+        replies=(" · ".join(marks) or "Noted.",),
         nano_usd=to_nano(world.usd_per_call),
         seconds=0.5 + 0.02 * top_k,
     )

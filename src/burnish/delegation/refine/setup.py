@@ -153,7 +153,7 @@ def refinement_parts(building: Building, parts: TargetParts) -> StrategyParts | 
     refinement = building.problems.as_raised(lambda: _prepared(seat, workflow), None)
     if refinement is None:
         return None
-    kept: dict[str, Json] = {
+    origin: dict[str, Json] = {
         "file": building.spec.source.file,
         "overrides": workflow.overrides.to_json(),
         "inputs": [],
@@ -170,7 +170,7 @@ def refinement_parts(building: Building, parts: TargetParts) -> StrategyParts | 
             inputs=job.inputs,
             parent_run_id=job.parent_run_id,
             tags=job.tags,
-            kept={**kept, "inputs": [str(path) for path in job.inputs]},
+            kept={**origin, "inputs": [str(path) for path in job.inputs]},
         )
 
     strategy = Refine(refinement, session, delegation=delegation, lock=seat.lock())

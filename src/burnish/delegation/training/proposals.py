@@ -186,14 +186,14 @@ class Proposing:
         """The most promising change of one text."""
         requests = [self.request(each, candidate, train, rate) for each in self.surfaces]
         # The same evidence may be looked at again: another draw, another view.
-        asked = await self.run.ask_together(self.role, requests, draw=epoch * len(requests))
-        answers = [each.answer for each in asked if each.answer is not None]
+        replies = await self.run.ask_together(self.role, requests, draw=epoch * len(requests))
+        answers = [each.answer for each in replies if each.answer is not None]
         useful = [each for each in answers if each.promise > 0 and not _unchanged(each, candidate)]
         best = max(useful, key=lambda answer: answer.promise, default=None)
         return Proposed(
             best=best,
-            proposals=tuple(each.proposal for each in asked),
-            declined=best is None and len(answers) == len(asked),
+            proposals=tuple(each.proposal for each in replies),
+            declined=best is None and len(answers) == len(replies),
         )
 
     def request(
@@ -203,7 +203,7 @@ class Proposing:
         values = candidate.values
         others = {n: str(v) for n, v in values.items() if n != surface.id}
         loss = self.run.objective.measure(train).loss
-        kept = [*surface.placeholders, *surface.frozen]
+        required = [*surface.placeholders, *surface.frozen]
         return TextGradRequest(
             artifact_name=surface.id,
             current_text=str(values[surface.id]),
@@ -212,19 +212,19 @@ class Proposing:
             other_texts=_listed(others),
             tried="\n".join(each.told() for each in self.tried[-_REMEMBERED:]) or "(nothing)",
             learning_rate=f"{rate:g}: {step_words(rate)}",
-            must_keep="\n".join(kept) or "(nothing)",
+            must_keep="\n".join(required) or "(nothing)",
             max_chars=surface.max_chars or MOST_CHARS,
         )
 
     def _runs(self, train: Evaluation) -> str:
         """The worst run of each task, the worst task first, with all that was said of it."""
         cases = {case.id: case for case in self.run.dataset.train}
-        known = [result for result in train.results if not result.outcome.missing]
+        results = [result for result in train.results if not result.outcome.missing]
         worst: dict[str, CaseResult] = {}
-        for result in sorted(known, key=_score):
+        for result in sorted(results, key=_score):
             worst.setdefault(result.case, result)
-        told = (transcript(result, cases[case]) for case, result in worst.items())
-        shown = [said for said in told if self.run.secrets.leaked(said) is None]
+        transcripts = (transcript(result, cases[case]) for case, result in worst.items())
+        shown = [text for text in transcripts if self.run.secrets.leaked(text) is None]
         return "\n\n".join(shown[:_MOST_RUNS]) or "(none)"
 
 

@@ -113,19 +113,19 @@ class TrainingLog:
 
     def suite(self, name: str, tasks: Json, baseline: Mapping[str, int]) -> int:
         """The id of a suite as it stands; an edited one is a new version of it."""
-        wanted = (json.dumps(tasks, sort_keys=True), json.dumps(dict(baseline), sort_keys=True))
+        contents = (json.dumps(tasks, sort_keys=True), json.dumps(dict(baseline), sort_keys=True))
         with writing(self.path) as db:
             query = (
                 "SELECT id, tasks_json, baseline_artifacts_json FROM task_suites WHERE name = ?"
                 " ORDER BY id DESC LIMIT 1"
             )
             row = db.execute(query, (name,)).fetchone()
-            if row is not None and (row[1], row[2]) == wanted:
+            if row is not None and (row[1], row[2]) == contents:
                 return int(row[0])
             added = db.execute(
                 "INSERT INTO task_suites (name, tasks_json, baseline_artifacts_json, created_at)"
                 " VALUES (?, ?, ?, ?)",
-                (name, *wanted, now()),
+                (name, *contents, now()),
             )
             return int(added.lastrowid or 0)
 
@@ -150,21 +150,21 @@ class TrainingLog:
         now, and not by this run, somebody else decided meanwhile: then nothing becomes active.
         """
         with writing(self.path) as db:
-            if (told := _change(db, source.origin)) is not None:
-                return _Put(versions=told["put"], active=told["put_active"])
+            if (change := _change(db, source.origin)) is not None:
+                return _Put(versions=change["put"], active=change["put_active"])
             before = active_in(db)
             epoch = _epoch_of(db, source)
-            found = {n: add_version(db, n, text, epoch=epoch) for n, text in texts.items()}
-            changed = {name: number for name, number in found.items() if number != before[name]}
+            versions = {n: add_version(db, n, text, epoch=epoch) for n, text in texts.items()}
+            changed = {name: number for name, number in versions.items() if number != before[name]}
             left = _last(db, source.run) or dict(expected)
             undisturbed = before == left
             if undisturbed:
                 set_active(db, changed)
             _tell_epoch(db, epoch, {**before, **changed} if undisturbed else before)
             # Once disturbed, it stays so: what the run knew is not what somebody else decided.
-            known = {**before, **changed} if undisturbed else left
-            told = {"active": known, "put": changed, "put_active": undisturbed}
-            _keep_change(db, source.origin, source, told, None)
+            active = {**before, **changed} if undisturbed else left
+            change = {"active": active, "put": changed, "put_active": undisturbed}
+            _keep_change(db, source.origin, source, change, None)
             return _Put(versions=changed, active=undisturbed)
 
     def epochs(self, suite: str) -> list[dict[str, Json]]:
@@ -209,8 +209,8 @@ def _tell_epoch(db: sqlite3.Connection, epoch: int | None, versions: Mapping[str
     query = "SELECT child_artifacts_json FROM epochs WHERE id = ?"
     row = None if epoch is None else db.execute(query, (epoch,)).fetchone()
     if row is not None:
-        told = {**json.loads(row[0]), "artifacts": dict(versions)}
-        text = json.dumps(told, sort_keys=True, ensure_ascii=False)
+        artifacts = {**json.loads(row[0]), "artifacts": dict(versions)}
+        text = json.dumps(artifacts, sort_keys=True, ensure_ascii=False)
         db.execute("UPDATE epochs SET child_artifacts_json = ? WHERE id = ?", (text, epoch))
 
 
@@ -234,12 +234,12 @@ def _keep_change(
     db: sqlite3.Connection,
     origin: str,
     source: Source,
-    told: Mapping[str, Any],
+    change: Mapping[str, Any],
     epoch: int | None,
 ) -> None:
     db.execute(
         "INSERT INTO burnish_changes VALUES (?, ?, ?, ?, ?)",
-        (origin, source.run, source.trial, json.dumps(dict(told), sort_keys=True), epoch),
+        (origin, source.run, source.trial, json.dumps(dict(change), sort_keys=True), epoch),
     )
 
 
@@ -265,8 +265,8 @@ class _SuiteRecord:
     @classmethod
     def of(cls, config: Mapping[str, Json]) -> "_SuiteRecord | None":
         """What the config of a run's project keeps; None where it is no training."""
-        kept = config.get(_KEPT)
-        return codec(_SuiteRecord).decode(kept) if isinstance(kept, dict) else None
+        record = config.get(_KEPT)
+        return codec(_SuiteRecord).decode(record) if isinstance(record, dict) else None
 
 
 class RegistryKeeper:
@@ -285,8 +285,8 @@ class RegistryKeeper:
     def event(self, event: Event) -> None:
         """Keep what an event brings."""
         advanced, recorded = event.read(Advanced), event.read(TrialRecorded)
-        told = advanced or recorded
-        row = None if told is None else self._run.directory.trial(told.trial)
+        recent = advanced or recorded
+        row = None if recent is None else self._run.directory.trial(recent.trial)
         if row is None:
             return
         if advanced and row.trial.phase != BASELINE:
@@ -342,8 +342,8 @@ class RegistryKeeper:
 
     def _parents(self, row: TrialRow) -> dict[str, int]:
         """What was in force; the start of a suite may be another one."""
-        found = self._log.registry.in_force()
-        return {**found, **self._record.baseline} if row.trial.phase == BASELINE else found
+        versions = self._log.registry.in_force()
+        return {**versions, **self._record.baseline} if row.trial.phase == BASELINE else versions
 
 
 def _events(row: TrialRow) -> list[Json]:
