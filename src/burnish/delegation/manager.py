@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import Generic, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict
 
@@ -22,18 +22,18 @@ from burnish.delegation.answers import (
     contents,
     defect_lines,
 )
-from burnish.delegation.gates import Verdict
-from burnish.delegation.workers import Desk, Job, Worked
+from burnish.delegation.gates import GateVerdict
+from burnish.delegation.workers import WorkContext, Worked, WorkerJob
 from burnish.metrics.text_matching import cut, without_middle
 from burnish.models.chat import ModelClient
-from burnish.models.roles import ModelRole, RolePrompt
+from burnish.models.roles import Answer, ModelRole, Request, RolePrompt
 from burnish.system.workspaces import path_problem
 
 ROLE = "delegation_critic"
 _MOST_SAID = 8000
 
 
-class CritiqueRequest(BaseModel):
+class ResultCritiqueRequest(BaseModel):
     """What a critic is shown."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -48,22 +48,10 @@ class CritiqueRequest(BaseModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Critic:
-    """The role that finds defects."""
+class _PlayedByModel(Generic[Request, Answer]):
+    """One of the team that is a model in a role."""
 
-    role: ModelRole[CritiqueRequest, Critique]
-
-    @classmethod
-    def of(cls, client: ModelClient, prompt: RolePrompt) -> "Critic":
-        """With its prompt."""
-        role = ModelRole(
-            name=ROLE,
-            request_type=CritiqueRequest,
-            answer_type=Critique,
-            prompt=prompt,
-            client=client,
-        )
-        return cls(role=role)
+    role: ModelRole[Request, Answer]
 
     @property
     def fingerprint(self) -> str:
@@ -75,11 +63,28 @@ class Critic:
         """The model."""
         return self.role.client.ref.label
 
-    async def criticise(self, job: Job, worked: Worked, desk: Desk) -> "Criticised":
+
+@dataclass(frozen=True, kw_only=True)
+class Critic(_PlayedByModel[ResultCritiqueRequest, Critique]):
+    """The role that finds defects."""
+
+    @classmethod
+    def of(cls, client: ModelClient, prompt: RolePrompt) -> "Critic":
+        """With its prompt."""
+        role = ModelRole(
+            name=ROLE,
+            request_type=ResultCritiqueRequest,
+            answer_type=Critique,
+            prompt=prompt,
+            client=client,
+        )
+        return cls(role=role)
+
+    async def criticise(self, job: WorkerJob, worked: Worked, context: WorkContext) -> "Criticised":
         """The critique; that there is none is a result too."""
-        request = critique_request(job, worked, desk)
+        request = critique_request(job, worked, context)
         try:
-            answered = await self.role.answer(request, draw=job.draw, effects=desk.effects)
+            answered = await self.role.answer(request, draw=job.draw, effects=context.effects)
         except RoleFailed as error:
             return Criticised(job=job, worked=worked, missing=error.message)
         return Criticised(job=job, worked=worked, critique=answered.value)
@@ -89,7 +94,7 @@ class Critic:
 class Criticised:
     """A result with what was said of it."""
 
-    job: Job
+    job: WorkerJob
     worked: Worked
     critique: Critique | None = None
     missing: str = ""
@@ -123,25 +128,25 @@ class Criticised:
         }
 
 
-def critique_request(job: Job, worked: Worked, desk: Desk) -> CritiqueRequest:
+def critique_request(job: WorkerJob, worked: Worked, context: WorkContext) -> ResultCritiqueRequest:
     """What the critic sees of a result: what was asked, what was said, what is in the files."""
     result = worked.result
     answer = f"{result.status}: {result.summary}\n{result.result}".strip()
-    store = desk.workspace.store
+    store = context.workspace.store
     old, new = store.entries(worked.before), store.entries(worked.after)
     changed = [
         path
         for path in store.files(worked.after)
         if path not in old or old[path].content != new[path].content
     ]
-    return CritiqueRequest(
+    return ResultCritiqueRequest(
         task=job.task,
         instructions=job.instructions,
         criteria=bullets(job.criteria),
         result=without_middle(answer, _MOST_SAID),
         tools_used=bullets([_call(call) for call in worked.calls]),
         files=contents(store, worked.after, changed),
-        rubric=desk.policy["critique_rubric"],
+        rubric=context.policy["critique_rubric"],
     )
 
 
@@ -212,10 +217,8 @@ class Manager(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelManager:
+class ModelManager(_PlayedByModel[Situation, ManagerDecision]):
     """A manager that is a model."""
-
-    role: ModelRole[Situation, ManagerDecision]
 
     @classmethod
     def of(cls, client: ModelClient, prompt: RolePrompt) -> "ModelManager":
@@ -229,16 +232,6 @@ class ModelManager:
             check=_senseless,
         )
         return cls(role=role)
-
-    @property
-    def fingerprint(self) -> str:
-        """Of prompt, model and schema."""
-        return self.role.fingerprint
-
-    @property
-    def label(self) -> str:
-        """The model."""
-        return self.role.client.ref.label
 
     async def decide(self, situation: Situation, *, draw: int, effects: Effects) -> ManagerDecision:
         """Ask the model."""
@@ -304,7 +297,7 @@ _STALL = 3
 
 
 @dataclass(kw_only=True)
-class Memory:
+class ManagerMemory:
     """The story of one loop."""
 
     plan: list[Subtask] = field(default_factory=list[Subtask])
@@ -315,7 +308,7 @@ class Memory:
     subtasks: dict[str, Criticised] = field(default_factory=dict[str, Criticised])
     """The last result for each subtask."""
     hypotheses: list[str] = field(default_factory=list[str])
-    rejections: list[Verdict] = field(default_factory=list[Verdict])
+    rejections: list[GateVerdict] = field(default_factory=list[GateVerdict])
     sizes: dict[str, int] = field(default_factory=dict[str, int])
     """Of the deliverables at the last attempt to complete."""
     decided: list[bytes] = field(default_factory=list[bytes])

@@ -15,8 +15,8 @@ from burnish.core.outcomes import ToolCall
 from burnish.core.protocols import Call, Effects, Receipt
 from burnish.delegation.answers import ManagerDecision, bullets, defect_lines
 from burnish.delegation.envelope import Stopwatch, Tally
-from burnish.delegation.evaluation import Evaluated
-from burnish.delegation.gates import Verdict
+from burnish.delegation.evaluation import DelegationEvaluation
+from burnish.delegation.gates import GateVerdict
 from burnish.delegation.manager import Criticised
 from burnish.delegation.tools import Toolkit
 from burnish.system import Redactor, append_line, write_atomic
@@ -112,7 +112,7 @@ FINAL, OUTPUT = "FINAL", "output"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class RunFiles:
     """Writes the files of one run."""
 
     folder: Path
@@ -181,7 +181,7 @@ class Record:
         ]
         self._text(f"{home}/CRITIQUE.md", f"# Critique\n\n{bullets(lines)}\n")
 
-    def gate(self, iteration: int, verdict: Verdict, at: str) -> None:
+    def gate(self, iteration: int, verdict: GateVerdict, at: str) -> None:
         """What one gate said."""
         entry: dict[str, Json] = {
             "iteration": iteration,
@@ -259,11 +259,11 @@ def _iteration(number: int) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Telling:
+class Recording:
     """Tells the run's folder what happened."""
 
     chronicle: Chronicle
-    record: Record
+    record: RunFiles
     toolkit: Toolkit
 
     def results(
@@ -312,7 +312,7 @@ class Telling:
                 worker_count=len(results),
             )
 
-    def gate(self, number: int, verdict: Verdict) -> None:
+    def gate(self, number: int, verdict: GateVerdict) -> None:
         """What one gate said."""
         self.record.gate(number, verdict, self.chronicle.now)
         self.chronicle.metric(
@@ -323,7 +323,9 @@ class Telling:
             reason=verdict.reason[:500],
         )
 
-    def rejection(self, number: int, verdict: Verdict, *, times: int, most: int, all_: int) -> None:
+    def rejection(
+        self, number: int, verdict: GateVerdict, *, times: int, most: int, all_: int
+    ) -> None:
         """That a completion was sent back: one row for the rejection, one for the counter."""
         first = verdict.first
         assert first is not None
@@ -350,7 +352,7 @@ class Telling:
             rejected_completions=all_,
         )
 
-    def evaluation(self, number: int, evaluated: Evaluated) -> None:
+    def evaluation(self, number: int, evaluated: DelegationEvaluation) -> None:
         """What the metrics said."""
         total = evaluated.total
         scores: dict[str, Json] = dict(evaluated.per_metric)

@@ -17,7 +17,7 @@ from burnish.core.outcomes import Failure, FailureKind, Outcome, Usage
 from burnish.core.protocols import Description, Effects, Receipt, Scope
 from burnish.core.surfaces import Candidate, Origin, TextSurface, placeholders_in
 from burnish.delegation.delegation import Delegation, Site, delegate
-from burnish.delegation.evaluation import RubricJudge
+from burnish.delegation.evaluation import DelegationJudge
 from burnish.delegation.manager import ModelManager
 from burnish.delegation.policy import MOST_CHARS, NAMES, PolicyTexts
 from burnish.delegation.result import RUBRIC, WEIGHTS, DelegationResult
@@ -405,7 +405,7 @@ def _expected(workflow: Workflow) -> Spend:
         estimates.append(worker.price)
     if workflow.critic is not None:
         estimates.append(workflow.critic.role.client.estimate())
-    judges = (metric for metric in workflow.metrics if isinstance(metric, RubricJudge))
+    judges = (metric for metric in workflow.metrics if isinstance(metric, DelegationJudge))
     return total([*estimates, *(judge.role.client.estimate() for judge in judges)])
 
 

@@ -15,11 +15,11 @@ from burnish.delegation.evaluation import (
     Assertion,
     BudgetUtility,
     CommandScore,
+    DelegationJudge,
     DelegationMetric,
     Expression,
     JudgeRequest,
     PolicyScore,
-    RubricJudge,
     Zones,
     judge_role,
 )
@@ -113,7 +113,7 @@ class Workflow:
     @property
     def models(self) -> dict[str, str]:
         """Who is who, by role."""
-        judges = [m.role.client.ref.label for m in self.metrics if isinstance(m, RubricJudge)]
+        judges = [m.role.client.ref.label for m in self.metrics if isinstance(m, DelegationJudge)]
         labels = {
             "manager": self.manager.label,
             "worker": self.worker.label,
@@ -472,6 +472,6 @@ class _Making:
             case JudgeBlock():
                 role = self._judge()
                 common["settings"] = {**settings, "role": role.fingerprint}
-                return RubricJudge(**common, rubric=block.params.rubric, role=role)
+                return DelegationJudge(**common, rubric=block.params.rubric, role=role)
             case PlainBlock():
                 return (BudgetUtility if block.kind == "budget_utility" else PolicyScore)(**common)

@@ -192,7 +192,7 @@ class _Stepped:
 
 
 @dataclass(kw_only=True)
-class Workspace:
+class TeamWorkspace:
     """The folder that workers share, and the state that the story so far says it is in.
 
     On a replay nothing is done in the folder. As soon as a step is not in the journal, the folder
@@ -303,7 +303,7 @@ class Workspace:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class StartingFiles:
     """What a run is given to start from. Everything is copied; no link leads back."""
 
     source: Path | None = None

@@ -14,7 +14,7 @@ from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
 from burnish.testing.doubles import CallCounter, ScriptedBackend
 
-Said: TypeAlias = Mapping[str, Any] | ChatReply | str
+Response: TypeAlias = Mapping[str, Any] | ChatReply | str
 """A JSON object, a whole reply, or the text of one."""
 
 REPORT = "# Heat\n\n" + "The heat of the day was measured at noon, in the shade. " * 12 + "\n"
@@ -87,7 +87,7 @@ def flawed(score: float = 0.4, severity: str = "warning", text: str = "no unit")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turn:
+class RoleTurn:
     """One question to one of the roles."""
 
     request: ChatRequest
@@ -114,10 +114,10 @@ class Turn:
         return self.draw % 100
 
 
-def writer(path: str = "report.md", content: str = REPORT) -> Callable[[Turn], Said]:
+def writer(path: str = "report.md", content: str = REPORT) -> Callable[[RoleTurn], Response]:
     """A worker that writes one file and says so."""
 
-    def said(turn: Turn) -> Said:
+    def said(turn: RoleTurn) -> Response:
         if not turn.answers:
             return use("file_write", path=path, content=content)
         return {"summary": f"wrote {path}", "outputs": [path], "confidence": 0.8}
@@ -125,7 +125,7 @@ def writer(path: str = "report.md", content: str = REPORT) -> Callable[[Turn], S
     return said
 
 
-def in_order(*decisions: Said) -> Callable[[Turn], Said]:
+def in_order(*decisions: Response) -> Callable[[RoleTurn], Response]:
     """A manager that decides by the number of the iteration; the last decision stays."""
     return lambda turn: decisions[min(turn.draw, len(decisions)) - 1]
 
@@ -134,17 +134,17 @@ def in_order(*decisions: Said) -> Callable[[Turn], Said]:
 class DelegationWorld:
     """Plays every role; what is not given writes a sound report."""
 
-    manager: Callable[[Turn], Said] = field(
+    manager: Callable[[RoleTurn], Response] = field(
         default_factory=lambda: in_order(plan("report.md"), delegation("writer"), COMPLETE)
     )
-    worker: Callable[[Turn], Said] = field(default_factory=writer)
-    critic: Callable[[Turn], Said] = lambda _: GOOD
-    judge: Callable[[Turn], Said] = lambda _: {"score": 0.9, "reason": ""}
-    others: Mapping[str, Callable[[Turn], Said]] = field(
-        default_factory=dict[str, Callable[[Turn], Said]]
+    worker: Callable[[RoleTurn], Response] = field(default_factory=writer)
+    critic: Callable[[RoleTurn], Response] = lambda _: GOOD
+    judge: Callable[[RoleTurn], Response] = lambda _: {"score": 0.9, "reason": ""}
+    others: Mapping[str, Callable[[RoleTurn], Response]] = field(
+        default_factory=dict[str, Callable[[RoleTurn], Response]]
     )
     """Roles beside the delegation, such as those that propose texts."""
-    turns: list[tuple[str, Turn]] = field(default_factory=list[tuple[str, Turn]])
+    turns: list[tuple[str, RoleTurn]] = field(default_factory=list[tuple[str, RoleTurn]])
     """Every question that was really asked, with the role that it went to."""
     counter: CallCounter | None = None
     """Counts the same in a file, which outlives the process."""
@@ -154,12 +154,12 @@ class DelegationWorld:
         backend = ScriptedBackend(respond=self._respond)
         return Models(backends={"openai": backend}, retries=RetryPolicy(attempts=1))
 
-    def asked(self, role: str) -> list[Turn]:
+    def asked(self, role: str) -> list[RoleTurn]:
         """What one role was asked, in order."""
         return [turn for name, turn in self.turns if name == role]
 
     def _respond(self, request: ChatRequest, draw: int) -> str | ChatReply:
-        turn, role = Turn(request=request, draw=draw), request.schema_name
+        turn, role = RoleTurn(request=request, draw=draw), request.schema_name
         self.turns.append((role, turn))
         if self.counter is not None:
             self.counter.count(f"{role} {draw} {len(request.messages)}")
@@ -240,7 +240,7 @@ def refine_world(**players: Any) -> DelegationWorld:
     return DelegationWorld(**roles)
 
 
-def manager(turn: Turn) -> Said:
+def manager(turn: RoleTurn) -> Response:
     """Plans what it is told to mend, delegates it, completes."""
     if turn.draw == 1:
         flaws = [flaw for flaw in FLAWS if flaw in turn.text]
@@ -252,7 +252,7 @@ def manager(turn: Turn) -> Said:
     return COMPLETE
 
 
-def worker(turn: Turn) -> Said:
+def worker(turn: RoleTurn) -> Response:
     """Reads what there is, writes the report with one flaw less, says so."""
     if "mend: " not in turn.text:
         content = report()
@@ -265,7 +265,7 @@ def worker(turn: Turn) -> Said:
     return {"summary": f"wrote {FILE}", "outputs": [FILE], "confidence": 0.8}
 
 
-def critic(turn: Turn) -> Said:
+def critic(turn: RoleTurn) -> Response:
     """Finds the flaws that are in the file."""
     defects = [
         {"category": "incomplete", "location": FILE, "description": flaw, "severity": "warning"}
@@ -352,7 +352,7 @@ def suite_world(**players: Any) -> DelegationWorld:
     return DelegationWorld(**roles)
 
 
-def suite_manager(turn: Turn) -> Said:
+def suite_manager(turn: RoleTurn) -> Response:
     """Plans, delegates, completes."""
     if "Iteration 1." in turn.text:
         return plan(FILE)
@@ -361,7 +361,7 @@ def suite_manager(turn: Turn) -> Said:
     return COMPLETE
 
 
-def suite_worker(turn: Turn) -> Said:
+def suite_worker(turn: RoleTurn) -> Response:
     """Writes the report as its prompt wants it, and says so."""
     if turn.answers:
         return {"summary": f"wrote {FILE}", "outputs": [FILE], "confidence": 0.8}
@@ -370,7 +370,7 @@ def suite_worker(turn: Turn) -> Said:
     return use("file_write", path=FILE, content=_REPORT.format(subject, suffix))
 
 
-def suite_critic(turn: Turn) -> Said:
+def suite_critic(turn: RoleTurn) -> Response:
     """Finds numbers without a unit."""
     bare = re.search(r"was \d+[,. ](?!°C|mm|km/h|cm)", between(turn.text, "files"))
     defect = {
@@ -382,7 +382,7 @@ def suite_critic(turn: Turn) -> Said:
     return {"score": 0.5 if bare else 0.95, "defects": [defect] if bare else [], "summary": ""}
 
 
-def textgrad(turn: Turn) -> Said:
+def textgrad(turn: RoleTurn) -> Response:
     """Changes the line that speaks of what was complained of in more than one task."""
     name = turn.text.partition("The text is: ")[2].split(" ", 1)[0]
     complaints = re.findall(r"defect \[\w+\] \(\w+\) [^:\n]+: (.+)", between(turn.text, "tasks"))

@@ -116,8 +116,29 @@ class ScriptedTarget:
         return {"candidate.json": f"{text}\n".encode()}
 
 
+class Outage(ConnectionError):
+    """Nobody answered."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class ExpectedText:
+class ComputedMetric:
+    """What metrics that compute have in common: they cost nothing."""
+
+    name: str
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of its version."""
+        return short_id([self.name, "1"])
+
+    def estimate(self, case: Case) -> Spend:
+        """Nothing: it computes."""
+        del case
+        return NOTHING
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedText(ComputedMetric):
     """A metric: 1 when the reply contains what the case expects."""
 
     name: str = "expected_text"
@@ -127,11 +148,6 @@ class ExpectedText:
     def fingerprint(self) -> str:
         """A hash of its settings."""
         return short_id([self.name, self.version])
-
-    def estimate(self, case: Case) -> Spend:
-        """Nothing: it computes."""
-        del case
-        return NOTHING
 
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
         """Compare the last reply with the last turn's expectation."""

@@ -10,7 +10,7 @@ LONGEST_BODY = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class HttpRequest:
     """A request as it came in."""
 
     method: str
@@ -26,7 +26,7 @@ class NotHttp(Exception):
     """What came in is nothing this server reads."""
 
 
-async def read_request(reader: asyncio.StreamReader) -> Asked | None:
+async def read_request(reader: asyncio.StreamReader) -> HttpRequest | None:
     """The next request of a connection; None when the client has gone."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -39,7 +39,7 @@ async def read_request(reader: asyncio.StreamReader) -> Asked | None:
     method, target = _request_line(first)
     path, _, query = target.partition("?")
     body = await reader.readexactly(_length(headers))
-    return Asked(method=method, path=path, query=query, headers=headers, json=_document(body))
+    return HttpRequest(method=method, path=path, query=query, headers=headers, json=_document(body))
 
 
 def _fields(lines: list[str]) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from burnish.core.cases import Case, Dataset
 from burnish.core.content import short_id, stream
 from burnish.core.errors import RoleFailed
 from burnish.core.evaluations import Objective, Score
-from burnish.core.money import NOTHING, Spend, to_nano
+from burnish.core.money import Spend, to_nano
 from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Effects, Metric
 from burnish.core.surfaces import Candidate, TextSurface
@@ -22,7 +22,13 @@ from burnish.runs.setup import Setup
 from burnish.strategies.reflective.rounds import ROLE, Reflection, ReflectRequest
 from burnish.strategies.reflective.search import Reflective
 from burnish.strategies.reflective.settings import ReflectiveSettings
-from burnish.testing.doubles import CallCounter, ScriptedRole, ScriptedTarget
+from burnish.testing.doubles import (
+    CallCounter,
+    ComputedMetric,
+    Outage,
+    ScriptedRole,
+    ScriptedTarget,
+)
 
 KINDS = 200
 """Kinds of cases in the population, each as frequent as any other."""
@@ -257,10 +263,6 @@ def _without(text: str, rule: str) -> str:
     return "\n".join(line for line in text.split("\n") if line not in gone)
 
 
-class Outage(ConnectionError):
-    """Nobody answered."""
-
-
 def dataset(world: World) -> Dataset:
     """Cases drawn from the population, dealt into splits."""
     held = world.train + world.holdout
@@ -310,7 +312,7 @@ def metrics(world: World) -> tuple[Metric, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Complete:
+class Complete(ComputedMetric):
     """A metric: whether an answer keeps the rules it should. The reason names those it lacks."""
 
     world: World
@@ -320,11 +322,6 @@ class Complete:
     def fingerprint(self) -> str:
         """A hash of its version and settings."""
         return short_id([self.name, "1", self.world.continuous, self.world.fields])
-
-    def estimate(self, case: Case) -> Spend:
-        """Nothing: it computes."""
-        del case
-        return NOTHING
 
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
         """Look for each rule in the answer."""
@@ -345,20 +342,10 @@ class Complete:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Brief:
+class Brief(ComputedMetric):
     """A metric: how short an answer is. Every rule that is stated makes it longer."""
 
     name: str = "brief"
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of its version."""
-        return short_id([self.name, "1"])
-
-    def estimate(self, case: Case) -> Spend:
-        """Nothing: it computes."""
-        del case
-        return NOTHING
 
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
         """Look at the length that the agent reports."""

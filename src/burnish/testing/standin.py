@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
-from burnish.testing.http_exchange import Asked
+from burnish.testing.http_exchange import HttpRequest
 from burnish.testing.servers import Answer, ScriptedServer, Status
 
 _FIELD = re.compile(r"^The text to rewrite is: (.+) \(at most (\d+) characters\)$", re.MULTILINE)
@@ -67,7 +67,7 @@ class Judging:
     """What each asks for, by id."""
 
 
-def read_request(request: Asked) -> Rewriting | Judging | None:
+def read_request(request: HttpRequest) -> Rewriting | Judging | None:
     """What a request of burnish asks for; None for anything else."""
     text = "\n".join(_messages(request.json))
     if match := _FIELD.search(text):
@@ -164,8 +164,8 @@ async def run_beside(command: Sequence[str], rewrite: Rewrite, judge: Judge | No
         return await process.wait()
 
 
-def _answering(rewrite: Rewrite, judge: Judge | None) -> Callable[[Asked], Answer]:
-    def answer(exchange: Asked) -> Answer:
+def _answering(rewrite: Rewrite, judge: Judge | None) -> Callable[[HttpRequest], Answer]:
+    def answer(exchange: HttpRequest) -> Answer:
         request = read_request(exchange)
         if isinstance(request, Rewriting):
             diagnosis, text = rewrite(request)

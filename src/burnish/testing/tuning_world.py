@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from burnish.core.cases import Case, Dataset
-from burnish.core.content import short_id, stream
+from burnish.core.content import stream
 from burnish.core.errors import RoleFailed
 from burnish.core.evaluations import Objective, Score
-from burnish.core.money import NOTHING, Spend, to_nano
+from burnish.core.money import Spend, to_nano
 from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Effects
 from burnish.core.surfaces import Candidate, DemosSurface, NumberSurface, Surface, TextSurface
@@ -24,7 +24,13 @@ from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.settings import CoordinateSettings
 from burnish.strategies.coordinate.trials import CritiqueRequest, Edit, EditRequest, Gradient
-from burnish.testing.doubles import CallCounter, ScriptedRole, ScriptedTarget
+from burnish.testing.doubles import (
+    CallCounter,
+    ComputedMetric,
+    Outage,
+    ScriptedRole,
+    ScriptedTarget,
+)
 
 RULES = {
     "greeting": "Greet the customer by name.",
@@ -51,7 +57,7 @@ BEST_TOP_K = 14
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
+class TuningWorld:
     """How large and how rough the world is."""
 
     train: int = 16
@@ -70,22 +76,18 @@ class World:
     seed: int = 7
 
 
-class Outage(ConnectionError):
-    """Nobody answered."""
-
-
 def setup(
-    world: World | None = None,
+    world: TuningWorld | None = None,
     settings: CoordinateSettings = AXES,
     *,
     counter: CallCounter | None = None,
 ) -> Setup:
     """Everything a run of coordinate descent in this world needs."""
-    world = world or World()
+    world = world or TuningWorld()
     return Setup(
         target=target(world, counter=counter),
-        metrics=(Complete(),),
-        objective=Objective(weights={Complete.name: 1.0}),
+        metrics=(CompleteNote(),),
+        objective=Objective(weights={CompleteNote.name: 1.0}),
         dataset=dataset(world),
         strategy=Coordinate(
             settings=settings,
@@ -95,7 +97,7 @@ def setup(
     )
 
 
-def dataset(world: World) -> Dataset:
+def dataset(world: TuningWorld) -> Dataset:
     """Cases of the world, dealt into splits."""
     held = world.train + world.holdout
     cases = [_case(world, number) for number in range(held + world.test)]
@@ -106,7 +108,7 @@ def dataset(world: World) -> Dataset:
     )
 
 
-def target(world: World, *, counter: CallCounter | None = None) -> ScriptedTarget:
+def target(world: TuningWorld, *, counter: CallCounter | None = None) -> ScriptedTarget:
     """The agent of this world."""
     return ScriptedTarget(
         name="notes agent",
@@ -121,20 +123,10 @@ def target(world: World, *, counter: CallCounter | None = None) -> ScriptedTarge
 
 
 @dataclass(frozen=True, kw_only=True)
-class Complete:
+class CompleteNote(ComputedMetric):
     """A metric: the share of what a note should have. The reason names the first thing it lacks."""
 
     name: str = "complete"
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of its version."""
-        return short_id([self.name, "1"])
-
-    def estimate(self, case: Case) -> Spend:
-        """Nothing: it computes."""
-        del case
-        return NOTHING
 
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
         """Look for each mark in the note."""
@@ -152,7 +144,7 @@ class Complete:
 
 
 def critic(
-    world: World, *, counter: CallCounter | None = None
+    world: TuningWorld, *, counter: CallCounter | None = None
 ) -> ScriptedRole[CritiqueRequest, Gradient]:
     """Names the rule that most of the failures it is shown lack, and only such a one."""
     return ScriptedRole(
@@ -164,7 +156,9 @@ def critic(
     )
 
 
-def applier(world: World, *, counter: CallCounter | None = None) -> ScriptedRole[EditRequest, Edit]:
+def applier(
+    world: TuningWorld, *, counter: CallCounter | None = None
+) -> ScriptedRole[EditRequest, Edit]:
     """Appends the rule that the diagnosis names."""
     return ScriptedRole(
         name="applier",
@@ -189,7 +183,7 @@ def rules_in(text: object) -> list[str]:
     return [name for name, rule in RULES.items() if rule in str(text)]
 
 
-def _case(world: World, number: int) -> Case:
+def _case(world: TuningWorld, number: int) -> Case:
     rng = stream(world.seed, "case", number)
     topic = TOPICS[number % len(TOPICS)]
     rules = sorted(rng.sample(sorted(RULES), k=2))
@@ -198,7 +192,7 @@ def _case(world: World, number: int) -> Case:
     return Case.single(text, " ".join(marks), name=f"note-{number:03d}")
 
 
-def _respond(world: World, candidate: Candidate, case: Case, draw: int) -> Outcome:
+def _respond(world: TuningWorld, candidate: Candidate, case: Case, draw: int) -> Outcome:
     if _luck("outage", case.id, draw, candidate.id) < world.outage_rate:
         raise Outage("the model endpoint did not answer")
     if _luck("crash", case.id, draw, candidate.id) < world.crash_rate:
@@ -230,7 +224,7 @@ def _forms(candidate: Candidate, case: Case) -> list[str]:
     return [f"[{topic}-form]" for topic in TOPICS if any(topic in shown for shown in others)]
 
 
-def _diagnose(world: World, request: CritiqueRequest, draw: int) -> Gradient:
+def _diagnose(world: TuningWorld, request: CritiqueRequest, draw: int) -> Gradient:
     if _luck("critic", draw, world.seed) < world.role_failure_rate:
         raise RoleFailed("the critic's answer was cut off")
     lacking = Counter(re.findall(r"the note lacks \[([\w-]+)\]", request.failing_traces))
@@ -250,7 +244,7 @@ def _diagnose(world: World, request: CritiqueRequest, draw: int) -> Gradient:
     )
 
 
-def _apply(world: World, request: EditRequest, draw: int) -> Edit:
+def _apply(world: TuningWorld, request: EditRequest, draw: int) -> Edit:
     if _luck("applier", draw, world.seed) < world.role_failure_rate:
         raise RoleFailed("the applier's answer was cut off")
     named = re.search(r"ask for \[(\w+)\]", request.gradient)

@@ -13,14 +13,14 @@ from burnish.core.errors import ConfigError
 from burnish.delegation.experiments import Experiment
 from burnish.delegation.policy import PolicyTexts
 from burnish.delegation.refine.settings import RefineSettings
-from burnish.delegation.refine.setup import Seat, Wishes, open_refinement
+from burnish.delegation.refine.setup import RefineOptions, Seat, open_refinement
 from burnish.delegation.training.registries import find_registry
 from burnish.testing.delegation_world import (
     FAULT,
     GUILTY,
     RULE,
-    Said,
-    Turn,
+    Response,
+    RoleTurn,
     suite_manager,
     suite_world,
     task,
@@ -127,7 +127,7 @@ def test_epochs_and_their_runs_are_in_the_registry(place: Place) -> None:
 def test_failing_tasks_have_names_of_their_own_and_count_worse_than_finished_ones(
     place: Place,
 ) -> None:
-    def some_fail(turn: Turn) -> Said:
+    def some_fail(turn: RoleTurn) -> Response:
         if "heat" in turn.text or "rain" in turn.text:
             return {"decision": "fail", "reason": "no data"}
         return suite_manager(turn)
@@ -181,7 +181,7 @@ def test_who_else_changes_the_registry_meanwhile_is_right(place: Place) -> None:
     place.spoil()
     plain = place.world.others["textgrad"]
 
-    def meddled(turn: Turn) -> Said:
+    def meddled(turn: RoleTurn) -> Response:
         place.registry.add("pattern_library", "- By hand.\n", activate=True)
         return plain(turn)
 
@@ -194,7 +194,7 @@ def test_who_else_changes_the_registry_meanwhile_is_right(place: Place) -> None:
 
 
 def test_without_rollback_what_is_no_better_stays_active(place: Place) -> None:
-    def spoiling(turn: Turn) -> Said:
+    def spoiling(turn: RoleTurn) -> Response:
         if f"The text is: {GUILTY}" not in turn.text:
             return {"artifact_name": None}
         return {
@@ -213,7 +213,7 @@ def test_without_rollback_what_is_no_better_stays_active(place: Place) -> None:
 
 
 def test_reflection_trains_the_texts_too(place: Place) -> None:
-    def rewrite(turn: Turn) -> Said:
+    def rewrite(turn: RoleTurn) -> Response:
         text = turn.text.partition("<current_text>\n")[2].partition("\n</current_text>")[0]
         return {"diagnosis": "units are left out", "new_text": text.replace(FAULT, RULE) + "\n"}
 
@@ -233,7 +233,7 @@ def test_reflection_trains_the_texts_too(place: Place) -> None:
 
 
 def test_coordinate_descent_trains_the_texts_too(place: Place) -> None:
-    def diagnose(turn: Turn) -> Said:
+    def diagnose(turn: RoleTurn) -> Response:
         return {
             "failing_pattern": "no units",
             "root_cause_hypothesis": "the text asks for it",
@@ -242,7 +242,7 @@ def test_coordinate_descent_trains_the_texts_too(place: Place) -> None:
             "citations": [],
         }
 
-    def edit(turn: Turn) -> Said:
+    def edit(turn: RoleTurn) -> Response:
         text = turn.text.partition("<current_text>\n")[2].partition("\n</current_text>")[0]
         new = text.replace(FAULT, RULE) + "\n"
         return {"edit_type": "replace", "rationale": "", "new_text": new, "diff_summary": ""}
@@ -263,8 +263,8 @@ def test_refining_and_training_touch_disjoint_state(place: Place) -> None:
     assert tree(seed) == before, "training leaves runs alone"
     registry = place.registry.path.read_bytes()
     settings = RefineSettings(iterations=1)
-    wishes = Wishes(models=place.world.models)
-    session = asyncio.run(open_refinement(Seat.beside(seed), settings, wishes=wishes).run())
+    wishes = RefineOptions(models=place.world.models)
+    session = asyncio.run(open_refinement(Seat.beside(seed), settings, options=wishes).run())
     assert place.registry.path.read_bytes() == registry, "refining leaves the registry alone"
     assert session.best_iter == 1, "and reads what was trained"
     assert (seed / "BEST" / "report.md").read_text().count("°C") == 3

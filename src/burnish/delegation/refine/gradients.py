@@ -185,7 +185,7 @@ class _Rejection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gradient:
+class RunGradient:
     """All that should be better."""
 
     prior_run_id: str
@@ -213,7 +213,7 @@ class Gradient:
         }
 
 
-def gradient_of(run: Path, *, loss: float | None = None) -> Gradient:
+def gradient_of(run: Path, *, loss: float | None = None) -> RunGradient:
     """What the run in this folder got wrong."""
     completion = mapping(read_json(run / COMPLETION))
     defects = _defects(run) or _told_defects(completion)
@@ -223,7 +223,7 @@ def gradient_of(run: Path, *, loss: float | None = None) -> Gradient:
     signals |= {} if score is None else {"eval_score": score}
     signals |= {} if confidence is None else {"confidence": confidence}
     run_id = run_id_in(completion, run)
-    return Gradient(
+    return RunGradient(
         prior_run_id=run_id,
         prior_loss_total=loss,
         prior_raw_signals=signals,
@@ -320,12 +320,12 @@ _MOST_CHARS = 300
 _SEVEREST = ("critical", "high", "warning", "medium", "info", "low")
 
 
-def refinement_prefix(gradient: Gradient) -> str:
+def refinement_prefix(gradient: RunGradient) -> str:
     """What the manager is told before its first plan; empty sections are left out."""
     return "\n".join(_lines(gradient)) + "\n"
 
 
-def _lines(gradient: Gradient) -> Iterator[str]:
+def _lines(gradient: RunGradient) -> Iterator[str]:
     yield "## REFINEMENT CONTEXT"
     yield "This task was done before. Its result is there to be made better."
     yield "Prior deliverable is available at: input/"

@@ -25,7 +25,7 @@ from burnish.core.trials import Decision, SplitResult, Trial, Verdict
 from burnish.delegation.delegation import Delegation, Site, delegate
 from burnish.delegation.envelope import Envelope
 from burnish.delegation.refine.gradients import (
-    Gradient,
+    RunGradient,
     RunSignals,
     gradient_of,
     mapping,
@@ -112,7 +112,7 @@ MOST_ITERATIONS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class IterationJob:
     """One iteration that is to be run."""
 
     folder: Path
@@ -129,7 +129,7 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attempt:
+class IterationOutcome:
     """What an iteration came to, for whoever records it. The seed is number 0."""
 
     k: int
@@ -145,11 +145,11 @@ class Attempt:
 class _Iterating(Protocol):
     """Who runs iterations, and keeps what came of them."""
 
-    async def delegate(self, job: Job) -> DelegationResult:
+    async def delegate(self, job: IterationJob) -> DelegationResult:
         """Run one."""
         ...
 
-    async def record(self, attempt: Attempt) -> None:
+    async def record(self, attempt: IterationOutcome) -> None:
         """Keep an attempt, before anything is done with it."""
         ...
 
@@ -259,14 +259,14 @@ class _Rounds:
                 return reason
         return "max_iterations"
 
-    async def _iterated(self, k: int, gradient: Gradient, steer: str) -> DelegationResult:
+    async def _iterated(self, k: int, gradient: RunGradient, steer: str) -> DelegationResult:
         folder = self._all.files.place(self.session) / f"iter_{k}"
         folder.mkdir(parents=True, exist_ok=True)
         document = self._all.redactor.json(gradient.to_json())
         encoded = json.dumps(document, indent=2, ensure_ascii=False)
         write_atomic(folder / "gradient_input.json", encoded + "\n")
         seed = self._all.seed
-        job = Job(
+        job = IterationJob(
             folder=folder / "run",
             task=seed.task,
             steer=steer,
@@ -281,7 +281,9 @@ class _Rounds:
 
     async def _record_seed(self) -> None:
         signals = self._all.seed.signals
-        attempt = Attempt(k=0, signals=signals, status=signals.status, best_loss=self._best.loss)
+        attempt = IterationOutcome(
+            k=0, signals=signals, status=signals.status, best_loss=self._best.loss
+        )
         await self._by.record(attempt)
 
     async def _take(self, k: int, steer: str, result: DelegationResult) -> None:
@@ -292,7 +294,7 @@ class _Rounds:
         self._seconds += number(spent) or 0.0
         better = not challenger.cannot_win and is_lower(challenger.loss, self._best.loss)
         await self._by.record(
-            Attempt(
+            IterationOutcome(
                 k=k,
                 steer=steer,
                 signals=challenger.signals,
@@ -361,7 +363,7 @@ class Refine:
         refinement: Refinement,
         session: Session,
         *,
-        delegation: Callable[[Job], Delegation],
+        delegation: Callable[[IterationJob], Delegation],
         lock: SeedLock,
     ) -> None:
         self.refinement = refinement
@@ -408,7 +410,7 @@ class Refine:
         self.refinement.listen(session)
         self.watch(session)
 
-    async def delegate(self, run: Run, job: Job) -> DelegationResult:
+    async def delegate(self, run: Run, job: IterationJob) -> DelegationResult:
         """One iteration, which pays through the run's journal."""
         directory = run.directory
         return await run.perform(
@@ -433,10 +435,10 @@ class _Iterations:
     strategy: Refine
     run: Run
 
-    async def delegate(self, job: Job) -> DelegationResult:
+    async def delegate(self, job: IterationJob) -> DelegationResult:
         return await self.strategy.delegate(self.run, job)
 
-    async def record(self, attempt: Attempt) -> None:
+    async def record(self, attempt: IterationOutcome) -> None:
         run, start, k = self.run, self.run.target.baseline, attempt.k
         origin = Origin(kind=Refine.name, note=f"iteration {k}")
         candidate = start.child({_STEER: attempt.steer}, origin=origin) if k else start
@@ -449,7 +451,7 @@ class _Iterations:
             run.advance(candidate)
 
 
-def _trial(attempt: Attempt, candidate: Candidate, train: SplitResult) -> Trial:
+def _trial(attempt: IterationOutcome, candidate: Candidate, train: SplitResult) -> Trial:
     if not attempt.k:
         return Trial(candidate=candidate, phase=BASELINE, train=train)
     return Trial(
@@ -462,7 +464,7 @@ def _trial(attempt: Attempt, candidate: Candidate, train: SplitResult) -> Trial:
     )
 
 
-def _decision(attempt: Attempt) -> Decision:
+def _decision(attempt: IterationOutcome) -> Decision:
     loss, best = attempt.signals.loss.total, attempt.best_loss
     verdict, code = Verdict.REJECT, "worse"
     reason = f"its loss of {loss:.4f} is not below {best:.4f}"
@@ -480,7 +482,7 @@ def _decision(attempt: Attempt) -> Decision:
     )
 
 
-def _outcome(attempt: Attempt) -> Outcome:
+def _outcome(attempt: IterationOutcome) -> Outcome:
     """The parts of the loss, each from 0 to 1, as delegations in a suite have them."""
     loss = attempt.signals.loss
     return Outcome(

@@ -14,7 +14,7 @@ from burnish.delegation.home import is_of_burnish
 from burnish.delegation.refine.gradients import (
     COMPLETION,
     MANIFEST,
-    Gradient,
+    RunGradient,
     RunSignals,
     gradient_of,
     mapping,
@@ -197,7 +197,7 @@ class Seed:
     inputs: tuple[Path, ...]
     """Files and folders that it was given."""
     signals: RunSignals
-    gradient: Gradient
+    gradient: RunGradient
     tags: tuple[str, ...] = ()
     manifest: Mapping[str, Json]
     """What the run was started with, as far as it says."""

@@ -17,13 +17,13 @@ from burnish.core.trials import Decision, SplitResult, Trial, Verdict
 from burnish.delegation.target import DelegationFacts
 from burnish.delegation.training.proposals import (
     ROLE,
-    Attempt,
     EpochDetails,
     Proposed,
     Proposing,
     TaskRun,
     TextGrad,
     TextGradRequest,
+    TriedUpdate,
     textgrad,
 )
 from burnish.delegation.training.settings import EpochSettings, halved
@@ -252,7 +252,9 @@ class Training:
         )
 
     def _remember(self, best: TextGrad, outcome: str) -> None:
-        attempt = Attempt(text=str(best.artifact_name), rationale=best.rationale, outcome=outcome)
+        attempt = TriedUpdate(
+            text=str(best.artifact_name), rationale=best.rationale, outcome=outcome
+        )
         self._proposing.tried.append(attempt)
 
 

@@ -88,7 +88,7 @@ _MOST_RUNS = 12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attempt:
+class TriedUpdate:
     """Something that was tried, and what came of it."""
 
     text: str
@@ -173,7 +173,7 @@ class Proposing:
 
     run: Run
     role: Role[TextGradRequest, TextGrad]
-    tried: list[Attempt] = field(default_factory=list[Attempt])
+    tried: list[TriedUpdate] = field(default_factory=list[TriedUpdate])
 
     @property
     def surfaces(self) -> Sequence[TextSurface]:

@@ -51,7 +51,7 @@ from burnish.system.redaction import MARKER
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class TrialSource:
     """The trial that something comes from."""
 
     run: str
@@ -129,7 +129,7 @@ class TrainingLog:
             )
             return int(added.lastrowid or 0)
 
-    def epoch(self, source: Source, epoch: Epoch) -> None:
+    def epoch(self, source: TrialSource, epoch: Epoch) -> None:
         """Enter an epoch with its runs."""
         with writing(self.path) as db:
             origin = f"{source.origin}:epoch"
@@ -143,7 +143,9 @@ class TrainingLog:
                 )
             _keep_change(db, origin, source, {}, number)
 
-    def put(self, source: Source, texts: Mapping[str, str], *, expected: Mapping[str, int]) -> _Put:
+    def put(
+        self, source: TrialSource, texts: Mapping[str, str], *, expected: Mapping[str, int]
+    ) -> _Put:
         """Add these texts as versions and make them active; once, however often it is told.
 
         `expected` are the versions that were active when the run began. Where they are others by
@@ -197,7 +199,7 @@ def _add_epoch(db: sqlite3.Connection, epoch: Epoch) -> int:
     return int(added.lastrowid or 0)
 
 
-def _epoch_of(db: sqlite3.Connection, source: Source) -> int | None:
+def _epoch_of(db: sqlite3.Connection, source: TrialSource) -> int | None:
     """The epoch of the same trial, where it has one."""
     query = "SELECT epoch_id FROM burnish_changes WHERE origin = ?"
     row = db.execute(query, (f"{source.origin}:epoch",)).fetchone()
@@ -233,7 +235,7 @@ def _last(db: sqlite3.Connection, run: str) -> dict[str, int] | None:
 def _keep_change(
     db: sqlite3.Connection,
     origin: str,
-    source: Source,
+    source: TrialSource,
     change: Mapping[str, Any],
     epoch: int | None,
 ) -> None:
@@ -302,8 +304,8 @@ class RegistryKeeper:
     def finish(self) -> None:
         """Everything is there already."""
 
-    def _source(self, row: TrialRow) -> Source:
-        return Source(run=self._run.directory.header.id, trial=row.number)
+    def _source(self, row: TrialRow) -> TrialSource:
+        return TrialSource(run=self._run.directory.header.id, trial=row.number)
 
     def _put(self, row: TrialRow) -> None:
         texts = {name: str(value) for name, value in row.trial.candidate.values.items()}
