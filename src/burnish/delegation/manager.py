@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict
@@ -64,6 +64,18 @@ class _PlayedByModel(Generic[Request, Answer]):
         return self.role.client.ref.label
 
 
+def _role(
+    name: str,
+    request: type[Request],
+    answer: type[Answer],
+    client: ModelClient,
+    prompt: RolePrompt,
+) -> ModelRole[Request, Answer]:
+    return ModelRole(
+        name=name, request_type=request, answer_type=answer, prompt=prompt, client=client
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Critic(_PlayedByModel[ResultCritiqueRequest, Critique]):
     """The role that finds defects."""
@@ -71,14 +83,7 @@ class Critic(_PlayedByModel[ResultCritiqueRequest, Critique]):
     @classmethod
     def of(cls, client: ModelClient, prompt: RolePrompt) -> "Critic":
         """With its prompt."""
-        role = ModelRole(
-            name=ROLE,
-            request_type=ResultCritiqueRequest,
-            answer_type=Critique,
-            prompt=prompt,
-            client=client,
-        )
-        return cls(role=role)
+        return cls(role=_role(ROLE, ResultCritiqueRequest, Critique, client, prompt))
 
     async def criticise(self, job: WorkerJob, worked: Worked, context: WorkContext) -> "Criticised":
         """The critique; that there is none is a result too."""
@@ -223,15 +228,8 @@ class ModelManager(_PlayedByModel[Situation, ManagerDecision]):
     @classmethod
     def of(cls, client: ModelClient, prompt: RolePrompt) -> "ModelManager":
         """With its prompt, and one repair of a decision that makes no sense."""
-        role = ModelRole(
-            name=MANAGER,
-            request_type=Situation,
-            answer_type=ManagerDecision,
-            prompt=prompt,
-            client=client,
-            check=_senseless,
-        )
-        return cls(role=role)
+        role = _role(MANAGER, Situation, ManagerDecision, client, prompt)
+        return cls(role=replace(role, check=_senseless))
 
     async def decide(self, situation: Situation, *, draw: int, effects: Effects) -> ManagerDecision:
         """Ask the model."""

@@ -9,8 +9,9 @@ there are to keep. Luck is a hash, so every call is a function of its key.
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from burnish.core.cases import Case, Dataset
 from burnish.core.content import stream
@@ -25,9 +26,11 @@ from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.settings import CoordinateSettings
 from burnish.strategies.coordinate.trials import CritiqueRequest, Edit, EditRequest, Gradient
 from burnish.testing.doubles import (
+    Answer,
     CallCounter,
     ComputedMetric,
     Outage,
+    Request,
     ScriptedRole,
     ScriptedTarget,
 )
@@ -147,25 +150,27 @@ def critic(
     world: TuningWorld, *, counter: CallCounter | None = None
 ) -> ScriptedRole[CritiqueRequest, Gradient]:
     """Names the rule that most of the failures it is shown lack, and only such a one."""
-    return ScriptedRole(
-        name="critic",
-        respond=lambda request, draw: _diagnose(world, request, draw),
-        request_type=CritiqueRequest,
-        answer_type=Gradient,
-        counter=counter,
-    )
+    respond = partial(_diagnose, world)
+    return _role("critic", respond, (CritiqueRequest, Gradient), counter)
 
 
 def applier(
     world: TuningWorld, *, counter: CallCounter | None = None
 ) -> ScriptedRole[EditRequest, Edit]:
     """Appends the rule that the diagnosis names."""
+    respond = partial(_apply, world)
+    return _role("applier", respond, (EditRequest, Edit), counter)
+
+
+def _role(
+    name: str,
+    respond: Callable[[Request, int], Answer],
+    types: tuple[type[Request], type[Answer]],
+    counter: CallCounter | None,
+) -> ScriptedRole[Request, Answer]:
+    request, answer = types
     return ScriptedRole(
-        name="applier",
-        respond=lambda request, draw: _apply(world, request, draw),
-        request_type=EditRequest,
-        answer_type=Edit,
-        counter=counter,
+        name=name, respond=respond, request_type=request, answer_type=answer, counter=counter
     )
 
 

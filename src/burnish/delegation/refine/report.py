@@ -10,7 +10,7 @@ from burnish.core.formatting import cell, counted, money, number
 from burnish.delegation.refine.gradients import mapping, read_json, rows, run_signals, text
 from burnish.delegation.refine.loop import REASONS
 from burnish.delegation.refine.seeds import Seed
-from burnish.delegation.refine.sessions import Iteration, Session
+from burnish.delegation.refine.sessions import Session
 from burnish.delegation.result import WEIGHTS
 
 PAGE = "REFINEMENT.md"
@@ -80,7 +80,7 @@ def _parts(seed: Seed, session: Session, place: Path) -> Iterator[str]:
     yield _row("seed", seed.signals.loss.to_json())
     for each in session.iterations:
         try:
-            yield _row(str(each.k), run_signals(_run_of(each, place)).loss.to_json())
+            yield _row(str(each.k), run_signals(place.parent / each.run_dir).loss.to_json())
         except BurnishError:
             continue
 
@@ -88,10 +88,6 @@ def _parts(seed: Seed, session: Session, place: Path) -> Iterator[str]:
 def _row(name: str, loss: Mapping[str, Json]) -> str:
     values = [number(loss[part]) for part in (*WEIGHTS, "total")]
     return f"| {name} | {' | '.join(values)} |"
-
-
-def _run_of(iteration: Iteration, place: Path) -> Path:
-    return place.parent / iteration.run_dir
 
 
 def _gradients(session: Session, place: Path) -> Iterator[str]:

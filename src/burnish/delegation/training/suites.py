@@ -126,8 +126,9 @@ class SuiteTasks:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of the result should know of the workflows."""
-        lines = [note for each in self.loaded.values() for note in each.workflow.notes()]
-        programs = [e.workflow.name for e in self.loaded.values() if _is_program(e)]
+        workflows = [each.workflow for each in self.loaded.values()]
+        programs = [each.name for each in workflows if isinstance(each.manager, CommandManager)]
+        lines = [note for each in workflows for note in each.notes()]
         lines += [f"{name} runs a program, which reads no text but the rubric" for name in programs]
         return tuple(dict.fromkeys(lines))
 
@@ -172,10 +173,6 @@ class SuiteTasks:
             remedy = f"name one, for the task or the suite, or put {_USUAL} beside the suite"
             raise ConfigError([Problem(message=message, remedy=remedy)])
         return usual if usual.is_file() else _PLAIN
-
-
-def _is_program(loaded: LoadedWorkflow) -> bool:
-    return isinstance(loaded.workflow.manager, CommandManager)
 
 
 def _overrides(block: TaskBlock, *, plain: bool) -> WorkflowOverrides:
