@@ -85,7 +85,7 @@ async def test_workers_in_one_iteration_and_rounds(tmp_path: Path) -> None:
     result = await run(tmp_path, world, with_loop(*lines))
     home = tmp_path / "run/iterations/002/delegations"
     assert sorted(path.name for path in home.iterdir()) == ["a", "a-2"]
-    assert len(world.asked("worker")) == 6
+    assert len(world.turns_of("worker")) == 6
     assert any("never answered" in event["msg"] for event in events(result))
 
 
@@ -93,7 +93,7 @@ async def test_workers_in_one_iteration_and_rounds(tmp_path: Path) -> None:
 async def test_a_worker_that_turns_in_circles_is_ended(tmp_path: Path) -> None:
     world = DelegationWorld(worker=lambda _: use("file_list"))
     result = await run(tmp_path, world, with_loop("budget: {max_loops: 2}"))
-    assert len(world.asked("worker")) == 3
+    assert len(world.turns_of("worker")) == 3
     assert any("3 times in a row" in event["msg"] for event in events(result))
 
 

@@ -119,11 +119,11 @@ async def test_critical_defects_are_repaired_by_the_worker_and_no_more_often_tha
     assert result.status == "complete"
     history = read(tmp_path, "iterations/002/critique.json")["summary"]["repair_history"]
     assert [(row["attempt"], row["repaired_score"]) for row in history] == [(1, 0.3), (2, 0.9)]
-    assert "broken 0" in world.asked("worker")[2].text
+    assert "broken 0" in world.turns_of("worker")[2].text
     stubborn = DelegationWorld(critic=lambda _: flawed(0.3, "critical"))
     (tmp_path / "b").mkdir()
     result = await run(tmp_path / "b", stubborn, with_loop("budget: {max_loops: 2}"))
-    assert len(stubborn.asked("delegation_critic")) == 2, (
+    assert len(stubborn.turns_of("delegation_critic")) == 2, (
         "a repair that changes nothing is the last"
     )
     assert result.defects[0].severity == "critical"
@@ -156,7 +156,7 @@ async def test_steer_stands_before_the_first_decision_only(tmp_path: Path) -> No
         tmp_path, world, steer="## REFINE\nMend it.", seed_deliverable=seed,
         inputs=[tmp_path / "data.csv"],
     )  # fmt: skip
-    first, *others = world.asked("manager")
+    first, *others = world.turns_of("manager")
     assert first.text.startswith("## REFINE\nMend it.\n\n<task>")
     assert all("REFINE" not in turn.text for turn in others)
     assert "input/data.csv, input/deep/old.md" in first.text
@@ -178,8 +178,8 @@ async def test_prompts_are_made_of_the_policy_texts_and_a_resume_keeps_them(
         "delegation_critic": ("critique_rubric",),
     }
     for role, names in said.items():
-        assert all(f"<<{name}>> {{braces}}" in world.asked(role)[0].system for name in names)
-    assert "<<experiment_context_hint_template>> {braces} none" in world.asked("manager")[0].text
+        assert all(f"<<{name}>> {{braces}}" in world.turns_of(role)[0].system for name in names)
+    assert "<<experiment_context_hint_template>> {braces} none" in world.turns_of("manager")[0].text
     assert read(tmp_path, "policy.json")["versions"]["critique_rubric"] == 3
     before = len(world.turns)
     await run(tmp_path, world, policy=PolicyTexts.shipped())
@@ -261,7 +261,7 @@ async def test_no_secret_reaches_a_file(tmp_path: Path, monkeypatch: pytest.Monk
 async def test_interrupted_and_resumed(tmp_path: Path) -> None:
     world = DelegationWorld()
     with pytest.raises(Interrupted, match="enough"):
-        await run(tmp_path, world, stop=lambda: "enough" if world.asked("worker") else "")
+        await run(tmp_path, world, stop=lambda: "enough" if world.turns_of("worker") else "")
     assert read(tmp_path, "run_completion.json")["status"] == "aborted"
     before = len(world.turns)
     (tmp_path / "run/delegate.stop").touch()

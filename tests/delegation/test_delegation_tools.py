@@ -53,7 +53,7 @@ sys.exit({code})
 
 def answers(world: DelegationWorld) -> list[str]:
     """What tools said in the longest conversation of a worker."""
-    return max((turn.answers for turn in world.asked("worker")), key=len)
+    return max((turn.answers for turn in world.turns_of("worker")), key=len)
 
 
 def one_worker(worker: object) -> DelegationWorld:
@@ -110,7 +110,7 @@ async def test_only_the_tools_that_the_manager_allows(tmp_path: Path) -> None:
         worker=lambda t: {"summary": "ok"} if t.answers else use("run_command", command="true"),
     )
     await run(tmp_path, world, task="Try.")
-    names = [tool.name for tool in world.asked("worker")[0].request.tools]
+    names = [tool.name for tool in world.turns_of("worker")[0].request.tools]
     assert names == ["file_read", "file_list"]
     assert "there is no tool 'run_command'" in answers(world)[0]
 

@@ -83,7 +83,7 @@ async def test_a_candidates_text_reaches_the_prompts_and_what_is_wrong_comes_bac
     target = target_of(tmp_path, world)
     sound = await score_of(target)
     faulty = await score_of(target, with_text(target, GUILTY, FAULT))
-    assert {FAULT in turn.system for turn in world.asked("worker")} == {True, False}
+    assert {FAULT in turn.system for turn in world.turns_of("worker")} == {True, False}
     assert sound.value > faulty.value
     assert (sound.passed, faulty.passed) == (True, False)
     assert f"defect [warning] (incomplete) report.md: {COMPLAINT}" in faulty.reason

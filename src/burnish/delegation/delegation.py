@@ -55,7 +55,7 @@ class Delegation:
     may not be on trial itself."""
 
     @property
-    def given(self) -> StartingFiles:
+    def starting_files(self) -> StartingFiles:
         """What the workspace begins with."""
         return StartingFiles(
             source=self.workflow.source, inputs=self.inputs, seed_deliverable=self.seed_deliverable
@@ -68,7 +68,7 @@ class Delegation:
         if is_delegation(folder):
             require_same(folder, self.redacted(redactor).manifest())
         else:
-            self.given.check()
+            self.starting_files.check()
 
     def redacted(self, redactor: Redactor) -> "Delegation":
         """As it is kept, so that a resume says the same to the same models."""
@@ -257,7 +257,7 @@ class _Driving:
 
     async def _begin(self, workspace: TeamWorkspace) -> str:
         async def act() -> Json:
-            await finished(self.delegation.given.fill, workspace.folder)
+            await finished(self.delegation.starting_files.fill, workspace.folder)
             return None
 
         await workspace.step("begin", {"run": self.home.run_id}, act)

@@ -32,8 +32,8 @@ from burnish.delegation.refine.sessions import (
     best_so_far,
     is_lower,
     loss_of,
+    path_within,
     put_best,
-    told_from,
 )
 from burnish.system import FileLock, make_folder, read_bytes, write_atomic
 
@@ -43,7 +43,7 @@ _TASK_ID = re.compile(r"\d{3,}-[a-z0-9-]{1,50}")
 _Mode: TypeAlias = Literal["seed", "continuation"]
 
 
-class _Kept(BaseModel):
+class _StoredRecord(BaseModel):
     """Keys of other versions are left aside."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -53,7 +53,7 @@ class _Kept(BaseModel):
         return self.model_dump(mode="json")
 
 
-class ExperimentRecord(_Kept):
+class ExperimentRecord(_StoredRecord):
     """An experiment."""
 
     experiment_id: Annotated[str, Field(pattern=_EXPERIMENT_ID.pattern)]
@@ -63,7 +63,7 @@ class ExperimentRecord(_Kept):
     task_order: list[str] = Field(default_factory=list[str])
 
 
-class TaskInput(_Kept):
+class TaskInput(_StoredRecord):
     """What a task starts from."""
 
     role: str = "primary"
@@ -71,7 +71,7 @@ class TaskInput(_Kept):
     run_id: str = ""
 
 
-class TaskRecord(_Kept):
+class TaskRecord(_StoredRecord):
     """A task of an experiment."""
 
     task_id: str
@@ -349,7 +349,7 @@ class TaskBest:
             best.deliverable,
             {
                 "winner_run_id": best.run_id,
-                "winner_source": told_from(best.run, self.task.folder),
+                "winner_source": path_within(best.run, self.task.folder),
                 "reason": reason,
                 "loss": loss.total,
                 "loss_breakdown": loss.to_json(),

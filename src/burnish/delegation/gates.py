@@ -428,7 +428,7 @@ def structural_integrity(completion: Completion) -> Iterator[GateFinding]:
         if _CITED.search(text) and _AUTHOR.search(text):
             detail = "references are given by number and by author: keep one style"
             yield GateFinding(file=path, detail=detail, check="structural_integrity")
-        if problem := _said_twice(text):
+        if problem := _repetition(text):
             yield GateFinding(file=path, detail=problem, check="structural_integrity")
 
 
@@ -448,7 +448,7 @@ def _undefined(text: str) -> str:
     return f"[{missing[0]}] is cited and not among the references" if missing else ""
 
 
-def _said_twice(text: str) -> str:
+def _repetition(text: str) -> str:
     paragraphs = [each.strip() for each in re.split(r"\n\s*\n", text)]
     long = [each for each in paragraphs if len(each) >= 80]
     repeated = len(long) - len(set(long))

@@ -67,7 +67,7 @@ class Attached:
 
 def attach(target: str, prompt: str, *, primary: str | None = None) -> Attached:
     """Add a task to an experiment; with `primary`, a task whose BEST it goes on from."""
-    experiment, before = _found(target, primary)
+    experiment, before = _experiment_and_task(target, primary)
     if before is None:
         return _attached(experiment.add_task(prompt))
     seed = read_seed(TaskBest(before).winner())
@@ -78,14 +78,16 @@ def attach(target: str, prompt: str, *, primary: str | None = None) -> Attached:
 
 def would_attach(target: str, *, primary: str | None = None) -> str:
     """What `attach` would do, in words; it raises where that would, and changes nothing."""
-    experiment, before = _found(target, primary)
+    experiment, before = _experiment_and_task(target, primary)
     if before is None:
         return f"a new one of {experiment.folder.name}"
     best = read_seed(TaskBest(before).winner())
     return f"a new one of {experiment.folder.name}, from run {best.run_id} of {before.id}"
 
 
-def _found(target: str, primary: str | None) -> tuple[Experiment, ExperimentTask | None]:
+def _experiment_and_task(
+    target: str, primary: str | None
+) -> tuple[Experiment, ExperimentTask | None]:
     if ":" in target:
         message = "a delegation adds a task to an experiment"
         remedy = "name the experiment alone; `burnish refine --target EXP:TASK` refines a task"
@@ -339,7 +341,7 @@ class DelegatePlugin(TaskPlugin):
         workflow = building.problems.as_raised(lambda: target.team.workflow(settings), None)
         if workflow is None:
             return None
-        spec, origin = target.team.spec, _kept(building)
+        spec, origin = target.team.spec, _origin(building)
         delegation = Delegation(
             workflow=workflow,
             task=spec.task,
@@ -356,7 +358,7 @@ class DelegatePlugin(TaskPlugin):
         return StrategyParts(strategy=strategy)
 
 
-def _kept(building: Building) -> dict[str, Json]:
+def _origin(building: Building) -> dict[str, Json]:
     """What the manifest says of where the delegation came from."""
     spec: WorkflowSpec = building.spec.target
     settings: DelegateSettings = building.spec.strategy.settings

@@ -79,12 +79,12 @@ class WorkContext:
         """One use of a tool: journaled, counted, and refused where the budget has no room."""
         if reason := self.tally.no_more_tools():
             error = f"the budget is used up ({reason}): answer now with what you have"
-            return _told(use, error=error)
+            return _tool_call(use, error=error)
         self.tally.tool_calls += 1
         tool = tools.get(use.name)
         if tool is None:
             names = ", ".join(tools) or "none"
-            return _told(use, error=f"there is no tool '{use.name}'; there are: {names}")
+            return _tool_call(use, error=f"there is no tool '{use.name}'; there are: {names}")
 
         async def act() -> Json:
             try:
@@ -101,7 +101,7 @@ class WorkContext:
         answered = await self.workspace.step("tool", request, act, leaves=leaves)
         answer = cast("dict[str, str]", answered)
         self.tally.seconds = max(self.tally.seconds, self.workspace.seconds)
-        return _told(use, answer=answer.get("answer", ""), error=answer.get("error", ""))
+        return _tool_call(use, answer=answer.get("answer", ""), error=answer.get("error", ""))
 
 
 class Worker(Protocol):
@@ -122,7 +122,7 @@ class Worker(Protocol):
         ...
 
 
-def _told(use: ToolUse, *, answer: str = "", error: str = "") -> ToolCall:
+def _tool_call(use: ToolUse, *, answer: str = "", error: str = "") -> ToolCall:
     return ToolCall(name=use.name, arguments=use.arguments, result=answer, error=error, id=use.id)
 
 

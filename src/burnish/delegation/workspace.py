@@ -26,7 +26,7 @@ from burnish.targets.artifacts.task import CACHES, finished
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Kept:
+class _StateEntry:
     """One entry of a state."""
 
     kind: Literal["file", "folder", "link"]
@@ -44,15 +44,15 @@ class StateStore:
     """
 
     home: Path
-    _known: dict[str, Mapping[str, _Kept]] = field(
-        default_factory=dict[str, Mapping[str, _Kept]], compare=False, repr=False
+    _cached: dict[str, Mapping[str, _StateEntry]] = field(
+        default_factory=dict[str, Mapping[str, _StateEntry]], compare=False, repr=False
     )
 
     def keep(self, folder: Path) -> str:
         """Keep what the folder holds now; the name of the state, which is a hash of it."""
         _make_readable(folder)
         entries = dict(self._entries(folder))
-        listed = canonical({_quoted(p): codec(_Kept).encode(k) for p, k in entries.items()})
+        listed = canonical({_quoted(p): codec(_StateEntry).encode(k) for p, k in entries.items()})
         name = hashlib.sha256(listed).hexdigest()
         path = self.home / f"{name}.json"
         if not path.exists():
@@ -60,19 +60,21 @@ class StateStore:
                 self._keep_blob(folder / file, entry)
             self.home.mkdir(parents=True, exist_ok=True)
             write_atomic(path, listed)
-        self._known[name] = entries
+        self._cached[name] = entries
         return name
 
-    def entries(self, state: str) -> Mapping[str, _Kept]:
+    def entries(self, state: str) -> Mapping[str, _StateEntry]:
         """What a state holds, by path."""
-        if state not in self._known:
+        if state not in self._cached:
             try:
                 listed = json.loads(read_bytes(self.home / f"{state}.json"))
-                decoded = {_plain(p): codec(_Kept).decode(entry) for p, entry in listed.items()}
+                decoded = {
+                    _plain(p): codec(_StateEntry).decode(entry) for p, entry in listed.items()
+                }
             except ValueError as error:
                 raise self._lost(state) from error
-            self._known[state] = decoded
-        return self._known[state]
+            self._cached[state] = decoded
+        return self._cached[state]
 
     def files(self, state: str) -> list[str]:
         """The paths of its files."""
@@ -104,7 +106,7 @@ class StateStore:
         except OSError as error:
             raise file_trouble("put back", folder, error) from error
 
-    def _put(self, state: str, folder: Path, path: str, entry: _Kept) -> None:
+    def _put(self, state: str, folder: Path, path: str, entry: _StateEntry) -> None:
         place = folder / path
         if entry.kind == "folder":
             place.mkdir(parents=True, exist_ok=True)
@@ -116,19 +118,22 @@ class StateStore:
             place.write_bytes(self.read(state, path))
             place.chmod(entry.mode)
 
-    def _entries(self, folder: Path, *, whole: bool = False) -> Iterator[tuple[str, _Kept]]:
+    def _entries(self, folder: Path, *, whole: bool = False) -> Iterator[tuple[str, _StateEntry]]:
         seen = snapshot(folder, leave_out=None if whole else lambda path: covers(CACHES, path))
         for path, entry in seen.entries.items():
             if entry.kind == "link":
                 target = _quoted(str((folder / path).readlink()))
-                yield path, _Kept(kind="link", content=target)
+                yield path, _StateEntry(kind="link", content=target)
             elif entry.kind == "file":
                 digest = entry.digest
-                yield path, _Kept(kind="file", mode=entry.mode, content=digest, size=entry.size)
+                yield (
+                    path,
+                    _StateEntry(kind="file", mode=entry.mode, content=digest, size=entry.size),
+                )
             elif entry.kind == "folder":
-                yield path, _Kept(kind="folder", mode=entry.mode)
+                yield path, _StateEntry(kind="folder", mode=entry.mode)
 
-    def _keep_blob(self, file: Path, entry: _Kept) -> None:
+    def _keep_blob(self, file: Path, entry: _StateEntry) -> None:
         if entry.kind != "file" or (blob := self.home / "blobs" / entry.content).exists():
             return
         blob.parent.mkdir(parents=True, exist_ok=True)
@@ -230,7 +235,7 @@ class TeamWorkspace:
             await self._bring_to(before)
             self._actual = "?"
             value = await act()
-            after = await self._kept() if leaves == "changes" else before
+            after = await self._saved_state() if leaves == "changes" else before
             self._actual = "?" if leaves == "litter" else after
             made = _Stepped(value=value, state=after, seconds=self.clock.seconds)
             return Receipt(value=made, spend=price)
@@ -267,7 +272,7 @@ class TeamWorkspace:
         finally:
             self._steps.discard(step)
 
-    async def _kept(self) -> str:
+    async def _saved_state(self) -> str:
         """The state that a step left behind; a folder that it took away is an empty one."""
         if self.folder.is_symlink() or not self.folder.is_dir():
             await finished(remove_tree, self.folder)

@@ -117,12 +117,12 @@ class RoleTurn:
 def writer(path: str = "report.md", content: str = REPORT) -> Callable[[RoleTurn], Response]:
     """A worker that writes one file and says so."""
 
-    def said(turn: RoleTurn) -> Response:
+    def respond(turn: RoleTurn) -> Response:
         if not turn.answers:
             return use("file_write", path=path, content=content)
         return {"summary": f"wrote {path}", "outputs": [path], "confidence": 0.8}
 
-    return said
+    return respond
 
 
 def in_order(*decisions: Response) -> Callable[[RoleTurn], Response]:
@@ -154,7 +154,7 @@ class DelegationWorld:
         backend = ScriptedBackend(respond=self._respond)
         return Models(backends={"openai": backend}, retries=RetryPolicy(attempts=1))
 
-    def asked(self, role: str) -> list[RoleTurn]:
+    def turns_of(self, role: str) -> list[RoleTurn]:
         """What one role was asked, in order."""
         return [turn for name, turn in self.turns if name == role]
 

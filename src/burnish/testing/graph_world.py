@@ -102,7 +102,7 @@ def node_of(system: str) -> str:
     return match[1] if match else ""
 
 
-def said_by(system: str, question: str) -> str:
+def node_reply(system: str, question: str) -> str:
     """What the model of a node says, by the rules it is told and nothing else."""
     node = node_of(system)
     rules = {part for part in PARTS[node] if rule_line(part) in system}
@@ -178,7 +178,9 @@ class _Cause:
 def backward(request: BackwardRequest) -> BackwardAnswer:
     """What is to blame here, and what to tell the steps before."""
     remarks = [remark.gradient for remark in request.incoming]
-    wants = [part for text in remarks for part in (*_said(text), *_lacking(text, request.output))]
+    wants = [
+        part for text in remarks for part in (*_parts_named(text), *_lacking(text, request.output))
+    ]
     causes = dict.fromkeys(_cause(part, request) for part in dict.fromkeys(wants))
     severity = request.incoming[0].severity
     here = [each for each in causes if not each.step]
@@ -205,7 +207,7 @@ def merge(request: MergeRequest) -> MergeAnswer:
     """Remarks about the same part become one."""
     by_part: dict[str, list[int]] = {}
     for remark in request.gradients:
-        for part in _said(remark.gradient):
+        for part in _parts_named(remark.gradient):
             by_part.setdefault(part, []).append(remark.number)
     severity = request.gradients[0].severity
     return MergeAnswer(
@@ -220,7 +222,7 @@ def patch(request: PatchRequest) -> PatchAnswer:
     """The instruction with the right rule for each part that the remarks speak of."""
     text = str(request.surface.value)
     lines = text.splitlines()
-    parts = [part for remark in request.gradients for part in _said(remark.gradient)]
+    parts = [part for remark in request.gradients for part in _parts_named(remark.gradient)]
     for part in parts:
         lines = [line for line in lines if not line.startswith(f"- {part}:")]
         lines.append(rule_line(part))
@@ -229,7 +231,7 @@ def patch(request: PatchRequest) -> PatchAnswer:
     return PatchAnswer(value="\n".join(lines) + end, reason=reason)
 
 
-def _said(text: str) -> list[str]:
+def _parts_named(text: str) -> list[str]:
     return [part for part in _WANTED.findall(text) if part in RULES]
 
 
@@ -305,7 +307,7 @@ _STEP = re.compile(r"^The step is a run of: (.+)$", re.MULTILINE)
 def play(system: str, question: str) -> str:
     """The answer to what a model is told (the system's words) and asked (the user's)."""
     if node_of(system):
-        return said_by(system, question)
+        return node_reply(system, question)
     if _STEP.search(question):
         return backward(_backward_request(question)).model_dump_json()
     if "<turned_down>" in question:

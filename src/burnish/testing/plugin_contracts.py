@@ -172,7 +172,7 @@ async def check_project(project: PluginProject, folder: Path) -> None:
         finally:
             await run.close()
     record = RunRecord.read(folder)
-    _check_telling(record, target, strategy)
+    _check_reports(record, target, strategy)
     check_adoption(record)
     again = described_again(folder, {})
     assert again.spec.strategy == described.spec.strategy, "a resume has other settings"
@@ -189,7 +189,7 @@ def _fingerprints(setup: Setup) -> dict[str, str]:
     }
 
 
-def _check_telling(run: RunRecord, target: TargetPlugin, strategy: StrategyPlugin) -> None:
+def _check_reports(run: RunRecord, target: TargetPlugin, strategy: StrategyPlugin) -> None:
     """What a finished run says of itself: lines, pages and words, none of which may fail."""
     assert run.status == "finished", f"the run is {run.status}: {strategy.reason(run)}"
 

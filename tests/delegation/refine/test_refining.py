@@ -73,9 +73,9 @@ def test_three_flaws_in_three_iterations(place: Place) -> None:
 def test_the_manager_hears_of_it_once_and_workers_can_read_what_there_was(place: Place) -> None:
     place.world.turns.clear()
     place.refine(flags={"iterations": 1})
-    managers = [turn.text for turn in place.world.asked("manager")]
+    managers = [turn.text for turn in place.world.turns_of("manager")]
     assert ["## REFINEMENT CONTEXT" in text for text in managers] == [True, False, False]
-    read = [turn.answers[0] for turn in place.world.asked("worker") if turn.answers]
+    read = [turn.answers[0] for turn in place.world.turns_of("worker") if turn.answers]
     assert read[0].startswith("# The heat of the week")
 
 

@@ -69,7 +69,7 @@ def test_the_fault_is_found_and_mended_for_a_task_that_nobody_saw(place: Place) 
     assert place.registry.texts()[GUILTY] == FAULTY.replace(FAULT, RULE)
     place.world.turns.clear()
     delegate(place, "frost", output_dir=place.folder / "frost")
-    assert all(RULE in turn.system for turn in place.world.asked("worker"))
+    assert all(RULE in turn.system for turn in place.world.turns_of("worker"))
     assert "°C" in (place.folder / "frost" / "FINAL" / "report.md").read_text()
     page = (place.folder / "run" / "report.md").read_text()
     assert "frost (held out) | 0.365 | 0.030" in page
@@ -91,7 +91,7 @@ def test_the_registry_that_is_named_is_the_one_that_is_read_and_trained(place: P
     place.train(db=str(own.path))
     assert own.active()[GUILTY] == 2
     assert not place.registry.path.exists(), "the usual one is not touched"
-    read = {RULE in t.system: FAULT in t.system for t in place.world.asked("worker")}
+    read = {RULE in t.system: FAULT in t.system for t in place.world.turns_of("worker")}
     assert read == {False: True, True: False}
 
 
@@ -105,7 +105,7 @@ def test_an_experiment_has_a_registry_of_its_own(
     assert find_registry(None, experiment).active()[GUILTY] == 2
     place.world.turns.clear()
     delegate(place, "snow", target=experiment)
-    assert all(RULE in turn.system for turn in place.world.asked("worker"))
+    assert all(RULE in turn.system for turn in place.world.turns_of("worker"))
     assert not place.registry.path.exists()
 
 
@@ -148,7 +148,7 @@ def test_a_suites_pins_are_read_in_its_runs_and_given_back(place: Place) -> None
     place.spoil()
     place.write("heat", "rain", more=f"baseline_artifacts: {{{GUILTY}: 0}}")
     place.train()
-    assert not any(FAULT in turn.system for turn in place.world.asked("worker"))
+    assert not any(FAULT in turn.system for turn in place.world.turns_of("worker"))
     assert place.registry.active()[GUILTY] == 1, "nothing was better, so nothing changed"
 
 
@@ -156,7 +156,7 @@ def test_what_the_registry_pins_is_left_alone(place: Place) -> None:
     place.spoil()
     place.registry.pin(GUILTY)
     place.train()
-    assert len(place.world.asked("textgrad")) == 5
+    assert len(place.world.turns_of("textgrad")) == 5
     assert place.registry.texts()[GUILTY] == FAULTY
     place.write("heat", "rain", more=f"baseline_artifacts: {{{GUILTY}: 0}}")
     with pytest.raises(ConfigError, match="holds it at version 1, the suite at 0"):
@@ -273,5 +273,5 @@ def test_refining_and_training_touch_disjoint_state(place: Place) -> None:
 def test_shipped_texts_are_read_where_nothing_was_trained(place: Place) -> None:
     delegate(place, "heat", output_dir=place.folder / "one")
     shipped = PolicyTexts.shipped()[GUILTY].strip()
-    assert all(shipped in turn.system for turn in place.world.asked("worker"))
+    assert all(shipped in turn.system for turn in place.world.turns_of("worker"))
     assert not place.registry.path.exists()

@@ -216,7 +216,7 @@ class RunGradient:
 def gradient_of(run: Path, *, loss: float | None = None) -> RunGradient:
     """What the run in this folder got wrong."""
     completion = mapping(read_json(run / COMPLETION))
-    defects = _defects(run) or _told_defects(completion)
+    defects = _defects(run) or _reported_defects(completion)
     signals: dict[str, Json] = {"critique_defect_count": len(defects)}
     score = number(mapping(completion.get("evaluation")).get("total_score"))
     confidence = number(completion.get("confidence"))
@@ -257,7 +257,7 @@ def _number_of(path: Path) -> tuple[int, str]:
     return (int(name), "") if name.isdigit() else (0, name)
 
 
-def _told_defects(completion: Mapping[str, Json]) -> list[GradientDefect]:
+def _reported_defects(completion: Mapping[str, Json]) -> list[GradientDefect]:
     return [
         GradientDefect(
             summary=summary,

@@ -142,13 +142,13 @@ def _inputs_of(run: Path, manifest: Mapping[str, Json], deliverable: Path) -> tu
     """The given files that are still there; the deliverable comes before those of its names."""
     taken = {path.name for path in deliverable.iterdir()}
     inputs: dict[str, Path] = {}
-    for path in _given(run, manifest):
+    for path in _input_paths(run, manifest):
         if path.name not in taken and path.exists():
             inputs.setdefault(path.name, path)
     return tuple(inputs.values())
 
 
-def _given(run: Path, manifest: Mapping[str, Json]) -> Iterator[Path]:
+def _input_paths(run: Path, manifest: Mapping[str, Json]) -> Iterator[Path]:
     """In the run's own workspace first: what lies elsewhere may be another file by now."""
     inputs = mapping(manifest.get("kept")).get("inputs")
     for entry in inputs if isinstance(inputs, list) else []:

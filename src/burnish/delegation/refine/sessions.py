@@ -89,7 +89,10 @@ class Session:
         """A session as a file keeps it; keys of other versions are left aside."""
         rows = data.get("iterations")
         steps = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-        fields = {**_known(cls, data), "iterations": [_known(Iteration, row) for row in steps]}
+        fields = {
+            **_own_fields(cls, data),
+            "iterations": [_own_fields(Iteration, row) for row in steps],
+        }
         return codec(cls).decode(cast("Json", fields))
 
 
@@ -98,7 +101,7 @@ def now() -> str:
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _known(kind: type[Session] | type[Iteration], data: Mapping[str, Json]) -> dict[str, Json]:
+def _own_fields(kind: type[Session] | type[Iteration], data: Mapping[str, Json]) -> dict[str, Json]:
     return {key: value for key, value in data.items() if key in kind.__dataclass_fields__}
 
 
@@ -265,7 +268,7 @@ class SeedBest:
             "best_loss": best.loss,
             "seed_loss": session.seed_loss,
             "session_id": session.session_id,
-            "winning_run_dir": told_from(best.run, self.home),
+            "winning_run_dir": path_within(best.run, self.home),
         }
 
 
@@ -274,7 +277,7 @@ def is_lower(loss: float, than: float) -> bool:
     return loss < than - _SLACK
 
 
-def told_from(run: Path, home: Path) -> str:
+def path_within(run: Path, home: Path) -> str:
     """A path from a folder where it lies in it, so that the folder may be moved."""
     return str(run.relative_to(home) if run.is_relative_to(home) else run)
 

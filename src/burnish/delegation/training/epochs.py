@@ -192,14 +192,14 @@ class Training:
             decision = self._decide(train, holdout)
         loss = run.objective.measure(train).loss
         measured = _Measured(candidate=candidate, train=train, holdout=holdout, loss=loss)
-        stays = not decision.accepted and self._kept_anyway(decision)
+        stays = not decision.accepted and self._stays_anyway(decision)
         details = replace(details, runs=_runs_of(train, holdout), stays=stays)
         run.record(
             replace(
                 trial,
                 train=measuring.result(train),
                 holdout=measuring.result(holdout),
-                decision=_kept(decision) if stays else decision,
+                decision=_keeping(decision) if stays else decision,
                 details=details.to_json(),
             )
         )
@@ -218,7 +218,7 @@ class Training:
         if not stays:
             self._here = self._best
 
-    def _kept_anyway(self, decision: Decision) -> bool:
+    def _stays_anyway(self, decision: Decision) -> bool:
         return not self._settings.rollback and decision.verdict is Verdict.REJECT
 
     def _decide(self, train: Evaluation, holdout: Evaluation | None) -> Decision:
@@ -258,7 +258,7 @@ class Training:
         self._proposing.tried.append(attempt)
 
 
-def _kept(decision: Decision) -> Decision:
+def _keeping(decision: Decision) -> Decision:
     reason = f"{decision.reason}; it stays all the same, since nothing is rolled back"
     return replace(decision, verdict=Verdict.KEEP, reason=reason)
 

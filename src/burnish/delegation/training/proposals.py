@@ -96,7 +96,7 @@ class TriedUpdate:
     rationale: str
     outcome: str
 
-    def told(self) -> str:
+    def line(self) -> str:
         """In one line."""
         return f"{self.text}: {self.rationale or 'no reason given'} → {self.outcome}"
 
@@ -210,7 +210,7 @@ class Proposing:
             mean_loss="unknown" if loss is None else f"{loss:.4f}",
             runs=self._runs(train),
             other_texts=_listed(others),
-            tried="\n".join(each.told() for each in self.tried[-_REMEMBERED:]) or "(nothing)",
+            tried="\n".join(each.line() for each in self.tried[-_REMEMBERED:]) or "(nothing)",
             learning_rate=f"{rate:g}: {step_words(rate)}",
             must_keep="\n".join(required) or "(nothing)",
             max_chars=surface.max_chars or MOST_CHARS,

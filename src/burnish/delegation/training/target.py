@@ -162,7 +162,7 @@ class TrainingLog:
             undisturbed = before == left
             if undisturbed:
                 set_active(db, changed)
-            _tell_epoch(db, epoch, {**before, **changed} if undisturbed else before)
+            _record_epoch(db, epoch, {**before, **changed} if undisturbed else before)
             # Once disturbed, it stays so: what the run knew is not what somebody else decided.
             active = {**before, **changed} if undisturbed else left
             change = {"active": active, "put": changed, "put_active": undisturbed}
@@ -206,7 +206,7 @@ def _epoch_of(db: sqlite3.Connection, source: TrialSource) -> int | None:
     return None if row is None else int(row[0])
 
 
-def _tell_epoch(db: sqlite3.Connection, epoch: int | None, versions: Mapping[str, int]) -> None:
+def _record_epoch(db: sqlite3.Connection, epoch: int | None, versions: Mapping[str, int]) -> None:
     """Which versions an epoch left active."""
     query = "SELECT child_artifacts_json FROM epochs WHERE id = ?"
     row = None if epoch is None else db.execute(query, (epoch,)).fetchone()
