@@ -121,7 +121,7 @@ class Outage(ConnectionError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComputedMetric:
+class FreeMetric:
     """What metrics that compute have in common: they cost nothing."""
 
     name: str
@@ -138,7 +138,7 @@ class ComputedMetric:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExpectedText(ComputedMetric):
+class ExpectedText(FreeMetric):
     """A metric: 1 when the reply contains what the case expects."""
 
     name: str = "expected_text"

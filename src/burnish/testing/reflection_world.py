@@ -24,7 +24,7 @@ from burnish.strategies.reflective.search import Reflective
 from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.testing.doubles import (
     CallCounter,
-    ComputedMetric,
+    FreeMetric,
     Outage,
     ScriptedRole,
     ScriptedTarget,
@@ -312,7 +312,7 @@ def metrics(world: World) -> tuple[Metric, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Complete(ComputedMetric):
+class Complete(FreeMetric):
     """A metric: whether an answer keeps the rules it should. The reason names those it lacks."""
 
     world: World
@@ -342,7 +342,7 @@ class Complete(ComputedMetric):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Brief(ComputedMetric):
+class Brief(FreeMetric):
     """A metric: how short an answer is. Every rule that is stated makes it longer."""
 
     name: str = "brief"

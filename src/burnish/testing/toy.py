@@ -33,7 +33,7 @@ from burnish.runs.events import PhaseStarted
 from burnish.runs.run import Run
 from burnish.testing.doubles import (
     CallCounter,
-    ComputedMetric,
+    FreeMetric,
     Outage,
     ScriptedRole,
     ScriptedTarget,
@@ -108,7 +108,7 @@ def target(world: ToyWorld, *, counter: CallCounter | None = None) -> ScriptedTa
 
 
 @dataclass(frozen=True, kw_only=True)
-class RulesKept(ComputedMetric):
+class RulesKept(FreeMetric):
     """A metric: the share of what the case asks for that is in the reply."""
 
     name: str = "rules_kept"

@@ -28,7 +28,7 @@ from burnish.strategies.coordinate.trials import CritiqueRequest, Edit, EditRequ
 from burnish.testing.doubles import (
     Answer,
     CallCounter,
-    ComputedMetric,
+    FreeMetric,
     Outage,
     Request,
     ScriptedRole,
@@ -126,7 +126,7 @@ def target(world: TuningWorld, *, counter: CallCounter | None = None) -> Scripte
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompleteNote(ComputedMetric):
+class CompleteNote(FreeMetric):
     """A metric: the share of what a note should have. The reason names the first thing it lacks."""
 
     name: str = "complete"
