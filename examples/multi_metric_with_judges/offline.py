@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from burnish.testing.http_exchange import Asked
+from burnish.testing.http_exchange import HttpRequest
 from burnish.testing.servers import ScriptedServer
 
 _NUMBERS, _WORDS = "judge-of-numbers", "judge-of-words"
@@ -39,7 +39,7 @@ async def models() -> AsyncGenerator[None, None]:
         yield
 
 
-def answer(asked: Asked) -> str:
+def answer(asked: HttpRequest) -> str:
     """What the model that is asked says."""
     request = "\n".join(message["content"] for message in asked.json["messages"])
     if "<rubrics>" in request:

@@ -13,11 +13,11 @@ import os
 import sys
 
 from burnish.testing.graph_world import play
-from burnish.testing.http_exchange import Asked
+from burnish.testing.http_exchange import HttpRequest
 from burnish.testing.servers import ScriptedServer
 
 
-def answer(asked: Asked) -> str:
+def answer(asked: HttpRequest) -> str:
     """What the model says to what it is told and asked."""
     messages = asked.json["messages"]
     told = [each["content"] for each in messages if each["role"] in ("system", "developer")]

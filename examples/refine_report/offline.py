@@ -15,8 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from burnish.testing.http_exchange import Asked
-from burnish.testing.servers import Answer, Reply, ScriptedServer
+from burnish.testing.http_exchange import HttpRequest
+from burnish.testing.servers import Answer, ModelReply, ScriptedServer
 
 WORKER, CRITIC = "openai:stand-in", "openai:strict-critic"
 FLAWS = {
@@ -57,7 +57,7 @@ More could be said.
 """
 
 
-def answer(asked: Asked) -> Answer:
+def answer(asked: HttpRequest) -> Answer:
     """What the one who is asked says."""
     messages = asked.json["messages"]
     said = "\n".join(str(each["content"]) for each in messages if each["role"] == "user")
@@ -106,10 +106,10 @@ def work(job: str, tools: list[str]) -> Answer:
     else:
         source, target = "notes.md", "report.md"
     if not tools:
-        return Reply(uses=(("file_read", {"path": source}),))
+        return ModelReply(uses=(("file_read", {"path": source}),))
     if len(tools) == 1:
         content = written(job, tools[0])
-        return Reply(uses=(("file_write", {"path": target, "content": content}),))
+        return ModelReply(uses=(("file_write", {"path": target, "content": content}),))
     return json.dumps({"summary": f"wrote {target}", "outputs": [target], "confidence": 0.8})
 
 

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 
-from burnish.testing.http_exchange import Asked
+from burnish.testing.http_exchange import HttpRequest
 from burnish.testing.servers import ScriptedServer
 
 _LENIENT, _STRICT = "lenient-judge", "strict-judge"
@@ -26,7 +26,7 @@ _SIGNS = {
 """Of each rubric: one sign is enough for the first judge, the second wants both."""
 
 
-def answer(asked: Asked) -> str:
+def answer(asked: HttpRequest) -> str:
     """The verdicts of the judge that is asked."""
     said = "\n".join(message["content"] for message in asked.json["messages"])
     reply = re.findall(r"<agent_response>(.*?)</agent_response>", said, flags=re.DOTALL)[-1]

@@ -17,9 +17,9 @@ from pathlib import Path
 from burnish.core.cases import Message
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.testing import delegation_world
-from burnish.testing.delegation_world import Turn
-from burnish.testing.http_exchange import Asked
-from burnish.testing.servers import Answer, Reply, ScriptedServer
+from burnish.testing.delegation_world import RoleTurn
+from burnish.testing.http_exchange import HttpRequest
+from burnish.testing.servers import Answer, ModelReply, ScriptedServer
 
 WORKER, CRITIC = "openai:stand-in", "openai:strict-critic"
 ROLES = {
@@ -30,7 +30,7 @@ ROLES = {
 """Who is asked, by what stands in the prompt; all others are workers."""
 
 
-def answer(asked: Asked) -> Answer:
+def answer(asked: HttpRequest) -> Answer:
     """What the one who is asked says."""
     said = asked.json["messages"]
     messages = tuple(
@@ -38,14 +38,14 @@ def answer(asked: Asked) -> Answer:
                 content=str(each["content"] or ""))
         for each in said
     )  # fmt: skip
-    turn = Turn(request=ChatRequest(messages=messages), draw=0)
+    turn = RoleTurn(request=ChatRequest(messages=messages), draw=0)
     text = " ".join(turn.system.split())
     role = next(
         (role for told, role in ROLES.items() if told in text), delegation_world.suite_worker
     )
     reply = role(turn)
     if isinstance(reply, ChatReply):
-        return Reply(uses=tuple((use.name, use.arguments) for use in reply.uses))
+        return ModelReply(uses=tuple((use.name, use.arguments) for use in reply.uses))
     return json.dumps(reply)
 
 

@@ -104,7 +104,7 @@ def test_a_stop_file_gives_exit_code_2_and_says_how_to_go_on() -> None:
     Path("flow.yaml").unlink()  # run.json says everything
     world = DelegationWorld()
     run(world, resume="run", quiet=True)
-    assert [turn.draw for turn in world.asked("manager")] == [2, 3]
+    assert [turn.draw for turn in world.turns_of("manager")] == [2, 3]
 
 
 def test_flags_are_stronger_than_the_file_and_kept_for_a_resume() -> None:
@@ -130,7 +130,7 @@ def test_a_run_that_was_killed_at_once_still_gets_what_it_was_given() -> None:
             path.unlink()
     world = DelegationWorld()
     run(world, resume="run", quiet=True)
-    assert "input/data.csv" in world.asked("manager")[0].text
+    assert "input/data.csv" in world.turns_of("manager")[0].text
     assert Path("run/workspace/input/data.csv").read_text() == "a,b\n1,2\n"
 
 

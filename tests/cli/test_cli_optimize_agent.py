@@ -14,7 +14,7 @@ from burnish.core.errors import ConfigError
 from burnish.runs.directory import RunRecord
 from burnish.targets.agent.files import load_agent
 from burnish.testing.doubles import story
-from burnish.testing.http_exchange import Asked as Question
+from burnish.testing.http_exchange import HttpRequest as Question
 from tests.cli.console import Burnish, refused, tree
 from tests.cli.served_echo import served, serving
 from tests.projects.optimizer_world import (

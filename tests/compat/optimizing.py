@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.compat import AgentOptimizer, OptimizeResult, TargetPrompt
-from burnish.testing.http_exchange import Asked
+from burnish.testing.http_exchange import HttpRequest
 from burnish.testing.servers import Answer, ScriptedServer
 
 RULE = "Begin with 'Answer:'."
@@ -101,7 +101,7 @@ class World:
         return json.loads((self.out / "result.json").read_text(encoding="utf-8"))
 
 
-Answers = list[Answer] | Callable[[Asked], Answer]
+Answers = list[Answer] | Callable[[HttpRequest], Answer]
 
 
 @asynccontextmanager

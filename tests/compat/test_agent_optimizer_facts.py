@@ -10,7 +10,7 @@ import pytest
 
 from burnish.compat import Callback, Callbacks, LabeledStopper, OptimizeResult
 from burnish.core.errors import ConfigError
-from burnish.testing.http_exchange import Asked
+from burnish.testing.http_exchange import HttpRequest
 from burnish.testing.servers import Answer, Status
 from tests.compat.optimizing import BASELINE, BETTER, reflection, turn, world
 
@@ -229,7 +229,7 @@ async def test_item_10_stop_reasons_and_totals(
 async def test_item_11_calls_of_judges_are_counted_and_unknown_prices_are_unknown(
     tmp_path: Path,
 ) -> None:
-    def answer(asked: Asked) -> str:
+    def answer(asked: HttpRequest) -> str:
         judging = "is_the_agent_response_valid" in json.dumps(asked.json)
         verdict = {"reasoning": "so", "is_the_agent_response_valid": "invalid"}
         return json.dumps(verdict) if judging else reflection()

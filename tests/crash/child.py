@@ -25,7 +25,7 @@ from burnish.projects import optimize
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.testing import CallCounter, toy
-from burnish.testing.toy import Climb, Measured, proposer
+from burnish.testing.toy import Climb, MeasuredCandidate, proposer
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _OPERATIONS = {"open", "os.rename", "os.link", "os.symlink", "os.mkdir", "os.remove"}
@@ -55,7 +55,9 @@ class DeadlyCounter(CallCounter):
 class EditedClimb(Climb):
     """Someone changed the code and not the version."""
 
-    async def _trial(self, run: Run, best: Measured, cycle: int, phase: str, step: int) -> Measured:
+    async def _trial(
+        self, run: Run, best: MeasuredCandidate, cycle: int, phase: str, step: int
+    ) -> MeasuredCandidate:
         return await super()._trial(run, best, cycle, phase, step + 1)
 
 
@@ -89,7 +91,7 @@ def die_later(seconds: float) -> None:
 
 def setup(options: argparse.Namespace, counter: CallCounter) -> Setup:
     """The run that all crash tests share."""
-    world = toy.World(
+    world = toy.ToyWorld(
         train=6,
         holdout=5,
         test=4,

@@ -32,7 +32,7 @@ SETTINGS = tuning_world.AXES.model_copy(
 
 def setup(counter: CallCounter, concurrency: int) -> Setup:
     """The run that all these tests share."""
-    world = tuning_world.World(
+    world = tuning_world.TuningWorld(
         train=6, holdout=4, test=3, noise=0.03, crash_rate=0.02, role_failure_rate=0.1
     )
     made = tuning_world.setup(world, SETTINGS, counter=counter)

@@ -17,8 +17,8 @@ from burnish.testing.delegation_world import (
     FLOW,
     REPORT,
     DelegationWorld,
-    Said,
-    Turn,
+    Response,
+    RoleTurn,
     delegation,
     in_order,
     plan,
@@ -36,7 +36,7 @@ def world(folder: Path) -> DelegationWorld:
         "sed -i '$ d' log.txt; echo line >> log.txt; wc -l < log.txt"
     )
 
-    def worker(turn: Turn) -> Said:
+    def worker(turn: RoleTurn) -> Response:
         done = len(turn.answers)
         if done < ROUNDS:
             return use("run_command", command=f"{command} # {done}")

@@ -18,15 +18,15 @@ from pathlib import Path
 from burnish.core.content import Json
 from burnish.core.errors import SeedRefused
 from burnish.delegation.refine.settings import RefineSettings
-from burnish.delegation.refine.setup import Seat, Wishes, open_refinement
+from burnish.delegation.refine.setup import RefineOptions, Seat, open_refinement
 from burnish.delegation.runs import delegate
 from burnish.delegation.team import load_workflow
 from burnish.testing.delegation_world import (
     REFINE_FLOW,
     TASK,
     DelegationWorld,
-    Said,
-    Turn,
+    Response,
+    RoleTurn,
     critic,
     manager,
     worker,
@@ -48,10 +48,10 @@ class Death:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def mortal(role: Callable[[Turn], Said], death: Death) -> Callable[[Turn], Said]:
+def mortal(role: Callable[[RoleTurn], Response], death: Death) -> Callable[[RoleTurn], Response]:
     """A role that may be the last that is asked."""
 
-    def said(turn: Turn) -> Said:
+    def said(turn: RoleTurn) -> Response:
         death.step()
         return role(turn)
 
@@ -91,11 +91,14 @@ def run(folder: Path, what: str, number: int) -> None:
             files.step()
 
     sys.addaudithook(audit)
-    seat, wishes = Seat.beside(folder / "seed"), Wishes(models=world_in(folder, calls).models)
+    seat, wishes = (
+        Seat.beside(folder / "seed"),
+        RefineOptions(models=world_in(folder, calls).models),
+    )
     settings = RefineSettings(iterations=ITERATIONS)
     try:
-        opened = open_refinement(seat, settings, resume="last", wishes=wishes)
+        opened = open_refinement(seat, settings, resume="last", options=wishes)
     except SeedRefused:
-        opened = open_refinement(seat, settings, wishes=wishes)
+        opened = open_refinement(seat, settings, options=wishes)
     session = asyncio.run(opened.run())
     sys.stdout.write(session.text)

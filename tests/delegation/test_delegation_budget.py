@@ -13,8 +13,8 @@ from burnish.delegation.result import WEIGHTS, delegation_loss
 from burnish.testing.delegation_world import (
     COMPLETE,
     DelegationWorld,
-    Said,
-    Turn,
+    Response,
+    RoleTurn,
     delegation,
     in_order,
     plan,
@@ -53,7 +53,7 @@ async def test_tokens(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_tool_calls(tmp_path: Path) -> None:
-    def worker(turn: Turn) -> Said:
+    def worker(turn: RoleTurn) -> Response:
         if any("the budget is used up (max_tool_calls)" in said for said in turn.answers):
             return {"summary": "had to stop"}
         if not turn.answers:
@@ -76,7 +76,7 @@ async def test_wall_time(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_workers_in_one_iteration_and_rounds(tmp_path: Path) -> None:
-    def restless(turn: Turn) -> Said:
+    def restless(turn: RoleTurn) -> Response:
         return use("file_list", path=f"x{len(turn.answers)}")
 
     manager = in_order(plan("report.md"), delegation("a", "a", "a"), COMPLETE)
@@ -85,7 +85,7 @@ async def test_workers_in_one_iteration_and_rounds(tmp_path: Path) -> None:
     result = await run(tmp_path, world, with_loop(*lines))
     home = tmp_path / "run/iterations/002/delegations"
     assert sorted(path.name for path in home.iterdir()) == ["a", "a-2"]
-    assert len(world.asked("worker")) == 6
+    assert len(world.turns_of("worker")) == 6
     assert any("never answered" in event["msg"] for event in events(result))
 
 
@@ -93,13 +93,13 @@ async def test_workers_in_one_iteration_and_rounds(tmp_path: Path) -> None:
 async def test_a_worker_that_turns_in_circles_is_ended(tmp_path: Path) -> None:
     world = DelegationWorld(worker=lambda _: use("file_list"))
     result = await run(tmp_path, world, with_loop("budget: {max_loops: 2}"))
-    assert len(world.asked("worker")) == 3
+    assert len(world.turns_of("worker")) == 3
     assert any("3 times in a row" in event["msg"] for event in events(result))
 
 
 @pytest.mark.slow
 async def test_a_worker_without_an_answer_is_asked_once_more(tmp_path: Path) -> None:
-    def worker(turn: Turn) -> Said:
+    def worker(turn: RoleTurn) -> Response:
         if not turn.answers:
             return writer()(turn)
         again = "not a valid answer" in turn.text

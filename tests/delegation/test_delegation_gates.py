@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from burnish.delegation.completion import ORDER, look, pass_through
-from burnish.delegation.gates import Completion, GateSettings, Verdict
+from burnish.delegation.gates import Completion, GateSettings, GateVerdict
 
 LONG = "The sun rose over the quiet hills, and by noon the thermometer showed thirty degrees. "
 REPORT = f"# Heat\n\n{LONG * 8}\n"
@@ -93,8 +93,8 @@ def test_what_is_sound_passes_every_gate(given: Completion) -> None:
 
 
 async def test_the_chain_ends_at_the_first_rejection() -> None:
-    async def fine(_: Completion) -> Verdict:
-        return Verdict(gate="acted")
+    async def fine(_: Completion) -> GateVerdict:
+        return GateVerdict(gate="acted")
 
     acting = {"smoke_test": fine, "eval": fine}
     seen = [v.gate async for v in pass_through(completion({"a.py": "def f(:"}), acting)]

@@ -14,8 +14,8 @@ from burnish.testing.delegation_world import (
     GOOD,
     REPORT,
     DelegationWorld,
-    Said,
-    Turn,
+    Response,
+    RoleTurn,
     delegation,
     plan,
     use,
@@ -31,13 +31,13 @@ class Broken(Exception):
     """The process ends here."""
 
 
-def manager(turn: Turn) -> Said:
+def manager(turn: RoleTurn) -> Response:
     if turn.draw == 1:
         return plan("report.md", "log.txt")
     return delegation("one", "two") if turn.draw == 2 else COMPLETE
 
 
-def worker(turn: Turn) -> Said:
+def worker(turn: RoleTurn) -> Response:
     match len(turn.answers):
         case 0:
             return use("run_command", command=COUNTED)
@@ -50,8 +50,8 @@ def worker(turn: Turn) -> Said:
 def world(*, breaks_at: int | None = None) -> DelegationWorld:
     asked: list[str] = []
 
-    def watched(role: Callable[[Turn], Said]) -> Callable[[Turn], Said]:
-        def said(turn: Turn) -> Said:
+    def watched(role: Callable[[RoleTurn], Response]) -> Callable[[RoleTurn], Response]:
+        def said(turn: RoleTurn) -> Response:
             if len(asked) == breaks_at:
                 raise Broken
             asked.append("")
@@ -131,7 +131,7 @@ async def test_the_same_command_at_the_same_state_is_run_each_time(tmp_path: Pat
     """A key is more than its content: who asked, and for the how-manieth time, is part of it."""
     outside = tmp_path / "outside.txt"
 
-    def twice(turn: Turn) -> Said:
+    def twice(turn: RoleTurn) -> Response:
         if len(turn.answers) < 2:
             return use("run_command", command=f"echo x >> {outside}")
         return {"summary": "done"}

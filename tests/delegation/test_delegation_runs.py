@@ -15,8 +15,8 @@ from burnish.testing.delegation_world import (
     GOOD,
     REPORT,
     DelegationWorld,
-    Said,
-    Turn,
+    Response,
+    RoleTurn,
     delegation,
     flawed,
     in_order,
@@ -72,7 +72,7 @@ async def test_a_task_becomes_a_deliverable_and_a_folder_that_others_can_read(
 async def test_a_rejected_completion_goes_back_with_its_reason_and_counts_once(
     tmp_path: Path,
 ) -> None:
-    def manager(turn: Turn) -> Said:
+    def manager(turn: RoleTurn) -> Response:
         if turn.draw == 1:
             return plan("report.md")
         rejected = "gate l0" in turn.text
@@ -80,7 +80,7 @@ async def test_a_rejected_completion_goes_back_with_its_reason_and_counts_once(
             return delegation("mender" if rejected else "writer")
         return COMPLETE
 
-    def worker(turn: Turn) -> Said:
+    def worker(turn: RoleTurn) -> Response:
         text = REPORT if "mender" in turn.text else f"{REPORT}\nTODO: the rest\n"
         return writer(content=text)(turn)
 
@@ -108,10 +108,10 @@ async def test_the_same_rejection_again_and_again_ends_it_as_partial(tmp_path: P
 async def test_critical_defects_are_repaired_by_the_worker_and_no_more_often_than_allowed(
     tmp_path: Path,
 ) -> None:
-    def worker(turn: Turn) -> Said:
+    def worker(turn: RoleTurn) -> Response:
         return writer(content=f"{REPORT}{'mended. ' * turn.attempt}\n")(turn)
 
-    def critic(turn: Turn) -> Said:
+    def critic(turn: RoleTurn) -> Response:
         return flawed(0.3, "critical", f"broken {turn.attempt}") if turn.attempt < 2 else GOOD
 
     world = DelegationWorld(worker=worker, critic=critic)
@@ -119,11 +119,11 @@ async def test_critical_defects_are_repaired_by_the_worker_and_no_more_often_tha
     assert result.status == "complete"
     history = read(tmp_path, "iterations/002/critique.json")["summary"]["repair_history"]
     assert [(row["attempt"], row["repaired_score"]) for row in history] == [(1, 0.3), (2, 0.9)]
-    assert "broken 0" in world.asked("worker")[2].text
+    assert "broken 0" in world.turns_of("worker")[2].text
     stubborn = DelegationWorld(critic=lambda _: flawed(0.3, "critical"))
     (tmp_path / "b").mkdir()
     result = await run(tmp_path / "b", stubborn, with_loop("budget: {max_loops: 2}"))
-    assert len(stubborn.asked("delegation_critic")) == 2, (
+    assert len(stubborn.turns_of("delegation_critic")) == 2, (
         "a repair that changes nothing is the last"
     )
     assert result.defects[0].severity == "critical"
@@ -137,7 +137,7 @@ async def test_a_critic_that_is_the_worker_is_told(tmp_path: Path) -> None:
 
 
 async def test_a_critic_that_cannot_be_reached_lets_nothing_complete(tmp_path: Path) -> None:
-    def away(turn: Turn) -> Said:
+    def away(turn: RoleTurn) -> Response:
         raise ModelUnavailable("503")
 
     result = await run(tmp_path, DelegationWorld(critic=away))
@@ -156,7 +156,7 @@ async def test_steer_stands_before_the_first_decision_only(tmp_path: Path) -> No
         tmp_path, world, steer="## REFINE\nMend it.", seed_deliverable=seed,
         inputs=[tmp_path / "data.csv"],
     )  # fmt: skip
-    first, *others = world.asked("manager")
+    first, *others = world.turns_of("manager")
     assert first.text.startswith("## REFINE\nMend it.\n\n<task>")
     assert all("REFINE" not in turn.text for turn in others)
     assert "input/data.csv, input/deep/old.md" in first.text
@@ -178,8 +178,8 @@ async def test_prompts_are_made_of_the_policy_texts_and_a_resume_keeps_them(
         "delegation_critic": ("critique_rubric",),
     }
     for role, names in said.items():
-        assert all(f"<<{name}>> {{braces}}" in world.asked(role)[0].system for name in names)
-    assert "<<experiment_context_hint_template>> {braces} none" in world.asked("manager")[0].text
+        assert all(f"<<{name}>> {{braces}}" in world.turns_of(role)[0].system for name in names)
+    assert "<<experiment_context_hint_template>> {braces} none" in world.turns_of("manager")[0].text
     assert read(tmp_path, "policy.json")["versions"]["critique_rubric"] == 3
     before = len(world.turns)
     await run(tmp_path, world, policy=PolicyTexts.shipped())
@@ -187,7 +187,7 @@ async def test_prompts_are_made_of_the_policy_texts_and_a_resume_keeps_them(
 
 
 async def test_a_manager_below_a_manager_shares_workspace_and_budget(tmp_path: Path) -> None:
-    def manager(turn: Turn) -> Said:
+    def manager(turn: RoleTurn) -> Response:
         below = "<task>\nchief: write it" in turn.text
         if below:
             return delegation("hand") if turn.draw == 3 else COMPLETE
@@ -261,7 +261,7 @@ async def test_no_secret_reaches_a_file(tmp_path: Path, monkeypatch: pytest.Monk
 async def test_interrupted_and_resumed(tmp_path: Path) -> None:
     world = DelegationWorld()
     with pytest.raises(Interrupted, match="enough"):
-        await run(tmp_path, world, stop=lambda: "enough" if world.asked("worker") else "")
+        await run(tmp_path, world, stop=lambda: "enough" if world.turns_of("worker") else "")
     assert read(tmp_path, "run_completion.json")["status"] == "aborted"
     before = len(world.turns)
     (tmp_path / "run/delegate.stop").touch()
@@ -300,7 +300,7 @@ async def test_what_cannot_be_started_from_is_refused_before_anything_is_paid(
 async def test_odd_file_names_are_delivered_as_they_are(tmp_path: Path) -> None:
     names = ["naïve – report.md", "sp ace's.md", "日本.md"]
 
-    def worker(turn: Turn) -> Said:
+    def worker(turn: RoleTurn) -> Response:
         done = len(turn.answers)
         if done < len(names):
             return use("file_write", path=names[done], content=REPORT)

@@ -13,8 +13,8 @@ from burnish.testing.delegation_world import (
     GOOD,
     REPORT,
     DelegationWorld,
-    Said,
-    Turn,
+    Response,
+    RoleTurn,
     delegation,
     flawed,
     in_order,
@@ -53,7 +53,7 @@ sys.exit({code})
 
 def answers(world: DelegationWorld) -> list[str]:
     """What tools said in the longest conversation of a worker."""
-    return max((turn.answers for turn in world.asked("worker")), key=len)
+    return max((turn.answers for turn in world.turns_of("worker")), key=len)
 
 
 def one_worker(worker: object) -> DelegationWorld:
@@ -65,7 +65,7 @@ async def test_commands_run_in_the_workspace_within_limits_and_without_keys(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "canary-key-0123456789")
 
-    def worker(turn: Turn) -> Said:
+    def worker(turn: RoleTurn) -> Response:
         if turn.answers:
             return {"summary": "ok"}
         return uses(
@@ -88,7 +88,7 @@ async def test_commands_run_in_the_workspace_within_limits_and_without_keys(
 async def test_functions_of_the_user(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
 
-    def worker(turn: Turn) -> Said:
+    def worker(turn: RoleTurn) -> Response:
         if turn.answers:
             return {"summary": "ok"}
         return uses(("add", {"a": 2, "b": 3}), ("add", {"a": 0, "b": 3}), ("add", {"a": "x"}),
@@ -110,7 +110,7 @@ async def test_only_the_tools_that_the_manager_allows(tmp_path: Path) -> None:
         worker=lambda t: {"summary": "ok"} if t.answers else use("run_command", command="true"),
     )
     await run(tmp_path, world, task="Try.")
-    names = [tool.name for tool in world.asked("worker")[0].request.tools]
+    names = [tool.name for tool in world.turns_of("worker")[0].request.tools]
     assert names == ["file_read", "file_list"]
     assert "there is no tool 'run_command'" in answers(world)[0]
 
@@ -127,7 +127,7 @@ async def test_tools_of_an_mcp_server_and_no_server_on_a_replay(tmp_path: Path) 
     load_tools: [lookup, fails]
 """
 
-    def worker(turn: Turn) -> Said:
+    def worker(turn: RoleTurn) -> Response:
         if turn.answers:
             return {"summary": "ok"}
         return uses(("lookup", {"title": "Emma"}), ("fails", {}), ("forbidden", {}))
@@ -226,7 +226,7 @@ observability:
 async def test_metrics_by_command_by_file_by_budget_and_by_policy(tmp_path: Path) -> None:
     text = FLOW + "deliverables: [{path: go.sh, smoke: true}, report.md]\n" + METRICS
 
-    def worker(turn: Turn) -> Said:
+    def worker(turn: RoleTurn) -> Response:
         if turn.answers:
             return {"summary": "ok"}
         script = "echo hi > made.txt\n"
@@ -252,7 +252,7 @@ async def test_metrics_by_command_by_file_by_budget_and_by_policy(tmp_path: Path
 async def test_a_script_that_does_not_run_is_sent_back(tmp_path: Path) -> None:
     text = FLOW + "deliverables: [{path: go.py, smoke: true}]\n"
 
-    def worker(turn: Turn) -> Said:
+    def worker(turn: RoleTurn) -> Response:
         code = "raise SystemExit('not today')\n"
         return {"summary": "ok"} if turn.answers else use("file_write", path="go.py", content=code)
 
@@ -266,7 +266,7 @@ async def test_the_workspace_starts_as_a_copy_and_the_original_stays(tmp_path: P
     (tmp_path / "project/code.py").write_text("print(1)\n")
     text = FLOW + "workspace: {copy_from: project}\ndeliverables: [code.py]\n"
 
-    def worker(turn: Turn) -> Said:
+    def worker(turn: RoleTurn) -> Response:
         done = {"summary": "ok"}
         return done if turn.answers else use("file_write", path="code.py", content="print(2)\n")
 
@@ -277,7 +277,7 @@ async def test_the_workspace_starts_as_a_copy_and_the_original_stays(tmp_path: P
 
 
 async def test_a_command_that_takes_the_workspace_away_leaves_an_empty_one(tmp_path: Path) -> None:
-    def worker(turn: Turn) -> Said:
+    def worker(turn: RoleTurn) -> Response:
         match len(turn.answers):
             case 0:
                 return use("file_write", path="a.txt", content="a")
@@ -296,7 +296,7 @@ async def test_a_command_that_takes_the_workspace_away_leaves_an_empty_one(tmp_p
 
 
 async def test_two_at_once_in_one_folder_are_refused(tmp_path: Path) -> None:
-    def worker(turn: Turn) -> Said:
+    def worker(turn: RoleTurn) -> Response:
         return {"summary": "ok"} if turn.answers else use("second_run")
 
     (tmp_path / "own.py").write_text(SECOND.format(folder=str(tmp_path)))

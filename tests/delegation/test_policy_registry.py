@@ -8,7 +8,7 @@ import pytest
 
 from burnish.core.errors import ConfigError, FileTrouble
 from burnish.delegation.policy import MOST_CHARS, NAMES, PolicyRegistry, PolicyTexts, registry_path
-from burnish.delegation.training.target import Epoch, EpochRun, Source, TrainingLog
+from burnish.delegation.training.target import Epoch, EpochRun, TrainingLog, TrialSource
 
 TEXT, OTHER = "worker_pitfalls", "pattern_library"
 START: dict[str, int] = dict.fromkeys(NAMES, 0)
@@ -132,7 +132,7 @@ def test_an_edited_suite_is_a_new_version_of_it(registry: PolicyRegistry) -> Non
 
 
 def test_what_a_run_brings_is_kept_once(registry: PolicyRegistry) -> None:
-    log, source = TrainingLog(registry.path), Source(run="r", trial=3)
+    log, source = TrainingLog(registry.path), TrialSource(run="r", trial=3)
     suite = log.suite("weather", [], {})
     runs = tuple(EpochRun(run_id=f"run-{n}", task="heat", loss=None) for n in range(2))
     epoch = Epoch(suite=suite, number=1, started_at="a", completed_at="b", mean_loss=0.25,
@@ -149,11 +149,11 @@ def test_what_a_run_brings_is_kept_once(registry: PolicyRegistry) -> None:
 
 def test_what_somebody_else_made_active_stays(registry: PolicyRegistry) -> None:
     log = TrainingLog(registry.path)
-    first = log.put(Source(run="r", trial=1), {TEXT: "one\n"}, expected=START)
-    second = log.put(Source(run="r", trial=2), {TEXT: "two\n"}, expected=START)
+    first = log.put(TrialSource(run="r", trial=1), {TEXT: "one\n"}, expected=START)
+    second = log.put(TrialSource(run="r", trial=2), {TEXT: "two\n"}, expected=START)
     assert (first.active, second.active) == (True, True), "its own changes are not another's"
     registry.add(OTHER, "by hand\n", activate=True)
-    third = log.put(Source(run="r", trial=3), {TEXT: "three\n"}, expected=START)
+    third = log.put(TrialSource(run="r", trial=3), {TEXT: "three\n"}, expected=START)
     assert (third.active, third.versions) == (False, {TEXT: 3})
-    assert not log.put(Source(run="r", trial=4), {TEXT: "four\n"}, expected=START).active
+    assert not log.put(TrialSource(run="r", trial=4), {TEXT: "four\n"}, expected=START).active
     assert registry.active()[TEXT] == 2

@@ -24,8 +24,8 @@ from burnish.testing.delegation_world import (
     GUILTY,
     SUITE_FLOW,
     DelegationWorld,
-    Said,
-    Turn,
+    Response,
+    RoleTurn,
     in_order,
     plan,
     suite_world,
@@ -83,7 +83,7 @@ async def test_a_candidates_text_reaches_the_prompts_and_what_is_wrong_comes_bac
     target = target_of(tmp_path, world)
     sound = await score_of(target)
     faulty = await score_of(target, with_text(target, GUILTY, FAULT))
-    assert {FAULT in turn.system for turn in world.asked("worker")} == {True, False}
+    assert {FAULT in turn.system for turn in world.turns_of("worker")} == {True, False}
     assert sound.value > faulty.value
     assert (sound.passed, faulty.passed) == (True, False)
     assert f"defect [warning] (incomplete) report.md: {COMPLAINT}" in faulty.reason
@@ -91,7 +91,7 @@ async def test_a_candidates_text_reaches_the_prompts_and_what_is_wrong_comes_bac
 
 
 async def test_gates_are_told_by_name(tmp_path: Path) -> None:
-    def lazy(turn: Turn) -> Said:
+    def lazy(turn: RoleTurn) -> Response:
         if turn.answers:
             return {"summary": "wrote it"}
         return use("file_write", path="report.md", content="# Report\n\nTODO\n" * 60)
@@ -119,7 +119,7 @@ async def test_a_task_that_leaves_nothing_has_failed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("who", ["manager", "critic"])
 async def test_who_cannot_be_reached_is_missing_not_bad(tmp_path: Path, who: str) -> None:
-    def gone(turn: Turn) -> Said:
+    def gone(turn: RoleTurn) -> Response:
         raise ModelUnavailable("connection refused")
 
     outcome = await outcome_of(target_of(tmp_path, suite_world(**{who: gone})))
@@ -128,7 +128,7 @@ async def test_who_cannot_be_reached_is_missing_not_bad(tmp_path: Path, who: str
 
 
 async def test_a_lenient_rubric_makes_nothing_look_better(tmp_path: Path) -> None:
-    def by_rubric(turn: Turn) -> Said:
+    def by_rubric(turn: RoleTurn) -> Response:
         lenient = "everything is perfect" in turn.text + turn.system
         return {"score": 1.0 if lenient else 0.5, "defects": [], "summary": ""}
 

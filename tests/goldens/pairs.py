@@ -15,7 +15,7 @@ from burnish.cli.optimization import OptimizeRequest, optimize_project
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
 from burnish.testing import PluginProject
-from burnish.testing.delegation_world import FAULT, RULE, Said, Turn, suite_world
+from burnish.testing.delegation_world import FAULT, RULE, Response, RoleTurn, suite_world
 from burnish.testing.doubles import ScriptedBackend
 from tests.cli.test_cli_optimize_prompts import ReflectingEcho
 from tests.delegation.refine import refining_world
@@ -303,7 +303,7 @@ def suite_epochs(folder: Path) -> Pair:
 def suite_reflective(folder: Path) -> Pair:
     """Reflection trains the texts too."""
 
-    def rewrite(turn: Turn) -> Said:
+    def rewrite(turn: RoleTurn) -> Response:
         return {"diagnosis": "units are left out", "new_text": _without_fault(turn)}
 
     make = _suite(folder, {"reflector": rewrite}, "heat", "rain", holdout=("snow", "wind"))
@@ -313,7 +313,7 @@ def suite_reflective(folder: Path) -> Pair:
 def suite_coordinate(folder: Path) -> Pair:
     """Coordinate descent trains the texts too."""
 
-    def diagnose(turn: Turn) -> Said:
+    def diagnose(turn: RoleTurn) -> Response:
         del turn
         return {
             "failing_pattern": "no units",
@@ -323,7 +323,7 @@ def suite_coordinate(folder: Path) -> Pair:
             "citations": [],
         }
 
-    def edit(turn: Turn) -> Said:
+    def edit(turn: RoleTurn) -> Response:
         text = _without_fault(turn)
         return {"edit_type": "replace", "rationale": "", "new_text": text, "diff_summary": ""}
 
@@ -331,7 +331,7 @@ def suite_coordinate(folder: Path) -> Pair:
     return make(strategy="coordinate", epochs=None, with_textgrad=None, max_trials=1)
 
 
-def _without_fault(turn: Turn) -> str:
+def _without_fault(turn: RoleTurn) -> str:
     text = turn.text.partition("<current_text>\n")[2].partition("\n</current_text>")[0]
     return text.replace(FAULT, RULE) + "\n"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.testing.http_exchange import Asked
+from burnish.testing.http_exchange import HttpRequest
 from burnish.testing.servers import Answer, ScriptedServer, Status
 from tests.journal.journals import files_in
 from tests.models.smollm2 import HERE, needs_smollm2
@@ -56,7 +56,7 @@ class Gossip:
     def __init__(self) -> None:
         self.asked = 0
 
-    def __call__(self, asked: Asked) -> Answer:
+    def __call__(self, asked: HttpRequest) -> Answer:
         self.asked += 1
         key = asked.headers["authorization"]
         if self.asked % 3 == 1:

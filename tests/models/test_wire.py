@@ -14,7 +14,7 @@ from burnish.models.chat import ChatRequest
 from burnish.models.endpoints import endpoint_of
 from burnish.models.references import ModelRef
 from burnish.models.wire import WireBackend
-from burnish.testing.servers import Answer, CutOff, Reply, ScriptedServer
+from burnish.testing.servers import Answer, CutOff, ModelReply, ScriptedServer
 from tests.models.wire_world import CANARY, HELLO, KINDS, Kind, ask, said, set_keys
 
 pytestmark = pytest.mark.slow
@@ -39,7 +39,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 
 async def test_a_reply_with_its_usage_and_the_name_the_endpoint_gives(kind: Kind) -> None:
-    answer = Reply(text="grüße", input_tokens=11, output_tokens=5, model="real-name-2")
+    answer = ModelReply(text="grüße", input_tokens=11, output_tokens=5, model="real-name-2")
     async with ScriptedServer(protocol=kind.protocol, answers=[answer]) as server:
         reply = await ask(kind.ref(server))
     assert reply.text == "grüße"
@@ -51,7 +51,7 @@ async def test_a_reply_with_its_usage_and_the_name_the_endpoint_gives(kind: Kind
 
 @pytest.mark.parametrize(
     ("answer", "finish"),
-    [(CutOff("half"), "length"), (Reply(finish="content_filter"), "content_filter")],
+    [(CutOff("half"), "length"), (ModelReply(finish="content_filter"), "content_filter")],
 )
 async def test_how_an_answer_ended(kind: Kind, answer: Answer, finish: str) -> None:
     async with ScriptedServer(protocol=kind.protocol, answers=[answer]) as server:

@@ -17,8 +17,8 @@ from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.models.roles import ModelRole, RolePrompt
 from burnish.models.wire import WireBackend
-from burnish.testing.http_exchange import Asked
-from burnish.testing.servers import Answer, Reply, ScriptedServer, Status
+from burnish.testing.http_exchange import HttpRequest
+from burnish.testing.servers import Answer, ModelReply, ScriptedServer, Status
 from tests.journal.journals import effects_in
 from tests.models.test_models_roles import GOOD, Question, Verdict
 from tests.models.wire_world import KINDS, Kind, ask, said, set_keys
@@ -168,7 +168,7 @@ async def test_a_plain_text_has_no_form_to_fall_back_from() -> None:
 async def test_other_protocols_fall_back_too(name: str) -> None:
     kind = KINDS[name]
 
-    def answer(asked: Asked) -> Answer:
+    def answer(asked: HttpRequest) -> Answer:
         body = asked.json
         config = body.get("generationConfig", {})
         enforced = "output_config" in body or config.keys() & {"responseMimeType"}
@@ -230,7 +230,7 @@ async def test_a_role_is_answered_and_refused_attempts_are_no_answers(
 ) -> None:
     effects = DirectEffects()
     models = Models(retries=RetryPolicy(attempts=1))
-    async with ScriptedServer(answers=[Reply(text=FENCED)], refuses=refused) as server:
+    async with ScriptedServer(answers=[ModelReply(text=FENCED)], refuses=refused) as server:
         role = checker(server, models)
         receipt = await role.answer(Question(text="x"), draw=0, effects=effects)
         assert len(server.requests) == 1 + len(refused)

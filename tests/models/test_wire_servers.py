@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from burnish.testing.http_exchange import Asked
+from burnish.testing.http_exchange import HttpRequest
 from burnish.testing.servers import Answer, ScriptedServer, Status
 
 
@@ -33,7 +33,7 @@ async def test_answers_come_in_order_and_the_last_one_stays() -> None:
 
 
 async def test_a_function_sees_the_request() -> None:
-    def respond(asked: Asked) -> Answer:
+    def respond(asked: HttpRequest) -> Answer:
         return asked.json["messages"][-1]["content"].upper()
 
     async with ScriptedServer(answers=respond) as server:

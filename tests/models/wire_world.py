@@ -9,7 +9,7 @@ from burnish.core.cases import Message
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.models.wire import WireBackend
-from burnish.testing.http_exchange import Asked
+from burnish.testing.http_exchange import HttpRequest
 from burnish.testing.servers import ProtocolName, ScriptedServer
 
 CANARY = "canary-5f1e77ab90"
@@ -63,7 +63,7 @@ async def ask(ref: ModelRef, request: ChatRequest = HELLO, *, draw: int = 0) -> 
         await backend.close()
 
 
-def said(asked: Asked) -> list[tuple[str, str]]:
+def said(asked: HttpRequest) -> list[tuple[str, str]]:
     """The conversation on the wire, whatever the protocol."""
     body = asked.json
     if "contents" in body:

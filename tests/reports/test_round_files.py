@@ -31,7 +31,7 @@ PROMPTS = {"instructions": toy.INSTRUCTIONS}
 
 
 def setup(trials: int = 3) -> Setup:
-    world = toy.World(train=3, holdout=2, test=2)
+    world = toy.ToyWorld(train=3, holdout=2, test=2)
     return Setup(
         target=toy.target(world),
         metrics=(toy.RulesKept(),),

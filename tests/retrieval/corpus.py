@@ -25,7 +25,7 @@ from burnish.retrieval import (
 from burnish.retrieval.chunkers import read_chunks
 from burnish.retrieval.documents import find_files
 from burnish.testing.doubles import CallCounter
-from burnish.testing.http_exchange import Asked, head, read_request
+from burnish.testing.http_exchange import HttpRequest, head, read_request
 
 MEANINGS = (
     ("refund", "refunds", "money", "back", "reimbursed", "repaid"),
@@ -127,7 +127,7 @@ class EmbeddingServer:
     """An OpenAI-compatible endpoint for embeddings; a list of answers comes first, in order."""
 
     def __init__(self, *first: tuple[int, Any], headers: dict[str, str] | None = None) -> None:
-        self.requests: list[Asked] = []
+        self.requests: list[HttpRequest] = []
         self._first = list(first)
         self._headers = headers or {}
         self._open: set[asyncio.Task[None]] = set()
@@ -174,7 +174,7 @@ class EmbeddingServer:
             await writer.drain()
 
 
-def vectors_for(asked: Asked) -> dict[str, Any]:
+def vectors_for(asked: HttpRequest) -> dict[str, Any]:
     """Vectors by meaning, the last text first: clients have to put them in order."""
     texts = asked.json["input"]
     data = [{"index": at, "embedding": _vector(text)} for at, text in enumerate(texts)]

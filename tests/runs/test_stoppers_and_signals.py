@@ -171,7 +171,7 @@ def _signalling(times: int, number: signal.Signals) -> Callable[[Run], Awaitable
 
 
 def toy(**world: float) -> Setup:
-    made = toy_world.World(train=8, holdout=5, test=4, **world)  # pyright: ignore[reportArgumentType]
+    made = toy_world.ToyWorld(train=8, holdout=5, test=4, **world)  # pyright: ignore[reportArgumentType]
     return Setup(
         target=toy_world.target(made),
         metrics=(toy_world.RulesKept(),),

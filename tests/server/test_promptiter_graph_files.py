@@ -17,7 +17,7 @@ from burnish.compat.promptiter.plan import RunPlan
 from burnish.runs.directory import Header, events, look_into
 from burnish.server import Datasets, FileApp, create_app
 from burnish.server.apps.engines import engine_of
-from burnish.testing.http_exchange import Asked
+from burnish.testing.http_exchange import HttpRequest
 from burnish.testing.servers import ScriptedServer
 from tests.server.processes import START
 from tests.server.world import listening, manager_of
@@ -42,7 +42,7 @@ OF_THE_SETS = [
 ]
 
 
-def answer(request: Asked) -> str:
+def answer(request: HttpRequest) -> str:
     """The clerk says yes; the judge finds everything kind; the player has heard enough."""
     if request.json["model"] == "player":
         return json.dumps({"thought": "that will do", "done": True, "remark": ""})

@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from burnish.delegation.refine.setup import OpenRefinement, Wishes
+from burnish.delegation.refine.setup import OpenRefinement, RefineOptions
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.directory import remember_run
 from burnish.server.routes.refinement import refinement_router
@@ -26,7 +26,7 @@ class Service:
     def __init__(self, folder: Path) -> None:
         self.place = Place(folder=folder)
         self.opened: list[OpenRefinement] = []
-        wishes = Wishes(models=self.place.world.models)
+        wishes = RefineOptions(models=self.place.world.models)
         router = refinement_router(folder, wishes=wishes, start=self.opened.append)
         app = FastAPI()
         app.include_router(router)

@@ -22,7 +22,7 @@ from burnish.targets.agent.files import load_agent
 from burnish.targets.agent.target import AgentTarget
 from burnish.testing import ExpectedText
 from burnish.testing.doubles import ScriptedBackend, story
-from burnish.testing.tuning_world import World, applier, critic
+from burnish.testing.tuning_world import TuningWorld, applier, critic
 from tests.strategies.coordinate_runs import Driven, driven
 from tests.targets.agent_world import uses
 
@@ -115,7 +115,7 @@ class Desk:
             objective=Objective(weights={"expected_text": 1.0}),
             dataset=Dataset(train=tuple(cases[:3]), holdout=tuple(cases[3:])),
             strategy=Coordinate(
-                settings=settings, critic=critic(World()), applier=applier(World())
+                settings=settings, critic=critic(TuningWorld()), applier=applier(TuningWorld())
             ),
             resources=(target,),
         )

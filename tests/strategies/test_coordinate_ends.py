@@ -20,7 +20,7 @@ from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
 from burnish.testing import check_strategy, tuning_world
 from burnish.testing.doubles import story
-from burnish.testing.tuning_world import World
+from burnish.testing.tuning_world import TuningWorld
 from tests.strategies.coordinate_runs import ONE, Driven, always, driven, scripted, with_settings
 
 pytestmark = pytest.mark.slow
@@ -36,8 +36,8 @@ SMALL = tuning_world.AXES.model_copy(
 )
 
 
-def small(world: World | None = None, settings: CoordinateSettings = SMALL) -> Setup:
-    return tuning_world.setup(world or World(train=6, holdout=4), settings)
+def small(world: TuningWorld | None = None, settings: CoordinateSettings = SMALL) -> Setup:
+    return tuning_world.setup(world or TuningWorld(train=6, holdout=4), settings)
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +47,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Driven:
 
 
 async def test_the_contract_of_strategies_is_kept(tmp_path: Path) -> None:
-    ending = await check_strategy(lambda: small(World(train=6, holdout=4, test=3)), tmp_path)
+    ending = await check_strategy(lambda: small(TuningWorld(train=6, holdout=4, test=3)), tmp_path)
     assert ending.sealed is not None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cut_at", [1, 5, 9])
 async def test_it_is_kept_wherever_the_run_is_cut(tmp_path: Path, cut_at: int) -> None:
-    world = World(train=6, holdout=4, noise=0.05, crash_rate=0.02, outage_rate=0.02)
+    world = TuningWorld(train=6, holdout=4, noise=0.05, crash_rate=0.02, outage_rate=0.02)
     await check_strategy(lambda: small(world), tmp_path, cut_at=cut_at)
 
 

@@ -9,7 +9,7 @@ from burnish.core.surfaces import Value
 from burnish.strategies.coordinate.settings import PhaseLimits
 from burnish.strategies.coordinate.trials import CritiqueRequest
 from burnish.testing import tuning_world
-from burnish.testing.tuning_world import DEMOS, RULES, TEMPERATURE, TEXT, TOP_K, World
+from burnish.testing.tuning_world import DEMOS, RULES, TEMPERATURE, TEXT, TOP_K, TuningWorld
 from tests.strategies.coordinate_runs import Driven, driven
 
 pytestmark = pytest.mark.slow
@@ -22,7 +22,7 @@ QUICK = tuning_world.AXES.model_copy(
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Driven:
     """A run in the world without noise."""
-    setup = tuning_world.setup(World(test=4), QUICK)
+    setup = tuning_world.setup(TuningWorld(test=4), QUICK)
     return driven(setup, tmp_path_factory.mktemp("tuning") / "run")
 
 
@@ -90,7 +90,7 @@ def test_the_best_numbers_move_with_the_text_so_the_next_cycle_finds_more(whole:
 
 
 def test_no_request_holds_text_of_holdout_or_test(whole: Driven) -> None:
-    data = tuning_world.dataset(World(test=4))
+    data = tuning_world.dataset(TuningWorld(test=4))
     asked = [str(p.request) for row in whole.rows for p in row.trial.proposals]
     assert len(asked) >= 6
     assert any(case.input in request for case in data.train for request in asked)
@@ -103,7 +103,7 @@ def test_the_critic_names_only_what_the_failures_reveal() -> None:
         request = CritiqueRequest(
             axis=TEXT, current_text=text, failing_traces=traces, previous_gradients=before
         )
-        found = tuning_world.critic(World()).respond(request, 0)
+        found = tuning_world.critic(TuningWorld()).respond(request, 0)
         return found.suggested_change_direction, found.confidence
 
     assert says("complete: the note lacks [date]") == ("ask for [date]", 0.9)
@@ -118,7 +118,7 @@ def test_the_critic_names_only_what_the_failures_reveal() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_with_noise_and_failing_roles_the_wins_are_found_too(tmp_path: Path, seed: int) -> None:
-    world = World(noise=0.02, role_failure_rate=0.1)
+    world = TuningWorld(noise=0.02, role_failure_rate=0.1)
     settings = QUICK.model_copy(update={"repeats": 3})
     run = driven(replace(tuning_world.setup(world, settings), seed=seed), tmp_path / "run")
     best = {**run.ending.best.values}
@@ -129,7 +129,7 @@ def test_with_noise_and_failing_roles_the_wins_are_found_too(tmp_path: Path, see
 
 @pytest.mark.slow
 def test_with_crashes_and_outages_nothing_is_accepted_for_them(tmp_path: Path) -> None:
-    world = World(crash_rate=0.03, outage_rate=0.03)
+    world = TuningWorld(crash_rate=0.03, outage_rate=0.03)
     run = driven(
         tuning_world.setup(world, QUICK.model_copy(update={"repeats": 2})), tmp_path / "run"
     )

@@ -162,7 +162,7 @@ def test_with_penalties_nothing_ends_early_and_a_winner_is_still_run_again(tmp_p
 
 
 def test_texts_beside_numbers_are_rewritten_and_the_numbers_left_alone(tmp_path: Path) -> None:
-    world = tuning_world.World(train=10, holdout=8)
+    world = tuning_world.TuningWorld(train=10, holdout=8)
     made = tuning_world.setup(world)
 
     def rewrite(request: ReflectRequest, draw: int) -> Reflection:

@@ -13,7 +13,7 @@ from burnish.core.protocols import Receipt, Target
 from burnish.journal.once import DirectEffects
 from burnish.metrics.turns import NextRemark, TalkSoFar
 from burnish.testing import ScriptedRole
-from burnish.testing.http_exchange import Asked, head, read_request
+from burnish.testing.http_exchange import HttpRequest, head, read_request
 
 TWO_TURNS = Case(name="two", turns=(Turn(input="My name is Ana."), Turn(input="Who am I?")))
 SCENARIO = Case(
@@ -52,10 +52,10 @@ class Endpoint:
     """An HTTP endpoint on loopback, and what it was asked."""
 
     url: str
-    asked: list[Asked] = field(default_factory=list[Asked])
+    asked: list[HttpRequest] = field(default_factory=list[HttpRequest])
 
 
-Answer = str | tuple[int, Any] | Callable[[Asked], Any]
+Answer = str | tuple[int, Any] | Callable[[HttpRequest], Any]
 
 
 @asynccontextmanager
@@ -89,7 +89,7 @@ async def endpoint(
         server.close()
 
 
-def _bytes(answer: Answer, asked: Asked, location: str) -> bytes:
+def _bytes(answer: Answer, asked: HttpRequest, location: str) -> bytes:
     given = answer(asked) if callable(answer) else answer
     pair: tuple[int, Any] = (200, given)
     status, body = cast("tuple[int, Any]", given) if isinstance(given, tuple) else pair
@@ -98,6 +98,6 @@ def _bytes(answer: Answer, asked: Asked, location: str) -> bytes:
     return head(status, len(content), more=more) + content
 
 
-def said(asked: Sequence[Asked]) -> list[Any]:
+def said(asked: Sequence[HttpRequest]) -> list[Any]:
     """The bodies that came in."""
     return [each.json for each in asked]

@@ -14,7 +14,7 @@ from burnish.journal.executors import is_infrastructure
 from burnish.targets.callables import HttpTarget
 from burnish.targets.callables.http import LONGEST_BODY
 from burnish.testing import check_target
-from burnish.testing.http_exchange import Asked
+from burnish.testing.http_exchange import HttpRequest
 from tests.targets.calling_agents import (
     SCENARIO,
     TWO_TURNS,
@@ -29,7 +29,7 @@ from tests.targets.calling_agents import (
 MESSAGES: Json = {"messages": "{{messages}}"}
 
 
-def echo(asked: Asked) -> Any:
+def echo(asked: HttpRequest) -> Any:
     return {"answer": f"You said: {asked.json['input']}"}
 
 
@@ -156,7 +156,7 @@ async def test_secrets_are_expanded_at_use_and_kept_nowhere(
 ) -> None:
     monkeypatch.setenv("SHOP_PASS", "hunter2-hunter2")
 
-    def tells(asked: Asked) -> Any:
+    def tells(asked: HttpRequest) -> Any:
         return 401, f"the token {asked.headers['authorization'].split()[1]} is not known"
 
     async with endpoint(tells) as here:
@@ -207,7 +207,7 @@ def test_what_is_sent_tells_whether_it_can_remember() -> None:
 
 
 async def test_two_conversations_at_once_never_mix() -> None:
-    def last_two(asked: Asked) -> Any:
+    def last_two(asked: HttpRequest) -> Any:
         return " ".join(each["content"] for each in asked.json["messages"])
 
     cases = [Case(turns=(Turn(input=f"{n}a"), Turn(input=f"{n}b"))) for n in range(20)]

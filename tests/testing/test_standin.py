@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from burnish.models.roles import in_force
-from burnish.testing.http_exchange import Asked
+from burnish.testing.http_exchange import HttpRequest
 from burnish.testing.standin import (
     Judging,
     Rewriting,
@@ -41,11 +41,11 @@ Said before, score 0.0000: 4
 The agent failed: ValueError: no number"""
 
 
-def asked(role: str, **told: str) -> Asked:
+def asked(role: str, **told: str) -> HttpRequest:
     """A request as the role's own prompt words it."""
     messages = in_force(role, Path("nowhere")).messages(told)
     body = {"messages": [{"role": each.role, "content": each.content} for each in messages]}
-    return Asked(method="POST", path="/v1/chat/completions", query="", headers={}, json=body)
+    return HttpRequest(method="POST", path="/v1/chat/completions", query="", headers={}, json=body)
 
 
 def test_a_request_to_rewrite_is_read_as_it_was_meant() -> None:
@@ -99,7 +99,7 @@ def test_a_request_to_judge_is_read_as_it_was_meant() -> None:
 
 def test_anything_else_is_nothing_to_answer() -> None:
     body = {"messages": [{"role": "user", "content": "Hello?"}]}
-    other = Asked(method="POST", path="/v1/chat/completions", query="", headers={}, json=body)
+    other = HttpRequest(method="POST", path="/v1/chat/completions", query="", headers={}, json=body)
     assert read_request(other) is None
 
 

@@ -21,7 +21,7 @@ from burnish.delegation.record import COMPLETION
 from burnish.delegation.result import DelegationResult, ending_words, next_step
 from burnish.delegation.runs import describe_task, run_delegation
 from burnish.delegation.team import Workflow, workflow_document
-from burnish.delegation.workspace import Given
+from burnish.delegation.workspace import StartingFiles
 from burnish.models.factory import Models
 from burnish.projects.description import Doors
 from burnish.projects.dialects import Flags
@@ -140,7 +140,7 @@ def _new(request: DelegateRequest, models: Models | None) -> tuple[Path, Setup]:
     assert request.file is not None
     task = request.task()
     inputs: Any = request.flags.get("input") or ()
-    Given(inputs=tuple(_as_seen(Path(each)) for each in inputs)).check()
+    StartingFiles(inputs=tuple(_as_seen(Path(each)) for each in inputs)).check()
     flags = {**request.flags, "task": task}
     fields: dict[str, Any] = {
         "db": None if request.db is None else str(request.db.absolute()),

@@ -13,15 +13,15 @@ from burnish.cli.progress import file_name
 from burnish.core.errors import BurnishError, Interrupted, SeedRefused
 from burnish.core.formatting import counted
 from burnish.delegation.experiments import find_task
-from burnish.delegation.refine.gradients import Gradient
+from burnish.delegation.refine.gradients import RunGradient
 from burnish.delegation.refine.loop import EMPTY, MOST_ITERATIONS, Refine
 from burnish.delegation.refine.report import outcome
 from burnish.delegation.refine.sessions import Iteration, Session
 from burnish.delegation.refine.settings import RefineSettings
 from burnish.delegation.refine.setup import (
     OpenRefinement,
+    RefineOptions,
     Seat,
-    Wishes,
     open_refinement,
     plan_json,
     plan_lines,
@@ -64,7 +64,7 @@ class _StoppedRefining(Interrupted):
     exit_code = _INTERRUPTED_EXIT
 
 
-def refine_run(request: RefineRequest, *, wishes: Wishes | None = None) -> None:
+def refine_run(request: RefineRequest, *, wishes: RefineOptions | None = None) -> None:
     """Do what is asked; the exit code says how it went."""
     try:
         _refine_run(request, wishes)
@@ -73,17 +73,17 @@ def refine_run(request: RefineRequest, *, wishes: Wishes | None = None) -> None:
         raise _StoppedRefining("interrupted", remedy=remedy) from None
 
 
-def _refine_run(request: RefineRequest, wishes: Wishes | None) -> None:
+def _refine_run(request: RefineRequest, wishes: RefineOptions | None) -> None:
     seat = request.seat()
     if request.flags.get("iterations") not in (None, request.settings().iterations):
         made = counted(request.settings().iterations, "iteration")
         typer.echo(f"! --iterations goes from 1 to {MOST_ITERATIONS}: {made}", err=True)
     if request.dry_run:
-        _show_plan(seat, request, wishes or Wishes())
+        _show_plan(seat, request, wishes or RefineOptions())
         return
     loud = not (request.quiet or request.as_json)
-    wished = replace(wishes or Wishes(), listen=_SessionView(seat.seed.gradient, loud=loud))
-    opened = open_refinement(seat, request.settings(), resume=request.resume, wishes=wished)
+    wished = replace(wishes or RefineOptions(), listen=_SessionView(seat.seed.gradient, loud=loud))
+    opened = open_refinement(seat, request.settings(), resume=request.resume, options=wished)
     if loud:
         _mention(opened, request)
     try:
@@ -93,7 +93,7 @@ def _refine_run(request: RefineRequest, wishes: Wishes | None) -> None:
     _last_words(opened, session, seat, as_json=request.as_json)
 
 
-def _show_plan(seat: Seat, request: RefineRequest, wishes: Wishes) -> None:
+def _show_plan(seat: Seat, request: RefineRequest, wishes: RefineOptions) -> None:
     if request.as_json:
         plan = plan_json(seat, request.settings(), wishes)
         typer.echo(json.dumps(plan, ensure_ascii=False, indent=2))
@@ -123,7 +123,7 @@ def _go_on(opened: OpenRefinement, request: RefineRequest) -> str:
 class _SessionView:
     """Says what is new in a session."""
 
-    gradient: Gradient
+    gradient: RunGradient
     loud: bool
     shown: int = -1
     best: float = 0.0
@@ -151,7 +151,7 @@ class _SessionView:
         return f"[{row.k}]{tier} {row.status:<8} loss {loss:.4f} ({change})  {verdict}{note}"
 
 
-def _wrong(gradient: Gradient) -> str:
+def _wrong(gradient: RunGradient) -> str:
     counts = (
         (len(gradient.defects), "defect"),
         (len(gradient.rejected_gates), "rejection"),

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from burnish.delegation.workspace import StateStore, Workspace
+from burnish.delegation.workspace import StateStore, TeamWorkspace
 from burnish.metrics.text_matching import without_middle
 from burnish.system.workspaces import shown
 
@@ -40,8 +40,8 @@ def _as_name(value: Any) -> Any:
 
 
 def _as_severity(value: Any) -> Any:
-    told = str(value).strip().lower()
-    return _SEVERITIES.get(told, told)
+    word = str(value).strip().lower()
+    return _SEVERITIES.get(word, word)
 
 
 _Text: TypeAlias = Annotated[str, BeforeValidator(_as_text)]
@@ -50,13 +50,13 @@ _Name: TypeAlias = Annotated[str, BeforeValidator(_as_name)]
 _Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 
 
-class Said(BaseModel):
+class LenientAnswer(BaseModel):
     """What a model said: keys that nobody knows are left aside, NaN is refused."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
 
-class Subtask(Said):
+class Subtask(LenientAnswer):
     """One part of a plan."""
 
     id: _Text
@@ -68,7 +68,7 @@ class Subtask(Said):
     delegation_strategy: Literal["worker", "submanager"] = "worker"
 
 
-class Assignment(Said):
+class Assignment(LenientAnswer):
     """What a manager gives to one worker."""
 
     worker_id: _Name
@@ -79,7 +79,7 @@ class Assignment(Said):
     as_submanager: bool = False
 
 
-class ManagerDecision(Said):
+class ManagerDecision(LenientAnswer):
     """What a manager wants next."""
 
     decision: _DecisionKind
@@ -96,22 +96,22 @@ class ManagerDecision(Said):
         """Other names for the same, a decision in many words, and one that its keys imply."""
         if not isinstance(value, dict):
             return value
-        told = dict(cast("dict[str, Any]", value))
+        fields = dict(cast("dict[str, Any]", value))
         for alias in ("workers", "tasks"):
-            if alias in told and "delegations" not in told:
-                told["delegations"] = told.pop(alias)
-        told["decision"] = _kind(str(told.get("decision", "")).lower(), told)
-        return {name: each for name, each in told.items() if each is not None}
+            if alias in fields and "delegations" not in fields:
+                fields["delegations"] = fields.pop(alias)
+        fields["decision"] = _kind(str(fields.get("decision", "")).lower(), fields)
+        return {name: each for name, each in fields.items() if each is not None}
 
 
-def _kind(said: str, keys: Iterable[str]) -> str:
-    named = [kind for kind in _KINDS if kind in said]
+def _kind(answer: str, keys: Iterable[str]) -> str:
+    named = [kind for kind in _KINDS if kind in answer]
     if len(named) == 1:
         return named[0]
-    return next((kind for key, kind in _KEYS.items() if key in keys and not said), said)
+    return next((kind for key, kind in _KEYS.items() if key in keys and not answer), answer)
 
 
-class WorkerResult(Said):
+class WorkerResult(LenientAnswer):
     """What a worker gives back."""
 
     summary: _Text
@@ -123,7 +123,7 @@ class WorkerResult(Said):
     """`failed`: the worker's own fault. `missing`: nobody could be reached."""
 
 
-class Defect(Said):
+class Defect(LenientAnswer):
     """One thing that is wrong with a result."""
 
     category: _Text = "incomplete"
@@ -132,7 +132,7 @@ class Defect(Said):
     severity: Annotated[_Severity, BeforeValidator(_as_severity)] = "warning"
 
 
-class Critique(Said):
+class Critique(LenientAnswer):
     """What a critic says of one worker's result."""
 
     score: _Share
@@ -147,7 +147,7 @@ class Critique(Said):
         return sum(defect.severity == severity for defect in self.defects)
 
 
-class Judgement(Said):
+class Judgement(LenientAnswer):
     """What a judge says of the whole deliverable by one rubric."""
 
     score: _Share
@@ -160,7 +160,7 @@ _MOST_OF_A_FILE = 12_000
 _MOST_IN_ALL = 60_000
 
 
-def listing(workspace: Workspace) -> str:
+def listing(workspace: TeamWorkspace) -> str:
     """Every file with its size."""
     entries = workspace.store.entries(workspace.state)
     lines = [f"{shown(path)} ({entries[path].size} bytes)" for path in workspace.files]

@@ -10,11 +10,11 @@ from burnish.core.content import Json
 from burnish.core.errors import FileTrouble
 from burnish.delegation import gates
 from burnish.delegation.answers import ManagerDecision
-from burnish.delegation.evaluation import Evaluated, Final, measure
-from burnish.delegation.gates import Completion, Finding, Verdict, suffix
-from burnish.delegation.manager import Memory, deliverable_path
+from burnish.delegation.evaluation import DelegationEvaluation, Final, measure
+from burnish.delegation.gates import Completion, GateFinding, GateVerdict, suffix
+from burnish.delegation.manager import ManagerMemory, deliverable_path
 from burnish.delegation.team import Workflow
-from burnish.delegation.workers import Desk
+from burnish.delegation.workers import WorkContext
 from burnish.delegation.workspace import INPUT
 from burnish.system.workspaces import shown
 
@@ -33,7 +33,7 @@ ORDER = (
     "structural_integrity",
     "eval",
 )
-_LOOKING: Mapping[str, Callable[[Completion], Iterator[Finding]]] = {
+_LOOKING: Mapping[str, Callable[[Completion], Iterator[GateFinding]]] = {
     "l0": gates.l0,
     "critique": gates.critique,
     "deliverable_presence": gates.deliverable_presence,
@@ -48,18 +48,18 @@ _LOOKING: Mapping[str, Callable[[Completion], Iterator[Finding]]] = {
 }
 """Gates that only look at what is there."""
 
-_Acting: TypeAlias = Callable[[Completion], Awaitable[Verdict]]
+_Acting: TypeAlias = Callable[[Completion], Awaitable[GateVerdict]]
 """A gate that runs something: smoke_test and eval."""
 
 
-def look(gate: str, completion: Completion) -> Verdict:
+def look(gate: str, completion: Completion) -> GateVerdict:
     """What a gate that only looks says."""
-    return Verdict(gate=gate, findings=tuple(_LOOKING[gate](completion)))
+    return GateVerdict(gate=gate, findings=tuple(_LOOKING[gate](completion)))
 
 
 async def pass_through(
     completion: Completion, acting: Mapping[str, _Acting]
-) -> AsyncIterator[Verdict]:
+) -> AsyncIterator[GateVerdict]:
     """Each gate's verdict in turn, up to the first that rejects."""
     for gate in ORDER:
         run = acting.get(gate)
@@ -78,22 +78,22 @@ class Completing:
     """Checks what is there when the task is said to be done."""
 
     workflow: Workflow
-    desk: Desk
+    context: WorkContext
     task: str
     origin: str
-    memory: Memory
-    evaluated: Evaluated | None = field(default=None, init=False)
+    memory: ManagerMemory
+    evaluated: DelegationEvaluation | None = field(default=None, init=False)
     """What the metrics said, once the gate `eval` was reached."""
 
-    def verdicts(self, decision: ManagerDecision, number: int) -> AsyncIterator[Verdict]:
+    def verdicts(self, decision: ManagerDecision, number: int) -> AsyncIterator[GateVerdict]:
         """Each gate's verdict, up to the first that rejects."""
         completion = self._completion(decision.final_result)
         self.memory.sizes |= {path: len(c) for path, c in completion.delivered.items()}
         final = self.final(decision.final_result, decision.confidence, number)
 
-        async def evaluate(_: Completion) -> Verdict:
+        async def evaluate(_: Completion) -> GateVerdict:
             self.evaluated = await measure(
-                self.workflow.metrics, final, self.desk, self.workflow.zones
+                self.workflow.metrics, final, self.context, self.workflow.zones
             )
             return _eval_verdict(self.evaluated)
 
@@ -108,7 +108,7 @@ class Completing:
 
     def files(self) -> dict[str, bytes]:
         """Every file that is new or changed since the run began, and every deliverable."""
-        workspace = self.desk.workspace
+        workspace = self.context.workspace
         there = set(workspace.files)
         paths = [*workspace.made(self.origin), *(p for p in self.declared if p in there)]
         return {path: workspace.read(path) for path in dict.fromkeys(paths)}
@@ -126,7 +126,7 @@ class Completing:
             files=self.made(),
             declared=self.declared,
             defects=tuple(self.memory.defects),
-            remaining=self.desk.tally.remaining,
+            remaining=self.context.tally.remaining,
             draw=number,
         )
 
@@ -147,7 +147,7 @@ class Completing:
 
     def _given_sizes(self) -> dict[str, int]:
         """A deliverable that goes on from a given file of its name is compared with that."""
-        workspace = self.desk.workspace
+        workspace = self.context.workspace
         entries = workspace.store.entries(workspace.state)
         return {
             path.removeprefix(f"{INPUT}/"): entry.size
@@ -155,22 +155,22 @@ class Completing:
             if path.startswith(f"{INPUT}/") and entry.kind == "file"
         }
 
-    async def _smoke(self, completion: Completion) -> Verdict:
+    async def _smoke(self, completion: Completion) -> GateVerdict:
         """Scripts that the workflow marks must run to their end; what they change is undone."""
-        findings: list[Finding] = []
+        findings: list[GateFinding] = []
         for each in self.workflow.deliverables:
             if not each.smoke or each.path not in completion.delivered:
                 continue
             problem = await self._runs(each.path)
             if problem:
-                findings.append(Finding(file=each.path, detail=problem, check="smoke_test"))
-        return Verdict(gate="smoke_test", findings=tuple(findings))
+                findings.append(GateFinding(file=each.path, detail=problem, check="smoke_test"))
+        return GateVerdict(gate="smoke_test", findings=tuple(findings))
 
     async def _runs(self, path: str) -> str:
         runner = _RUNNERS.get(suffix(path))
         if runner is None:
             return f"there is no way to run {PurePosixPath(path).name}: .py and .sh are run"
-        commands, seconds = self.desk.commands, self.workflow.gates.smoke_seconds
+        commands, seconds = self.context.commands, self.workflow.gates.smoke_seconds
 
         async def act() -> Json:
             try:
@@ -180,22 +180,24 @@ class Completing:
             return "" if ran.ok else commands.why(ran)
 
         request: dict[str, Json] = {"script": path, "seconds": seconds}
-        return cast("str", await self.desk.workspace.step("smoke", request, act, leaves="litter"))
+        return cast(
+            "str", await self.context.workspace.step("smoke", request, act, leaves="litter")
+        )
 
 
-def _eval_verdict(evaluated: Evaluated) -> Verdict:
+def _eval_verdict(evaluated: DelegationEvaluation) -> GateVerdict:
     """What the gate `eval` says; without metrics there is nothing to hold it to."""
     if not evaluated.measured:
-        return Verdict(gate="eval")
+        return GateVerdict(gate="eval")
     total, zones, action = evaluated.total, evaluated.zones, evaluated.action
     if action == "cannot_tell":
         missing = [each for each in evaluated.measured if each.score is None]
-        told = "; ".join(f"{each.name}: {each.error}" for each in missing)
-        finding = Finding(file="", detail=f"cannot tell: {told}", check="eval")
-        return Verdict(gate="eval", findings=(finding,))
+        errors = "; ".join(f"{each.name}: {each.error}" for each in missing)
+        finding = GateFinding(file="", detail=f"cannot tell: {errors}", check="eval")
+        return GateVerdict(gate="eval", findings=(finding,))
     assert total is not None
     if action in ("accept", "pass"):
-        return Verdict(gate="eval")
+        return GateVerdict(gate="eval")
     low = [
         f"{each.name} {each.score:.2f} of {each.threshold:g}"
         for each in evaluated.measured
@@ -203,5 +205,5 @@ def _eval_verdict(evaluated: Evaluated) -> Verdict:
     ]
     bar = zones.fail if action == "fail" else zones.retry
     detail = f"the total score is {total:.3f}, below {bar:g} ({', '.join(low)})"
-    finding = Finding(file="", detail=detail, check="eval")
-    return Verdict(gate="eval", findings=(finding,), ends=action == "fail")
+    finding = GateFinding(file="", detail=detail, check="eval")
+    return GateVerdict(gate="eval", findings=(finding,), ends=action == "fail")

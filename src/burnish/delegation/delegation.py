@@ -14,16 +14,16 @@ from burnish.core.errors import ConfigError, Interrupted, Problem
 from burnish.core.money import Spend, total
 from burnish.core.protocols import Effects, Scope
 from burnish.delegation.envelope import Stopwatch, Tally
-from burnish.delegation.evaluation import Evaluated, measure
+from burnish.delegation.evaluation import DelegationEvaluation, measure
 from burnish.delegation.home import Home, is_delegation, require_same, versions
-from burnish.delegation.loop import Ending, ManagerLoop
+from burnish.delegation.loop import LoopEnding, ManagerLoop
 from burnish.delegation.policy import PolicyTexts
-from burnish.delegation.record import Chronicle, Listener, Record, Telling
+from burnish.delegation.record import Chronicle, Listener, Recording, RunFiles
 from burnish.delegation.result import Cost, DelegationResult, finish, ruled
 from burnish.delegation.team import Workflow
 from burnish.delegation.tools import Commands, CommandTool, Toolkit, WorkerTool, file_tools
-from burnish.delegation.workers import Desk
-from burnish.delegation.workspace import Given, StateStore, Workspace
+from burnish.delegation.workers import WorkContext
+from burnish.delegation.workspace import StartingFiles, StateStore, TeamWorkspace
 from burnish.journal.once import NamedScope
 from burnish.system import ChildProcesses, Redactor
 from burnish.system.sandbox import Sandbox
@@ -55,9 +55,9 @@ class Delegation:
     may not be on trial itself."""
 
     @property
-    def given(self) -> Given:
+    def starting_files(self) -> StartingFiles:
         """What the workspace begins with."""
-        return Given(
+        return StartingFiles(
             source=self.workflow.source, inputs=self.inputs, seed_deliverable=self.seed_deliverable
         )
 
@@ -68,7 +68,7 @@ class Delegation:
         if is_delegation(folder):
             require_same(folder, self.redacted(redactor).manifest())
         else:
-            self.given.check()
+            self.starting_files.check()
 
     def redacted(self, redactor: Redactor) -> "Delegation":
         """As it is kept, so that a resume says the same to the same models."""
@@ -169,16 +169,16 @@ class _Driving:
     async def run(self) -> DelegationResult:
         """From the first iteration to the result; all that is journaled is only told again."""
         workflow, home = self.delegation.workflow, self.home
-        desk = self._desk()
-        record = Record(folder=home.folder, run_id=home.run_id, redactor=self.site.redactor)
-        chronicle = self._chronicle(desk.tally)
+        context = self._desk()
+        record = RunFiles(folder=home.folder, run_id=home.run_id, redactor=self.site.redactor)
+        chronicle = self._chronicle(context.tally)
         chronicle.begin()
         await chronicle.tick("run")
-        origin = await self._begin(desk.workspace)
+        origin = await self._begin(context.workspace)
         loop = ManagerLoop(
             workflow=workflow,
-            desk=desk,
-            telling=Telling(chronicle=chronicle, record=record, toolkit=desk.toolkit),
+            context=context,
+            recording=Recording(chronicle=chronicle, record=record, toolkit=context.toolkit),
             task=self.delegation.task,
             origin=origin,
             stop=lambda: self.site.stop() or self._stop_file(),
@@ -188,30 +188,30 @@ class _Driving:
         try:
             ending = await loop.run()
         except (Interrupted, asyncio.CancelledError):
-            await desk.workspace.abandon()
-            aborted = Ending(status="aborted", reason="interrupted")
+            await context.workspace.abandon()
+            aborted = LoopEnding(status="aborted", reason="interrupted")
             finish(loop, home, aborted, None, cost=self._cost())
             raise
         await chronicle.tick("end")
         evaluated = ending.evaluation or await self._evaluated(loop, ending)
         chronicle.event("completion", f"{ending.status}: {ending.reason}", status=ending.status)
         ruler = self.delegation.ruler
-        fixed = ruler and await ruled(workflow, loop.memory, desk, ruler)
+        fixed = ruler and await ruled(workflow, loop.memory, context, ruler)
         result = finish(loop, home, ending, evaluated, fixed or None, cost=self._cost())
-        await desk.workspace.settle()
+        await context.workspace.settle()
         return result
 
     def _cost(self) -> Cost:
         spent, billed = total(self.scope.used.values()), self.site.billed
         return Cost(spent=spent, billed=spent if billed is None else billed())
 
-    def _desk(self) -> Desk:
+    def _desk(self) -> WorkContext:
         home, workflow, scope = self.home, self.delegation.workflow, self.scope
         folder = home.folder / "workspace"
         tally = Tally(
             envelope=workflow.envelope, tokens_spent=lambda: total(scope.used.values()).tokens
         )
-        workspace = Workspace(
+        workspace = TeamWorkspace(
             folder=folder,
             store=StateStore(home.folder / "states"),
             effects=scope,
@@ -234,7 +234,7 @@ class _Driving:
             "run_command": CommandTool(commands=commands),
             **self.own,
         }
-        return Desk(
+        return WorkContext(
             workspace=workspace,
             commands=commands,
             toolkit=Toolkit(tools=tools),
@@ -255,9 +255,9 @@ class _Driving:
             listen=self.site.listen,
         )
 
-    async def _begin(self, workspace: Workspace) -> str:
+    async def _begin(self, workspace: TeamWorkspace) -> str:
         async def act() -> Json:
-            await finished(self.delegation.given.fill, workspace.folder)
+            await finished(self.delegation.starting_files.fill, workspace.folder)
             return None
 
         await workspace.step("begin", {"run": self.home.run_id}, act)
@@ -270,13 +270,15 @@ class _Driving:
         path.unlink(missing_ok=True)
         return f"stopped by {_STOP_FILE}"
 
-    async def _evaluated(self, loop: ManagerLoop, ending: Ending) -> Evaluated | None:
+    async def _evaluated(
+        self, loop: ManagerLoop, ending: LoopEnding
+    ) -> DelegationEvaluation | None:
         """What there is, measured, where no completion came so far."""
         workflow = self.delegation.workflow
         if not workflow.metrics:
             return None
-        number = loop.desk.tally.loops + 1
+        number = loop.context.tally.loops + 1
         final = loop.completing().final(ending.result, ending.confidence, number)
-        evaluated = await measure(workflow.metrics, final, loop.desk, workflow.zones)
-        loop.telling.evaluation(loop.desk.tally.loops, evaluated)
+        evaluated = await measure(workflow.metrics, final, loop.context, workflow.zones)
+        loop.recording.evaluation(loop.context.tally.loops, evaluated)
         return evaluated

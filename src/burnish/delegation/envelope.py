@@ -37,11 +37,11 @@ class Envelope:
 
     def lines(self) -> list[str]:
         """For people, few enough in a line for a narrow terminal."""
-        told = [
+        limits = [
             f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
             for name, value in vars(self).items()
         ]
-        rows = [told[start : start + 2] for start in range(0, len(told), 2)]
+        rows = [limits[start : start + 2] for start in range(0, len(limits), 2)]
         return [f"{'' if at else 'budget':<8} {', '.join(row)}" for at, row in enumerate(rows)]
 
 
@@ -128,8 +128,8 @@ class Tally:
             "budget_remaining_pct": round(100 * self.remaining, 1),
         }
 
-    def _reached(self, *wanted: str) -> str:
-        limits = (each for each in self._limits() if each[0] in wanted)
+    def _reached(self, *names: str) -> str:
+        limits = (each for each in self._limits() if each[0] in names)
         return next((name for name, used, most in limits if used >= most), "")
 
     def _limits(self) -> Iterator[tuple[str, float, float]]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from burnish.core.content import Json, short_id
 from burnish.core.errors import FileTrouble, RoleFailed
 from burnish.delegation.answers import Defect, Judgement, contents
-from burnish.delegation.workers import Desk
+from burnish.delegation.workers import WorkContext
 from burnish.models.chat import ModelClient
 from burnish.models.roles import ModelRole, RolePrompt
 from burnish.targets.artifacts.task import NoNumbers, Scoring, read_numbers
@@ -50,7 +50,7 @@ class Final:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class MetricMeasurement:
     """What one metric said; no score and an error where it could not."""
 
     name: str
@@ -99,7 +99,7 @@ class DelegationMetric(Protocol):
         """A hash of its settings."""
         ...
 
-    async def score(self, final: Final, desk: Desk) -> tuple[float, str]:
+    async def score(self, final: Final, context: WorkContext) -> tuple[float, str]:
         """A score, and what it rests on in words. Raises CannotScore."""
         ...
 
@@ -109,20 +109,20 @@ class CannotScore(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluated:
+class DelegationEvaluation:
     """What all metrics said."""
 
-    measured: tuple[Measured, ...]
+    measured: tuple[MetricMeasurement, ...]
     zones: Zones = field(default_factory=Zones)
 
     @property
     def total(self) -> float | None:
         """The weighted mean of the scores that there are."""
-        found = [(each.score, each.weight) for each in self.measured if each.score is not None]
-        weight = math.fsum(each for _, each in found)
+        weighted = [(each.score, each.weight) for each in self.measured if each.score is not None]
+        weight = math.fsum(each for _, each in weighted)
         if not weight:
             return None
-        return math.fsum(score * each for score, each in found) / weight
+        return math.fsum(score * each for score, each in weighted) / weight
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -161,22 +161,24 @@ class Evaluated:
 
 
 async def measure(
-    metrics: Sequence[DelegationMetric], final: Final, desk: Desk, zones: Zones
-) -> Evaluated:
+    metrics: Sequence[DelegationMetric], final: Final, context: WorkContext, zones: Zones
+) -> DelegationEvaluation:
     """Ask every metric, one after the other."""
-    found = [await _measured(metric, final, desk, zones) for metric in metrics]
-    return Evaluated(measured=tuple(found), zones=zones)
+    measurements = [await _measured(metric, final, context, zones) for metric in metrics]
+    return DelegationEvaluation(measured=tuple(measurements), zones=zones)
 
 
-async def _measured(metric: DelegationMetric, final: Final, desk: Desk, zones: Zones) -> Measured:
+async def _measured(
+    metric: DelegationMetric, final: Final, context: WorkContext, zones: Zones
+) -> MetricMeasurement:
     score, evidence, error = None, "", ""
     try:
-        _require_room(metric, desk)
-        value, evidence = await metric.score(final, desk)
+        _require_room(metric, context)
+        value, evidence = await metric.score(final, context)
         score = _usable(value)
     except CannotScore as trouble:
         error = str(trouble)
-    return Measured(
+    return MetricMeasurement(
         name=metric.name,
         kind=metric.kind,
         score=score,
@@ -187,8 +189,8 @@ async def _measured(metric: DelegationMetric, final: Final, desk: Desk, zones: Z
     )
 
 
-def _require_room(metric: DelegationMetric, desk: Desk) -> None:
-    if metric.asks and (reason := desk.tally.no_more_calls()):
+def _require_room(metric: DelegationMetric, context: WorkContext) -> None:
+    if metric.asks and (reason := context.tally.no_more_calls()):
         raise CannotScore(f"the budget is used up: {reason}")
 
 
@@ -293,8 +295,8 @@ def _decided(node: ast.expr, names: Mapping[str, Any]) -> Any:
 
 def _looked_up(owner: Any, name: str) -> Any:
     if not isinstance(owner, Mapping) or name not in owner:
-        known = ", ".join(map(str, owner)) if isinstance(owner, Mapping) else ""  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        raise BadExpression(f"'{name}' is not known; there are: {known}")
+        names = ", ".join(map(str, owner)) if isinstance(owner, Mapping) else ""  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        raise BadExpression(f"'{name}' is not known; there are: {names}")
     return owner[name]  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -328,10 +330,10 @@ class Expression(_Weighed):
 
     expr: str
 
-    async def score(self, final: Final, desk: Desk) -> tuple[float, str]:
+    async def score(self, final: Final, context: WorkContext) -> tuple[float, str]:
         """Its value."""
         try:
-            return evaluate(self.expr, _names(final, desk)), self.expr
+            return evaluate(self.expr, _names(final, context)), self.expr
         except BadExpression as error:
             raise CannotScore(f"{self.expr}: {error}") from error
 
@@ -345,9 +347,9 @@ class Assertion(_Weighed):
     matches: str | None = None
     lacks: str | None = None
 
-    async def score(self, final: Final, desk: Desk) -> tuple[float, str]:
+    async def score(self, final: Final, context: WorkContext) -> tuple[float, str]:
         """1 where all of it holds."""
-        del desk
+        del context
         content = final.files.get(self.path)
         if content is None:
             return 0.0, f"there is no file {self.path}"
@@ -368,26 +370,26 @@ class CommandScore(_Weighed):
     command: str
     timeout_seconds: float = 300.0
 
-    async def score(self, final: Final, desk: Desk) -> tuple[float, str]:
+    async def score(self, final: Final, context: WorkContext) -> tuple[float, str]:
         """The number that it prints: `{"score": 0.7}`."""
 
         async def act() -> Json:
             try:
-                ran = await desk.commands.run(self.command, seconds=self.timeout_seconds)
+                ran = await context.commands.run(self.command, seconds=self.timeout_seconds)
             except FileTrouble as error:
                 return {"error": error.message}
             if not ran.ok:
-                return {"error": desk.commands.why(ran)}
-            return {"stdout": desk.commands.plain(ran.stdout)}
+                return {"error": context.commands.why(ran)}
+            return {"stdout": context.commands.plain(ran.stdout)}
 
         request: dict[str, Json] = {"metric": self.fingerprint, "draw": final.draw}
-        said = cast(
-            "dict[str, str]", await desk.workspace.step("metric", request, act, leaves="litter")
+        answer = cast(
+            "dict[str, str]", await context.workspace.step("metric", request, act, leaves="litter")
         )
-        if "error" in said:
-            raise CannotScore(said["error"])
+        if "error" in answer:
+            raise CannotScore(answer["error"])
         try:
-            numbers = read_numbers(said["stdout"], Scoring(), "score")
+            numbers = read_numbers(answer["stdout"], Scoring(), "score")
         except NoNumbers as error:
             raise CannotScore(str(error)) from error
         return numbers.measures["score"], numbers.feedback
@@ -397,9 +399,9 @@ class CommandScore(_Weighed):
 class BudgetUtility(_Weighed):
     """The share of the budget that is left."""
 
-    async def score(self, final: Final, desk: Desk) -> tuple[float, str]:
+    async def score(self, final: Final, context: WorkContext) -> tuple[float, str]:
         """What is left of the limit that is nearest."""
-        del desk
+        del context
         return final.remaining, f"{final.remaining:.0%} of the budget is left"
 
 
@@ -407,9 +409,9 @@ class BudgetUtility(_Weighed):
 class PolicyScore(_Weighed):
     """1 unless the last critiques found that a policy was broken."""
 
-    async def score(self, final: Final, desk: Desk) -> tuple[float, str]:
+    async def score(self, final: Final, context: WorkContext) -> tuple[float, str]:
         """By the category of defects."""
-        del desk
+        del context
         broken = [d.description for d in final.defects if d.category == "policy_violation"]
         return (0.0, broken[0]) if broken else (1.0, "")
 
@@ -426,29 +428,29 @@ class JudgeRequest(BaseModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RubricJudge(_Weighed):
+class DelegationJudge(_Weighed):
     """A model that judges the deliverables by a rubric."""
 
     rubric: str
     role: ModelRole[JudgeRequest, Judgement]
     asks: bool = True
 
-    async def score(self, final: Final, desk: Desk) -> tuple[float, str]:
+    async def score(self, final: Final, context: WorkContext) -> tuple[float, str]:
         """What the judge says."""
-        known = set(desk.workspace.files)
-        delivered = [path for path in final.declared if path in known]
-        delivered = delivered or [path for path in final.files if path in known]
+        existing = set(context.workspace.files)
+        delivered = [path for path in final.declared if path in existing]
+        delivered = delivered or [path for path in final.files if path in existing]
         request = JudgeRequest(
             rubric=self.rubric,
             task=final.task,
             result=final.result,
-            files=contents(desk.workspace.store, desk.workspace.state, delivered),
+            files=contents(context.workspace.store, context.workspace.state, delivered),
         )
         try:
-            said = await self.role.answer(request, draw=final.draw, effects=desk.effects)
+            answer = await self.role.answer(request, draw=final.draw, effects=context.effects)
         except RoleFailed as error:
             raise CannotScore(error.message) from error
-        return said.value.score, said.value.reason
+        return answer.value.score, answer.value.reason
 
 
 def judge_role(client: ModelClient, prompt: RolePrompt) -> ModelRole[JudgeRequest, Judgement]:
@@ -462,10 +464,10 @@ def judge_role(client: ModelClient, prompt: RolePrompt) -> ModelRole[JudgeReques
     )
 
 
-def _names(final: Final, desk: Desk) -> dict[str, Any]:
+def _names(final: Final, context: WorkContext) -> dict[str, Any]:
     """What an expression can speak of."""
     sizes = {path: len(content) for path, content in final.files.items()}
-    tally = desk.tally
+    tally = context.tally
     return {
         "result": {
             "confidence": 0.0 if final.confidence is None else final.confidence,

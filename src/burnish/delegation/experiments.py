@@ -32,8 +32,8 @@ from burnish.delegation.refine.sessions import (
     best_so_far,
     is_lower,
     loss_of,
+    path_within,
     put_best,
-    told_from,
 )
 from burnish.system import FileLock, make_folder, read_bytes, write_atomic
 
@@ -43,7 +43,7 @@ _TASK_ID = re.compile(r"\d{3,}-[a-z0-9-]{1,50}")
 _Mode: TypeAlias = Literal["seed", "continuation"]
 
 
-class _Kept(BaseModel):
+class _StoredRecord(BaseModel):
     """Keys of other versions are left aside."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -53,7 +53,7 @@ class _Kept(BaseModel):
         return self.model_dump(mode="json")
 
 
-class ExperimentRecord(_Kept):
+class ExperimentRecord(_StoredRecord):
     """An experiment."""
 
     experiment_id: Annotated[str, Field(pattern=_EXPERIMENT_ID.pattern)]
@@ -63,7 +63,7 @@ class ExperimentRecord(_Kept):
     task_order: list[str] = Field(default_factory=list[str])
 
 
-class TaskInput(_Kept):
+class TaskInput(_StoredRecord):
     """What a task starts from."""
 
     role: str = "primary"
@@ -71,7 +71,7 @@ class TaskInput(_Kept):
     run_id: str = ""
 
 
-class TaskRecord(_Kept):
+class TaskRecord(_StoredRecord):
     """A task of an experiment."""
 
     task_id: str
@@ -112,8 +112,8 @@ class Experiment:
     def new(cls, name: str, *, goal: str = "", root: Path | None = None) -> "Experiment":
         """Make one, under an id that no other has."""
         if not name.strip():
-            told = Problem(message="an experiment needs a name", remedy='such as "The heat"')
-            raise ConfigError([told])
+            problem = Problem(message="an experiment needs a name", remedy='such as "The heat"')
+            raise ConfigError([problem])
         home = (root or experiments_root()).resolve()
         record = ExperimentRecord(
             experiment_id=f"exp_{secrets.token_hex(5)}", name=name, goal=goal, created_at=_now()
@@ -140,29 +140,29 @@ class Experiment:
     def all(cls, root: Path | None = None) -> "list[Experiment]":
         """Every experiment, by id."""
         home = (root or experiments_root()).resolve()
-        found = sorted(home.glob(f"exp_*/{EXPERIMENT}")) if home.is_dir() else []
-        return [cls(path.parent) for path in found]
+        records = sorted(home.glob(f"exp_*/{EXPERIMENT}")) if home.is_dir() else []
+        return [cls(path.parent) for path in records]
 
     @property
     def record(self) -> ExperimentRecord:
         """What experiment.json says, with the tasks that are really there."""
-        told = _read(self.folder / EXPERIMENT, ExperimentRecord)
-        return told.model_copy(update={"task_order": [task.id for task in self.tasks]})
+        stored = _read(self.folder / EXPERIMENT, ExperimentRecord)
+        return stored.model_copy(update={"task_order": [task.id for task in self.tasks]})
 
     @property
     def tasks(self) -> "list[ExperimentTask]":
         """Its tasks in order."""
-        found = self.folder.glob(f"tasks/*/{TASK}")
-        tasks = [ExperimentTask(path.parent) for path in found]
+        records = self.folder.glob(f"tasks/*/{TASK}")
+        tasks = [ExperimentTask(path.parent) for path in records]
         return sorted(tasks, key=lambda task: (int(task.id.partition("-")[0]), task.id))
 
     def task(self, name: str) -> "ExperimentTask":
         """By its id; raises RunNotFound where there is none."""
         folder = self.folder / "tasks" / name
         if not _TASK_ID.fullmatch(name) or not (folder / TASK).is_file():
-            known = ", ".join(task.id for task in self.tasks) or "none"
+            names = ", ".join(task.id for task in self.tasks) or "none"
             raise RunNotFound(
-                f"experiment {self.folder.name} has no task '{name}'", remedy=f"its tasks: {known}"
+                f"experiment {self.folder.name} has no task '{name}'", remedy=f"its tasks: {names}"
             )
         return ExperimentTask(folder)
 
@@ -321,16 +321,16 @@ class TaskBest:
             best = _as_best(run)
             if best is not None and name in (best.run_id, str(run), run.name):
                 return self._put(best, _OVERRIDE)
-        known = ", ".join(best.run_id for run in self.runs() if (best := _as_best(run)))
+        names = ", ".join(best.run_id for run in self.runs() if (best := _as_best(run)))
         raise RunNotFound(
             f"task {self.task.target} has no run '{name}' with a deliverable",
-            remedy=f"its runs: {known or 'none'}",
+            remedy=f"its runs: {names or 'none'}",
         )
 
     def choose_by_loss(self) -> Path:
         """The run with the lowest loss, whatever was chosen before."""
-        found = [best for run in self.runs() if (best := _as_best(run)) is not None]
-        ready = [each for each in found if each.signals.status in DELIVERED]
+        runs = [best for run in self.runs() if (best := _as_best(run)) is not None]
+        ready = [each for each in runs if each.signals.status in DELIVERED]
         if not ready:
             raise RunNotFound(f"no run of task {self.task.target} delivered anything")
         return self._put(min(ready, key=lambda each: each.loss), "auto_loss")
@@ -349,7 +349,7 @@ class TaskBest:
             best.deliverable,
             {
                 "winner_run_id": best.run_id,
-                "winner_source": told_from(best.run, self.task.folder),
+                "winner_source": path_within(best.run, self.task.folder),
                 "reason": reason,
                 "loss": loss.total,
                 "loss_breakdown": loss.to_json(),
@@ -385,11 +385,11 @@ def summary_lines(experiment: Experiment) -> Iterator[str]:
     if not experiment.tasks:
         yield f"no task yet: burnish delegate FILE --task … --target {record.experiment_id}"
     for task in experiment.tasks:
-        best, told = TaskBest(task), task.record
+        best, entry = TaskBest(task), task.record
         runs = len(list(best.runs()))
-        inputs = ", ".join(each.task_id for each in told.inputs)
+        inputs = ", ".join(each.task_id for each in entry.inputs)
         origin = f" from {inputs}" if inputs else ""
-        yield f"{task.id}  {told.mode}{origin}, {counted(runs, 'run')}, {_best(best)}"
+        yield f"{task.id}  {entry.mode}{origin}, {counted(runs, 'run')}, {_best(best)}"
 
 
 def _best(best: TaskBest) -> str:

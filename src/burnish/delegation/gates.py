@@ -68,8 +68,8 @@ class Completion:
     @cached_property
     def texts(self) -> dict[str, str]:
         """Everything that was made and is text."""
-        found = {path: _text_in(content) for path, content in self.files.items()}
-        return {path: text for path, text in found.items() if text is not None}
+        decoded = {path: _text_in(content) for path, content in self.files.items()}
+        return {path: text for path, text in decoded.items() if text is not None}
 
     @cached_property
     def delivered_texts(self) -> dict[str, str]:
@@ -78,7 +78,7 @@ class Completion:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class GateFinding:
     """One thing that a gate found."""
 
     file: str
@@ -88,11 +88,11 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class GateVerdict:
     """What a gate says."""
 
     gate: str
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[GateFinding, ...] = ()
     ends: bool = False
     """Whether the run has failed for good: nothing may be mended any more."""
 
@@ -102,18 +102,18 @@ class Verdict:
         return all(finding.severity != "error" for finding in self.findings)
 
     @property
-    def first(self) -> Finding | None:
+    def first(self) -> GateFinding | None:
         """What rejects, the first of it."""
         return next((each for each in self.findings if each.severity == "error"), None)
 
     @property
     def reason(self) -> str:
         """In words, why it rejects."""
-        found = self.first
-        if found is None:
+        finding = self.first
+        if finding is None:
             return ""
-        at = f"{found.file}: " if found.file else ""
-        return f"{found.check}: {at}{found.detail}"
+        at = f"{finding.file}: " if finding.file else ""
+        return f"{finding.check}: {at}{finding.detail}"
 
 
 def suffix(path: str) -> str:
@@ -140,29 +140,29 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 _ZIPPED = (".docx", ".xlsx", ".pptx", ".zip")
 
 
-def deliverable_presence(completion: Completion) -> Iterator[Finding]:
+def deliverable_presence(completion: Completion) -> Iterator[GateFinding]:
     """Every declared deliverable is there and not empty."""
     check = "deliverable_presence"
     for path in completion.declared:
         if path not in completion.files:
-            yield Finding(file=path, detail="the file is not there", check=check)
+            yield GateFinding(file=path, detail="the file is not there", check=check)
         elif not completion.files[path].strip():
-            yield Finding(file=path, detail="the file is empty", check=check)
+            yield GateFinding(file=path, detail="the file is empty", check=check)
     if not completion.declared and _ASKS_FOR_A_FILE.search(completion.task):
         detail = "the task asks for a file, and no plan names one under required_outputs"
-        yield Finding(file="", detail=detail, check=check)
+        yield GateFinding(file="", detail=detail, check=check)
 
 
-def file(completion: Completion) -> Iterator[Finding]:
+def file(completion: Completion) -> Iterator[GateFinding]:
     """Files that are broken: they have a name, and nothing that it promises."""
     for path, content in completion.files.items():
         if detail := _broken(path, content):
             declared = path in completion.delivered
             severity = "error" if declared else "warning"
-            yield Finding(file=path, detail=detail, check="file", severity=severity)
+            yield GateFinding(file=path, detail=detail, check="file", severity=severity)
 
 
-def deliverable(completion: Completion) -> Iterator[Finding]:
+def deliverable(completion: Completion) -> Iterator[GateFinding]:
     """Where a task asks for a document, one that is more than a line is there."""
     if not _ASKS_FOR_A_FILE.search(completion.task) or not completion.delivered:
         return
@@ -172,10 +172,10 @@ def deliverable(completion: Completion) -> Iterator[Finding]:
     if prose and max(sizes.values()) < least:
         path = max(sizes, key=lambda each: sizes[each])
         detail = f"no deliverable has {least} bytes; the largest has {sizes[path]}"
-        yield Finding(file=path, detail=detail, check="deliverable")
+        yield GateFinding(file=path, detail=detail, check="deliverable")
 
 
-def syntax_compile(completion: Completion) -> Iterator[Finding]:
+def syntax_compile(completion: Completion) -> Iterator[GateFinding]:
     """Deliverables parse as what their names say they are."""
     for path, text in completion.delivered_texts.items():
         parse = _PARSERS.get(suffix(path))
@@ -184,17 +184,17 @@ def syntax_compile(completion: Completion) -> Iterator[Finding]:
         except (ValueError, SyntaxError, YAMLError, RecursionError, csv.Error) as error:
             problem = cut(str(error) or type(error).__name__, 200)
         if problem:
-            yield Finding(file=path, detail=problem, check="syntax_compile")
+            yield GateFinding(file=path, detail=problem, check="syntax_compile")
 
 
-def schema(completion: Completion) -> Iterator[Finding]:
+def schema(completion: Completion) -> Iterator[GateFinding]:
     """JSON and YAML deliverables keep the schema that the workflow gives them."""
-    for path, wanted in completion.schemas.items():
+    for path, expected in completion.schemas.items():
         text = completion.delivered_texts.get(path)
         if text is None:
             continue
-        if problem := _breaks(text, wanted):
-            yield Finding(file=path, detail=problem, check="schema")
+        if problem := _breaks(text, expected):
+            yield GateFinding(file=path, detail=problem, check="schema")
 
 
 def _broken(path: str, content: bytes) -> str:
@@ -260,10 +260,10 @@ _PARSERS: dict[str, Callable[[str], str]] = {
 }
 
 
-def _breaks(text: str, wanted: Json) -> str:
+def _breaks(text: str, expected: Json) -> str:
     try:
         value = _loaded(text)
-        jsonschema.validate(value, wanted)  # pyright: ignore[reportUnknownMemberType, reportArgumentType]
+        jsonschema.validate(value, expected)  # pyright: ignore[reportUnknownMemberType, reportArgumentType]
     except (ValidationError, SchemaError) as error:
         return cut(str(error.message), 200)
     except (ValueError, YAMLError) as error:
@@ -285,7 +285,7 @@ _LARGE = 400
 """Bytes below which losing half is no sign of anything."""
 
 
-def l0(completion: Completion) -> Iterator[Finding]:
+def l0(completion: Completion) -> Iterator[GateFinding]:
     """Deliverables: stand-ins, text in circles, files that shrank, headings twice, broken JSON."""
     for path, text in completion.delivered_texts.items():
         yield from _stand_ins(path, text, "no_placeholder", _WORDS)
@@ -299,47 +299,47 @@ def l0(completion: Completion) -> Iterator[Finding]:
             yield from _json_texts(path, text)
 
 
-def placeholder(completion: Completion) -> Iterator[Finding]:
+def placeholder(completion: Completion) -> Iterator[GateFinding]:
     """Stand-ins anywhere: in what is reported, and in every text that was made."""
     yield from _stand_ins("", completion.result, "final_result", _MORE_WORDS)
     for path, text in completion.texts.items():
         yield from _stand_ins(path, text, "placeholder", _MORE_WORDS)
 
 
-def _stand_ins(path: str, text: str, check: str, words: re.Pattern[str]) -> Iterator[Finding]:
+def _stand_ins(path: str, text: str, check: str, words: re.Pattern[str]) -> Iterator[GateFinding]:
     code = suffix(path) in _CODE
     # What a comment leaves for later is the programmer's; templates have braces of their own.
     looked_at = _COMMENT.sub("", text) if code else text
-    found = (_WORDS if code else words).search(looked_at)
-    if found and not (code and found[0].startswith(("{{", "<"))):
-        detail = f"found placeholder token '{cut(found[0].strip(), 40)}'"
-        yield Finding(file=path, detail=detail, check=check)
+    match = (_WORDS if code else words).search(looked_at)
+    if match and not (code and match[0].startswith(("{{", "<"))):
+        detail = f"found placeholder token '{cut(match[0].strip(), 40)}'"
+        yield GateFinding(file=path, detail=detail, check=check)
 
 
-def _loops(path: str, text: str) -> Iterator[Finding]:
+def _loops(path: str, text: str) -> Iterator[GateFinding]:
     lines = [line.strip() for line in text.splitlines() if len(line.strip()) > 3]
     longest = max((len(list(same)) for _, same in groupby(lines)), default=0)
     if longest >= _LOOPED and suffix(path) not in (".csv", ".tsv", ".json"):
         detail = f"the same line stands {longest} times in a row"
-        yield Finding(file=path, detail=detail, check="no_text_loop")
+        yield GateFinding(file=path, detail=detail, check="no_text_loop")
 
 
-def _shrunk(path: str, text: str, completion: Completion) -> Iterator[Finding]:
+def _shrunk(path: str, text: str, completion: Completion) -> Iterator[GateFinding]:
     before, now = completion.earlier_sizes.get(path, 0), len(text.encode())
     if before >= _LARGE and now < before * _SHRUNK:
         detail = f"it has {now} bytes, and had {before} before"
-        yield Finding(file=path, detail=detail, check="file_size_delta")
+        yield GateFinding(file=path, detail=detail, check="file_size_delta")
 
 
-def _headings(path: str, text: str) -> Iterator[Finding]:
-    found = [(len(level), title.lower()) for level, title in headings(text) if len(level) <= 2]
-    twice = next((title for level, title in found if found.count((level, title)) > 1), "")
+def _headings(path: str, text: str) -> Iterator[GateFinding]:
+    titles = [(len(level), title.lower()) for level, title in headings(text) if len(level) <= 2]
+    twice = next((title for level, title in titles if titles.count((level, title)) > 1), "")
     if twice:
         detail = f"the heading '{cut(twice, 60)}' stands there twice"
-        yield Finding(file=path, detail=detail, check="no_duplicate_headings")
+        yield GateFinding(file=path, detail=detail, check="no_duplicate_headings")
 
 
-def _unbalanced(path: str, text: str) -> Iterator[Finding]:
+def _unbalanced(path: str, text: str) -> Iterator[GateFinding]:
     """Brackets outside of quotes and comments; Python is left to its own parser."""
     if suffix(path) in (".py", ".sh", ".sql"):
         return
@@ -347,15 +347,17 @@ def _unbalanced(path: str, text: str) -> Iterator[Finding]:
     for opening, closing in ("()", "[]", "{}"):
         if (more := bare.count(opening) - bare.count(closing)) != 0:
             side = f"{abs(more)} '{opening if more > 0 else closing}' too many"
-            yield Finding(file=path, detail=side, check="balanced_delimiters")
+            yield GateFinding(file=path, detail=side, check="balanced_delimiters")
             return
 
 
-def _json_texts(path: str, text: str) -> Iterator[Finding]:
+def _json_texts(path: str, text: str) -> Iterator[GateFinding]:
     try:
         json.loads(text, parse_constant=_refused)
     except (ValueError, RecursionError) as error:
-        yield Finding(file=path, detail=f"not valid JSON: {error}", check="json_valid_if_claimed")
+        yield GateFinding(
+            file=path, detail=f"not valid JSON: {error}", check="json_valid_if_claimed"
+        )
 
 
 def _refused(name: str) -> None:
@@ -364,8 +366,8 @@ def _refused(name: str) -> None:
 
 def headings(text: str) -> list[tuple[str, str]]:
     """The headings of a Markdown text, each with its level as it is written."""
-    found = _HEADING.findall(_FENCED.sub("", text))
-    return [(str(level), str(title)) for level, title in found]
+    matches = _HEADING.findall(_FENCED.sub("", text))
+    return [(str(level), str(title)) for level, title in matches]
 
 
 _CITED = re.compile(r"(?<![\w!\]])\[(\d{1,3})\](?![(:])")
@@ -381,53 +383,53 @@ _TWICE = 0.2
 """The share of paragraphs that are there twice which no author means."""
 
 
-def critique(completion: Completion) -> Iterator[Finding]:
+def critique(completion: Completion) -> Iterator[GateFinding]:
     """The critic's mean score reaches the bar; without a score nobody can say that it does."""
     if not completion.criticised:
         return
     least = completion.settings.min_score_to_complete
     if completion.critique is None:
         detail = "no critique could be had of the last results"
-        yield Finding(file="", detail=detail, check="critique")
+        yield GateFinding(file="", detail=detail, check="critique")
     elif completion.critique < least:
         detail = f"the critic's mean score is {completion.critique:.2f}, below {least:g}"
-        yield Finding(file="", detail=detail, check="critique")
+        yield GateFinding(file="", detail=detail, check="critique")
 
 
-def cross_reference(completion: Completion) -> Iterator[Finding]:
+def cross_reference(completion: Completion) -> Iterator[GateFinding]:
     """Citations are defined under the references, and no figure is spoken of that is not there."""
     for path, text in _markdown_structure(completion):
         if problem := _undefined(text):
-            yield Finding(file=path, detail=problem, check="cross_reference")
+            yield GateFinding(file=path, detail=problem, check="cross_reference")
         figures = [int(number) for number in _FIGURE.findall(text)]
         images = len(_IMAGE.findall(text))
         if figures and max(figures) > images:
             detail = f"it speaks of figure {max(figures)} and shows {images}"
-            yield Finding(file=path, detail=detail, check="cross_reference")
+            yield GateFinding(file=path, detail=detail, check="cross_reference")
 
 
-def success_criteria(completion: Completion) -> Iterator[Finding]:
+def success_criteria(completion: Completion) -> Iterator[GateFinding]:
     """Subtasks with criteria that nobody worked on, or whose last result is critically flawed."""
     severity = "error" if completion.settings.strict_criteria else "warning"
     for subtask in completion.open_subtasks:
         detail = f"subtask '{subtask}' is open"
-        yield Finding(file="", detail=detail, check="success_criteria", severity=severity)
+        yield GateFinding(file="", detail=detail, check="success_criteria", severity=severity)
 
 
-def structural_integrity(completion: Completion) -> Iterator[Finding]:
+def structural_integrity(completion: Completion) -> Iterator[GateFinding]:
     """Links inside a document lead somewhere, references have one style, little is said twice."""
     for path, text in _markdown_structure(completion):
-        known = {_slug(title) for _, title in headings(text)}
-        known.update(re.findall(r"(?:id|name)=[\"']([^\"']+)[\"']", text))
-        lost = next((each for each in _ANCHOR.findall(text) if each not in known), "")
+        anchors = {_slug(title) for _, title in headings(text)}
+        anchors.update(re.findall(r"(?:id|name)=[\"']([^\"']+)[\"']", text))
+        lost = next((each for each in _ANCHOR.findall(text) if each not in anchors), "")
         if lost:
             detail = f"the link #{cut(lost, 60)} leads to no heading"
-            yield Finding(file=path, detail=detail, check="structural_integrity")
+            yield GateFinding(file=path, detail=detail, check="structural_integrity")
         if _CITED.search(text) and _AUTHOR.search(text):
             detail = "references are given by number and by author: keep one style"
-            yield Finding(file=path, detail=detail, check="structural_integrity")
-        if problem := _said_twice(text):
-            yield Finding(file=path, detail=problem, check="structural_integrity")
+            yield GateFinding(file=path, detail=detail, check="structural_integrity")
+        if problem := _repetition(text):
+            yield GateFinding(file=path, detail=problem, check="structural_integrity")
 
 
 def _markdown_structure(completion: Completion) -> Iterator[tuple[str, str]]:
@@ -446,7 +448,7 @@ def _undefined(text: str) -> str:
     return f"[{missing[0]}] is cited and not among the references" if missing else ""
 
 
-def _said_twice(text: str) -> str:
+def _repetition(text: str) -> str:
     paragraphs = [each.strip() for each in re.split(r"\n\s*\n", text)]
     long = [each for each in paragraphs if len(each) >= 80]
     repeated = len(long) - len(set(long))

@@ -105,13 +105,13 @@ def versions() -> dict[str, str]:
 
 def require_same(folder: Path, manifest: Mapping[str, Json]) -> None:
     """Refuse to go on with a delegation that was started with something else."""
-    found = _read_manifest(folder)
-    old = cast("dict[str, str]", found.get("inputs", {}))
+    previous = _read_manifest(folder)
+    old = cast("dict[str, str]", previous.get("inputs", {}))
     new = cast("dict[str, str]", manifest["inputs"])
     changed = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
     if changed:
         raise ResumeRefused(
-            f"delegation {found['run_id']} was started with another {', '.join(changed)}",
+            f"delegation {previous['run_id']} was started with another {', '.join(changed)}",
             remedy="put it back as it was to resume, or start a new run in another folder",
         )
 

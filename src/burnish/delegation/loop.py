@@ -17,12 +17,12 @@ from burnish.delegation.answers import (
     plan_lines,
 )
 from burnish.delegation.completion import Completing
-from burnish.delegation.evaluation import Evaluated
-from burnish.delegation.gates import Verdict
-from burnish.delegation.manager import Criticised, Memory, Situation
-from burnish.delegation.record import Chronicle, Telling
+from burnish.delegation.evaluation import DelegationEvaluation
+from burnish.delegation.gates import GateVerdict
+from burnish.delegation.manager import Criticised, ManagerMemory, Situation
+from burnish.delegation.record import Chronicle, Recording
 from burnish.delegation.team import Workflow
-from burnish.delegation.workers import Desk, Job, Worked
+from burnish.delegation.workers import WorkContext, Worked, WorkerJob
 from burnish.delegation.workspace import INPUT
 from burnish.system.workspaces import shown
 
@@ -32,29 +32,29 @@ class _Team:
     """Sets workers to work, and has their results criticised."""
 
     workflow: Workflow
-    desk: Desk
+    context: WorkContext
     chronicle: Chronicle
-    submanage: Callable[[Job], Awaitable[Worked]] | None
+    submanage: Callable[[WorkerJob], Awaitable[Worked]] | None
     """Hands a job to a manager below; None where the depth is used up."""
 
     async def work(
-        self, jobs: Sequence[Job], told: Sequence[Assignment]
+        self, jobs: Sequence[WorkerJob], assignments: Sequence[Assignment]
     ) -> tuple[list[Criticised], list[Json]]:
         """What came of every job, and the repairs that it took."""
         # In turn, since they share the workspace: each step starts from the state before it.
-        done = [await self._done(job, each) for job, each in zip(jobs, told, strict=True)]
-        found = await asyncio.gather(*map(self._criticised, jobs, done))
+        done = [await self._done(job, each) for job, each in zip(jobs, assignments, strict=True)]
+        criticised = await asyncio.gather(*map(self._criticised, jobs, done))
         repairs: list[Json] = []
         mended = [
             each if this.as_submanager else await self._repaired(each, repairs)
-            for each, this in zip(found, told, strict=True)
+            for each, this in zip(criticised, assignments, strict=True)
         ]
         return mended, repairs
 
-    async def _done(self, job: Job, told: Assignment) -> Worked:
-        if told.as_submanager and self.submanage is not None:
+    async def _done(self, job: WorkerJob, assignment: Assignment) -> Worked:
+        if assignment.as_submanager and self.submanage is not None:
             return await self.submanage(job)
-        worked = await self.workflow.worker.work(job, self.desk)
+        worked = await self.workflow.worker.work(job, self.context)
         result = worked.result
         self.chronicle.event(
             "worker",
@@ -65,50 +65,50 @@ class _Team:
         )
         return worked
 
-    async def _criticised(self, job: Job, worked: Worked) -> Criticised:
+    async def _criticised(self, job: WorkerJob, worked: Worked) -> Criticised:
         critic = self.workflow.critic
         if critic is None:
             return Criticised(job=job, worked=worked)
-        if reason := self.desk.tally.no_more_calls():
+        if reason := self.context.tally.no_more_calls():
             missing = f"the budget is used up: {reason}"
             return Criticised(job=job, worked=worked, missing=missing)
-        return await critic.criticise(job, worked, self.desk)
+        return await critic.criticise(job, worked, self.context)
 
-    async def _repaired(self, found: Criticised, history: list[Json]) -> Criticised:
+    async def _repaired(self, current: Criticised, history: list[Json]) -> Criticised:
         """The same worker mends what is critical, a few times, while that changes anything."""
         for attempt in range(1, self.workflow.max_repairs + 1):
-            if found.critique is None or not found.needs_repair:
+            if current.critique is None or not current.needs_repair:
                 break
-            if self.desk.tally.no_more_calls():
+            if self.context.tally.no_more_calls():
                 break
-            job = replace(found.job, attempt=attempt, defects=tuple(found.critique.defects))
-            worked = await self.workflow.worker.work(job, self.desk)
-            after = await self._criticised(job, replace(worked, before=found.worked.before))
-            history.append(_repair_row(found, after, attempt))
-            told = f"{job.worker_id}: repair {attempt}"
-            self.chronicle.event("repair", told, iteration=job.iteration)
-            if after.unchanged_since(found) or after.critique is None:
+            job = replace(current.job, attempt=attempt, defects=tuple(current.critique.defects))
+            worked = await self.workflow.worker.work(job, self.context)
+            after = await self._criticised(job, replace(worked, before=current.worked.before))
+            history.append(_repair_row(current, after, attempt))
+            message = f"{job.worker_id}: repair {attempt}"
+            self.chronicle.event("repair", message, iteration=job.iteration)
+            if after.unchanged_since(current) or after.critique is None:
                 break
-            found = after
-        return found
+            current = after
+        return current
 
 
 def _jobs_for(
     number: int, task: str, chosen: Sequence[Assignment], plan: Sequence[Subtask]
-) -> list[Job]:
+) -> list[WorkerJob]:
     """The jobs of an iteration, each with a name of its own and the criteria of its subtask."""
     subtasks = {each.id: each for each in plan}
-    jobs: dict[str, Job] = {}
-    for told in chosen:
-        name, again = told.worker_id, 2
+    jobs: dict[str, WorkerJob] = {}
+    for assignment in chosen:
+        name, again = assignment.worker_id, 2
         while name in jobs:
-            name, again = f"{told.worker_id}-{again}", again + 1
-        jobs[name] = Job(
+            name, again = f"{assignment.worker_id}-{again}", again + 1
+        jobs[name] = WorkerJob(
             worker_id=name,
             task=task,
-            instructions=told.instructions,
-            criteria=_criteria(subtasks.get(told.subtask_id)),
-            tools_allowed=tuple(told.tools_allowed),
+            instructions=assignment.instructions,
+            criteria=_criteria(subtasks.get(assignment.subtask_id)),
+            tools_allowed=tuple(assignment.tools_allowed),
             iteration=number,
             place=len(jobs),
         )
@@ -141,24 +141,24 @@ Status: TypeAlias = Literal["complete", "partial", "failed", "aborted"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ending:
+class LoopEnding:
     """How a loop ended."""
 
     status: Status
     reason: str
     result: str = ""
     confidence: float | None = None
-    evaluation: Evaluated | None = None
+    evaluation: DelegationEvaluation | None = None
     """Of the completion that passed, or failed for good."""
 
 
 @dataclass(kw_only=True)
 class ManagerLoop:
-    """One manager with its task; managers below it run loops of their own on the same desk."""
+    """One manager with its task; managers below it run loops of their own on the same context."""
 
     workflow: Workflow
-    desk: Desk
-    telling: Telling
+    context: WorkContext
+    recording: Recording
     task: str
     origin: str
     """The workspace's state when the run began."""
@@ -166,39 +166,39 @@ class ManagerLoop:
     """Why the run should stop here, to be resumed later; '' where it should not."""
     steer: str = ""
     depth: int = 1
-    memory: Memory = field(default_factory=Memory)
+    memory: ManagerMemory = field(default_factory=ManagerMemory)
 
-    async def run(self) -> Ending:
+    async def run(self) -> LoopEnding:
         """Go on until something ends it."""
-        tally, chronicle = self.desk.tally, self.telling.chronicle
+        tally, chronicle = self.context.tally, self.recording.chronicle
         while True:
             await chronicle.tick(f"loop {tally.loops + 1}")
-            if told := self.stop():
-                raise Interrupted(told, remedy="everything journaled is kept; resume it to go on")
+            if reason := self.stop():
+                raise Interrupted(reason, remedy="everything journaled is kept; resume it to go on")
             if limit := tally.exhausted():
                 chronicle.event("budget", f"the budget is used up: {limit}", level="WARNING")
-                return Ending(status="partial", reason=limit)
+                return LoopEnding(status="partial", reason=limit)
             tally.loops += 1
             number = tally.loops
             ending = await self._iteration(number)
-            self.telling.record.budget(number, tally.snapshot())
+            self.recording.record.budget(number, tally.snapshot())
             chronicle.metric("budget", number, **tally.snapshot())
             if ending is not None:
                 return ending
 
-    async def _iteration(self, number: int) -> Ending | None:
-        chronicle = self.telling.chronicle
+    async def _iteration(self, number: int) -> LoopEnding | None:
+        chronicle = self.recording.chronicle
         try:
             decision = await self._decide(number)
         except RoleFailed as error:
             chronicle.event("manager", error.message, level="ERROR", iteration=number)
             kind = "manager_missing" if error.missing else "manager_failed"
-            return Ending(status="failed", reason=f"{kind}: {error.message}")
-        self.telling.record.decision(number, decision)
-        told = f"decided: {decision.decision}"
-        chronicle.event("manager", told, iteration=number, depth=self.depth)
+            return LoopEnding(status="failed", reason=f"{kind}: {error.message}")
+        self.recording.record.decision(number, decision)
+        message = f"decided: {decision.decision}"
+        chronicle.event("manager", message, iteration=number, depth=self.depth)
         if self.memory.stalled(decision):
-            return Ending(status="partial", reason="stall")
+            return LoopEnding(status="partial", reason="stall")
         match decision.decision:
             case "plan":
                 self.memory.plan = list(decision.subtasks)
@@ -209,11 +209,11 @@ class ManagerLoop:
             case "complete":
                 return await self._complete(number, decision)
             case "fail":
-                return Ending(status="failed", reason="fail", result=decision.reason)
+                return LoopEnding(status="failed", reason="fail", result=decision.reason)
         return None
 
     async def _decide(self, number: int) -> ManagerDecision:
-        policy, memory, workspace = self.desk.policy, self.memory, self.desk.workspace
+        policy, memory, workspace = self.context.policy, self.memory, self.context.workspace
         first = number == 1 and self.depth == 1
         situation = Situation(
             steer=f"{self.steer.rstrip()}\n\n" if first and self.steer.strip() else "",
@@ -224,59 +224,70 @@ class ManagerLoop:
             own_instructions=self.workflow.own_instructions,
             iteration=number,
             budget=json.dumps(self._shown_budget()),
-            tools=self.desk.toolkit.listed(),
+            tools=self.context.toolkit.listed(),
             plan=plan_lines(memory.plan, memory.subtasks),
             results=memory.results_text(),
             critique=memory.critique_text(),
             rejection=memory.rejection_text(),
             files=listing(workspace),
         )
-        return await self.workflow.manager.decide(situation, draw=number, effects=self.desk.effects)
+        return await self.workflow.manager.decide(
+            situation, draw=number, effects=self.context.effects
+        )
 
     def _hint(self) -> str:
-        files = map(shown, self.desk.workspace.files)
-        given = [path for path in files if path.startswith(f"{INPUT}/")]
-        template = self.desk.policy["experiment_context_hint_template"]
-        return template.replace("{{ inputs }}", ", ".join(given) or "none")
+        files = map(shown, self.context.workspace.files)
+        inputs = [path for path in files if path.startswith(f"{INPUT}/")]
+        template = self.context.policy["experiment_context_hint_template"]
+        return template.replace("{{ inputs }}", ", ".join(inputs) or "none")
 
     def _shown_budget(self) -> dict[str, Json]:
         """Without the time that went by, which would make every request another one."""
-        told = self.desk.tally.snapshot()
+        budget = self.context.tally.snapshot()
         depth: Json = {"used": self.depth, "max": self.workflow.envelope.max_depth}
         timed = ("wall_time", "budget_remaining_pct")
-        return {**{name: each for name, each in told.items() if name not in timed}, "depth": depth}
+        return {
+            **{name: each for name, each in budget.items() if name not in timed},
+            "depth": depth,
+        }
 
     # -- delegating ------------------------------------------------------------------------
 
-    async def _delegate(self, number: int, wanted: Sequence[Assignment]) -> Ending | None:
-        tally, most, chronicle = self.desk.tally, self.workflow.envelope, self.telling.chronicle
-        chosen = wanted[: max(0, min(most.max_workers_per_iteration, tally.workers_left))]
+    async def _delegate(self, number: int, assignments: Sequence[Assignment]) -> LoopEnding | None:
+        tally, most, chronicle = (
+            self.context.tally,
+            self.workflow.envelope,
+            self.recording.chronicle,
+        )
+        chosen = assignments[: max(0, min(most.max_workers_per_iteration, tally.workers_left))]
         if not chosen:
-            return Ending(status="partial", reason="max_total_workers")
-        if len(chosen) < len(wanted):
-            told = f"{len(wanted) - len(chosen)} of {len(wanted)} delegations have no room"
-            chronicle.event("budget", told, level="WARNING", iteration=number)
+            return LoopEnding(status="partial", reason="max_total_workers")
+        if len(chosen) < len(assignments):
+            message = (
+                f"{len(assignments) - len(chosen)} of {len(assignments)} delegations have no room"
+            )
+            chronicle.event("budget", message, level="WARNING", iteration=number)
         tally.workers += len(chosen)
         team = _Team(
             workflow=self.workflow,
-            desk=self.desk,
+            context=self.context,
             chronicle=chronicle,
             submanage=self._submanage if self.depth < most.max_depth else None,
         )
         jobs = _jobs_for(number, self.task, chosen, self.memory.plan)
-        found, repairs = await team.work(jobs, chosen)
-        self.memory.keep(found, [each.subtask_id for each in chosen])
+        results, repairs = await team.work(jobs, chosen)
+        self.memory.keep(results, [each.subtask_id for each in chosen])
         await chronicle.tick(f"delegated {number}")
-        self.telling.results(number, found, repairs)
+        self.recording.results(number, results, repairs)
         if self.workflow.critic is not None:
-            self.telling.critiques(number, found, self.memory.score)
+            self.recording.critiques(number, results, self.memory.score)
         return None
 
-    async def _submanage(self, job: Job) -> Worked:
+    async def _submanage(self, job: WorkerJob) -> Worked:
         """A manager below this one takes the job as its task, on the same budget."""
-        before = self.desk.workspace.state
+        before = self.context.workspace.state
         below = replace(
-            self, task=job.instructions, steer="", depth=self.depth + 1, memory=Memory()
+            self, task=job.instructions, steer="", depth=self.depth + 1, memory=ManagerMemory()
         )
         ending = await below.run()
         result = WorkerResult(
@@ -284,13 +295,13 @@ class ManagerLoop:
             confidence=ending.confidence,
             status="done" if ending.status == "complete" else "failed",
         )
-        return Worked(result=result, before=before, after=self.desk.workspace.state)
+        return Worked(result=result, before=before, after=self.context.workspace.state)
 
     # -- completing ------------------------------------------------------------------------
 
-    async def _complete(self, number: int, decision: ManagerDecision) -> Ending | None:
+    async def _complete(self, number: int, decision: ManagerDecision) -> LoopEnding | None:
         """Through the gates; only the first manager's completion is the run's."""
-        done = Ending(
+        done = LoopEnding(
             status="complete",
             reason="complete",
             result=decision.final_result,
@@ -298,14 +309,14 @@ class ManagerLoop:
         )
         if self.depth > 1:
             return done
-        await self.telling.chronicle.tick(f"completing {number}")
+        await self.recording.chronicle.tick(f"completing {number}")
         checking = self.completing()
-        rejected: Verdict | None = None
+        rejected: GateVerdict | None = None
         async for verdict in checking.verdicts(decision, number):
-            self.telling.gate(number, verdict)
+            self.recording.gate(number, verdict)
             rejected = None if verdict.passed else verdict
         if checking.evaluated is not None and checking.evaluated.measured:
-            self.telling.evaluation(number, checking.evaluated)
+            self.recording.evaluation(number, checking.evaluated)
             done = replace(done, evaluation=checking.evaluated)
         return done if rejected is None else self._sent_back(number, rejected, done)
 
@@ -313,17 +324,19 @@ class ManagerLoop:
         """What checks a completion, as things are now."""
         return Completing(
             workflow=self.workflow,
-            desk=self.desk,
+            context=self.context,
             task=self.task,
             origin=self.origin,
             memory=self.memory,
         )
 
-    def _sent_back(self, number: int, verdict: Verdict, done: Ending) -> Ending | None:
+    def _sent_back(self, number: int, verdict: GateVerdict, done: LoopEnding) -> LoopEnding | None:
         memory, most = self.memory, self.workflow.envelope.max_rejected_completions
         memory.rejections.append(verdict)
         times = memory.repeated()
-        self.telling.rejection(number, verdict, times=times, most=most, all_=len(memory.rejections))
+        self.recording.rejection(
+            number, verdict, times=times, most=most, all_=len(memory.rejections)
+        )
         if verdict.ends:
             return replace(done, status="failed", reason="eval_fail")
         if times >= most:

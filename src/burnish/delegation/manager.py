@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol, cast
+from dataclasses import dataclass, field, replace
+from typing import Generic, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict
 
@@ -22,18 +22,18 @@ from burnish.delegation.answers import (
     contents,
     defect_lines,
 )
-from burnish.delegation.gates import Verdict
-from burnish.delegation.workers import Desk, Job, Worked
+from burnish.delegation.gates import GateVerdict
+from burnish.delegation.workers import WorkContext, Worked, WorkerJob
 from burnish.metrics.text_matching import cut, without_middle
 from burnish.models.chat import ModelClient
-from burnish.models.roles import ModelRole, RolePrompt
+from burnish.models.roles import Answer, ModelRole, Request, RolePrompt
 from burnish.system.workspaces import path_problem
 
 ROLE = "delegation_critic"
 _MOST_SAID = 8000
 
 
-class CritiqueRequest(BaseModel):
+class ResultCritiqueRequest(BaseModel):
     """What a critic is shown."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -48,22 +48,10 @@ class CritiqueRequest(BaseModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Critic:
-    """The role that finds defects."""
+class _PlayedByModel(Generic[Request, Answer]):
+    """One of the team that is a model in a role."""
 
-    role: ModelRole[CritiqueRequest, Critique]
-
-    @classmethod
-    def of(cls, client: ModelClient, prompt: RolePrompt) -> "Critic":
-        """With its prompt."""
-        role = ModelRole(
-            name=ROLE,
-            request_type=CritiqueRequest,
-            answer_type=Critique,
-            prompt=prompt,
-            client=client,
-        )
-        return cls(role=role)
+    role: ModelRole[Request, Answer]
 
     @property
     def fingerprint(self) -> str:
@@ -75,11 +63,33 @@ class Critic:
         """The model."""
         return self.role.client.ref.label
 
-    async def criticise(self, job: Job, worked: Worked, desk: Desk) -> "Criticised":
+
+def _role(
+    name: str,
+    request: type[Request],
+    answer: type[Answer],
+    client: ModelClient,
+    prompt: RolePrompt,
+) -> ModelRole[Request, Answer]:
+    return ModelRole(
+        name=name, request_type=request, answer_type=answer, prompt=prompt, client=client
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Critic(_PlayedByModel[ResultCritiqueRequest, Critique]):
+    """The role that finds defects."""
+
+    @classmethod
+    def of(cls, client: ModelClient, prompt: RolePrompt) -> "Critic":
+        """With its prompt."""
+        return cls(role=_role(ROLE, ResultCritiqueRequest, Critique, client, prompt))
+
+    async def criticise(self, job: WorkerJob, worked: Worked, context: WorkContext) -> "Criticised":
         """The critique; that there is none is a result too."""
-        request = critique_request(job, worked, desk)
+        request = critique_request(job, worked, context)
         try:
-            answered = await self.role.answer(request, draw=job.draw, effects=desk.effects)
+            answered = await self.role.answer(request, draw=job.draw, effects=context.effects)
         except RoleFailed as error:
             return Criticised(job=job, worked=worked, missing=error.message)
         return Criticised(job=job, worked=worked, critique=answered.value)
@@ -89,7 +99,7 @@ class Critic:
 class Criticised:
     """A result with what was said of it."""
 
-    job: Job
+    job: WorkerJob
     worked: Worked
     critique: Critique | None = None
     missing: str = ""
@@ -113,47 +123,47 @@ class Criticised:
         if critique is None:
             return {"worker_id": self.job.worker_id, "score": None, "defects": [],
                     "missing": self.missing}  # fmt: skip
-        told = cast("dict[str, Json]", critique.model_dump(mode="json"))
+        fields = cast("dict[str, Json]", critique.model_dump(mode="json"))
         return {
             "worker_id": self.job.worker_id,
-            **told,
+            **fields,
             "score": round(critique.score, 4),
             "critical_count": critique.count("critical"),
             "warning_count": critique.count("warning"),
         }
 
 
-def critique_request(job: Job, worked: Worked, desk: Desk) -> CritiqueRequest:
+def critique_request(job: WorkerJob, worked: Worked, context: WorkContext) -> ResultCritiqueRequest:
     """What the critic sees of a result: what was asked, what was said, what is in the files."""
     result = worked.result
-    said = f"{result.status}: {result.summary}\n{result.result}".strip()
-    store = desk.workspace.store
+    answer = f"{result.status}: {result.summary}\n{result.result}".strip()
+    store = context.workspace.store
     old, new = store.entries(worked.before), store.entries(worked.after)
     changed = [
         path
         for path in store.files(worked.after)
         if path not in old or old[path].content != new[path].content
     ]
-    return CritiqueRequest(
+    return ResultCritiqueRequest(
         task=job.task,
         instructions=job.instructions,
         criteria=bullets(job.criteria),
-        result=without_middle(said, _MOST_SAID),
+        result=without_middle(answer, _MOST_SAID),
         tools_used=bullets([_call(call) for call in worked.calls]),
         files=contents(store, worked.after, changed),
-        rubric=desk.policy["critique_rubric"],
+        rubric=context.policy["critique_rubric"],
     )
 
 
 def _call(call: ToolCall) -> str:
     arguments = ", ".join(f"{name}={cut(str(value), 60)}" for name, value in call.arguments.items())
-    told = f"error: {cut(call.error, 120)}" if call.error else cut(str(call.result), 120)
-    return f"{call.name}({arguments}) → {told}"
+    outcome = f"error: {cut(call.error, 120)}" if call.error else cut(str(call.result), 120)
+    return f"{call.name}({arguments}) → {outcome}"
 
 
-def _mean_score(found: Sequence[Criticised]) -> float | None:
+def _mean_score(results: Sequence[Criticised]) -> float | None:
     """The mean of the scores that there are; None where there are none."""
-    scores = [each.critique.score for each in found if each.critique is not None]
+    scores = [each.critique.score for each in results if each.critique is not None]
     return math.fsum(scores) / len(scores) if scores else None
 
 
@@ -212,33 +222,14 @@ class Manager(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelManager:
+class ModelManager(_PlayedByModel[Situation, ManagerDecision]):
     """A manager that is a model."""
-
-    role: ModelRole[Situation, ManagerDecision]
 
     @classmethod
     def of(cls, client: ModelClient, prompt: RolePrompt) -> "ModelManager":
         """With its prompt, and one repair of a decision that makes no sense."""
-        role = ModelRole(
-            name=MANAGER,
-            request_type=Situation,
-            answer_type=ManagerDecision,
-            prompt=prompt,
-            client=client,
-            check=_senseless,
-        )
-        return cls(role=role)
-
-    @property
-    def fingerprint(self) -> str:
-        """Of prompt, model and schema."""
-        return self.role.fingerprint
-
-    @property
-    def label(self) -> str:
-        """The model."""
-        return self.role.client.ref.label
+        role = _role(MANAGER, Situation, ManagerDecision, client, prompt)
+        return cls(role=replace(role, check=_senseless))
 
     async def decide(self, situation: Situation, *, draw: int, effects: Effects) -> ManagerDecision:
         """Ask the model."""
@@ -304,7 +295,7 @@ _STALL = 3
 
 
 @dataclass(kw_only=True)
-class Memory:
+class ManagerMemory:
     """The story of one loop."""
 
     plan: list[Subtask] = field(default_factory=list[Subtask])
@@ -315,7 +306,7 @@ class Memory:
     subtasks: dict[str, Criticised] = field(default_factory=dict[str, Criticised])
     """The last result for each subtask."""
     hypotheses: list[str] = field(default_factory=list[str])
-    rejections: list[Verdict] = field(default_factory=list[Verdict])
+    rejections: list[GateVerdict] = field(default_factory=list[GateVerdict])
     sizes: dict[str, int] = field(default_factory=dict[str, int])
     """Of the deliverables at the last attempt to complete."""
     decided: list[bytes] = field(default_factory=list[bytes])
@@ -326,20 +317,20 @@ class Memory:
         last = self.decided[-_STALL:]
         return len(last) == _STALL and len(set(last)) == 1 and decision.decision != "complete"
 
-    def keep(self, found: Sequence[Criticised], subtasks: Sequence[str]) -> None:
+    def keep(self, results: Sequence[Criticised], subtasks: Sequence[str]) -> None:
         """Results of an iteration, with the subtasks that they are for."""
-        self.last = list(found)
-        for each, subtask in zip(found, subtasks, strict=True):
+        self.last = list(results)
+        for each, subtask in zip(results, subtasks, strict=True):
             self.latest[each.job.worker_id] = each
             if subtask:
                 self.subtasks[subtask] = each
 
     def repeated(self) -> int:
         """How many times in a row a completion was rejected for the same reason."""
-        told = [(verdict.gate, verdict.reason) for verdict in self.rejections]
+        reasons = [(verdict.gate, verdict.reason) for verdict in self.rejections]
         count = 0
-        for each in reversed(told):
-            if each != told[-1]:
+        for each in reversed(reasons):
+            if each != reasons[-1]:
                 break
             count += 1
         return count
@@ -401,5 +392,5 @@ class Memory:
         if not self.rejections:
             return NONE
         verdict = self.rejections[-1]
-        found = [f"{each.file}: {each.detail}".strip(": ") for each in verdict.findings]
-        return f"gate {verdict.gate}: {verdict.reason}\n{bullets(found)}"
+        lines = [f"{each.file}: {each.detail}".strip(": ") for each in verdict.findings]
+        return f"gate {verdict.gate}: {verdict.reason}\n{bullets(lines)}"

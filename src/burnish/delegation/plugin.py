@@ -67,29 +67,31 @@ class Attached:
 
 def attach(target: str, prompt: str, *, primary: str | None = None) -> Attached:
     """Add a task to an experiment; with `primary`, a task whose BEST it goes on from."""
-    experiment, before = _found(target, primary)
+    experiment, before = _experiment_and_task(target, primary)
     if before is None:
         return _attached(experiment.add_task(prompt))
     seed = read_seed(TaskBest(before).winner())
-    given = TaskInput(task_id=before.id, run_id=seed.run_id)
-    task = experiment.add_task(prompt, mode="continuation", inputs=(given,))
+    source = TaskInput(task_id=before.id, run_id=seed.run_id)
+    task = experiment.add_task(prompt, mode="continuation", inputs=(source,))
     return _attached(task, seed_deliverable=seed.deliverable, steer=_steer(before))
 
 
 def would_attach(target: str, *, primary: str | None = None) -> str:
     """What `attach` would do, in words; it raises where that would, and changes nothing."""
-    experiment, before = _found(target, primary)
+    experiment, before = _experiment_and_task(target, primary)
     if before is None:
         return f"a new one of {experiment.folder.name}"
     best = read_seed(TaskBest(before).winner())
     return f"a new one of {experiment.folder.name}, from run {best.run_id} of {before.id}"
 
 
-def _found(target: str, primary: str | None) -> tuple[Experiment, ExperimentTask | None]:
+def _experiment_and_task(
+    target: str, primary: str | None
+) -> tuple[Experiment, ExperimentTask | None]:
     if ":" in target:
-        told = "a delegation adds a task to an experiment"
+        message = "a delegation adds a task to an experiment"
         remedy = "name the experiment alone; `burnish refine --target EXP:TASK` refines a task"
-        raise ConfigError([Problem(where="--target", message=told, remedy=remedy)])
+        raise ConfigError([Problem(where="--target", message=message, remedy=remedy)])
     experiment = Experiment.find(target)
     if primary is None:
         return experiment, None
@@ -101,9 +103,9 @@ def attachment(task: str) -> dict[str, Json]:
     return {_KEY: {"task": task}}
 
 
-def offer(kept: Mapping[str, Json], run: Path) -> str:
+def offer(origin: Mapping[str, Json], run: Path) -> str:
     """Offer a finished run to its task, in one line; empty where it belongs to none."""
-    folder = text(mapping(kept.get(_KEY)).get("task"))
+    folder = text(mapping(origin.get(_KEY)).get("task"))
     if not folder:
         return ""
     task = ExperimentTask(Path(folder))
@@ -339,7 +341,7 @@ class DelegatePlugin(TaskPlugin):
         workflow = building.problems.as_raised(lambda: target.team.workflow(settings), None)
         if workflow is None:
             return None
-        spec, kept = target.team.spec, _kept(building)
+        spec, origin = target.team.spec, _origin(building)
         delegation = Delegation(
             workflow=workflow,
             task=spec.task,
@@ -347,27 +349,27 @@ class DelegatePlugin(TaskPlugin):
             steer=spec.steer,
             seed_deliverable=None if spec.seed_deliverable is None else Path(spec.seed_deliverable),
             inputs=tuple(map(building.path, spec.inputs)),
-            kept=kept,
+            kept=origin,
         )
         folder = building.run_folder
         if folder is not None and is_delegation(folder):
             delegation.check(folder, Redactor.from_environment(extra=workflow.secrets))
-        strategy = Delegate(delegation, ended=lambda run: offer(kept, run.run_dir))
+        strategy = Delegate(delegation, ended=lambda run: offer(origin, run.run_dir))
         return StrategyParts(strategy=strategy)
 
 
-def _kept(building: Building) -> dict[str, Json]:
+def _origin(building: Building) -> dict[str, Json]:
     """What the manifest says of where the delegation came from."""
     spec: WorkflowSpec = building.spec.target
     settings: DelegateSettings = building.spec.strategy.settings
-    kept: dict[str, Json] = {
+    origin: dict[str, Json] = {
         "file": building.spec.source.file,
         "overrides": settings.to_json(),
         "inputs": [str(building.path(each).resolve()) for each in spec.inputs],
     }
     if spec.experiment_task is not None:
-        kept |= {**attachment(spec.experiment_task), "seed_deliverable": spec.seed_deliverable}
-    return kept
+        origin |= {**attachment(spec.experiment_task), "seed_deliverable": spec.seed_deliverable}
+    return origin
 
 
 def _facts(run: RunRecord, reason: str) -> Iterator[tuple[str, str]]:

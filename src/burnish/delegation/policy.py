@@ -200,8 +200,8 @@ MOST_CHARS = 20_000
 def registry_path(db: str | Path | None = None, environ: Mapping[str, str] = os.environ) -> Path:
     """Where the registry lies: what is named, a variable, or the user's state folder."""
     named = (str(db or ""), *(environ.get(name, "") for name in _VARIABLES))
-    told = next((each for each in named if each.strip()), "")
-    return Path(told).absolute() if told else state_folder(environ) / NAME
+    path = next((each for each in named if each.strip()), "")
+    return Path(path).absolute() if path else state_folder(environ) / NAME
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,9 +232,9 @@ class PolicyRegistry:
 
     def at(self, versions: Mapping[str, int]) -> PolicyTexts:
         """The texts at these versions; at those in force where nothing is said."""
-        wanted = {**self.in_force(), **versions}
-        texts = {name: self.content(name, number) for name, number in wanted.items()}
-        return PolicyTexts(texts=texts, versions=wanted)
+        numbers = {**self.in_force(), **versions}
+        texts = {name: self.content(name, number) for name, number in numbers.items()}
+        return PolicyTexts(texts=texts, versions=numbers)
 
     def in_force(self) -> dict[str, int]:
         """By text, the version that runs read."""
@@ -253,11 +253,11 @@ class PolicyRegistry:
     def content(self, name: str, number: int) -> str:
         """A version's text; raises where there is none."""
         with reading(self.path) as db:
-            return _content(db, _known(name), number)
+            return _content(db, _checked_name(name), number)
 
     def history(self, name: str) -> list[_Version]:
         """Every version of a text, the shipped one first."""
-        _known(name)
+        _checked_name(name)
         with reading(self.path) as db:
             active, pinned = active_in(db)[name], _pins(db).get(name)
             query = (
@@ -299,13 +299,13 @@ class PolicyRegistry:
         """Make these versions active, all at once; a rollback is this with an earlier one."""
         with writing(self.path) as db:
             for name, number in versions.items():
-                _content(db, _known(name), number)
+                _content(db, _checked_name(name), number)
             set_active(db, versions)
 
     def pin(self, name: str, number: int | None = None) -> int:
         """Hold a text at a version, or at the active one: runs read it, no training changes it."""
         with writing(self.path) as db:
-            held = active_in(db)[_known(name)] if number is None else number
+            held = active_in(db)[_checked_name(name)] if number is None else number
             _content(db, name, held)
             db.execute("INSERT OR REPLACE INTO burnish_pins VALUES (?, ?)", (name, held))
             return held
@@ -313,14 +313,14 @@ class PolicyRegistry:
     def unpin(self, name: str) -> None:
         """Let go of a text; its active version is read again."""
         with writing(self.path) as db:
-            db.execute("DELETE FROM burnish_pins WHERE artifact_name = ?", (_known(name),))
+            db.execute("DELETE FROM burnish_pins WHERE artifact_name = ?", (_checked_name(name),))
 
 
 def add_version(
     db: sqlite3.Connection, name: str, content: str, *, epoch: int | None = None
 ) -> int:
     """The version with this content: one that is there, or a new one below the active one."""
-    _check(_known(name), content)
+    _check(_checked_name(name), content)
     if content == PolicyTexts.shipped()[name]:
         return 0
     query = "SELECT version FROM artifact_versions WHERE artifact_name = ? AND content = ?"
@@ -382,7 +382,7 @@ def _content(db: sqlite3.Connection | None, name: str, number: int) -> str:
     return str(row[0])
 
 
-def _known(name: str) -> str:
+def _checked_name(name: str) -> str:
     if name not in NAMES:
         remedy = f"there are: {', '.join(NAMES)}"
         raise ConfigError([Problem(where=name, message="no such policy text", remedy=remedy)])
@@ -391,8 +391,10 @@ def _known(name: str) -> str:
 
 def _check(name: str, content: str) -> None:
     if not content.strip() or len(content) > MOST_CHARS:
-        told = f"a policy text has from 1 to {MOST_CHARS:,} characters, this one {len(content):,}"
-        raise ConfigError([Problem(where=name, message=told)])
+        message = (
+            f"a policy text has from 1 to {MOST_CHARS:,} characters, this one {len(content):,}"
+        )
+        raise ConfigError([Problem(where=name, message=message)])
     if gone := set(placeholders_in(PolicyTexts.shipped()[name])) - set(placeholders_in(content)):
-        told = f"the placeholder {', '.join(sorted(gone))} is gone"
-        raise ConfigError([Problem(where=name, message=told, remedy="keep it word for word")])
+        message = f"the placeholder {', '.join(sorted(gone))} is gone"
+        raise ConfigError([Problem(where=name, message=message, remedy="keep it word for word")])

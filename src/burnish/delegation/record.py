@@ -15,8 +15,8 @@ from burnish.core.outcomes import ToolCall
 from burnish.core.protocols import Call, Effects, Receipt
 from burnish.delegation.answers import ManagerDecision, bullets, defect_lines
 from burnish.delegation.envelope import Stopwatch, Tally
-from burnish.delegation.evaluation import Evaluated
-from burnish.delegation.gates import Verdict
+from burnish.delegation.evaluation import DelegationEvaluation
+from burnish.delegation.gates import GateVerdict
 from burnish.delegation.manager import Criticised
 from burnish.delegation.tools import Toolkit
 from burnish.system import Redactor, append_line, write_atomic
@@ -85,9 +85,9 @@ class Chronicle:
             "msg": message,
             "fields": dict(fields),
         }
-        kept = self._write(self.events, row)
+        written = self._write(self.events, row)
         if self.listen is not None:
-            self.listen(kept)
+            self.listen(written)
 
     def metric(self, kind: str, iteration: int, **fields: Json) -> None:
         """A row of numbers."""
@@ -100,10 +100,10 @@ class Chronicle:
         self._write(self.metrics, row)
 
     def _write(self, path: Path, row: dict[str, Json]) -> dict[str, Json]:
-        kept = self.redactor.json(row)
-        assert isinstance(kept, dict)
-        append_line(path, json.dumps(kept, ensure_ascii=False, allow_nan=False))
-        return kept
+        written = self.redactor.json(row)
+        assert isinstance(written, dict)
+        append_line(path, json.dumps(written, ensure_ascii=False, allow_nan=False))
+        return written
 
 
 COMPLETION, MANIFEST, SUMMARY = "run_completion.json", "run_manifest.json", "RUN_SUMMARY.md"
@@ -112,7 +112,7 @@ FINAL, OUTPUT = "FINAL", "output"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class RunFiles:
     """Writes the files of one run."""
 
     folder: Path
@@ -133,9 +133,9 @@ class Record:
         text = f"# Iteration {iteration}\n\n{bullets(lines)}\n"
         self._text(f"{_iteration(iteration)}/ITERATION_SUMMARY.md", text)
 
-    def worked(self, iteration: int, found: Criticised, allowed: Sequence[str]) -> None:
+    def worked(self, iteration: int, result: Criticised, allowed: Sequence[str]) -> None:
         """What one worker was told, did, and was told of it."""
-        job, worked = found.job, found.worked
+        job, worked = result.job, result.worked
         home = f"{_iteration(iteration)}/delegations/{job.worker_id}"
         envelope: Json = {
             "worker_id": job.worker_id,
@@ -148,17 +148,17 @@ class Record:
         }
         self._json(f"{home}/envelope.json", envelope)
         self._json(f"{home}/result.json", cast("Json", worked.result.model_dump(mode="json")))
-        self._json(f"{home}/critique.json", found.to_json())
+        self._json(f"{home}/critique.json", result.to_json())
         self._json(f"{home}/tool_calls.json", [codec(ToolCall).encode(c) for c in worked.calls])
         self._text(f"{home}/instructions.md", f"{job.instructions}\n")
         self._text(f"{home}/RESULT.md", f"{worked.result.summary}\n\n{worked.result.result}\n")
 
     def critiques(
-        self, iteration: int, found: Sequence[Criticised], repairs: Sequence[Json]
+        self, iteration: int, results: Sequence[Criticised], repairs: Sequence[Json]
     ) -> None:
         """What the critic said of an iteration's results."""
         patterns: dict[str, Json] = {}
-        for each in found:
+        for each in results:
             for defect in each.critique.defects if each.critique else ():
                 seen = cast("dict[str, Json]", patterns.setdefault(defect.category, {
                     "category": defect.category, "frequency": 0,
@@ -168,11 +168,11 @@ class Record:
                 seen["frequency"] = cast("int", seen["frequency"]) + 1
         summary: Json = {"patterns": patterns, "repair_history": list(repairs)}
         home = _iteration(iteration)
-        critiques: list[Json] = [each.to_json() for each in found]
+        critiques: list[Json] = [each.to_json() for each in results]
         self._json(f"{home}/critique.json", {"critiques": critiques, "summary": summary})
         lines = [
             f"{each.job.worker_id}: {line}"
-            for each in found
+            for each in results
             if each.critique is not None
             for line in (
                 f"score {each.critique.score:.2f}. {each.critique.summary}",
@@ -181,23 +181,23 @@ class Record:
         ]
         self._text(f"{home}/CRITIQUE.md", f"# Critique\n\n{bullets(lines)}\n")
 
-    def gate(self, iteration: int, verdict: Verdict, at: str) -> None:
+    def gate(self, iteration: int, verdict: GateVerdict, at: str) -> None:
         """What one gate said."""
-        told: dict[str, Json] = {
+        entry: dict[str, Json] = {
             "iteration": iteration,
             "gate": verdict.gate,
             "passed": verdict.passed,
             "timestamp": at,
         }
         if verdict.findings:
-            told["findings"] = [dict(vars(finding)) for finding in verdict.findings]
+            entry["findings"] = [dict(vars(finding)) for finding in verdict.findings]
         if verdict.first is not None:
-            told |= {
+            entry |= {
                 "reason": verdict.reason,
                 f"{verdict.gate}_check": verdict.first.check,
                 "violating_path": shown(verdict.first.file),
             }
-        self._json(f"gates/{iteration:03d}/{verdict.gate}.json", told)
+        self._json(f"gates/{iteration:03d}/{verdict.gate}.json", entry)
 
     def deliver(self, made: Mapping[str, bytes], final: Mapping[str, bytes] | None) -> None:
         """The files that were made, and among them the deliverables; no FINAL where None."""
@@ -220,13 +220,13 @@ class Record:
     def _folder(self, name: str, files: Mapping[str, bytes]) -> None:
         """A folder with exactly these files, put in place as a whole."""
         place = self.folder / name
-        wanted = {path: self._without_secrets(content) for path, content in files.items()}
-        if place.is_dir() and read_contents(place, snapshot(place).files) == wanted:
+        contents = {path: self._without_secrets(content) for path, content in files.items()}
+        if place.is_dir() and read_contents(place, snapshot(place).files) == contents:
             return
         place.parent.mkdir(parents=True, exist_ok=True)
         spare = spare_beside(place)
         spare.mkdir()
-        for path, content in wanted.items():
+        for path, content in contents.items():
             (spare / path).parent.mkdir(parents=True, exist_ok=True)
             (spare / path).write_bytes(content)
         if os.path.lexists(place):
@@ -240,8 +240,10 @@ class Record:
             return content
 
     def _json(self, path: str, data: Json) -> None:
-        kept = json.dumps(self.redactor.json(data), indent=2, ensure_ascii=False, allow_nan=False)
-        self._write(path, f"{kept}\n")
+        document = json.dumps(
+            self.redactor.json(data), indent=2, ensure_ascii=False, allow_nan=False
+        )
+        self._write(path, f"{document}\n")
 
     def _text(self, path: str, text: str) -> None:
         self._write(path, self.redactor.text(text))
@@ -257,16 +259,18 @@ def _iteration(number: int) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Telling:
+class Recording:
     """Tells the run's folder what happened."""
 
     chronicle: Chronicle
-    record: Record
+    record: RunFiles
     toolkit: Toolkit
 
-    def results(self, number: int, found: Sequence[Criticised], repairs: Sequence[Json]) -> None:
+    def results(
+        self, number: int, criticised: Sequence[Criticised], repairs: Sequence[Json]
+    ) -> None:
         """What an iteration's workers did."""
-        for each in found:
+        for each in criticised:
             tools = self.toolkit.allowed(each.job.tools_allowed)
             self.record.worked(number, each, list(tools))
             for call in each.worked.calls:
@@ -277,26 +281,26 @@ class Telling:
                     tool_name=call.name,
                     success=not call.error,
                 )
-        sure = [each.worked.result.confidence for each in found]
-        known = [each for each in sure if each is not None]
-        if known:
-            mean = round(math.fsum(known) / len(known), 4)
+        sure = [each.worked.result.confidence for each in criticised]
+        stated = [each for each in sure if each is not None]
+        if stated:
+            mean = round(math.fsum(stated) / len(stated), 4)
             self.chronicle.metric("confidence", number, mean=mean, per_worker=list[Json](sure))
-        told = [f"{each.job.worker_id}: {each.worked.result.summary}" for each in found]
-        self.record.summary(number, told)
-        if any(each.critique is not None or each.missing for each in found):
-            self.record.critiques(number, found, repairs)
+        lines = [f"{each.job.worker_id}: {each.worked.result.summary}" for each in criticised]
+        self.record.summary(number, lines)
+        if any(each.critique is not None or each.missing for each in criticised):
+            self.record.critiques(number, criticised, repairs)
 
-    def critiques(self, number: int, found: Sequence[Criticised], score: float | None) -> None:
+    def critiques(self, number: int, results: Sequence[Criticised], score: float | None) -> None:
         """What the critic said of them, in numbers."""
-        critiques = [each.critique for each in found if each.critique is not None]
+        critiques = [each.critique for each in results if each.critique is not None]
         categories = [defect.category for each in critiques for defect in each.defects]
         counted: dict[str, Json] = {
             name: categories.count(name) for name in dict.fromkeys(categories)
         }
         mean = "missing" if score is None else f"{score:.2f}"
-        told = f"mean score {mean}, {len(categories)} defects"
-        self.chronicle.event("critique", told, iteration=number)
+        message = f"mean score {mean}, {len(categories)} defects"
+        self.chronicle.event("critique", message, iteration=number)
         if score is not None:
             self.chronicle.metric(
                 "critique",
@@ -305,10 +309,10 @@ class Telling:
                 defect_count=len(categories),
                 pattern_count=len(counted),
                 defects_by_category=counted,
-                worker_count=len(found),
+                worker_count=len(results),
             )
 
-    def gate(self, number: int, verdict: Verdict) -> None:
+    def gate(self, number: int, verdict: GateVerdict) -> None:
         """What one gate said."""
         self.record.gate(number, verdict, self.chronicle.now)
         self.chronicle.metric(
@@ -319,7 +323,9 @@ class Telling:
             reason=verdict.reason[:500],
         )
 
-    def rejection(self, number: int, verdict: Verdict, *, times: int, most: int, all_: int) -> None:
+    def rejection(
+        self, number: int, verdict: GateVerdict, *, times: int, most: int, all_: int
+    ) -> None:
         """That a completion was sent back: one row for the rejection, one for the counter."""
         first = verdict.first
         assert first is not None
@@ -346,7 +352,7 @@ class Telling:
             rejected_completions=all_,
         )
 
-    def evaluation(self, number: int, evaluated: Evaluated) -> None:
+    def evaluation(self, number: int, evaluated: DelegationEvaluation) -> None:
         """What the metrics said."""
         total = evaluated.total
         scores: dict[str, Json] = dict(evaluated.per_metric)

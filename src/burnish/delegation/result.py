@@ -9,14 +9,14 @@ from burnish.core.content import Json
 from burnish.core.errors import RoleFailed
 from burnish.core.money import NOTHING, Spend
 from burnish.delegation.answers import Defect, bullets, defect_lines
-from burnish.delegation.evaluation import Evaluated
-from burnish.delegation.gates import Verdict
+from burnish.delegation.evaluation import DelegationEvaluation
+from burnish.delegation.gates import GateVerdict
 from burnish.delegation.home import Home
-from burnish.delegation.loop import Ending, ManagerLoop, Status
-from burnish.delegation.manager import Memory, critique_request
+from burnish.delegation.loop import LoopEnding, ManagerLoop, Status
+from burnish.delegation.manager import ManagerMemory, critique_request
 from burnish.delegation.record import FINAL
 from burnish.delegation.team import Workflow
-from burnish.delegation.workers import CommandWorker, Desk
+from burnish.delegation.workers import CommandWorker, WorkContext
 from burnish.system.workspaces import shown
 
 _LIMIT = "the budget is used up"
@@ -43,8 +43,8 @@ _NEXT = {
 
 def ending_words(reason: str) -> str:
     """The reason with what it means; one that explains itself stays as it is."""
-    told = _WORDS.get(reason)
-    return reason if told is None else f"{reason}: {told}"
+    meaning = _WORDS.get(reason)
+    return reason if meaning is None else f"{reason}: {meaning}"
 
 
 def next_step(reason: str) -> str:
@@ -135,13 +135,13 @@ class DelegationResult:
     loss: Loss
     deliverables: tuple[Path, ...]
     """The files in FINAL/; none where nothing was delivered."""
-    evaluation: Evaluated | None
+    evaluation: DelegationEvaluation | None
     """None where the workflow has no metrics."""
     critique: float | None
     """The critic's mean score of the last results; None where there is none."""
     defects: tuple[Defect, ...]
     """What the critic found in the last results."""
-    rejections: tuple[Verdict, ...]
+    rejections: tuple[GateVerdict, ...]
     """Every time that a gate sent a completion back, in order."""
     budget: Mapping[str, Json]
     models: Mapping[str, str]
@@ -283,20 +283,22 @@ class _Ruled:
     score: float | None
 
 
-async def ruled(workflow: Workflow, memory: Memory, desk: Desk, ruler: str) -> _Ruled | None:
+async def ruled(
+    workflow: Workflow, memory: ManagerMemory, context: WorkContext, ruler: str
+) -> _Ruled | None:
     """The last results graded once more; None where the critic has graded by this rubric."""
     critic = workflow.critic
-    if critic is None or desk.policy[RUBRIC] == ruler or not memory.last:
+    if critic is None or context.policy[RUBRIC] == ruler or not memory.last:
         return None
     scores: list[float] = []
     for each in memory.last:
-        request = critique_request(each.job, each.worked, desk)
-        told = request.model_copy(update={"rubric": ruler})
+        request = critique_request(each.job, each.worked, context)
+        regrade = request.model_copy(update={"rubric": ruler})
         try:
-            said = await critic.role.answer(told, draw=each.job.draw, effects=desk.effects)
+            answer = await critic.role.answer(regrade, draw=each.job.draw, effects=context.effects)
         except RoleFailed:
             return _Ruled(score=None)
-        scores.append(said.value.score)
+        scores.append(answer.value.score)
     return _Ruled(score=math.fsum(scores) / len(scores))
 
 
@@ -312,8 +314,8 @@ class Cost:
 def finish(
     loop: ManagerLoop,
     home: Home,
-    ending: Ending,
-    evaluated: Evaluated | None,
+    ending: LoopEnding,
+    evaluated: DelegationEvaluation | None,
     fixed: _Ruled | None = None,
     *,
     cost: Cost,
@@ -322,16 +324,16 @@ def finish(
 
     `fixed` is the critique that counts where the critic's own does not.
     """
-    record, checked = loop.telling.record, loop.completing()
+    record, checked = loop.recording.record, loop.completing()
     declared, made = checked.declared, checked.files()
-    wanted = {path: made[path] for path in declared if path in made}
-    final = wanted or ({} if declared else made)
+    delivered = {path: made[path] for path in declared if path in made}
+    final = delivered or ({} if declared else made)
     delivers = ending.status in ("complete", "partial") and bool(final)
     record.deliver(made, final if delivers else None)
     graded = _Ruled(score=loop.memory.score) if fixed is None else fixed
     files = tuple(final) if delivers else ()
     result = _result(loop, home, ending, evaluated, graded, files, cost)
-    at = loop.telling.chronicle.now
+    at = loop.recording.chronicle.now
     record.completion(
         _completion_json(result, manifest=home.manifest, completed=at),
         _scorecard_json(result, declared, {path: len(c) for path, c in made.items()}, at),
@@ -343,13 +345,13 @@ def finish(
 def _result(
     loop: ManagerLoop,
     home: Home,
-    ending: Ending,
-    evaluated: Evaluated | None,
+    ending: LoopEnding,
+    evaluated: DelegationEvaluation | None,
     graded: _Ruled,
     final: tuple[str, ...],
     cost: Cost,
 ) -> DelegationResult:
-    tally, memory, workflow = loop.desk.tally, loop.memory, loop.workflow
+    tally, memory, workflow = loop.context.tally, loop.memory, loop.workflow
     loss = delegation_loss(
         eval_score=None if evaluated is None else evaluated.total,
         critique_score=graded.score,
@@ -382,11 +384,11 @@ def _result(
 
 
 def _notes(loop: ManagerLoop) -> list[str]:
-    sandbox, worker = loop.desk.commands.sandbox, loop.workflow.worker
+    sandbox, worker = loop.context.commands.sandbox, loop.workflow.worker
     notes = [f"sandbox: {sandbox.isolation.summary}"]
     if sandbox.isolation.kind != "none":
         notes += _open_doors(loop.workflow)
-    if isinstance(worker, CommandWorker) and not loop.desk.tally.tokens_told:
+    if isinstance(worker, CommandWorker) and not loop.context.tally.tokens_told:
         notes.append("the program did not say how many tokens it used: they are not counted")
     return notes
 
@@ -395,6 +397,6 @@ def _open_doors(workflow: Workflow) -> list[str]:
     """Who may use the network though commands are isolated."""
     worker = workflow.worker
     program = isinstance(worker, CommandWorker) and worker.network
-    told = (("the program", program), ("commands", workflow.network))
-    who = " and ".join(name for name, may in told if may)
+    doors = (("the program", program), ("commands", workflow.network))
+    who = " and ".join(name for name, may in doors if may)
     return [f"by the workflow, {who} may use the network"] if who else []

@@ -17,7 +17,7 @@ from burnish.core.outcomes import Failure, FailureKind, Outcome, Usage
 from burnish.core.protocols import Description, Effects, Receipt, Scope
 from burnish.core.surfaces import Candidate, Origin, TextSurface, placeholders_in
 from burnish.delegation.delegation import Delegation, Site, delegate
-from burnish.delegation.evaluation import RubricJudge
+from burnish.delegation.evaluation import DelegationJudge
 from burnish.delegation.manager import ModelManager
 from burnish.delegation.policy import MOST_CHARS, NAMES, PolicyTexts
 from burnish.delegation.result import RUBRIC, WEIGHTS, DelegationResult
@@ -75,11 +75,11 @@ class Account:
     def signals(self) -> dict[str, float]:
         """The parts of the loss before they are weighed."""
         loss = self.result.loss
-        found = {name: getattr(loss, name) / WEIGHTS[name] for name in _SIGNALS}
+        values = {name: getattr(loss, name) / WEIGHTS[name] for name in _SIGNALS}
         if self.workflow.critic is not None and self.result.critique is None:
             # There was a critic, and nothing to criticise: that is not half as good as it can be.
-            found["critique"] = 1.0
-        return {name: round(value, 6) for name, value in found.items()}
+            values["critique"] = 1.0
+        return {name: round(value, 6) for name, value in values.items()}
 
     def words(self) -> list[str]:
         """What was wrong, one thing a line."""
@@ -87,8 +87,8 @@ class Account:
 
     def _failure(self) -> Failure | None:
         result = self.result
-        if told := self._missing():
-            return Failure(kind=FailureKind.INFRASTRUCTURE, message=told, error="Missing")
+        if missing := self._missing():
+            return Failure(kind=FailureKind.INFRASTRUCTURE, message=missing, error="Missing")
         ended = result.status in ("failed", "aborted")
         if not ended and (result.deliverables or result.result.strip()):
             return None
@@ -118,8 +118,8 @@ class Account:
         return any(self.result.run_dir.glob("iterations/*/critique.json"))
 
     def _seconds(self) -> float:
-        told = self.result.budget.get("wall_time")
-        used = told.get("elapsed_s") if isinstance(told, dict) else None
+        wall_time = self.result.budget.get("wall_time")
+        used = wall_time.get("elapsed_s") if isinstance(wall_time, dict) else None
         return float(used) if isinstance(used, int | float) else 0.0
 
     def _data(self) -> Json:
@@ -151,8 +151,10 @@ class Account:
             return
         for each in self.result.evaluation.measured:
             if each.score is not None and each.score < each.threshold:
-                told = f"metric {each.name} is {each.score:g} and should reach {each.threshold:g}"
-                yield f"{told} {each.evidence}".rstrip()
+                message = (
+                    f"metric {each.name} is {each.score:g} and should reach {each.threshold:g}"
+                )
+                yield f"{message} {each.evidence}".rstrip()
 
 
 _ORDER = {"critical": 0, "warning": 1, "info": 2}
@@ -212,8 +214,8 @@ def weighed(signals: Mapping[str, float], weights: Mapping[str, float]) -> dict[
 def weights_of(case: Case) -> dict[str, float]:
     """How a case weighs the signals; as always where it does not say."""
     own = case.turns[0].settings.get("weights")
-    said = own if isinstance(own, dict) else {}
-    return {**WEIGHTS, **{n: float(w) for n, w in said.items() if isinstance(w, int | float)}}
+    weights = own if isinstance(own, dict) else {}
+    return {**WEIGHTS, **{n: float(w) for n, w in weights.items() if isinstance(w, int | float)}}
 
 
 _FILE = "policy_texts.yaml"
@@ -393,18 +395,18 @@ class DelegationTarget:
 
 
 def _expected(workflow: Workflow) -> Spend:
-    asked: list[Spend] = []
+    estimates: list[Spend] = []
     if isinstance(workflow.manager, ModelManager):
-        asked += [workflow.manager.role.client.estimate()] * _LOOPS
+        estimates += [workflow.manager.role.client.estimate()] * _LOOPS
     worker = workflow.worker
     if isinstance(worker, ModelWorker):
-        asked += [worker.client.estimate()] * _ROUNDS
+        estimates += [worker.client.estimate()] * _ROUNDS
     elif isinstance(worker, CommandWorker):
-        asked.append(worker.price)
+        estimates.append(worker.price)
     if workflow.critic is not None:
-        asked.append(workflow.critic.role.client.estimate())
-    judges = (metric for metric in workflow.metrics if isinstance(metric, RubricJudge))
-    return total([*asked, *(judge.role.client.estimate() for judge in judges)])
+        estimates.append(workflow.critic.role.client.estimate())
+    judges = (metric for metric in workflow.metrics if isinstance(metric, DelegationJudge))
+    return total([*estimates, *(judge.role.client.estimate() for judge in judges)])
 
 
 def _block(name: str, text: str) -> str:

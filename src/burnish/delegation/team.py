@@ -15,11 +15,11 @@ from burnish.delegation.evaluation import (
     Assertion,
     BudgetUtility,
     CommandScore,
+    DelegationJudge,
     DelegationMetric,
     Expression,
     JudgeRequest,
     PolicyScore,
-    RubricJudge,
     Zones,
     judge_role,
 )
@@ -113,27 +113,27 @@ class Workflow:
     @property
     def models(self) -> dict[str, str]:
         """Who is who, by role."""
-        judges = [m.role.client.ref.label for m in self.metrics if isinstance(m, RubricJudge)]
-        found = {
+        judges = [m.role.client.ref.label for m in self.metrics if isinstance(m, DelegationJudge)]
+        labels = {
             "manager": self.manager.label,
             "worker": self.worker.label,
             "critic": self.critic.label if self.critic else "",
             "judge": ", ".join(dict.fromkeys(judges)),
         }
-        return {role: label for role, label in found.items() if label}
+        return {role: label for role, label in labels.items() if label}
 
     def notes(self) -> list[str]:
         """What a reader of the result should know."""
-        found = [
+        lines = [
             f"the {role} is the worker's own model ({label}): it grades its own work"
             for role, label in self.models.items()
             if role in ("critic", "judge") and self.worker.label in label.split(", ")
         ]
         if self.critic is None:
-            found.append("there is no critic: the loss counts the critique as neutral")
+            lines.append("there is no critic: the loss counts the critique as neutral")
         if not self.metrics:
-            found.append("there are no metrics: the loss counts the evaluation as neutral")
-        return found
+            lines.append("there are no metrics: the loss counts the evaluation as neutral")
+        return lines
 
     def inputs(self) -> Mapping[str, str]:
         """Hashes of all that decides what happens; a resume must find them unchanged."""
@@ -472,6 +472,6 @@ class _Making:
             case JudgeBlock():
                 role = self._judge()
                 common["settings"] = {**settings, "role": role.fingerprint}
-                return RubricJudge(**common, rubric=block.params.rubric, role=role)
+                return DelegationJudge(**common, rubric=block.params.rubric, role=role)
             case PlainBlock():
                 return (BudgetUtility if block.kind == "budget_utility" else PolicyScore)(**common)

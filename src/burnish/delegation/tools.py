@@ -65,10 +65,10 @@ class Toolkit:
 
     def allowed(self, names: Sequence[str]) -> dict[str, WorkerTool]:
         """Those that a manager allows, under this spelling or that of other systems; none, all."""
-        wanted = {_spelled(name) for name in names}
-        if not wanted:
+        spellings = {_spelled(name) for name in names}
+        if not spellings:
             return dict(self.tools)
-        return {name: tool for name, tool in self.tools.items() if name in wanted}
+        return {name: tool for name, tool in self.tools.items() if name in spellings}
 
     def listed(self) -> str:
         """One line a tool, for the manager."""
@@ -98,7 +98,8 @@ def _readable(text: str) -> str:
 def _schema(required: Sequence[str], **properties: str) -> dict[str, Json]:
     """The JSON schema of arguments that are texts, each with its description."""
     described: dict[str, Json] = {
-        name: {"type": "string", "description": told} for name, told in properties.items()
+        name: {"type": "string", "description": description}
+        for name, description in properties.items()
     }
     return {
         "type": "object",
@@ -146,13 +147,13 @@ class Commands:
     def plain(self, text: str, most: int = _MOST_SAID) -> str:
         """What was printed, without the name of the workspace, which is another one each time."""
         folder = str(self.folder)
-        told = _readable(text).replace(f"{folder}/", "").replace(folder, ".")
-        return without_middle(told, most)
+        readable = _readable(text).replace(f"{folder}/", "").replace(folder, ".")
+        return without_middle(readable, most)
 
     def why(self, ran: CommandResult) -> str:
         """Why a command is not ok, with what it said last."""
-        said = self.plain(ran.stderr.strip() or ran.stdout.strip(), 800)
-        return f"{ran.reason}: {said}" if said else ran.reason
+        output = self.plain(ran.stderr.strip() or ran.stdout.strip(), 800)
+        return f"{ran.reason}: {output}" if output else ran.reason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +206,7 @@ class _FileTool:
 def file_tools(folder: Path) -> dict[str, WorkerTool]:
     """Reading, writing, listing and deleting files below `folder`."""
     files = _Files(folder)
-    told: list[tuple[str, str, dict[str, Json], Callable[[Mapping[str, Json]], str]]] = [
+    table: list[tuple[str, str, dict[str, Json], Callable[[Mapping[str, Json]], str]]] = [
         ("file_read", "Read a text file.", _schema(["path"], path=_PATH), files.read),
         (
             "file_write",
@@ -223,7 +224,7 @@ def file_tools(folder: Path) -> dict[str, WorkerTool]:
     ]
     return {
         name: _FileTool(spec=ToolSpec(name=name, description=words, parameters=shape), act=act)
-        for name, words, shape, act in told
+        for name, words, shape, act in table
     }
 
 
@@ -251,8 +252,8 @@ class _Files:
         return f"deleted {path}"
 
     def listed(self, arguments: Mapping[str, Json]) -> str:
-        asked = _text_of(arguments, "path", otherwise="").strip("/")
-        below = "" if asked in ("", ".") else f"{self._inside(asked)}/"
+        path = _text_of(arguments, "path", otherwise="").strip("/")
+        below = "" if path in ("", ".") else f"{self._inside(path)}/"
         entries = snapshot(self.folder).entries
         lines = [
             f"{shown(path)} ({entry.size} bytes)"
@@ -274,8 +275,8 @@ class _Files:
         if problem := path_problem(plain):
             raise ToolRefused(f"'{shown(path)}' is refused: {problem}")
         home = os.path.realpath(self.folder)
-        found = os.path.realpath(self.folder / plain)
-        if not found.startswith(f"{home}{os.sep}"):
+        target = os.path.realpath(self.folder / plain)
+        if not target.startswith(f"{home}{os.sep}"):
             raise ToolRefused(f"'{shown(path)}' is refused: a link leads out of the workspace")
         return plain
 
@@ -290,9 +291,11 @@ class _FunctionUse:
     @property
     def spec(self) -> ToolSpec:
         """From its type hints, or from the file."""
-        told = self.tool.tool_def
-        parameters = cast("dict[str, Json]", told.parameters_json_schema)
-        return ToolSpec(name=told.name, description=told.description or "", parameters=parameters)
+        definition = self.tool.tool_def
+        parameters = cast("dict[str, Json]", definition.parameters_json_schema)
+        return ToolSpec(
+            name=definition.name, description=definition.description or "", parameters=parameters
+        )
 
     async def use(self, arguments: Mapping[str, Json]) -> str:
         """Call it; what it raises is told to the worker."""
@@ -344,13 +347,13 @@ class OwnTools:
 
     async def tools(self, effects: Effects) -> dict[str, WorkerTool]:
         """All of them. What a server offers is journaled: a replay starts no server."""
-        found: dict[str, WorkerTool] = {}
+        by_name: dict[str, WorkerTool] = {}
         for block in self.blocks:
             for tool in await self._of(block, effects):
-                if tool.spec.name in found or tool.spec.name in BUILT_IN:
+                if tool.spec.name in by_name or tool.spec.name in BUILT_IN:
                     raise _taken(block, tool.spec.name)
-                found[tool.spec.name] = tool
-        return found
+                by_name[tool.spec.name] = tool
+        return by_name
 
     async def _of(self, block: OwnTool, effects: Effects) -> Sequence[WorkerTool]:
         if isinstance(block, FunctionTool):
@@ -379,17 +382,17 @@ class OwnTools:
     async def _offered(self, block: McpTool, effects: Effects) -> tuple[ToolSpec, ...]:
         async def perform(_: Effects) -> Receipt[tuple[ToolSpec, ...]]:
             server = await self.started(block)
-            wanted = block.load_tools
+            chosen = block.load_tools
             # By the name on the wire, which is the same in every version of the library.
-            told = [tool.model_dump(by_alias=True) for tool in await server.list_tools()]
+            offers = [tool.model_dump(by_alias=True) for tool in await server.list_tools()]
             specs = tuple(
                 ToolSpec(
                     name=str(tool["name"]),
                     description=str(tool.get("description") or ""),
                     parameters=cast("dict[str, Json]", tool["inputSchema"]),
                 )
-                for tool in told
-                if wanted is True or (isinstance(wanted, list) and tool["name"] in wanted)
+                for tool in offers
+                if chosen is True or (isinstance(chosen, list) and tool["name"] in chosen)
             )
             return Receipt(value=specs)
 

@@ -19,7 +19,7 @@ from burnish.delegation.answers import Defect, WorkerResult, bullets, defect_lin
 from burnish.delegation.envelope import Tally
 from burnish.delegation.policy import PolicyTexts
 from burnish.delegation.tools import Commands, Toolkit, ToolRefused, WorkerTool
-from burnish.delegation.workspace import Workspace
+from burnish.delegation.workspace import TeamWorkspace
 from burnish.models.answers import NotAnObject, read_object
 from burnish.models.chat import ChatReply, ChatRequest, ModelClient
 from burnish.models.errors import ModelRejected, ModelUnavailable
@@ -29,7 +29,7 @@ from burnish.targets.artifacts.task import own_place
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class WorkerJob:
     """One piece of work for one worker."""
 
     worker_id: str
@@ -63,10 +63,10 @@ class Worked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Desk:
+class WorkContext:
     """One run's workspace with all that works in it."""
 
-    workspace: Workspace
+    workspace: TeamWorkspace
     commands: Commands
     toolkit: Toolkit
     tally: Tally
@@ -74,17 +74,17 @@ class Desk:
     effects: Effects
 
     async def use(
-        self, use: ToolUse, tools: Mapping[str, WorkerTool], *, job: Job, number: int
+        self, use: ToolUse, tools: Mapping[str, WorkerTool], *, job: WorkerJob, number: int
     ) -> ToolCall:
         """One use of a tool: journaled, counted, and refused where the budget has no room."""
         if reason := self.tally.no_more_tools():
             error = f"the budget is used up ({reason}): answer now with what you have"
-            return _told(use, error=error)
+            return _tool_call(use, error=error)
         self.tally.tool_calls += 1
         tool = tools.get(use.name)
         if tool is None:
-            known = ", ".join(tools) or "none"
-            return _told(use, error=f"there is no tool '{use.name}'; there are: {known}")
+            names = ", ".join(tools) or "none"
+            return _tool_call(use, error=f"there is no tool '{use.name}'; there are: {names}")
 
         async def act() -> Json:
             try:
@@ -99,9 +99,9 @@ class Desk:
         }
         leaves = "nothing" if tool.only_looks else "changes"
         answered = await self.workspace.step("tool", request, act, leaves=leaves)
-        said = cast("dict[str, str]", answered)
+        answer = cast("dict[str, str]", answered)
         self.tally.seconds = max(self.tally.seconds, self.workspace.seconds)
-        return _told(use, answer=said.get("answer", ""), error=said.get("error", ""))
+        return _tool_call(use, answer=answer.get("answer", ""), error=answer.get("error", ""))
 
 
 class Worker(Protocol):
@@ -117,12 +117,12 @@ class Worker(Protocol):
         """The model or the program."""
         ...
 
-    async def work(self, job: Job, desk: Desk) -> Worked:
+    async def work(self, job: WorkerJob, context: WorkContext) -> Worked:
         """Do the job. What goes wrong is a result, not an exception."""
         ...
 
 
-def _told(use: ToolUse, *, answer: str = "", error: str = "") -> ToolCall:
+def _tool_call(use: ToolUse, *, answer: str = "", error: str = "") -> ToolCall:
     return ToolCall(name=use.name, arguments=use.arguments, result=answer, error=error, id=use.id)
 
 
@@ -160,34 +160,34 @@ class CommandWorker:
             return Spend(calls=1, unpriced=1)
         return Spend(calls=1, nano_usd=to_nano(self.usd_per_run))
 
-    async def work(self, job: Job, desk: Desk) -> Worked:
+    async def work(self, job: WorkerJob, context: WorkContext) -> Worked:
         """Run the program to its end."""
-        before = desk.workspace.state
-        if reason := desk.tally.no_more_calls():
-            told = WorkerResult(summary=f"the budget is used up: {reason}", status="failed")
-            return Worked(result=told, before=before, after=before)
+        before = context.workspace.state
+        if reason := context.tally.no_more_calls():
+            refusal = WorkerResult(summary=f"the budget is used up: {reason}", status="failed")
+            return Worked(result=refusal, before=before, after=before)
         request: dict[str, Json] = {
             "command": self.fingerprint,
             "instructions": _brief(job),
             "by": [job.worker_id, job.iteration, job.attempt],
         }
-        said = await desk.workspace.step(
-            "worker", request, lambda: self._run(job, desk), price=self.price
+        answer = await context.workspace.step(
+            "worker", request, lambda: self._run(job, context), price=self.price
         )
-        ended = cast("dict[str, Any]", said)
-        desk.tally.seconds = max(desk.tally.seconds, desk.workspace.seconds)
-        desk.tally.tokens_told += int(ended["tokens"])
-        desk.tally.tool_calls += int(ended["tool_calls"])
-        made = desk.workspace.made(before)
+        ended = cast("dict[str, Any]", answer)
+        context.tally.seconds = max(context.tally.seconds, context.workspace.seconds)
+        context.tally.tokens_told += int(ended["tokens"])
+        context.tally.tool_calls += int(ended["tool_calls"])
+        made = context.workspace.made(before)
         result = WorkerResult(
             summary=ended["summary"],
             outputs=[shown(path) for path in made],
             status="failed" if ended["failed"] else "done",
         )
-        return Worked(result=result, before=before, after=desk.workspace.state)
+        return Worked(result=result, before=before, after=context.workspace.state)
 
-    async def _run(self, job: Job, desk: Desk) -> Json:
-        commands = desk.commands
+    async def _run(self, job: WorkerJob, context: WorkContext) -> Json:
+        commands = context.commands
         allow = (*commands.sandbox.allow, *self.env)
         sandbox = replace(commands.sandbox, allow=allow, network=self.network)
         async with own_place() as place:
@@ -204,11 +204,11 @@ class CommandWorker:
             used = _usage(place)
         if not ran.ok:
             return _ended(f"the program failed: {own.why(ran)}", used, failed=True)
-        said = own.plain(ran.stdout.strip(), _MOST_SAID)
-        return _ended(said or "(the program said nothing)", used, failed=False)
+        output = own.plain(ran.stdout.strip(), _MOST_SAID)
+        return _ended(output or "(the program said nothing)", used, failed=False)
 
 
-def _brief(job: Job) -> str:
+def _brief(job: WorkerJob) -> str:
     """What the program reads."""
     if not job.defects:
         return job.instructions
@@ -229,12 +229,12 @@ def _ended(summary: str, used: Mapping[str, int] | None = None, *, failed: bool)
 def _usage(place: Path) -> dict[str, int]:
     """What the program says that it used; what is no number counts as not said."""
     try:
-        told = json.loads(read_contents(place, [_USAGE]).get(_USAGE, b"{}"))
+        usage = json.loads(read_contents(place, [_USAGE]).get(_USAGE, b"{}"))
     except ValueError:
         return {}
-    if not isinstance(told, dict):
+    if not isinstance(usage, dict):
         return {}
-    numbers = cast("dict[str, Any]", told)
+    numbers = cast("dict[str, Any]", usage)
     return {
         name: int(value)
         for name in ("tokens", "tool_calls")
@@ -286,11 +286,11 @@ class ModelWorker:
         """The model."""
         return self.client.ref.label
 
-    async def work(self, job: Job, desk: Desk) -> Worked:
+    async def work(self, job: WorkerJob, context: WorkContext) -> Worked:
         """Do the job."""
-        before = desk.workspace.state
-        tools = desk.toolkit.allowed(job.tools_allowed)
-        talk = _Talk(self, job, desk, tools, messages=self._opening(job, desk))
+        before = context.workspace.state
+        tools = context.toolkit.allowed(job.tools_allowed)
+        talk = _Talk(self, job, context, tools, messages=self._opening(job, context))
         try:
             result = await talk.result()
         except ModelUnavailable as error:
@@ -299,18 +299,18 @@ class ModelWorker:
         except ModelRejected as error:
             result = WorkerResult(summary=f"the model refused the request: {error}",
                                   status="failed")  # fmt: skip
-        after = desk.workspace.state
+        after = context.workspace.state
         return Worked(result=result, calls=tuple(talk.calls), before=before, after=after)
 
-    def _opening(self, job: Job, desk: Desk) -> tuple[Message, ...]:
+    def _opening(self, job: WorkerJob, context: WorkContext) -> tuple[Message, ...]:
         request = WorkerRequest(
             task=job.task,
             instructions=job.instructions,
             criteria=bullets(job.criteria),
             defects=bullets(defect_lines(job.defects)),
-            files=listing(desk.workspace),
-            pitfalls=desk.policy["worker_pitfalls"],
-            tool_notes=desk.policy["tool_description_templates"],
+            files=listing(context.workspace),
+            pitfalls=context.policy["worker_pitfalls"],
+            tool_notes=context.policy["tool_description_templates"],
         )
         return self.prompt.messages(cast("dict[str, Json]", request.model_dump()))
 
@@ -320,15 +320,15 @@ class _Talk:
     """The conversation of one job."""
 
     worker: ModelWorker
-    job: Job
-    desk: Desk
+    job: WorkerJob
+    context: WorkContext
     tools: Mapping[str, WorkerTool]
     messages: tuple[Message, ...]
     calls: list[ToolCall] = field(default_factory=list[ToolCall])
 
     async def result(self) -> WorkerResult:
         for _ in range(self.worker.max_rounds):
-            if reason := self.desk.tally.no_more_calls():
+            if reason := self.context.tally.no_more_calls():
                 return _failed(f"the budget was used up before it ended: {reason}")
             reply = await self._ask()
             if not reply.uses:
@@ -353,10 +353,10 @@ class _Talk:
         self.messages = (*self.messages, reply.message)
         for use in reply.uses:
             number = len(self.calls)
-            call = await self.desk.use(use, self.tools, job=self.job, number=number)
+            call = await self.context.use(use, self.tools, job=self.job, number=number)
             self.calls.append(call)
-            said = f"error: {call.error}" if call.error else str(call.result)
-            answer = Message(role="tool", content=said, answers=use.id, tool=use.name)
+            content = f"error: {call.error}" if call.error else str(call.result)
+            answer = Message(role="tool", content=content, answers=use.id, tool=use.name)
             self.messages = (*self.messages, answer)
         last = [canonical([call.name, dict(call.arguments)]) for call in self.calls[-_SAME:]]
         return len(last) < _SAME or len(set(last)) > 1
@@ -365,8 +365,8 @@ class _Talk:
         schema = cast("dict[str, Json]", WorkerResult.model_json_schema())
         specs = tuple(tool.spec for tool in self.tools.values())
         request = ChatRequest(messages=self.messages, schema=schema, schema_name=ROLE, tools=specs)
-        asked = self.worker.client.ask(request, draw=self.job.draw, effects=self.desk.effects)
-        return (await asked).reply
+        answer = self.worker.client.ask(request, draw=self.job.draw, effects=self.context.effects)
+        return (await answer).reply
 
     def _say(self, text: str) -> None:
         self.messages = (*self.messages, Message(role="user", content=text))

@@ -58,7 +58,7 @@ def _pattern(text: str) -> str:
     return text
 
 
-class MetricBlock(Settings):
+class WorkflowMetricBlock(Settings):
     """What every metric has."""
 
     name: Text
@@ -75,7 +75,7 @@ class ExpressionParams(Settings):
     """Such as `result.confidence > 0.6` or `size("report.md") > 500`."""
 
 
-class ExpressionBlock(MetricBlock):
+class ExpressionBlock(WorkflowMetricBlock):
     """An expression over the result, the files and the budget."""
 
     kind: Literal["deterministic_test"]
@@ -91,7 +91,7 @@ class AssertionParams(Settings):
     matches: Annotated[str, AfterValidator(_pattern)] | None = None
 
 
-class AssertionBlock(MetricBlock):
+class AssertionBlock(WorkflowMetricBlock):
     """A file is there, and has or lacks a text."""
 
     kind: Literal["deterministic_assertion"]
@@ -104,7 +104,7 @@ class JudgeParams(Settings):
     rubric: Text
 
 
-class JudgeBlock(MetricBlock):
+class JudgeBlock(WorkflowMetricBlock):
     """A model judges the deliverables by a rubric."""
 
     kind: Literal["rubric_judge"]
@@ -119,14 +119,14 @@ class CommandParams(Settings):
     timeout_seconds: AboveZero = 300.0
 
 
-class CommandBlock(MetricBlock):
+class CommandBlock(WorkflowMetricBlock):
     """A command in the sandbox scores the workspace."""
 
     kind: Literal["command"]
     params: CommandParams
 
 
-class PlainBlock(MetricBlock):
+class PlainBlock(WorkflowMetricBlock):
     """Metrics that need nothing to be said: what is left of the budget, and broken policies."""
 
     kind: Literal["budget_utility", "policy_score"]

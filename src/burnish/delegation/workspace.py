@@ -26,7 +26,7 @@ from burnish.targets.artifacts.task import CACHES, finished
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Kept:
+class _StateEntry:
     """One entry of a state."""
 
     kind: Literal["file", "folder", "link"]
@@ -44,45 +44,47 @@ class StateStore:
     """
 
     home: Path
-    _known: dict[str, Mapping[str, _Kept]] = field(
-        default_factory=dict[str, Mapping[str, _Kept]], compare=False, repr=False
+    _cached: dict[str, Mapping[str, _StateEntry]] = field(
+        default_factory=dict[str, Mapping[str, _StateEntry]], compare=False, repr=False
     )
 
     def keep(self, folder: Path) -> str:
         """Keep what the folder holds now; the name of the state, which is a hash of it."""
         _make_readable(folder)
         entries = dict(self._entries(folder))
-        listed = canonical({_quoted(p): codec(_Kept).encode(k) for p, k in entries.items()})
+        listed = canonical({_quoted(p): codec(_StateEntry).encode(k) for p, k in entries.items()})
         name = hashlib.sha256(listed).hexdigest()
         path = self.home / f"{name}.json"
         if not path.exists():
-            for file, kept in entries.items():
-                self._keep_blob(folder / file, kept)
+            for file, entry in entries.items():
+                self._keep_blob(folder / file, entry)
             self.home.mkdir(parents=True, exist_ok=True)
             write_atomic(path, listed)
-        self._known[name] = entries
+        self._cached[name] = entries
         return name
 
-    def entries(self, state: str) -> Mapping[str, _Kept]:
+    def entries(self, state: str) -> Mapping[str, _StateEntry]:
         """What a state holds, by path."""
-        if state not in self._known:
+        if state not in self._cached:
             try:
                 listed = json.loads(read_bytes(self.home / f"{state}.json"))
-                found = {_plain(p): codec(_Kept).decode(kept) for p, kept in listed.items()}
+                decoded = {
+                    _plain(p): codec(_StateEntry).decode(entry) for p, entry in listed.items()
+                }
             except ValueError as error:
                 raise self._lost(state) from error
-            self._known[state] = found
-        return self._known[state]
+            self._cached[state] = decoded
+        return self._cached[state]
 
     def files(self, state: str) -> list[str]:
         """The paths of its files."""
-        return [path for path, kept in self.entries(state).items() if kept.kind == "file"]
+        return [path for path, entry in self.entries(state).items() if entry.kind == "file"]
 
     def read(self, state: str, path: str) -> bytes:
         """What a file of a state holds."""
-        kept = self.entries(state)[path]
-        content = read_bytes(self.home / "blobs" / kept.content)
-        if hashlib.sha256(content).hexdigest() != kept.content:
+        entry = self.entries(state)[path]
+        content = read_bytes(self.home / "blobs" / entry.content)
+        if hashlib.sha256(content).hexdigest() != entry.content:
             raise self._lost(state)
         return content
 
@@ -95,41 +97,44 @@ class StateStore:
             raise JournalTrouble(f"the workspace {folder} cannot be cleared")
         try:
             folder.mkdir(parents=True)
-            for path, kept in entries.items():
-                self._put(state, folder, path, kept)
+            for path, entry in entries.items():
+                self._put(state, folder, path, entry)
             # Last, and the deepest first: a folder that may not be written could not be filled.
-            for path, kept in sorted(entries.items(), reverse=True):
-                if kept.kind == "folder":
-                    (folder / path).chmod(kept.mode)
+            for path, entry in sorted(entries.items(), reverse=True):
+                if entry.kind == "folder":
+                    (folder / path).chmod(entry.mode)
         except OSError as error:
             raise file_trouble("put back", folder, error) from error
 
-    def _put(self, state: str, folder: Path, path: str, kept: _Kept) -> None:
+    def _put(self, state: str, folder: Path, path: str, entry: _StateEntry) -> None:
         place = folder / path
-        if kept.kind == "folder":
+        if entry.kind == "folder":
             place.mkdir(parents=True, exist_ok=True)
-        elif kept.kind == "link":
+        elif entry.kind == "link":
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.symlink_to(_plain(kept.content))
+            place.symlink_to(_plain(entry.content))
         else:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(self.read(state, path))
-            place.chmod(kept.mode)
+            place.chmod(entry.mode)
 
-    def _entries(self, folder: Path, *, whole: bool = False) -> Iterator[tuple[str, _Kept]]:
+    def _entries(self, folder: Path, *, whole: bool = False) -> Iterator[tuple[str, _StateEntry]]:
         seen = snapshot(folder, leave_out=None if whole else lambda path: covers(CACHES, path))
         for path, entry in seen.entries.items():
             if entry.kind == "link":
                 target = _quoted(str((folder / path).readlink()))
-                yield path, _Kept(kind="link", content=target)
+                yield path, _StateEntry(kind="link", content=target)
             elif entry.kind == "file":
-                told = entry.digest
-                yield path, _Kept(kind="file", mode=entry.mode, content=told, size=entry.size)
+                digest = entry.digest
+                yield (
+                    path,
+                    _StateEntry(kind="file", mode=entry.mode, content=digest, size=entry.size),
+                )
             elif entry.kind == "folder":
-                yield path, _Kept(kind="folder", mode=entry.mode)
+                yield path, _StateEntry(kind="folder", mode=entry.mode)
 
-    def _keep_blob(self, file: Path, kept: _Kept) -> None:
-        if kept.kind != "file" or (blob := self.home / "blobs" / kept.content).exists():
+    def _keep_blob(self, file: Path, entry: _StateEntry) -> None:
+        if entry.kind != "file" or (blob := self.home / "blobs" / entry.content).exists():
             return
         blob.parent.mkdir(parents=True, exist_ok=True)
         put_in_place(blob, lambda spare: _copied(file, spare))
@@ -192,7 +197,7 @@ class _Stepped:
 
 
 @dataclass(kw_only=True)
-class Workspace:
+class TeamWorkspace:
     """The folder that workers share, and the state that the story so far says it is in.
 
     On a replay nothing is done in the folder. As soon as a step is not in the journal, the folder
@@ -230,7 +235,7 @@ class Workspace:
             await self._bring_to(before)
             self._actual = "?"
             value = await act()
-            after = await self._kept() if leaves == "changes" else before
+            after = await self._saved_state() if leaves == "changes" else before
             self._actual = "?" if leaves == "litter" else after
             made = _Stepped(value=value, state=after, seconds=self.clock.seconds)
             return Receipt(value=made, spend=price)
@@ -267,7 +272,7 @@ class Workspace:
         finally:
             self._steps.discard(step)
 
-    async def _kept(self) -> str:
+    async def _saved_state(self) -> str:
         """The state that a step left behind; a folder that it took away is an empty one."""
         if self.folder.is_symlink() or not self.folder.is_dir():
             await finished(remove_tree, self.folder)
@@ -303,7 +308,7 @@ class Workspace:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class StartingFiles:
     """What a run is given to start from. Everything is copied; no link leads back."""
 
     source: Path | None = None

@@ -14,7 +14,7 @@ from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
 from burnish.testing.doubles import CallCounter, ScriptedBackend
 
-Said: TypeAlias = Mapping[str, Any] | ChatReply | str
+Response: TypeAlias = Mapping[str, Any] | ChatReply | str
 """A JSON object, a whole reply, or the text of one."""
 
 REPORT = "# Heat\n\n" + "The heat of the day was measured at noon, in the shade. " * 12 + "\n"
@@ -34,11 +34,11 @@ def use(name: str, **arguments: Any) -> ChatReply:
     return uses((name, arguments))
 
 
-def uses(*wanted: tuple[str, Mapping[str, Any]]) -> ChatReply:
+def uses(*invocations: tuple[str, Mapping[str, Any]]) -> ChatReply:
     """A reply that uses tools."""
     calls = tuple(
         ToolUse(id=f"call-{number}", name=name, arguments=arguments)
-        for number, (name, arguments) in enumerate(wanted)
+        for number, (name, arguments) in enumerate(invocations)
     )
     usage = Usage(requests=1, input_tokens=20, output_tokens=10)
     return ChatReply(text="", uses=calls, finish="tool_call", usage=usage)
@@ -87,7 +87,7 @@ def flawed(score: float = 0.4, severity: str = "warning", text: str = "no unit")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turn:
+class RoleTurn:
     """One question to one of the roles."""
 
     request: ChatRequest
@@ -114,18 +114,18 @@ class Turn:
         return self.draw % 100
 
 
-def writer(path: str = "report.md", content: str = REPORT) -> Callable[[Turn], Said]:
+def writer(path: str = "report.md", content: str = REPORT) -> Callable[[RoleTurn], Response]:
     """A worker that writes one file and says so."""
 
-    def said(turn: Turn) -> Said:
+    def respond(turn: RoleTurn) -> Response:
         if not turn.answers:
             return use("file_write", path=path, content=content)
         return {"summary": f"wrote {path}", "outputs": [path], "confidence": 0.8}
 
-    return said
+    return respond
 
 
-def in_order(*decisions: Said) -> Callable[[Turn], Said]:
+def in_order(*decisions: Response) -> Callable[[RoleTurn], Response]:
     """A manager that decides by the number of the iteration; the last decision stays."""
     return lambda turn: decisions[min(turn.draw, len(decisions)) - 1]
 
@@ -134,17 +134,17 @@ def in_order(*decisions: Said) -> Callable[[Turn], Said]:
 class DelegationWorld:
     """Plays every role; what is not given writes a sound report."""
 
-    manager: Callable[[Turn], Said] = field(
+    manager: Callable[[RoleTurn], Response] = field(
         default_factory=lambda: in_order(plan("report.md"), delegation("writer"), COMPLETE)
     )
-    worker: Callable[[Turn], Said] = field(default_factory=writer)
-    critic: Callable[[Turn], Said] = lambda _: GOOD
-    judge: Callable[[Turn], Said] = lambda _: {"score": 0.9, "reason": ""}
-    others: Mapping[str, Callable[[Turn], Said]] = field(
-        default_factory=dict[str, Callable[[Turn], Said]]
+    worker: Callable[[RoleTurn], Response] = field(default_factory=writer)
+    critic: Callable[[RoleTurn], Response] = lambda _: GOOD
+    judge: Callable[[RoleTurn], Response] = lambda _: {"score": 0.9, "reason": ""}
+    others: Mapping[str, Callable[[RoleTurn], Response]] = field(
+        default_factory=dict[str, Callable[[RoleTurn], Response]]
     )
     """Roles beside the delegation, such as those that propose texts."""
-    turns: list[tuple[str, Turn]] = field(default_factory=list[tuple[str, Turn]])
+    turns: list[tuple[str, RoleTurn]] = field(default_factory=list[tuple[str, RoleTurn]])
     """Every question that was really asked, with the role that it went to."""
     counter: CallCounter | None = None
     """Counts the same in a file, which outlives the process."""
@@ -154,12 +154,12 @@ class DelegationWorld:
         backend = ScriptedBackend(respond=self._respond)
         return Models(backends={"openai": backend}, retries=RetryPolicy(attempts=1))
 
-    def asked(self, role: str) -> list[Turn]:
+    def turns_of(self, role: str) -> list[RoleTurn]:
         """What one role was asked, in order."""
         return [turn for name, turn in self.turns if name == role]
 
     def _respond(self, request: ChatRequest, draw: int) -> str | ChatReply:
-        turn, role = Turn(request=request, draw=draw), request.schema_name
+        turn, role = RoleTurn(request=request, draw=draw), request.schema_name
         self.turns.append((role, turn))
         if self.counter is not None:
             self.counter.count(f"{role} {draw} {len(request.messages)}")
@@ -170,8 +170,8 @@ class DelegationWorld:
             "delegation_judge": self.judge,
             **self.others,
         }
-        said = playing[role](turn)
-        return said if isinstance(said, str | ChatReply) else json.dumps(said)
+        answer = playing[role](turn)
+        return answer if isinstance(answer, str | ChatReply) else json.dumps(answer)
 
 
 FILE = "report.md"
@@ -225,8 +225,8 @@ sandbox: none
 
 def report(*mended: str) -> str:
     """The report, with these flaws mended and all others in it."""
-    said = [sound if flaw in mended else flawed for flaw, (flawed, sound) in FLAWS.items()]
-    return "\n\n".join(part.format(*said) for part in _PARTS) + "\n"
+    sentences = [sound if flaw in mended else flawed for flaw, (flawed, sound) in FLAWS.items()]
+    return "\n\n".join(part.format(*sentences) for part in _PARTS) + "\n"
 
 
 def flaws_in(text: str) -> list[str]:
@@ -234,25 +234,25 @@ def flaws_in(text: str) -> list[str]:
     return [flaw for flaw, (_, sound) in FLAWS.items() if sound not in text]
 
 
-def refine_world(**given: Any) -> DelegationWorld:
+def refine_world(**players: Any) -> DelegationWorld:
     """The team; what is given plays its role instead."""
-    roles: dict[str, Any] = {"manager": manager, "worker": worker, "critic": critic, **given}
+    roles: dict[str, Any] = {"manager": manager, "worker": worker, "critic": critic, **players}
     return DelegationWorld(**roles)
 
 
-def manager(turn: Turn) -> Said:
+def manager(turn: RoleTurn) -> Response:
     """Plans what it is told to mend, delegates it, completes."""
     if turn.draw == 1:
-        told = [flaw for flaw in FLAWS if flaw in turn.text]
-        wanted = f"mend: {told[0]}" if told else "write it"
-        return plan(FILE, criteria=(wanted,))
+        flaws = [flaw for flaw in FLAWS if flaw in turn.text]
+        criterion = f"mend: {flaws[0]}" if flaws else "write it"
+        return plan(FILE, criteria=(criterion,))
     if turn.draw == 2:
         job = {"worker_id": "writer", "subtask_id": "t1", "instructions": f"{FILE}: see criteria"}
         return {"decision": "delegate", "delegations": [job]}
     return COMPLETE
 
 
-def worker(turn: Turn) -> Said:
+def worker(turn: RoleTurn) -> Response:
     """Reads what there is, writes the report with one flaw less, says so."""
     if "mend: " not in turn.text:
         content = report()
@@ -265,7 +265,7 @@ def worker(turn: Turn) -> Said:
     return {"summary": f"wrote {FILE}", "outputs": [FILE], "confidence": 0.8}
 
 
-def critic(turn: Turn) -> Said:
+def critic(turn: RoleTurn) -> Response:
     """Finds the flaws that are in the file."""
     defects = [
         {"category": "incomplete", "location": FILE, "description": flaw, "severity": "warning"}
@@ -274,9 +274,9 @@ def critic(turn: Turn) -> Said:
     return {"score": 1 - 0.25 * len(defects), "defects": defects, "summary": str(len(defects))}
 
 
-def _mended(text: str, wanted: str) -> str:
+def _mended(text: str, criteria: str) -> str:
     for flaw, (flawed, sound) in FLAWS.items():
-        if f"mend: {flaw}" in wanted:
+        if f"mend: {flaw}" in criteria:
             return text.replace(flawed, sound)
     return text
 
@@ -340,19 +340,19 @@ def suite_text(*tasks: str, holdout: tuple[str, ...] = (), more: str = "") -> st
     return "\n".join([*lines, more]) + "\n"
 
 
-def suite_world(**given: Any) -> DelegationWorld:
+def suite_world(**players: Any) -> DelegationWorld:
     """The team; what is given plays its role instead."""
     roles: dict[str, Any] = {
         "worker": suite_worker,
         "critic": suite_critic,
         "others": {"textgrad": textgrad},
         "manager": suite_manager,
-        **given,
+        **players,
     }
     return DelegationWorld(**roles)
 
 
-def suite_manager(turn: Turn) -> Said:
+def suite_manager(turn: RoleTurn) -> Response:
     """Plans, delegates, completes."""
     if "Iteration 1." in turn.text:
         return plan(FILE)
@@ -361,16 +361,16 @@ def suite_manager(turn: Turn) -> Said:
     return COMPLETE
 
 
-def suite_worker(turn: Turn) -> Said:
+def suite_worker(turn: RoleTurn) -> Response:
     """Writes the report as its prompt wants it, and says so."""
     if turn.answers:
         return {"summary": f"wrote {FILE}", "outputs": [FILE], "confidence": 0.8}
     subject, unit = next(s for s in SUBJECTS.values() if s[0] in turn.text)
-    told = f" {unit}" if FAULT not in turn.system else ""
-    return use("file_write", path=FILE, content=_REPORT.format(subject, told))
+    suffix = f" {unit}" if FAULT not in turn.system else ""
+    return use("file_write", path=FILE, content=_REPORT.format(subject, suffix))
 
 
-def suite_critic(turn: Turn) -> Said:
+def suite_critic(turn: RoleTurn) -> Response:
     """Finds numbers without a unit."""
     bare = re.search(r"was \d+[,. ](?!°C|mm|km/h|cm)", between(turn.text, "files"))
     defect = {
@@ -382,12 +382,12 @@ def suite_critic(turn: Turn) -> Said:
     return {"score": 0.5 if bare else 0.95, "defects": [defect] if bare else [], "summary": ""}
 
 
-def textgrad(turn: Turn) -> Said:
+def textgrad(turn: RoleTurn) -> Response:
     """Changes the line that speaks of what was complained of in more than one task."""
     name = turn.text.partition("The text is: ")[2].split(" ", 1)[0]
-    found = re.findall(r"defect \[\w+\] \(\w+\) [^:\n]+: (.+)", between(turn.text, "tasks"))
+    complaints = re.findall(r"defect \[\w+\] \(\w+\) [^:\n]+: (.+)", between(turn.text, "tasks"))
     text = between(turn.text, "current_text").strip("\n") + "\n"
-    for complaint, times in Counter[str](found).items():
+    for complaint, times in Counter[str](complaints).items():
         words = [word for word in re.findall(r"\w+", complaint) if len(word) > 3 and word != "have"]
         guilty = [line for line in text.splitlines() if all(word in line for word in words)]
         if times > 1 and guilty:

@@ -96,10 +96,10 @@ class ScriptedTarget:
             self.counter.count(f"run {candidate.id} {case.id} {draw}")
         if self.seconds:
             await asyncio.sleep(self.seconds)
-        said = self.respond(candidate, case, draw)
-        if inspect.isawaitable(said):
-            said = await said
-        outcome = said if isinstance(said, Outcome) else Outcome(replies=(str(said),))
+        answer = self.respond(candidate, case, draw)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        outcome = answer if isinstance(answer, Outcome) else Outcome(replies=(str(answer),))
         return Receipt(value=outcome, spend=self.price)
 
     def estimate(self, case: Case) -> Spend:
@@ -116,8 +116,29 @@ class ScriptedTarget:
         return {"candidate.json": f"{text}\n".encode()}
 
 
+class Outage(ConnectionError):
+    """Nobody answered."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class ExpectedText:
+class FreeMetric:
+    """What metrics that compute have in common: they cost nothing."""
+
+    name: str
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of its version."""
+        return short_id([self.name, "1"])
+
+    def estimate(self, case: Case) -> Spend:
+        """Nothing: it computes."""
+        del case
+        return NOTHING
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedText(FreeMetric):
     """A metric: 1 when the reply contains what the case expects."""
 
     name: str = "expected_text"
@@ -128,19 +149,14 @@ class ExpectedText:
         """A hash of its settings."""
         return short_id([self.name, self.version])
 
-    def estimate(self, case: Case) -> Spend:
-        """Nothing: it computes."""
-        del case
-        return NOTHING
-
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
         """Compare the last reply with the last turn's expectation."""
         del effects
         if case.expected is None:
             return []
-        found = case.expected in outcome.output
-        reason = "" if found else f"expected '{case.expected}' in '{outcome.output}'"
-        return [Score(metric=self.name, value=float(found), passed=found, reason=reason)]
+        present = case.expected in outcome.output
+        reason = "" if present else f"expected '{case.expected}' in '{outcome.output}'"
+        return [Score(metric=self.name, value=float(present), passed=present, reason=reason)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,12 +228,12 @@ class ScriptedBackend:
         self.asked.append(request)
         if self.counter is not None:
             self.counter.count(f"model {ref.label} {draw}")
-        said = self.respond(request, draw)
-        if isinstance(said, ChatReply):
-            return said
+        answer = self.respond(request, draw)
+        if isinstance(answer, ChatReply):
+            return answer
         words = sum(len(message.content.split()) for message in request.messages)
-        usage = Usage(requests=1, input_tokens=words, output_tokens=len(said.split()))
-        return ChatReply(text=said, usage=usage, model=ref.name)
+        usage = Usage(requests=1, input_tokens=words, output_tokens=len(answer.split()))
+        return ChatReply(text=answer, usage=usage, model=ref.name)
 
     def check(self, ref: ModelRef) -> None:
         """A script can always be asked."""
@@ -275,9 +291,9 @@ async def check_target(target: Target, cases: Sequence[Case]) -> None:
 async def _check_run(target: Target, case: Case) -> None:
     effects = DirectEffects()
     receipt = await target.run(target.baseline, case, draw=0, effects=effects)
-    kept = codec(Outcome).decode(codec(Outcome).encode(receipt.value))
-    canonical(codec(Outcome).encode(kept))
-    assert kept == receipt.value, "the outcome does not survive the journal"
+    decoded = codec(Outcome).decode(codec(Outcome).encode(receipt.value))
+    canonical(codec(Outcome).encode(decoded))
+    assert decoded == receipt.value, "the outcome does not survive the journal"
     if target.leaf:
         assert receipt.spend.calls, "a leaf target must say that its run is a call"
     else:
@@ -314,9 +330,9 @@ async def check_strategy(make: Callable[[], Setup], folder: Path, *, cut_at: int
     with suppress(ProposerFailed):  # the cut may come before a role's first answer
         await _driven(cut, folder / "cut")
     resumed = await _driven(untested, folder / "cut")
-    told = story(folder / "untested" / TRIALS)
-    assert told, "the strategy recorded no trial"
-    assert story(folder / "cut" / TRIALS) == told, "a resumed run tells another story"
+    expected = story(folder / "untested" / TRIALS)
+    assert expected, "the strategy recorded no trial"
+    assert story(folder / "cut" / TRIALS) == expected, "a resumed run tells another story"
     assert resumed.best.id == reference.best.id == whole.best.id, "a resume ends elsewhere"
     assert resumed.spent == reference.spent, "a resume spends differently"
     assert resumed.billed == reference.billed, "a resume pays for something twice"

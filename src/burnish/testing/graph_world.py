@@ -96,52 +96,52 @@ def letter(place: str) -> str:
     return f"Dear customer, {price(place)}. Regards, the parcel desk."
 
 
-def node_of(told: str) -> str:
+def node_of(system: str) -> str:
     """Which node is told this; empty for none of them."""
-    found = _NODE.search(told)
-    return found[1] if found else ""
+    match = _NODE.search(system)
+    return match[1] if match else ""
 
 
-def said_by(told: str, asked: str) -> str:
+def node_reply(system: str, question: str) -> str:
     """What the model of a node says, by the rules it is told and nothing else."""
-    node = node_of(told)
-    rules = {part for part in PARTS[node] if rule_line(part) in told}
-    return _NODES[node](rules, asked)
+    node = node_of(system)
+    rules = {part for part in PARTS[node] if rule_line(part) in system}
+    return _NODES[node](rules, question)
 
 
-def _planner(rules: set[str], asked: str) -> str:
-    place, must = re.search(r"parcel to (\w+)", asked), _MUST.search(asked)
+def _planner(rules: set[str], question: str) -> str:
+    place, must = re.search(r"parcel to (\w+)", question), _MUST.search(question)
     lines = [f"topic: {place[1]}"] if place and "topic" in rules else []
     lines += [must[0]] if must and "wish" in rules else []
     return "\n".join(lines) or "think about it"
 
 
-def _retrieve(rules: set[str], asked: str) -> str:
-    topic = _TOPIC.search(asked)
+def _retrieve(rules: set[str], question: str) -> str:
+    topic = _TOPIC.search(question)
     return f"fact: {price(topic[1])}" if topic and "fact" in rules else "nothing found"
 
 
-def _compose(rules: set[str], asked: str) -> str:
-    must = _MUST.search(asked)
+def _compose(rules: set[str], question: str) -> str:
+    must = _MUST.search(question)
     body = must[1] if must and "body" in rules else "we look into it"
     return f"draft: {'Dear customer, ' if 'greeting' in rules else ''}{body}."
 
 
-def _reviewer(rules: set[str], asked: str) -> str:
-    draft, fact = _DRAFT.search(asked), re.search(rf"fact: ({FACT.pattern})", asked)
+def _reviewer(rules: set[str], question: str) -> str:
+    draft, fact = _DRAFT.search(question), re.search(rf"fact: ({FACT.pattern})", question)
     text = draft[1] if draft else ""
     if "verdict" in rules and fact and fact[1] not in text:
         return f"REVISE: {fact[1]}"
     return f"APPROVED: {text}"
 
 
-def _rewrite(rules: set[str], asked: str) -> str:
-    wanted = re.search(r"REVISE: (.+)", asked)
-    return f"must: {wanted[1]}" if wanted and "wish" in rules else "once more, please"
+def _rewrite(rules: set[str], question: str) -> str:
+    revision = re.search(r"REVISE: (.+)", question)
+    return f"must: {revision[1]}" if revision and "wish" in rules else "once more, please"
 
 
-def _finalize(rules: set[str], asked: str) -> str:
-    approved = re.search(r"APPROVED: (.+)", asked)
+def _finalize(rules: set[str], question: str) -> str:
+    approved = re.search(r"APPROVED: (.+)", question)
     text = approved[1] if approved else "We are sorry."
     return f"{text} Regards, the parcel desk." if "closing" in rules else text
 
@@ -177,8 +177,10 @@ class _Cause:
 
 def backward(request: BackwardRequest) -> BackwardAnswer:
     """What is to blame here, and what to tell the steps before."""
-    told = [remark.gradient for remark in request.incoming]
-    wants = [part for text in told for part in (*_said(text), *_lacking(text, request.output))]
+    remarks = [remark.gradient for remark in request.incoming]
+    wants = [
+        part for text in remarks for part in (*_parts_named(text), *_lacking(text, request.output))
+    ]
     causes = dict.fromkeys(_cause(part, request) for part in dict.fromkeys(wants))
     severity = request.incoming[0].severity
     here = [each for each in causes if not each.step]
@@ -205,7 +207,7 @@ def merge(request: MergeRequest) -> MergeAnswer:
     """Remarks about the same part become one."""
     by_part: dict[str, list[int]] = {}
     for remark in request.gradients:
-        for part in _said(remark.gradient):
+        for part in _parts_named(remark.gradient):
             by_part.setdefault(part, []).append(remark.number)
     severity = request.gradients[0].severity
     return MergeAnswer(
@@ -220,7 +222,7 @@ def patch(request: PatchRequest) -> PatchAnswer:
     """The instruction with the right rule for each part that the remarks speak of."""
     text = str(request.surface.value)
     lines = text.splitlines()
-    parts = [part for remark in request.gradients for part in _said(remark.gradient)]
+    parts = [part for remark in request.gradients for part in _parts_named(remark.gradient)]
     for part in parts:
         lines = [line for line in lines if not line.startswith(f"- {part}:")]
         lines.append(rule_line(part))
@@ -229,18 +231,18 @@ def patch(request: PatchRequest) -> PatchAnswer:
     return PatchAnswer(value="\n".join(lines) + end, reason=reason)
 
 
-def _said(text: str) -> list[str]:
+def _parts_named(text: str) -> list[str]:
     return [part for part in _WANTED.findall(text) if part in RULES]
 
 
 def _lacking(loss: str, output: str) -> Iterator[str]:
     """What the expected letter has and the one that was sent has not."""
-    found = _EXPECTED.search(loss)
-    if found is None:
+    match = _EXPECTED.search(loss)
+    if match is None:
         return
     looks = {"greeting": "Dear customer", "body": FACT.pattern, "closing": "Regards"}
     for part, look in looks.items():
-        there = re.search(look, found[1])
+        there = re.search(look, match[1])
         if there and there[0] not in output:
             yield part
 
@@ -280,15 +282,15 @@ def _last(steps: list[ShownStep], request: BackwardRequest) -> str:
 
 def _own(request: BackwardRequest) -> list[str]:
     shown = (*request.surfaces, *request.other_surfaces)
-    found = [_PARTS.search(str(surface.value)) for surface in shown]
-    return [part for each in found if each for part in each[1].split(", ")]
+    matches = [_PARTS.search(str(surface.value)) for surface in shown]
+    return [part for each in matches if each for part in each[1].split(", ")]
 
 
 def _answering(part: str, request: BackwardRequest) -> str:
     """The surface that speaks of the part; else the first one."""
     for surface in request.surfaces:
-        found = _PARTS.search(str(surface.value))
-        if found and part in found[1].split(", "):
+        match = _PARTS.search(str(surface.value))
+        if match and part in match[1].split(", "):
             return surface.id
     return request.surfaces[0].id
 
@@ -302,57 +304,57 @@ Shown = TypeVar("Shown", bound=BaseModel)
 _STEP = re.compile(r"^The step is a run of: (.+)$", re.MULTILINE)
 
 
-def play(told: str, asked: str) -> str:
+def play(system: str, question: str) -> str:
     """The answer to what a model is told (the system's words) and asked (the user's)."""
-    if node_of(told):
-        return said_by(told, asked)
-    if _STEP.search(asked):
-        return backward(_backward_request(asked)).model_dump_json()
-    if "<turned_down>" in asked:
-        return patch(_patch_request(asked)).model_dump_json()
-    if "<remarks>" in asked:
-        return merge(_merge_request(asked)).model_dump_json()
+    if node_of(system):
+        return node_reply(system, question)
+    if _STEP.search(question):
+        return backward(_backward_request(question)).model_dump_json()
+    if "<turned_down>" in question:
+        return patch(_patch_request(question)).model_dump_json()
+    if "<remarks>" in question:
+        return merge(_merge_request(question)).model_dump_json()
     return "I only know the parcel desk."
 
 
-def _backward_request(asked: str) -> BackwardRequest:
-    found = _STEP.search(asked)
+def _backward_request(question: str) -> BackwardRequest:
+    step = _STEP.search(question)
     return BackwardRequest(
-        node=found[1] if found else "",
-        input=_between(asked, "input"),
-        output=_between(asked, "output"),
-        surfaces=tuple(_many(asked, "surfaces_that_may_be_blamed", ShownSurface)),
-        other_surfaces=tuple(_many(asked, "other_surfaces_in_force", ShownSurface)),
-        predecessors=tuple(_many(asked, "predecessors", ShownStep)),
-        incoming=tuple(_many(asked, "what_should_have_been_better", Remark)),
+        node=step[1] if step else "",
+        input=_between(question, "input"),
+        output=_between(question, "output"),
+        surfaces=tuple(_many(question, "surfaces_that_may_be_blamed", ShownSurface)),
+        other_surfaces=tuple(_many(question, "other_surfaces_in_force", ShownSurface)),
+        predecessors=tuple(_many(question, "predecessors", ShownStep)),
+        incoming=tuple(_many(question, "what_should_have_been_better", Remark)),
     )
 
 
-def _merge_request(asked: str) -> MergeRequest:
+def _merge_request(question: str) -> MergeRequest:
     return MergeRequest(
-        surface=ShownSurface.model_validate_json(_between(asked, "surface")),
-        gradients=tuple(_many(asked, "remarks", NumberedRemark)),
+        surface=ShownSurface.model_validate_json(_between(question, "surface")),
+        gradients=tuple(_many(question, "remarks", NumberedRemark)),
     )
 
 
-def _patch_request(asked: str) -> PatchRequest:
-    surface = ShownSurface.model_validate_json(_between(asked, "surface"))
+def _patch_request(question: str) -> PatchRequest:
+    surface = ShownSurface.model_validate_json(_between(question, "surface"))
     return PatchRequest(
         surface=surface,
         kind="text",
         bounds="",
-        gradients=tuple(_many(asked, "remarks", Remark)),
+        gradients=tuple(_many(question, "remarks", Remark)),
         limits=TextSurface(id=surface.id),
     )
 
 
-def _between(asked: str, tag: str) -> str:
+def _between(text: str, tag: str) -> str:
     """What stands in a tag, from its first opening to its last end."""
-    return asked.split(f"<{tag}>\n", 1)[1].rsplit(f"\n</{tag}>", 1)[0]
+    return text.split(f"<{tag}>\n", 1)[1].rsplit(f"\n</{tag}>", 1)[0]
 
 
-def _many(asked: str, tag: str, kind: type[Shown]) -> list[Shown]:
-    return [kind.model_validate(each) for each in json.loads(_between(asked, tag))]
+def _many(text: str, tag: str, kind: type[Shown]) -> list[Shown]:
+    return [kind.model_validate(each) for each in json.loads(_between(text, tag))]
 
 
 MODEL = "openai:desk"
@@ -407,8 +409,8 @@ def setup(
 
     def respond(request: ChatRequest, draw: int) -> str:
         del draw
-        told, *_, asked = (message.content for message in request.messages)
-        return play(told, asked)
+        system, *_, question = (message.content for message in request.messages)
+        return play(system, question)
 
     models = Models(backends={"openai": ScriptedBackend(respond=respond)})
     made, ref = desk(faulty, wrong=wrong), ModelRef.parse(MODEL)

@@ -10,7 +10,7 @@ LONGEST_BODY = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class HttpRequest:
     """A request as it came in."""
 
     method: str
@@ -26,7 +26,7 @@ class NotHttp(Exception):
     """What came in is nothing this server reads."""
 
 
-async def read_request(reader: asyncio.StreamReader) -> Asked | None:
+async def read_request(reader: asyncio.StreamReader) -> HttpRequest | None:
     """The next request of a connection; None when the client has gone."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -39,7 +39,7 @@ async def read_request(reader: asyncio.StreamReader) -> Asked | None:
     method, target = _request_line(first)
     path, _, query = target.partition("?")
     body = await reader.readexactly(_length(headers))
-    return Asked(method=method, path=path, query=query, headers=headers, json=_document(body))
+    return HttpRequest(method=method, path=path, query=query, headers=headers, json=_document(body))
 
 
 def _fields(lines: list[str]) -> list[tuple[str, str]]:
@@ -54,10 +54,10 @@ def _request_line(line: str) -> tuple[str, str]:
 
 
 def _length(headers: dict[str, str]) -> int:
-    told = headers.get("content-length", "0")
-    if not told.isdigit() or int(told) > LONGEST_BODY or "transfer-encoding" in headers:
+    length = headers.get("content-length", "0")
+    if not length.isdigit() or int(length) > LONGEST_BODY or "transfer-encoding" in headers:
         raise NotHttp
-    return int(told)
+    return int(length)
 
 
 def _document(body: bytes) -> Any:
@@ -76,5 +76,5 @@ def head(
     except ValueError:
         phrase = "Scripted"
     fields = {"Content-Type": kind, "Content-Length": str(length), **(more or {})}
-    lines = [f"HTTP/1.1 {status} {phrase}", *(f"{name}: {told}" for name, told in fields.items())]
+    lines = [f"HTTP/1.1 {status} {phrase}", *(f"{name}: {value}" for name, value in fields.items())]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")

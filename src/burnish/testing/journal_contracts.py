@@ -72,8 +72,8 @@ async def _check_noted_first(make: Make) -> None:
         seen.extend(_rows(make("noted")))
         return Receipt(value=f"\0 🙂 {_SECRET}", spend=Spend(calls=1, nano_usd=9))
 
-    said = await effects.scope(trial=0).once(_call({"key": _SECRET}), perform)
-    assert said == "\0 🙂 [redacted]", "the first result is not the one that is kept"
+    first = await effects.scope(trial=0).once(_call({"key": _SECRET}), perform)
+    assert first == "\0 🙂 [redacted]", "the first result is not the one that is kept"
     assert [(row.state, row.spend) for row in seen] == [("in flight", _ONE)], (
         "a paid effect is not noted, with its estimate, before it starts"
     )
@@ -83,7 +83,7 @@ async def _check_noted_first(make: Make) -> None:
     effects.journal.close()
     again = _effects(make("noted"))
     assert again.journal.session == 2, "sessions are not counted"
-    assert await again.scope(trial=0).once(_call({"key": _SECRET}), _never) == said
+    assert await again.scope(trial=0).once(_call({"key": _SECRET}), _never) == first
     again.journal.close()
 
 
@@ -175,9 +175,9 @@ async def _check_trials_and_guard(make: Make) -> None:
     again.journal.close()
 
 
-async def _refused(kind: type[Exception], wanted: Awaitable[Any]) -> None:
+async def _refused(kind: type[Exception], action: Awaitable[Any]) -> None:
     try:
-        await wanted
+        await action
     except kind:
         return
     raise AssertionError(f"{kind.__name__} was not raised")

@@ -157,8 +157,8 @@ def check_target_spec(kind: str) -> None:
 async def check_project(project: PluginProject, folder: Path) -> None:
     """A file is planned, run, told of, adopted and described again without losing anything."""
     described = project.described()
-    kept = json.loads(json.dumps(kept_spec(described)))
-    assert from_stored(kept, {}).spec == described.spec, (
+    document = json.loads(json.dumps(kept_spec(described)))
+    assert from_stored(document, {}).spec == described.spec, (
         "the description that run.json keeps is read as another one"
     )
     target = target_plugin(described.spec.target.kind)
@@ -172,7 +172,7 @@ async def check_project(project: PluginProject, folder: Path) -> None:
         finally:
             await run.close()
     record = RunRecord.read(folder)
-    _check_telling(record, target, strategy)
+    _check_reports(record, target, strategy)
     check_adoption(record)
     again = described_again(folder, {})
     assert again.spec.strategy == described.spec.strategy, "a resume has other settings"
@@ -189,7 +189,7 @@ def _fingerprints(setup: Setup) -> dict[str, str]:
     }
 
 
-def _check_telling(run: RunRecord, target: TargetPlugin, strategy: StrategyPlugin) -> None:
+def _check_reports(run: RunRecord, target: TargetPlugin, strategy: StrategyPlugin) -> None:
     """What a finished run says of itself: lines, pages and words, none of which may fail."""
     assert run.status == "finished", f"the run is {run.status}: {strategy.reason(run)}"
 
@@ -370,8 +370,10 @@ async def check_metric_plugin(
         _check_field(each, ".".join(each.path))
     read = _read_block({**block, "type": kind})
     assert type(read) is plugin.Block, f"a block of the type '{kind}' is read by another model"
-    kept = read.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    assert _read_block(json.loads(json.dumps(kept))) == read, "a block that is kept is another one"
+    document = read.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    assert _read_block(json.loads(json.dumps(document))) == read, (
+        "a block that is kept is another one"
+    )
     _check_unknown_key({**block, "type": kind})
     bench = making or MetricMaking(models=Models(), folder=folder or Path.cwd())
     metric, again = plugin.make(read, bench), plugin.make(read, bench)

@@ -13,7 +13,7 @@ from burnish.core.cases import Case, Dataset
 from burnish.core.content import short_id, stream
 from burnish.core.errors import RoleFailed
 from burnish.core.evaluations import Objective, Score
-from burnish.core.money import NOTHING, Spend, to_nano
+from burnish.core.money import Spend, to_nano
 from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Effects, Metric
 from burnish.core.surfaces import Candidate, TextSurface
@@ -22,7 +22,13 @@ from burnish.runs.setup import Setup
 from burnish.strategies.reflective.rounds import ROLE, Reflection, ReflectRequest
 from burnish.strategies.reflective.search import Reflective
 from burnish.strategies.reflective.settings import ReflectiveSettings
-from burnish.testing.doubles import CallCounter, ScriptedRole, ScriptedTarget
+from burnish.testing.doubles import (
+    CallCounter,
+    FreeMetric,
+    Outage,
+    ScriptedRole,
+    ScriptedTarget,
+)
 
 KINDS = 200
 """Kinds of cases in the population, each as frequent as any other."""
@@ -129,21 +135,21 @@ def denied(text: object) -> list[str]:
 
 def chances(world: World, values: Mapping[str, object]) -> dict[str, float]:
     """How likely each rule is kept in an answer that needs it."""
-    kept = dict.fromkeys(rules(world), world.noise)
+    chance_of = dict.fromkeys(rules(world), world.noise)
     for field in fields(world):
         text = values.get(field, "")
         spoken_of = dict.fromkeys(stated(text), 1.0 - world.noise)
         spoken_of |= dict.fromkeys(denied(text), 0.0)
         for rule, chance in spoken_of.items():
-            if rule in kept and field_of(world, rule) == field:
-                kept[rule] = chance
-    return kept
+            if rule in chance_of and field_of(world, rule) == field:
+                chance_of[rule] = chance
+    return chance_of
 
 
 def length(world: World, values: Mapping[str, object]) -> float:
     """How long answers are: the share of all rules that is stated, wherever it stands."""
-    said = {rule for field in fields(world) for rule in stated(values.get(field, ""))}
-    return len(said & set(rules(world))) / world.rules
+    spoken = {rule for field in fields(world) for rule in stated(values.get(field, ""))}
+    return len(spoken & set(rules(world))) / world.rules
 
 
 @lru_cache(maxsize=64)
@@ -170,8 +176,8 @@ def true_score(world: World, values: Mapping[str, object]) -> float:
 
 def true_scores(world: World, values: Mapping[str, object]) -> tuple[float, float]:
     """The expected score on each metric: complete, and brief."""
-    kept, answered = chances(world, values), 1.0 - world.crash_rate
-    complete = fmean(_expected(world, kept, kind) for kind in population(world))
+    odds, answered = chances(world, values), 1.0 - world.crash_rate
+    complete = fmean(_expected(world, odds, kind) for kind in population(world))
     return answered * complete, answered * (1.0 - length(world, values))
 
 
@@ -191,12 +197,12 @@ def luck(world: World, *names: object) -> float:
     return int.from_bytes(hashlib.sha256(material).digest()[:8], "big") / 2**64
 
 
-def _expected(world: World, kept: Mapping[str, float], needed: Sequence[str]) -> float:
-    found = [kept[rule] for rule in needed]
+def _expected(world: World, odds: Mapping[str, float], needed: Sequence[str]) -> float:
+    factors = [odds[rule] for rule in needed]
     if world.continuous:
-        return fmean(found)
+        return fmean(factors)
     chance = 1.0
-    for each in found:
+    for each in factors:
         chance *= each
     return chance
 
@@ -234,8 +240,8 @@ def revealed(field: str, reasons: Sequence[str]) -> list[str]:
 
 
 def _help(field: str, text: str, reasons: Sequence[str]) -> tuple[str, str]:
-    kept = stated(text)
-    fresh = [rule for rule in revealed(field, reasons) if rule not in kept]
+    present = stated(text)
+    fresh = [rule for rule in revealed(field, reasons) if rule not in present]
     if not fresh:
         return "the text asks for it already; say it in other words", text
     rule = fresh[0]
@@ -243,10 +249,10 @@ def _help(field: str, text: str, reasons: Sequence[str]) -> tuple[str, str]:
 
 
 def _harm(text: str, victim: float, how: float) -> tuple[str, str]:
-    kept = stated(text)
-    if not kept:
+    present = stated(text)
+    if not present:
         return "shorten it", text
-    rule = kept[int(victim * len(kept))]
+    rule = present[int(victim * len(present))]
     if how < 0.5:
         return f"[{rule}] is not worth its place", _without(text, rule)
     return f"[{rule}] does harm", f"{_without(text, rule)}\n{never(rule)}"
@@ -255,10 +261,6 @@ def _harm(text: str, victim: float, how: float) -> tuple[str, str]:
 def _without(text: str, rule: str) -> str:
     gone = {always(rule), never(rule)}
     return "\n".join(line for line in text.split("\n") if line not in gone)
-
-
-class Outage(ConnectionError):
-    """Nobody answered."""
 
 
 def dataset(world: World) -> Dataset:
@@ -294,10 +296,10 @@ def answer(world: World, candidate: Candidate, case: Case, draw: int) -> Outcome
         raise Outage("the model endpoint did not answer")
     if world.crash_rate and fate("crash") < world.crash_rate:
         raise ValueError("the agent's answer was not valid JSON")
-    kept = chances(world, candidate.values)
-    said = [f"[{rule}]" for rule in _needed(case) if fate(rule) < kept[rule]]
+    odds = chances(world, candidate.values)
+    marks = [f"[{rule}]" for rule in _needed(case) if fate(rule) < odds[rule]]
     return Outcome(
-        replies=(" · ".join(said) or "Noted.",),
+        replies=(" · ".join(marks) or "Noted.",),
         measures={"length": length(world, candidate.values)},
         nano_usd=to_nano(world.usd_per_call),
         seconds=0.5,
@@ -310,7 +312,7 @@ def metrics(world: World) -> tuple[Metric, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Complete:
+class Complete(FreeMetric):
     """A metric: whether an answer keeps the rules it should. The reason names those it lacks."""
 
     world: World
@@ -320,11 +322,6 @@ class Complete:
     def fingerprint(self) -> str:
         """A hash of its version and settings."""
         return short_id([self.name, "1", self.world.continuous, self.world.fields])
-
-    def estimate(self, case: Case) -> Spend:
-        """Nothing: it computes."""
-        del case
-        return NOTHING
 
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
         """Look for each rule in the answer."""
@@ -345,20 +342,10 @@ class Complete:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Brief:
+class Brief(FreeMetric):
     """A metric: how short an answer is. Every rule that is stated makes it longer."""
 
     name: str = "brief"
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of its version."""
-        return short_id([self.name, "1"])
-
-    def estimate(self, case: Case) -> Spend:
-        """Nothing: it computes."""
-        del case
-        return NOTHING
 
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
         """Look at the length that the agent reports."""
@@ -400,8 +387,8 @@ def _reflect(world: World, request: ReflectRequest, draw: int) -> Reflection:
 def _case(world: World, number: int, kinds: Sequence[tuple[str, ...]]) -> Case:
     rng = stream(world.seed, "case", number)
     text = f"Customer {number:04d} asks about order {rng.randrange(10_000, 99_999)}"
-    wanted = " ".join(f"[{rule}]" for rule in rng.choice(kinds))
-    return Case.single(text, wanted, name=f"case-{number:04d}")
+    expected = " ".join(f"[{rule}]" for rule in rng.choice(kinds))
+    return Case.single(text, expected, name=f"case-{number:04d}")
 
 
 def _needed(case: Case) -> list[str]:

@@ -8,11 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias, cast
 
-from burnish.testing.http_exchange import Asked, NotHttp, head, read_request
+from burnish.testing.http_exchange import HttpRequest, NotHttp, head, read_request
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reply:
+class ModelReply:
     """A whole answer, where a plain text does not say enough."""
 
     text: str = "ok"
@@ -78,13 +78,13 @@ class Dropped:
     """Resets it instead of closing it in order."""
 
 
-Answer: TypeAlias = str | Reply | Status | Slow | CutOff | Malformed | Truncated | Dropped
+Answer: TypeAlias = str | ModelReply | Status | Slow | CutOff | Malformed | Truncated | Dropped
 
 
 Document: TypeAlias = dict[str, Any]
 
 
-def openai_reply(reply: Reply, model: str) -> Document:
+def openai_reply(reply: ModelReply, model: str) -> Document:
     """A chat completion."""
     message: Document = {"role": "assistant", "content": reply.text, "refusal": None}
     finish = reply.finish
@@ -106,8 +106,8 @@ def openai_reply(reply: Reply, model: str) -> Document:
 
 
 def _use(name: str, arguments: Mapping[str, Any]) -> Document:
-    told = {"name": name, "arguments": json.dumps(arguments)}
-    return {"id": f"call_{name}", "type": "function", "function": told}
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    return {"id": f"call_{name}", "type": "function", "function": function}
 
 
 def openai_error(status: Status) -> Document:
@@ -120,7 +120,7 @@ def openai_error(status: Status) -> Document:
 _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "content_filter": "refusal"}
 
 
-def anthropic_reply(reply: Reply, model: str) -> Document:
+def anthropic_reply(reply: ModelReply, model: str) -> Document:
     """A message."""
     return {
         "id": "msg_scripted",
@@ -178,7 +178,7 @@ def anthropic_error(status: Status) -> Document:
 _GOOGLE_FINISHES = {"stop": "STOP", "length": "MAX_TOKENS", "content_filter": "SAFETY"}
 
 
-def google_reply(reply: Reply, model: str) -> Document:
+def google_reply(reply: ModelReply, model: str) -> Document:
     """A generated content."""
     candidate = {
         "content": {"role": "model", "parts": [{"text": reply.text}]},
@@ -222,7 +222,7 @@ class Protocol:
     """What a client's base address ends with."""
     question: str
     """The end of the path on which a model is asked."""
-    reply: Callable[[Reply, str], Document]
+    reply: Callable[[ModelReply, str], Document]
     error: Callable[[Status], Document]
     events: Callable[[Document], list[Document]] | None = None
     """The same reply as a stream of events, where clients may ask for one."""
@@ -254,7 +254,7 @@ _CUT = 9
 """How many bytes a truncated answer lacks."""
 
 
-def response_to(asked: Asked, answer: Answer, words: Protocol) -> bytes:
+def response_to(request: HttpRequest, answer: Answer, words: Protocol) -> bytes:
     """What is written to the socket."""
     if isinstance(answer, Malformed):
         return head(200, len(answer.body), kind=answer.content_type) + answer.body
@@ -262,14 +262,14 @@ def response_to(asked: Asked, answer: Answer, words: Protocol) -> bytes:
         return _failure(answer, words)
     if isinstance(answer, Dropped):
         return b""
-    if isinstance(answer, str | Reply | Slow | CutOff):
-        return _success(asked, answer, words)
-    return _success(asked, answer.text, words)[:-_CUT]
+    if isinstance(answer, str | ModelReply | Slow | CutOff):
+        return _success(request, answer, words)
+    return _success(request, answer.text, words)[:-_CUT]
 
 
-def response_format(asked: Asked) -> str:
+def response_format(request: HttpRequest) -> str:
     """The type of `response_format` that a request names; empty where it names none."""
-    named = _fields(asked).get("response_format")
+    named = _fields(request).get("response_format")
     return str(cast("dict[str, Any]", named).get("type", "")) if isinstance(named, dict) else ""
 
 
@@ -280,31 +280,33 @@ def _failure(status: Status, words: Protocol) -> bytes:
     return head(status.code, len(body), more=more) + body
 
 
-def _success(asked: Asked, answer: str | Reply | Slow | CutOff, words: Protocol) -> bytes:
+def _success(
+    request: HttpRequest, answer: str | ModelReply | Slow | CutOff, words: Protocol
+) -> bytes:
     reply = _as_reply(answer)
-    document = words.reply(reply, reply.model or _model_of(asked))
-    if words.events is not None and _fields(asked).get("stream"):
+    document = words.reply(reply, reply.model or _model_of(request))
+    if words.events is not None and _fields(request).get("stream"):
         body = _as_events(words.events(document))
         return head(200, len(body), kind="text/event-stream") + body
     body = json.dumps(document).encode()
     return head(200, len(body)) + body
 
 
-def _as_reply(answer: str | Reply | Slow | CutOff) -> Reply:
-    if isinstance(answer, Reply):
+def _as_reply(answer: str | ModelReply | Slow | CutOff) -> ModelReply:
+    if isinstance(answer, ModelReply):
         return answer
     if isinstance(answer, CutOff):
-        return Reply(text=answer.text, finish="length")
-    return Reply(text=answer if isinstance(answer, str) else answer.text)
+        return ModelReply(text=answer.text, finish="length")
+    return ModelReply(text=answer if isinstance(answer, str) else answer.text)
 
 
-def _fields(asked: Asked) -> dict[str, Any]:
-    return cast("dict[str, Any]", asked.json) if isinstance(asked.json, dict) else {}
+def _fields(request: HttpRequest) -> dict[str, Any]:
+    return cast("dict[str, Any]", request.json) if isinstance(request.json, dict) else {}
 
 
-def _model_of(asked: Asked) -> str:
+def _model_of(request: HttpRequest) -> str:
     """In the body or, with Google, in the path."""
-    return str(_fields(asked).get("model") or asked.path.rpartition("/")[2].partition(":")[0])
+    return str(_fields(request).get("model") or request.path.rpartition("/")[2].partition(":")[0])
 
 
 def _as_events(documents: list[Document]) -> bytes:
@@ -330,12 +332,12 @@ class ScriptedServer:
         self,
         *,
         protocol: ProtocolName = "openai",
-        answers: Sequence[Answer] | Callable[[Asked], Answer] = ("ok",),
+        answers: Sequence[Answer] | Callable[[HttpRequest], Answer] = ("ok",),
         models: Sequence[str] = ("scripted",),
         refuses: Collection[str] = (),
         refusal: Status = REFUSAL,
     ) -> None:
-        self.requests: deque[Asked] = deque(maxlen=MOST_REQUESTS_KEPT)
+        self.requests: deque[HttpRequest] = deque(maxlen=MOST_REQUESTS_KEPT)
         """What was asked, the newest last."""
         self.abandoned = 0
         """How many clients went away while a slow answer was on its way."""
@@ -392,9 +394,9 @@ class ScriptedServer:
                 await writer.wait_closed()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while (asked := await read_request(reader)) is not None:
-            self.requests.append(asked)
-            answer = self._answer(asked)
+        while (request := await read_request(reader)) is not None:
+            self.requests.append(request)
+            answer = self._answer(request)
             if isinstance(answer, Slow):
                 if await _client_left(reader, answer.seconds):
                     self.abandoned += 1
@@ -404,22 +406,22 @@ class ScriptedServer:
                 if answer.reset:
                     writer.transport.abort()
                 return
-            writer.write(response_to(asked, answer, self._words))
+            writer.write(response_to(request, answer, self._words))
             await writer.drain()
             if isinstance(answer, Truncated):
                 return
 
-    def _answer(self, asked: Asked) -> Answer:
-        if asked.path == "/api/tags":
+    def _answer(self, request: HttpRequest) -> Answer:
+        if request.path == "/api/tags":
             return Malformed(json.dumps(listed_models(self._models)).encode())
-        if not asked.path.endswith(self._words.question):
-            return Status(404, message=f"nothing here: {asked.path}")
-        if response_format(asked) in self._refuses:
+        if not request.path.endswith(self._words.question):
+            return Status(404, message=f"nothing here: {request.path}")
+        if response_format(request) in self._refuses:
             return self._refusal
-        return self._script(asked)
+        return self._script(request)
 
 
-def _in_order(answers: Sequence[Answer]) -> Callable[[Asked], Answer]:
+def _in_order(answers: Sequence[Answer]) -> Callable[[HttpRequest], Answer]:
     left = deque(answers)
     if not left:
         raise ValueError("a scripted server needs at least one answer")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
-from burnish.testing.http_exchange import Asked
+from burnish.testing.http_exchange import HttpRequest
 from burnish.testing.servers import Answer, ScriptedServer, Status
 
 _FIELD = re.compile(r"^The text to rewrite is: (.+) \(at most (\d+) characters\)$", re.MULTILINE)
@@ -67,21 +67,21 @@ class Judging:
     """What each asks for, by id."""
 
 
-def read_request(asked: Asked) -> Rewriting | Judging | None:
+def read_request(request: HttpRequest) -> Rewriting | Judging | None:
     """What a request of burnish asks for; None for anything else."""
-    said = "\n".join(_messages(asked.json))
-    if found := _FIELD.search(said):
+    text = "\n".join(_messages(request.json))
+    if match := _FIELD.search(text):
         return Rewriting(
-            field=found[1],
-            text=_within("current_text", said),
-            others=dict(_sections(_OTHER, _within("other_texts", said))),
-            cases=[_case(*each) for each in _sections(_CASE, _within("cases", said))],
+            field=match[1],
+            text=_within("current_text", text),
+            others=dict(_sections(_OTHER, _within("other_texts", text))),
+            cases=[_case(*each) for each in _sections(_CASE, _within("cases", text))],
         )
-    if rubrics := _within("rubrics", said):
+    if rubrics := _within("rubrics", text):
         return Judging(
-            asked=_within("user_prompt", said),
-            reply=_within("agent_response", said),
-            reference=_within("reference_response", said),
+            asked=_within("user_prompt", text),
+            reply=_within("agent_response", text),
+            reference=_within("reference_response", text),
             rubrics=dict(line.split(": ", 1) for line in rubrics.splitlines() if ": " in line),
         )
     return None
@@ -90,12 +90,12 @@ def read_request(asked: Asked) -> Rewriting | Judging | None:
 def _case(name: str, record: str) -> ShownCase:
     parts = {key.strip("*"): _END.split(text, maxsplit=1)[0].strip()
              for key, text in _sections(_PART, record)}  # fmt: skip
-    said = parts.get("Agent Response", "")
+    reply = parts.get("Agent Response", "")
     return ShownCase(
         id=name,
         asked=parts.get("User", ""),
         expected=parts.get("Expected", ""),
-        said="" if said == "(nothing)" else said,
+        said="" if reply == "(nothing)" else reply,
         error=parts.get("The agent failed", ""),
         failed_rubrics=tuple(_FAILED_RUBRIC.findall(record)),
     )
@@ -109,14 +109,14 @@ def _messages(body: Any) -> Iterator[str]:
 
 
 def _within(tag: str, text: str) -> str:
-    found = re.search(rf"^<{tag}>\n(.*?)\n</{tag}>$", text, re.MULTILINE | re.DOTALL)
-    return found[1] if found else ""
+    match = re.search(rf"^<{tag}>\n(.*?)\n</{tag}>$", text, re.MULTILINE | re.DOTALL)
+    return match[1] if match else ""
 
 
 def _sections(heading: re.Pattern[str], text: str) -> Iterator[tuple[str, str]]:
     """What stands below each heading."""
-    found = list(heading.finditer(text))
-    for each, after in zip_longest(found, found[1:]):
+    matches = list(heading.finditer(text))
+    for each, after in zip_longest(matches, matches[1:]):
         end = len(text) if after is None else after.start()
         yield each[1], text[each.end() : end].strip()
 
@@ -164,9 +164,9 @@ async def run_beside(command: Sequence[str], rewrite: Rewrite, judge: Judge | No
         return await process.wait()
 
 
-def _answering(rewrite: Rewrite, judge: Judge | None) -> Callable[[Asked], Answer]:
-    def answer(asked: Asked) -> Answer:
-        request = read_request(asked)
+def _answering(rewrite: Rewrite, judge: Judge | None) -> Callable[[HttpRequest], Answer]:
+    def answer(exchange: HttpRequest) -> Answer:
+        request = read_request(exchange)
         if isinstance(request, Rewriting):
             diagnosis, text = rewrite(request)
             return json.dumps({"diagnosis": diagnosis, "new_text": text})

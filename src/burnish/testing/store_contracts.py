@@ -134,15 +134,15 @@ async def _check_lists(store: RunStore) -> None:
     for number in range(5):
         await store.create("list", f"run-{number}", strategy="edits" if number % 2 else "refine")
     await store.update("list", "run-3", RunChanges(status=RunStatus.FAILED, error="no"))
-    found: list[str] = []
+    names: list[str] = []
     cursor = ""
     while True:
         page = await store.list_runs(RunFilter(app_name="list"), limit=2, cursor=cursor)
-        found += [run.run_id for run in page.runs]
+        names += [run.run_id for run in page.runs]
         cursor = page.cursor
         if not cursor:
             break
-    assert found == [f"run-{number}" for number in (4, 3, 2, 1, 0)], f"listed as {found}"
+    assert names == [f"run-{number}" for number in (4, 3, 2, 1, 0)], f"listed as {names}"
     failed = RunFilter(app_name="list", strategy="edits", status=RunStatus.FAILED)
     assert [run.error for run in (await store.list_runs(failed)).runs] == ["no"]
     everything = await store.list_runs()
@@ -157,8 +157,8 @@ async def _check_events(store: RunStore, other: RunStore) -> None:
     progress = RunChanges(current_round=1, best_score=0.5)
     for number in range(3):
         event = NewEvent(kind="round_started", round=number, payload=_HARD, key=f"key {number}")
-        given = await store.append_event("a", "events", event, progress)
-        assert given == number + 1, "events are not counted from 1"
+        appended = await store.append_event("a", "events", event, progress)
+        assert appended == number + 1, "events are not counted from 1"
     again = NewEvent(kind="round_started", key="key 1")
     assert await other.append_event("a", "events", again) == 2, "an event was kept twice"
     seen = await other.events("a", "events", after=1)

@@ -15,7 +15,7 @@ from burnish.core.content import Json, short_id, stream
 from burnish.core.errors import Problem, RoleFailed
 from burnish.core.evaluations import Evaluation, Score
 from burnish.core.gates import sigma
-from burnish.core.money import NOTHING, Spend, to_nano
+from burnish.core.money import Spend, to_nano
 from burnish.core.outcomes import Outcome, Step, Trace, Usage
 from burnish.core.protocols import Effects, Role, Target
 from burnish.core.surfaces import (
@@ -31,7 +31,13 @@ from burnish.models.chat import ModelClient
 from burnish.models.roles import ModelRole, RolePrompt
 from burnish.runs.events import PhaseStarted
 from burnish.runs.run import Run
-from burnish.testing.doubles import CallCounter, ScriptedRole, ScriptedTarget
+from burnish.testing.doubles import (
+    CallCounter,
+    FreeMetric,
+    Outage,
+    ScriptedRole,
+    ScriptedTarget,
+)
 
 KIND = "toy agent"
 """The kind of target that the agent of this world is."""
@@ -52,7 +58,7 @@ _TOPICS = ("a late parcel", "a wrong colour", "a missing invoice", "a broken lam
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
+class ToyWorld:
     """How large and how rough the world is."""
 
     train: int = 24
@@ -69,11 +75,7 @@ class World:
     seed: int = 7
 
 
-class Outage(ConnectionError):
-    """Nobody answered."""
-
-
-def dataset(world: World) -> Dataset:
+def dataset(world: ToyWorld) -> Dataset:
     """Cases of the world, dealt into splits."""
     whole = world.train + world.holdout + world.test
     cases = [_case(world, number) for number in range(whole)]
@@ -85,7 +87,7 @@ def dataset(world: World) -> Dataset:
     )
 
 
-def target(world: World, *, counter: CallCounter | None = None) -> ScriptedTarget:
+def target(world: ToyWorld, *, counter: CallCounter | None = None) -> ScriptedTarget:
     """The support agent of this world."""
     config: dict[str, Json] = {
         "noise": world.noise,
@@ -106,58 +108,48 @@ def target(world: World, *, counter: CallCounter | None = None) -> ScriptedTarge
 
 
 @dataclass(frozen=True, kw_only=True)
-class RulesKept:
+class RulesKept(FreeMetric):
     """A metric: the share of what the case asks for that is in the reply."""
 
     name: str = "rules_kept"
 
-    @property
-    def fingerprint(self) -> str:
-        """A hash of its version."""
-        return short_id([self.name, "1"])
-
-    def estimate(self, case: Case) -> Spend:
-        """Nothing: it computes."""
-        del case
-        return NOTHING
-
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
         """Look for each rule's mark in the reply."""
         del effects
-        wanted = (case.expected or "").split(", ")
-        forgotten = [rule for rule in wanted if f"[{rule}]" not in outcome.output]
+        rules = (case.expected or "").split(", ")
+        forgotten = [rule for rule in rules if f"[{rule}]" not in outcome.output]
         return [
             Score(
                 metric=self.name,
-                value=1 - len(forgotten) / len(wanted),
+                value=1 - len(forgotten) / len(rules),
                 passed=not forgotten,
                 reason=f"does not keep: {', '.join(forgotten)}" if forgotten else "",
             )
         ]
 
 
-def _case(world: World, number: int) -> Case:
+def _case(world: ToyWorld, number: int) -> Case:
     rng = stream(world.seed, "case", number)
-    wanted = sorted(rng.sample(sorted(RULES), k=rng.choice((2, 3))))
+    rules = sorted(rng.sample(sorted(RULES), k=rng.choice((2, 3))))
     topic = rng.choice(_TOPICS)
     text = f"Customer {number:03d} writes about {topic}, order {rng.randrange(10_000, 99_999)}."
-    turn = Turn(input=text, expected=", ".join(wanted))
+    turn = Turn(input=text, expected=", ".join(rules))
     return Case(name=f"message-{number:03d}", turns=(turn,))
 
 
-def _respond(world: World, candidate: Candidate, case: Case, draw: int) -> Outcome:
+def _respond(world: ToyWorld, candidate: Candidate, case: Case, draw: int) -> Outcome:
     if _luck("outage", case.id, draw, candidate.id) < world.outage_rate:
         raise Outage("the model endpoint did not answer")
     if _luck("crash", case.id, draw, candidate.id) < world.crash_rate:
         raise ValueError("the agent's answer was not valid JSON")
     forget = _forgetfulness(world, candidate)
     text = str(candidate.values["instructions"])
-    kept = [
+    names = [
         name
         for name, rule in RULES.items()
         if rule in text and _luck(name, case.id, draw, candidate.id) >= forget
     ]
-    reply = " ".join(f"[{name}]" for name in kept) or "Thank you for your message."
+    reply = " ".join(f"[{name}]" for name in names) or "Thank you for your message."
     step = Step(
         id="1", node="agent", surfaces=tuple(candidate.values), input=case.input, output=reply
     )
@@ -170,7 +162,7 @@ def _respond(world: World, candidate: Candidate, case: Case, draw: int) -> Outco
     )
 
 
-def _forgetfulness(world: World, candidate: Candidate) -> float:
+def _forgetfulness(world: ToyWorld, candidate: Candidate) -> float:
     temperature = candidate.values["model.temperature"]
     assert isinstance(temperature, int | float)
     tone = {"formal": 0.08, "plain": 0.0, "chatty": 0.15}[str(candidate.values["model.tone"])]
@@ -185,7 +177,7 @@ def _luck(*names: object) -> float:
 PHASES = ("words", "numbers", "choices")
 
 
-class Complaints(BaseModel):
+class RewriteRequest(BaseModel):
     """What the proposer is told: the text, and what train cases failed for."""
 
     model_config = ConfigDict(frozen=True)
@@ -208,7 +200,7 @@ def proposer(*, seconds: float = 0.0, counter: CallCounter | None = None) -> Any
     return ScriptedRole(
         name="proposer",
         respond=_rewrite,
-        request_type=Complaints,
+        request_type=RewriteRequest,
         answer_type=Rewrite,
         price=Spend(calls=1, tokens_in=900, tokens_out=120, nano_usd=2_000_000),
         seconds=seconds,
@@ -216,7 +208,7 @@ def proposer(*, seconds: float = 0.0, counter: CallCounter | None = None) -> Any
     )
 
 
-def model_proposer(client: ModelClient) -> Role[Complaints, Rewrite]:
+def model_proposer(client: ModelClient) -> Role[RewriteRequest, Rewrite]:
     """A real model in the proposer's place."""
     prompt = RolePrompt(
         name="proposer",
@@ -227,14 +219,14 @@ def model_proposer(client: ModelClient) -> Role[Complaints, Rewrite]:
     )
     return ModelRole(
         name="proposer",
-        request_type=Complaints,
+        request_type=RewriteRequest,
         answer_type=Rewrite,
         prompt=prompt,
         client=client,
     )
 
 
-def _rewrite(request: Complaints, draw: int) -> Rewrite:
+def _rewrite(request: RewriteRequest, draw: int) -> Rewrite:
     if draw % 7 == 6:
         raise RoleFailed("the answer was cut off")
     if draw % 5 == 4:
@@ -247,7 +239,7 @@ def _rewrite(request: Complaints, draw: int) -> Rewrite:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class MeasuredCandidate:
     """A candidate with what is known of it."""
 
     candidate: Candidate
@@ -259,7 +251,7 @@ class Measured:
 class Climb:
     """Climb until a whole cycle brings nothing."""
 
-    proposer: Role[Complaints, Rewrite]
+    proposer: Role[RewriteRequest, Rewrite]
     repeats: int = 2
     accept_sigma: float = 1.0
     cycles: int = 4
@@ -303,11 +295,11 @@ class Climb:
             if best.candidate.id == before:
                 return
 
-    async def _baseline(self, run: Run) -> Measured | None:
+    async def _baseline(self, run: Run) -> MeasuredCandidate | None:
         if run.stop_reason(self._need(run)) is not None:
             return None
         start = run.target.baseline
-        found = Measured(
+        start_measured = MeasuredCandidate(
             candidate=start,
             train=await run.evaluate(start, split=Split.TRAIN, repeats=self.repeats),
             holdout=await run.evaluate(start, split=Split.HOLDOUT, repeats=self.repeats),
@@ -316,14 +308,16 @@ class Climb:
             Trial(
                 candidate=start,
                 phase="baseline",
-                train=SplitResult.of(found.train, run.objective),
-                holdout=SplitResult.of(found.holdout, run.objective),
+                train=SplitResult.of(start_measured.train, run.objective),
+                holdout=SplitResult.of(start_measured.holdout, run.objective),
             )
         )
         run.advance(start)
-        return found
+        return start_measured
 
-    async def _trial(self, run: Run, best: Measured, cycle: int, phase: str, step: int) -> Measured:
+    async def _trial(
+        self, run: Run, best: MeasuredCandidate, cycle: int, phase: str, step: int
+    ) -> MeasuredCandidate:
         candidate = await self._propose(run, best, cycle, phase, step)
         if candidate is None:
             same = replace(best.candidate, origin=Origin(by=self.name, note="—"))
@@ -348,10 +342,10 @@ class Climb:
         if not decision.accepted or holdout is None:
             return best
         run.advance(candidate)
-        return Measured(candidate=candidate, train=train, holdout=holdout)
+        return MeasuredCandidate(candidate=candidate, train=train, holdout=holdout)
 
     async def _judge(
-        self, run: Run, candidate: Candidate, best: Measured
+        self, run: Run, candidate: Candidate, best: MeasuredCandidate
     ) -> tuple[Evaluation, Evaluation | None, Decision]:
         train = await self._train(run, candidate, best)
         on_train = Pair(candidate=train, incumbent=best.train)
@@ -367,7 +361,7 @@ class Climb:
         )
         return train, holdout, decision
 
-    async def _train(self, run: Run, candidate: Candidate, best: Measured) -> Evaluation:
+    async def _train(self, run: Run, candidate: Candidate, best: MeasuredCandidate) -> Evaluation:
         if self.block_size is None:
             return await run.evaluate(candidate, split=Split.TRAIN, repeats=self.repeats)
         seen = Evaluation(candidate=candidate.id, split=Split.TRAIN, results=())
@@ -385,13 +379,13 @@ class Climb:
                     break
         return seen
 
-    def _hopeless(self, run: Run, seen: Evaluation, best: Measured) -> bool:
+    def _hopeless(self, run: Run, seen: Evaluation, best: MeasuredCandidate) -> bool:
         now = run.objective.measure(seen).loss
         before = run.objective.measure(best.train.only(seen.cases)).loss
         return now is not None and before is not None and now - before > 0.05
 
     async def _propose(
-        self, run: Run, best: Measured, cycle: int, phase: str, step: int
+        self, run: Run, best: MeasuredCandidate, cycle: int, phase: str, step: int
     ) -> Candidate | None:
         if phase == "words":
             return await self._reword(run, best, draw=cycle * self.trials_per_phase + step)
@@ -405,16 +399,18 @@ class Climb:
         note = ", ".join(f"{name.rpartition('.')[2]} {value}" for name, value in changes.items())
         return best.candidate.child(changes, origin=Origin(by=self.name, note=note))
 
-    async def _reword(self, run: Run, best: Measured, *, draw: int) -> Candidate | None:
+    async def _reword(self, run: Run, best: MeasuredCandidate, *, draw: int) -> Candidate | None:
         surface = next(s for s in run.target.surfaces if isinstance(s, TextSurface))
         reasons = sorted({s.reason for r in best.train.results for s in r.scores if s.reason})
-        request = Complaints(text=str(best.candidate.values[surface.id]), reasons=tuple(reasons))
+        request = RewriteRequest(
+            text=str(best.candidate.values[surface.id]), reasons=tuple(reasons)
+        )
         try:
-            said = await run.ask(self.proposer, request, draw=draw)
+            answer = await run.ask(self.proposer, request, draw=draw)
         except RoleFailed:
             return None
-        origin = Origin(by=self.proposer.name, note=said.why)
-        return best.candidate.child({surface.id: said.text}, origin=origin)
+        origin = Origin(by=self.proposer.name, note=answer.why)
+        return best.candidate.child({surface.id: answer.text}, origin=origin)
 
     def _need(self, run: Run) -> Spend:
         sweeps = [

@@ -1,7 +1,7 @@
 """The toy world as a plug-in: a kind of file, a target and a strategy, each of them one class.
 
 This is all that it takes to be used from a file, flags, the environment, HTTP, `--dry-run`, reports
-and resume. The world itself is in `toy_world`, the search in `toy_strategy`.
+and resume. The world itself and its search are in `toy`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ from burnish.plugins import (
 from burnish.system.yaml import TreePath
 from burnish.testing import toy
 from burnish.testing.doubles import CallCounter, ScriptedTarget
-from burnish.testing.toy import Climb, Complaints, Rewrite, model_proposer, proposer
+from burnish.testing.toy import Climb, Rewrite, RewriteRequest, model_proposer, proposer
 
 Amount = Annotated[float, Field(ge=0, le=1000)]
 Count = Annotated[int, Field(ge=1, le=100_000)]
@@ -86,7 +86,7 @@ class ToyPlugin(TargetPlugin):
         """The agent, its cases and the one metric."""
         del strategy
         settings: WorldSettings = building.spec.target.world
-        world = toy.World(**settings.model_dump(exclude={"counter"}))
+        world = toy.ToyWorld(**settings.model_dump(exclude={"counter"}))
         counter = None
         if settings.counter is not None:
             counter = CallCounter(path=building.path(settings.counter))
@@ -150,7 +150,7 @@ def _reached(client: ModelClient) -> ModelClient:
     return client
 
 
-def _role(client: ModelClient | None, parts: TargetParts) -> Role[Complaints, Rewrite] | None:
+def _role(client: ModelClient | None, parts: TargetParts) -> Role[RewriteRequest, Rewrite] | None:
     if client is not None:
         return model_proposer(client)
     if isinstance(parts.target, ScriptedTarget):

@@ -9,14 +9,15 @@ there are to keep. Luck is a hash, so every call is a function of its key.
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from burnish.core.cases import Case, Dataset
-from burnish.core.content import short_id, stream
+from burnish.core.content import stream
 from burnish.core.errors import RoleFailed
 from burnish.core.evaluations import Objective, Score
-from burnish.core.money import NOTHING, Spend, to_nano
+from burnish.core.money import Spend, to_nano
 from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Effects
 from burnish.core.surfaces import Candidate, DemosSurface, NumberSurface, Surface, TextSurface
@@ -24,7 +25,15 @@ from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.settings import CoordinateSettings
 from burnish.strategies.coordinate.trials import CritiqueRequest, Edit, EditRequest, Gradient
-from burnish.testing.doubles import CallCounter, ScriptedRole, ScriptedTarget
+from burnish.testing.doubles import (
+    Answer,
+    CallCounter,
+    FreeMetric,
+    Outage,
+    Request,
+    ScriptedRole,
+    ScriptedTarget,
+)
 
 RULES = {
     "greeting": "Greet the customer by name.",
@@ -51,7 +60,7 @@ BEST_TOP_K = 14
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
+class TuningWorld:
     """How large and how rough the world is."""
 
     train: int = 16
@@ -70,22 +79,18 @@ class World:
     seed: int = 7
 
 
-class Outage(ConnectionError):
-    """Nobody answered."""
-
-
 def setup(
-    world: World | None = None,
+    world: TuningWorld | None = None,
     settings: CoordinateSettings = AXES,
     *,
     counter: CallCounter | None = None,
 ) -> Setup:
     """Everything a run of coordinate descent in this world needs."""
-    world = world or World()
+    world = world or TuningWorld()
     return Setup(
         target=target(world, counter=counter),
-        metrics=(Complete(),),
-        objective=Objective(weights={Complete.name: 1.0}),
+        metrics=(CompleteNote(),),
+        objective=Objective(weights={CompleteNote.name: 1.0}),
         dataset=dataset(world),
         strategy=Coordinate(
             settings=settings,
@@ -95,7 +100,7 @@ def setup(
     )
 
 
-def dataset(world: World) -> Dataset:
+def dataset(world: TuningWorld) -> Dataset:
     """Cases of the world, dealt into splits."""
     held = world.train + world.holdout
     cases = [_case(world, number) for number in range(held + world.test)]
@@ -106,7 +111,7 @@ def dataset(world: World) -> Dataset:
     )
 
 
-def target(world: World, *, counter: CallCounter | None = None) -> ScriptedTarget:
+def target(world: TuningWorld, *, counter: CallCounter | None = None) -> ScriptedTarget:
     """The agent of this world."""
     return ScriptedTarget(
         name="notes agent",
@@ -121,30 +126,20 @@ def target(world: World, *, counter: CallCounter | None = None) -> ScriptedTarge
 
 
 @dataclass(frozen=True, kw_only=True)
-class Complete:
+class CompleteNote(FreeMetric):
     """A metric: the share of what a note should have. The reason names the first thing it lacks."""
 
     name: str = "complete"
 
-    @property
-    def fingerprint(self) -> str:
-        """A hash of its version."""
-        return short_id([self.name, "1"])
-
-    def estimate(self, case: Case) -> Spend:
-        """Nothing: it computes."""
-        del case
-        return NOTHING
-
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
         """Look for each mark in the note."""
         del effects
-        wanted = (case.expected or "").split()
-        lacks = [mark for mark in wanted if mark not in outcome.output]
+        marks = (case.expected or "").split()
+        lacks = [mark for mark in marks if mark not in outcome.output]
         return [
             Score(
                 metric=self.name,
-                value=1 - len(lacks) / len(wanted),
+                value=1 - len(lacks) / len(marks),
                 passed=not lacks,
                 reason=f"the note lacks {lacks[0]}" if lacks else "",
             )
@@ -152,26 +147,30 @@ class Complete:
 
 
 def critic(
-    world: World, *, counter: CallCounter | None = None
+    world: TuningWorld, *, counter: CallCounter | None = None
 ) -> ScriptedRole[CritiqueRequest, Gradient]:
     """Names the rule that most of the failures it is shown lack, and only such a one."""
-    return ScriptedRole(
-        name="critic",
-        respond=lambda request, draw: _diagnose(world, request, draw),
-        request_type=CritiqueRequest,
-        answer_type=Gradient,
-        counter=counter,
-    )
+    respond = partial(_diagnose, world)
+    return _role("critic", respond, (CritiqueRequest, Gradient), counter)
 
 
-def applier(world: World, *, counter: CallCounter | None = None) -> ScriptedRole[EditRequest, Edit]:
+def applier(
+    world: TuningWorld, *, counter: CallCounter | None = None
+) -> ScriptedRole[EditRequest, Edit]:
     """Appends the rule that the diagnosis names."""
+    respond = partial(_apply, world)
+    return _role("applier", respond, (EditRequest, Edit), counter)
+
+
+def _role(
+    name: str,
+    respond: Callable[[Request, int], Answer],
+    types: tuple[type[Request], type[Answer]],
+    counter: CallCounter | None,
+) -> ScriptedRole[Request, Answer]:
+    request, answer = types
     return ScriptedRole(
-        name="applier",
-        respond=lambda request, draw: _apply(world, request, draw),
-        request_type=EditRequest,
-        answer_type=Edit,
-        counter=counter,
+        name=name, respond=respond, request_type=request, answer_type=answer, counter=counter
     )
 
 
@@ -189,16 +188,16 @@ def rules_in(text: object) -> list[str]:
     return [name for name, rule in RULES.items() if rule in str(text)]
 
 
-def _case(world: World, number: int) -> Case:
+def _case(world: TuningWorld, number: int) -> Case:
     rng = stream(world.seed, "case", number)
     topic = TOPICS[number % len(TOPICS)]
     rules = sorted(rng.sample(sorted(RULES), k=2))
     text = f"Customer {number:03d} asks about the {topic} of order {rng.randrange(10_000, 99_999)}"
-    wanted = [f"[{topic}-form]", *(f"[{rule}]" for rule in rules)]
-    return Case.single(text, " ".join(wanted), name=f"note-{number:03d}")
+    marks = [f"[{topic}-form]", *(f"[{rule}]" for rule in rules)]
+    return Case.single(text, " ".join(marks), name=f"note-{number:03d}")
 
 
-def _respond(world: World, candidate: Candidate, case: Case, draw: int) -> Outcome:
+def _respond(world: TuningWorld, candidate: Candidate, case: Case, draw: int) -> Outcome:
     if _luck("outage", case.id, draw, candidate.id) < world.outage_rate:
         raise Outage("the model endpoint did not answer")
     if _luck("crash", case.id, draw, candidate.id) < world.crash_rate:
@@ -209,14 +208,14 @@ def _respond(world: World, candidate: Candidate, case: Case, draw: int) -> Outco
     assert isinstance(temperature, int | float)
     assert isinstance(top_k, int)
     lost = slip(float(temperature), top_k, len(stated))
-    kept = [
+    marks = [
         mark
         for mark in [*_forms(candidate, case), *(f"[{rule}]" for rule in stated)]
         # Some things are lost before others, and by luck anything may be.
         if _luck(mark, case.id) >= lost and _luck(mark, case.id, draw, candidate.id) >= world.noise
     ]
     return Outcome(
-        replies=(" · ".join(kept) or "Noted.",),
+        replies=(" · ".join(marks) or "Noted.",),
         nano_usd=to_nano(world.usd_per_call),
         seconds=0.5 + 0.02 * top_k,
     )
@@ -230,7 +229,7 @@ def _forms(candidate: Candidate, case: Case) -> list[str]:
     return [f"[{topic}-form]" for topic in TOPICS if any(topic in shown for shown in others)]
 
 
-def _diagnose(world: World, request: CritiqueRequest, draw: int) -> Gradient:
+def _diagnose(world: TuningWorld, request: CritiqueRequest, draw: int) -> Gradient:
     if _luck("critic", draw, world.seed) < world.role_failure_rate:
         raise RoleFailed("the critic's answer was cut off")
     lacking = Counter(re.findall(r"the note lacks \[([\w-]+)\]", request.failing_traces))
@@ -250,7 +249,7 @@ def _diagnose(world: World, request: CritiqueRequest, draw: int) -> Gradient:
     )
 
 
-def _apply(world: World, request: EditRequest, draw: int) -> Edit:
+def _apply(world: TuningWorld, request: EditRequest, draw: int) -> Edit:
     if _luck("applier", draw, world.seed) < world.role_failure_rate:
         raise RoleFailed("the applier's answer was cut off")
     named = re.search(r"ask for \[(\w+)\]", request.gradient)

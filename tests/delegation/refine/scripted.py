@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from burnish.delegation.evaluation import Evaluated, Measured
+from burnish.delegation.evaluation import DelegationEvaluation, MetricMeasurement
 from burnish.delegation.loop import Status
-from burnish.delegation.refine.loop import Attempt, Job, Refinement
+from burnish.delegation.refine.loop import IterationJob, IterationOutcome, Refinement
 from burnish.delegation.refine.seeds import read_seed
 from burnish.delegation.refine.sessions import SESSIONS, SeedBest, Session, SessionFiles
 from burnish.delegation.result import DelegationResult, delegation_loss
@@ -35,11 +35,11 @@ class Scripted:
     """Delegations that are written down beforehand."""
 
     steps: list[Step]
-    jobs: list[Job] = field(default_factory=list[Job])
-    attempts: list[Attempt] = field(default_factory=list[Attempt])
-    before: Callable[[Job], None] = lambda _: None
+    jobs: list[IterationJob] = field(default_factory=list[IterationJob])
+    attempts: list[IterationOutcome] = field(default_factory=list[IterationOutcome])
+    before: Callable[[IterationJob], None] = lambda _: None
 
-    async def delegate(self, job: Job) -> DelegationResult:
+    async def delegate(self, job: IterationJob) -> DelegationResult:
         """Leave the run that the next step says."""
         self.before(job)
         self.jobs.append(job)
@@ -57,14 +57,14 @@ class Scripted:
         )
         return _result(run, job, step, files)
 
-    async def record(self, attempt: Attempt) -> None:
+    async def record(self, attempt: IterationOutcome) -> None:
         """Count it."""
         self.attempts.append(attempt)
 
 
-def _result(run: Path, job: Job, step: Step, files: Mapping[str, str]) -> DelegationResult:
+def _result(run: Path, job: IterationJob, step: Step, files: Mapping[str, str]) -> DelegationResult:
     measured = [
-        Measured(name=name, kind="command", score=None, weight=1, threshold=1)
+        MetricMeasurement(name=name, kind="command", score=None, weight=1, threshold=1)
         for name in step.missing
     ]
     return DelegationResult(
@@ -85,7 +85,7 @@ def _result(run: Path, job: Job, step: Step, files: Mapping[str, str]) -> Delega
             status=step.status,
         ),
         deliverables=tuple(run / "FINAL" / name for name in files),
-        evaluation=Evaluated(measured=tuple(measured)) if measured else None,
+        evaluation=DelegationEvaluation(measured=tuple(measured)) if measured else None,
         critique=step.critique,
         defects=(),
         rejections=(),

@@ -7,8 +7,8 @@ import pytest
 
 from burnish.core.errors import FileTrouble
 from burnish.delegation.refine.gradients import (
-    Gradient,
     GradientDefect,
+    RunGradient,
     gradient_of,
     refinement_prefix,
 )
@@ -25,7 +25,7 @@ from tests.delegation.refine.run_folders import (
 SYNTHETIC = {"type": "gate.reject", "gate": "eval", "reason": "too low", "ts": "2026"}
 
 
-def summaries(gradient: Gradient) -> list[str]:
+def summaries(gradient: RunGradient) -> list[str]:
     return [defect.summary for defect in gradient.defects]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from burnish.core.errors import FileTrouble, Interrupted, ResumeRefused
-from burnish.delegation.refine.loop import Job
+from burnish.delegation.refine.loop import IterationJob
 from burnish.delegation.refine.seeds import ModelPair, Tier, TierPlan
 from burnish.delegation.refine.sessions import SESSIONS
 from tests.delegation.refine.run_folders import plain_run
@@ -178,7 +178,7 @@ async def test_a_best_that_cannot_be_written_is_said_loudly(tmp_path: Path) -> N
 async def test_a_deliverable_that_vanished(tmp_path: Path) -> None:
     seed = seed_in(tmp_path)
 
-    def vanish(job: Job) -> None:
+    def vanish(job: IterationJob) -> None:
         if job.folder.parent.name == "iter_1":
             (seed / "FINAL").rename(seed / "elsewhere")
 

@@ -21,7 +21,7 @@ TABLE = {
 
 
 def stopped(*losses: float | None, wanted: int = 10, seconds: float = 0, seed: float = 0) -> str:
-    return stop_after(losses, wanted=wanted, seconds=seconds, seed_seconds=seed)
+    return stop_after(losses, iterations=wanted, seconds=seconds, seed_seconds=seed)
 
 
 def test_a_rejection_that_is_written_twice_counts_once(tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ from burnish.core.errors import BurnishError, Interrupted, SeedRefused
 from burnish.delegation.experiments import Experiment, TaskBest
 from burnish.delegation.refine.sessions import Session
 from burnish.delegation.refine.settings import RefineSettings
-from burnish.delegation.refine.setup import Seat, Wishes, open_refinement
+from burnish.delegation.refine.setup import RefineOptions, Seat, open_refinement
 from burnish.testing.delegation_world import (
     FLAWS,
     GOOD,
     REFINE_FLOW,
-    Said,
-    Turn,
+    Response,
+    RoleTurn,
     critic,
     flaws_in,
     refine_world,
@@ -31,12 +31,12 @@ from tests.delegation.refine.run_folders import awp_run
 pytestmark = pytest.mark.slow
 
 
-def nothing(turn: Turn) -> Said:
+def nothing(turn: RoleTurn) -> Response:
     del turn
     return "no answer"
 
 
-def praise(turn: Turn) -> Said:
+def praise(turn: RoleTurn) -> Response:
     del turn
     return GOOD
 
@@ -73,9 +73,9 @@ def test_three_flaws_in_three_iterations(place: Place) -> None:
 def test_the_manager_hears_of_it_once_and_workers_can_read_what_there_was(place: Place) -> None:
     place.world.turns.clear()
     place.refine(flags={"iterations": 1})
-    managers = [turn.text for turn in place.world.asked("manager")]
+    managers = [turn.text for turn in place.world.turns_of("manager")]
     assert ["## REFINEMENT CONTEXT" in text for text in managers] == [True, False, False]
-    read = [turn.answers[0] for turn in place.world.asked("worker") if turn.answers]
+    read = [turn.answers[0] for turn in place.world.turns_of("worker") if turn.answers]
     assert read[0].startswith("# The heat of the week")
 
 
@@ -165,7 +165,7 @@ def test_named_models_are_left_aside_where_there_are_tiers(place: Place) -> None
 def test_a_critic_who_is_away_lets_nothing_win(tmp_path: Path) -> None:
     away: list[bool] = []
 
-    def sometimes(turn: Turn) -> Said:
+    def sometimes(turn: RoleTurn) -> Response:
         return "no answer" if away else critic(turn)
 
     place = Place(folder=tmp_path, world=refine_world(critic=sometimes))
@@ -253,10 +253,10 @@ def test_a_session_of_a_task_goes_on_from_the_run_that_it_began_with(
     def count(session: Session) -> None:
         done[:] = [1] * (len(session.iterations) // 2)
 
-    wishes = Wishes(models=place.world.models, stop=stop, listen=count)
+    wishes = RefineOptions(models=place.world.models, stop=stop, listen=count)
     settings = RefineSettings(iterations=3)
     with pytest.raises(Interrupted):
-        asyncio.run(open_refinement(Seat.in_task(task), settings, wishes=wishes).run())
+        asyncio.run(open_refinement(Seat.in_task(task), settings, options=wishes).run())
     assert "iter_2" in str(TaskBest(task).winner())
     asked = len(place.world.turns)
     place.refine(target=task.target, resume="last")
@@ -273,7 +273,7 @@ def test_no_secret_reaches_a_session(
 ) -> None:
     monkeypatch.setenv("EXAMPLE_SECRET_KEY", "sk-verysecret-0123456789")
 
-    def leaks(turn: Turn) -> Said:
+    def leaks(turn: RoleTurn) -> Response:
         raise RuntimeError("refused: sk-verysecret-0123456789")
 
     broken = Place(folder=tmp_path, world=refine_world(manager=leaks))

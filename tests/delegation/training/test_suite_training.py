@@ -13,14 +13,14 @@ from burnish.core.errors import ConfigError
 from burnish.delegation.experiments import Experiment
 from burnish.delegation.policy import PolicyTexts
 from burnish.delegation.refine.settings import RefineSettings
-from burnish.delegation.refine.setup import Seat, Wishes, open_refinement
+from burnish.delegation.refine.setup import RefineOptions, Seat, open_refinement
 from burnish.delegation.training.registries import find_registry
 from burnish.testing.delegation_world import (
     FAULT,
     GUILTY,
     RULE,
-    Said,
-    Turn,
+    Response,
+    RoleTurn,
     suite_manager,
     suite_world,
     task,
@@ -69,7 +69,7 @@ def test_the_fault_is_found_and_mended_for_a_task_that_nobody_saw(place: Place) 
     assert place.registry.texts()[GUILTY] == FAULTY.replace(FAULT, RULE)
     place.world.turns.clear()
     delegate(place, "frost", output_dir=place.folder / "frost")
-    assert all(RULE in turn.system for turn in place.world.asked("worker"))
+    assert all(RULE in turn.system for turn in place.world.turns_of("worker"))
     assert "°C" in (place.folder / "frost" / "FINAL" / "report.md").read_text()
     page = (place.folder / "run" / "report.md").read_text()
     assert "frost (held out) | 0.365 | 0.030" in page
@@ -91,7 +91,7 @@ def test_the_registry_that_is_named_is_the_one_that_is_read_and_trained(place: P
     place.train(db=str(own.path))
     assert own.active()[GUILTY] == 2
     assert not place.registry.path.exists(), "the usual one is not touched"
-    read = {RULE in t.system: FAULT in t.system for t in place.world.asked("worker")}
+    read = {RULE in t.system: FAULT in t.system for t in place.world.turns_of("worker")}
     assert read == {False: True, True: False}
 
 
@@ -105,7 +105,7 @@ def test_an_experiment_has_a_registry_of_its_own(
     assert find_registry(None, experiment).active()[GUILTY] == 2
     place.world.turns.clear()
     delegate(place, "snow", target=experiment)
-    assert all(RULE in turn.system for turn in place.world.asked("worker"))
+    assert all(RULE in turn.system for turn in place.world.turns_of("worker"))
     assert not place.registry.path.exists()
 
 
@@ -127,7 +127,7 @@ def test_epochs_and_their_runs_are_in_the_registry(place: Place) -> None:
 def test_failing_tasks_have_names_of_their_own_and_count_worse_than_finished_ones(
     place: Place,
 ) -> None:
-    def some_fail(turn: Turn) -> Said:
+    def some_fail(turn: RoleTurn) -> Response:
         if "heat" in turn.text or "rain" in turn.text:
             return {"decision": "fail", "reason": "no data"}
         return suite_manager(turn)
@@ -148,7 +148,7 @@ def test_a_suites_pins_are_read_in_its_runs_and_given_back(place: Place) -> None
     place.spoil()
     place.write("heat", "rain", more=f"baseline_artifacts: {{{GUILTY}: 0}}")
     place.train()
-    assert not any(FAULT in turn.system for turn in place.world.asked("worker"))
+    assert not any(FAULT in turn.system for turn in place.world.turns_of("worker"))
     assert place.registry.active()[GUILTY] == 1, "nothing was better, so nothing changed"
 
 
@@ -156,7 +156,7 @@ def test_what_the_registry_pins_is_left_alone(place: Place) -> None:
     place.spoil()
     place.registry.pin(GUILTY)
     place.train()
-    assert len(place.world.asked("textgrad")) == 5
+    assert len(place.world.turns_of("textgrad")) == 5
     assert place.registry.texts()[GUILTY] == FAULTY
     place.write("heat", "rain", more=f"baseline_artifacts: {{{GUILTY}: 0}}")
     with pytest.raises(ConfigError, match="holds it at version 1, the suite at 0"):
@@ -181,7 +181,7 @@ def test_who_else_changes_the_registry_meanwhile_is_right(place: Place) -> None:
     place.spoil()
     plain = place.world.others["textgrad"]
 
-    def meddled(turn: Turn) -> Said:
+    def meddled(turn: RoleTurn) -> Response:
         place.registry.add("pattern_library", "- By hand.\n", activate=True)
         return plain(turn)
 
@@ -194,7 +194,7 @@ def test_who_else_changes_the_registry_meanwhile_is_right(place: Place) -> None:
 
 
 def test_without_rollback_what_is_no_better_stays_active(place: Place) -> None:
-    def spoiling(turn: Turn) -> Said:
+    def spoiling(turn: RoleTurn) -> Response:
         if f"The text is: {GUILTY}" not in turn.text:
             return {"artifact_name": None}
         return {
@@ -213,7 +213,7 @@ def test_without_rollback_what_is_no_better_stays_active(place: Place) -> None:
 
 
 def test_reflection_trains_the_texts_too(place: Place) -> None:
-    def rewrite(turn: Turn) -> Said:
+    def rewrite(turn: RoleTurn) -> Response:
         text = turn.text.partition("<current_text>\n")[2].partition("\n</current_text>")[0]
         return {"diagnosis": "units are left out", "new_text": text.replace(FAULT, RULE) + "\n"}
 
@@ -233,7 +233,7 @@ def test_reflection_trains_the_texts_too(place: Place) -> None:
 
 
 def test_coordinate_descent_trains_the_texts_too(place: Place) -> None:
-    def diagnose(turn: Turn) -> Said:
+    def diagnose(turn: RoleTurn) -> Response:
         return {
             "failing_pattern": "no units",
             "root_cause_hypothesis": "the text asks for it",
@@ -242,7 +242,7 @@ def test_coordinate_descent_trains_the_texts_too(place: Place) -> None:
             "citations": [],
         }
 
-    def edit(turn: Turn) -> Said:
+    def edit(turn: RoleTurn) -> Response:
         text = turn.text.partition("<current_text>\n")[2].partition("\n</current_text>")[0]
         new = text.replace(FAULT, RULE) + "\n"
         return {"edit_type": "replace", "rationale": "", "new_text": new, "diff_summary": ""}
@@ -263,8 +263,8 @@ def test_refining_and_training_touch_disjoint_state(place: Place) -> None:
     assert tree(seed) == before, "training leaves runs alone"
     registry = place.registry.path.read_bytes()
     settings = RefineSettings(iterations=1)
-    wishes = Wishes(models=place.world.models)
-    session = asyncio.run(open_refinement(Seat.beside(seed), settings, wishes=wishes).run())
+    wishes = RefineOptions(models=place.world.models)
+    session = asyncio.run(open_refinement(Seat.beside(seed), settings, options=wishes).run())
     assert place.registry.path.read_bytes() == registry, "refining leaves the registry alone"
     assert session.best_iter == 1, "and reads what was trained"
     assert (seed / "BEST" / "report.md").read_text().count("°C") == 3
@@ -273,5 +273,5 @@ def test_refining_and_training_touch_disjoint_state(place: Place) -> None:
 def test_shipped_texts_are_read_where_nothing_was_trained(place: Place) -> None:
     delegate(place, "heat", output_dir=place.folder / "one")
     shipped = PolicyTexts.shipped()[GUILTY].strip()
-    assert all(shipped in turn.system for turn in place.world.asked("worker"))
+    assert all(shipped in turn.system for turn in place.world.turns_of("worker"))
     assert not place.registry.path.exists()

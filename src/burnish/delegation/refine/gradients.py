@@ -59,8 +59,8 @@ def text(value: Json) -> str:
 
 def run_id_in(completion: Mapping[str, Json], run: Path) -> str:
     """What the run is called; its folder's name where it says nothing that could be one."""
-    told = text(completion.get("run_id"))
-    return told if told and Path(told).name == told else run.name
+    name = text(completion.get("run_id"))
+    return name if name and Path(name).name == name else run.name
 
 
 def number(value: Json) -> float | None:
@@ -120,26 +120,26 @@ def run_signals(run: Path) -> RunSignals:
 
 
 def _eval(completion: Mapping[str, Json], rows: Sequence[Mapping[str, Json]]) -> float | None:
-    told = (
+    values = (
         mapping(completion.get("eval")).get("score"),
         mapping(completion.get("evaluation")).get("total_score"),
     )
-    return _first(told) if _first(told) is not None else _mean(rows, "metric.eval")
+    return _first(values) if _first(values) is not None else _mean(rows, "metric.eval")
 
 
 def _critique(completion: Mapping[str, Json], rows: Sequence[Mapping[str, Json]]) -> float | None:
-    told = (mapping(completion.get("critique")).get("score"), completion.get("critique_score"))
-    return _first(told) if _first(told) is not None else _mean(rows, "metric.critique")
+    values = (mapping(completion.get("critique")).get("score"), completion.get("critique_score"))
+    return _first(values) if _first(values) is not None else _mean(rows, "metric.critique")
 
 
-def _first(told: Sequence[Json]) -> float | None:
-    return next((found for each in told if (found := number(each)) is not None), None)
+def _first(values: Sequence[Json]) -> float | None:
+    return next((value for each in values if (value := number(each)) is not None), None)
 
 
 def _mean(rows: Sequence[Mapping[str, Json]], kind: str) -> float | None:
     scores = [number(row.get("score")) for row in rows if row.get("kind") == kind]
-    known = [score for score in scores if score is not None]
-    return mean(known) if known else None
+    present = [score for score in scores if score is not None]
+    return mean(present) if present else None
 
 
 def _rejections(rows: Sequence[Mapping[str, Json]]) -> set[tuple[str, str]]:
@@ -154,8 +154,8 @@ def _rejections(rows: Sequence[Mapping[str, Json]]) -> set[tuple[str, str]]:
 def _allowed(run: Path, completion: Mapping[str, Json]) -> int:
     name = "max_rejected_completions"
     budget = mapping(mapping(read_json(run / MANIFEST)).get("budget"))
-    told = (number(mapping(completion.get("config_used")).get(name)), number(budget.get(name)))
-    return next((int(each) for each in told if each and each >= 1), _MAX_REJECTIONS)
+    limits = (number(mapping(completion.get("config_used")).get(name)), number(budget.get(name)))
+    return next((int(each) for each in limits if each and each >= 1), _MAX_REJECTIONS)
 
 
 _LAST_REJECTIONS = 3
@@ -185,7 +185,7 @@ class _Rejection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gradient:
+class RunGradient:
     """All that should be better."""
 
     prior_run_id: str
@@ -213,17 +213,17 @@ class Gradient:
         }
 
 
-def gradient_of(run: Path, *, loss: float | None = None) -> Gradient:
+def gradient_of(run: Path, *, loss: float | None = None) -> RunGradient:
     """What the run in this folder got wrong."""
     completion = mapping(read_json(run / COMPLETION))
-    defects = _defects(run) or _told_defects(completion)
+    defects = _defects(run) or _reported_defects(completion)
     signals: dict[str, Json] = {"critique_defect_count": len(defects)}
     score = number(mapping(completion.get("evaluation")).get("total_score"))
     confidence = number(completion.get("confidence"))
     signals |= {} if score is None else {"eval_score": score}
     signals |= {} if confidence is None else {"confidence": confidence}
     run_id = run_id_in(completion, run)
-    return Gradient(
+    return RunGradient(
         prior_run_id=run_id,
         prior_loss_total=loss,
         prior_raw_signals=signals,
@@ -235,20 +235,20 @@ def gradient_of(run: Path, *, loss: float | None = None) -> Gradient:
 
 def _defects(run: Path) -> list[GradientDefect]:
     """The defects of all iterations, each once, the earliest first."""
-    found: dict[tuple[str, str], GradientDefect] = {}
+    defects: dict[tuple[str, str], GradientDefect] = {}
     for path in sorted(run.glob("iterations/*/critique.json"), key=_number_of):
         for critique in rows(mapping(read_json(path)).get("critiques")):
             for row in rows(critique.get("defects")):
                 if summary := text(row.get("description")).strip():
                     severity = text(row.get("severity")) or "medium"
                     key = (summary[:_KEY_CHARS], severity)
-                    found.setdefault(
+                    defects.setdefault(
                         key,
                         GradientDefect(
                             summary=summary, severity=severity, evidence=text(row.get("location"))
                         ),
                     )
-    return list(found.values())
+    return list(defects.values())
 
 
 def _number_of(path: Path) -> tuple[int, str]:
@@ -257,7 +257,7 @@ def _number_of(path: Path) -> tuple[int, str]:
     return (int(name), "") if name.isdigit() else (0, name)
 
 
-def _told_defects(completion: Mapping[str, Json]) -> list[GradientDefect]:
+def _reported_defects(completion: Mapping[str, Json]) -> list[GradientDefect]:
     return [
         GradientDefect(
             summary=summary,
@@ -271,8 +271,8 @@ def _told_defects(completion: Mapping[str, Json]) -> list[GradientDefect]:
 
 def _gate_rejections(run: Path, run_id: str) -> Iterator[_Rejection]:
     path = _events_path(run, run_id)
-    found = () if path is None else map(_rejection, _json_rows(path))
-    yield from (each for each in found if each is not None)
+    rejections = () if path is None else map(_rejection, _json_rows(path))
+    yield from (each for each in rejections if each is not None)
 
 
 def _rejection(row: Mapping[str, Json]) -> _Rejection | None:
@@ -303,10 +303,13 @@ def _events_path(run: Path, run_id: str = "") -> Path | None:
 
 
 def _deltas(evaluation: Mapping[str, Json]) -> dict[str, float]:
-    scores, wanted = mapping(evaluation.get("per_metric")), mapping(evaluation.get("thresholds"))
+    scores, thresholds = (
+        mapping(evaluation.get("per_metric")),
+        mapping(evaluation.get("thresholds")),
+    )
     gaps: dict[str, float] = {}
-    for metric, told in scores.items():
-        observed, threshold = number(told), number(wanted.get(metric))
+    for metric, score in scores.items():
+        observed, threshold = number(score), number(thresholds.get(metric))
         if observed is not None and threshold is not None and observed < threshold:
             gaps[text(metric)] = round(threshold - observed, 4)
     return gaps
@@ -317,12 +320,12 @@ _MOST_CHARS = 300
 _SEVEREST = ("critical", "high", "warning", "medium", "info", "low")
 
 
-def refinement_prefix(gradient: Gradient) -> str:
+def refinement_prefix(gradient: RunGradient) -> str:
     """What the manager is told before its first plan; empty sections are left out."""
     return "\n".join(_lines(gradient)) + "\n"
 
 
-def _lines(gradient: Gradient) -> Iterator[str]:
+def _lines(gradient: RunGradient) -> Iterator[str]:
     yield "## REFINEMENT CONTEXT"
     yield "This task was done before. Its result is there to be made better."
     yield "Prior deliverable is available at: input/"
@@ -354,11 +357,11 @@ def _defect_lines(defects: tuple[GradientDefect, ...]) -> Iterator[str]:
 
 
 def _rank(defect: GradientDefect) -> int:
-    known = defect.severity.lower()
-    return _SEVEREST.index(known) if known in _SEVEREST else len(_SEVEREST)
+    severity = defect.severity.lower()
+    return _SEVEREST.index(severity) if severity in _SEVEREST else len(_SEVEREST)
 
 
-def _line(told: str) -> str:
+def _line(words: str) -> str:
     """Text of others on one line, so that it cannot look like a part of this page."""
-    flat = " ".join(told.split())
+    flat = " ".join(words.split())
     return flat if len(flat) <= _MOST_CHARS else f"{flat[: _MOST_CHARS - 1]}…"

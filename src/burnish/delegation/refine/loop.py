@@ -25,7 +25,7 @@ from burnish.core.trials import Decision, SplitResult, Trial, Verdict
 from burnish.delegation.delegation import Delegation, Site, delegate
 from burnish.delegation.envelope import Envelope
 from burnish.delegation.refine.gradients import (
-    Gradient,
+    RunGradient,
     RunSignals,
     gradient_of,
     mapping,
@@ -75,7 +75,7 @@ REASONS = {
 
 
 def stop_after(
-    losses: Sequence[float | None], *, wanted: int, seconds: float, seed_seconds: float
+    losses: Sequence[float | None], *, iterations: int, seconds: float, seed_seconds: float
 ) -> str:
     """Why to stop after these iterations; empty when there is no reason.
 
@@ -89,7 +89,7 @@ def stop_after(
         step is not None and abs(step) < _PLATEAU - _SLACK for step in steps
     ):
         return "plateau"
-    if len(losses) >= wanted:
+    if len(losses) >= iterations:
         return "max_iterations"
     spent = seed_seconds > 0 and seconds >= _TWICE_THE_SEED * seed_seconds
     return "wall_time_exhausted" if spent else ""
@@ -112,7 +112,7 @@ MOST_ITERATIONS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class IterationJob:
     """One iteration that is to be run."""
 
     folder: Path
@@ -129,7 +129,7 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attempt:
+class IterationOutcome:
     """What an iteration came to, for whoever records it. The seed is number 0."""
 
     k: int
@@ -145,11 +145,11 @@ class Attempt:
 class _Iterating(Protocol):
     """Who runs iterations, and keeps what came of them."""
 
-    async def delegate(self, job: Job) -> DelegationResult:
+    async def delegate(self, job: IterationJob) -> DelegationResult:
         """Run one."""
         ...
 
-    async def record(self, attempt: Attempt) -> None:
+    async def record(self, attempt: IterationOutcome) -> None:
         """Keep an attempt, before anything is done with it."""
         ...
 
@@ -202,8 +202,8 @@ class Refinement:
             self.keep(replace(rounds.session, stop_reason=INTERRUPTED))
             raise
         except Exception as error:  # noqa: BLE001 - the session says what happened, whatever it was
-            told = self.redactor.text(str(error) or type(error).__name__)
-            session = replace(rounds.session, error=told)
+            message = self.redactor.text(str(error) or type(error).__name__)
+            session = replace(rounds.session, error=message)
             reason = f"error:{type(error).__name__}"
             return self.keep(replace(session, stop_reason=reason, completed_at=now()))
         return self.keep(replace(rounds.session, stop_reason=reason, completed_at=now()))
@@ -251,7 +251,7 @@ class _Rounds:
             await self._take(k, steer, await self._iterated(k, gradient, steer))
             reason = stop_after(
                 self._losses,
-                wanted=self._all.iterations,
+                iterations=self._all.iterations,
                 seconds=self._seconds,
                 seed_seconds=self._all.seed.budget.seconds,
             )
@@ -259,14 +259,14 @@ class _Rounds:
                 return reason
         return "max_iterations"
 
-    async def _iterated(self, k: int, gradient: Gradient, steer: str) -> DelegationResult:
+    async def _iterated(self, k: int, gradient: RunGradient, steer: str) -> DelegationResult:
         folder = self._all.files.place(self.session) / f"iter_{k}"
         folder.mkdir(parents=True, exist_ok=True)
-        kept = self._all.redactor.json(gradient.to_json())
-        told = json.dumps(kept, indent=2, ensure_ascii=False)
-        write_atomic(folder / "gradient_input.json", told + "\n")
+        document = self._all.redactor.json(gradient.to_json())
+        encoded = json.dumps(document, indent=2, ensure_ascii=False)
+        write_atomic(folder / "gradient_input.json", encoded + "\n")
         seed = self._all.seed
-        job = Job(
+        job = IterationJob(
             folder=folder / "run",
             task=seed.task,
             steer=steer,
@@ -281,56 +281,58 @@ class _Rounds:
 
     async def _record_seed(self) -> None:
         signals = self._all.seed.signals
-        attempt = Attempt(k=0, signals=signals, status=signals.status, best_loss=self._best.loss)
+        attempt = IterationOutcome(
+            k=0, signals=signals, status=signals.status, best_loss=self._best.loss
+        )
         await self._by.record(attempt)
 
     async def _take(self, k: int, steer: str, result: DelegationResult) -> None:
         """Count an iteration; make it the best where it is."""
-        found = contender(result, run_signals(result.run_dir), self._best)
-        self._losses.append(found.counts_as)
+        challenger = contender(result, run_signals(result.run_dir), self._best)
+        self._losses.append(challenger.counts_as)
         spent = mapping(result.budget.get("wall_time")).get("elapsed_s")
         self._seconds += number(spent) or 0.0
-        better = not found.cannot_win and is_lower(found.loss, self._best.loss)
+        better = not challenger.cannot_win and is_lower(challenger.loss, self._best.loss)
         await self._by.record(
-            Attempt(
+            IterationOutcome(
                 k=k,
                 steer=steer,
-                signals=found.signals,
+                signals=challenger.signals,
                 status=result.status,
                 better=better,
                 best_loss=self._best.loss,
-                cannot_win=found.cannot_win,
+                cannot_win=challenger.cannot_win,
             )
         )
         self.session = replace(
-            self.session, iterations=(*self.session.iterations, self._row(k, result, found))
+            self.session, iterations=(*self.session.iterations, self._row(k, result, challenger))
         )
         if better:
-            self._lead(k, result, found)
+            self._lead(k, result, challenger)
         self._all.keep(self.session)
 
-    def _lead(self, k: int, result: DelegationResult, found: Contender) -> None:
+    def _lead(self, k: int, result: DelegationResult, challenger: Contender) -> None:
         self._best = Best(
             run=result.run_dir,
             run_id=result.run_id,
-            signals=found.signals,
+            signals=challenger.signals,
             deliverable=result.final,
             iteration=k,
         )
-        self.session = replace(self.session, best_iter=k, best_loss=round(found.loss, 6))
+        self.session = replace(self.session, best_iter=k, best_loss=round(challenger.loss, 6))
         why_not = self._all.place.promote(self._best, self.session)
         self.session = replace(self.session, best_written=not why_not)
         if why_not:
             *before, row = self.session.iterations
-            told = f"better than the seed, but {why_not}"
-            self.session = replace(self.session, iterations=(*before, replace(row, note=told)))
+            note = f"better than the seed, but {why_not}"
+            self.session = replace(self.session, iterations=(*before, replace(row, note=note)))
 
-    def _row(self, k: int, result: DelegationResult, found: Contender) -> Iteration:
+    def _row(self, k: int, result: DelegationResult, challenger: Contender) -> Iteration:
         models, trivial = self._all.models_of(k), self._all.tiers.trivial
         return Iteration(
             k=k,
             run_id=result.run_id,
-            loss=round(found.loss, 6),
+            loss=round(challenger.loss, 6),
             status=result.status,
             tier=None if trivial else tier_of(k, self._all.iterations).value,
             model_manager=models.manager or None,
@@ -339,7 +341,7 @@ class _Rounds:
             calls=result.spent.calls,
             tokens=result.spent.tokens,
             usd=result.spent.usd,
-            note=found.cannot_win or found.lost,
+            note=challenger.cannot_win or challenger.lost,
         )
 
 
@@ -361,7 +363,7 @@ class Refine:
         refinement: Refinement,
         session: Session,
         *,
-        delegation: Callable[[Job], Delegation],
+        delegation: Callable[[IterationJob], Delegation],
         lock: SeedLock,
     ) -> None:
         self.refinement = refinement
@@ -408,7 +410,7 @@ class Refine:
         self.refinement.listen(session)
         self.watch(session)
 
-    async def delegate(self, run: Run, job: Job) -> DelegationResult:
+    async def delegate(self, run: Run, job: IterationJob) -> DelegationResult:
         """One iteration, which pays through the run's journal."""
         directory = run.directory
         return await run.perform(
@@ -433,10 +435,10 @@ class _Iterations:
     strategy: Refine
     run: Run
 
-    async def delegate(self, job: Job) -> DelegationResult:
+    async def delegate(self, job: IterationJob) -> DelegationResult:
         return await self.strategy.delegate(self.run, job)
 
-    async def record(self, attempt: Attempt) -> None:
+    async def record(self, attempt: IterationOutcome) -> None:
         run, start, k = self.run, self.run.target.baseline, attempt.k
         origin = Origin(kind=Refine.name, note=f"iteration {k}")
         candidate = start.child({_STEER: attempt.steer}, origin=origin) if k else start
@@ -449,7 +451,7 @@ class _Iterations:
             run.advance(candidate)
 
 
-def _trial(attempt: Attempt, candidate: Candidate, train: SplitResult) -> Trial:
+def _trial(attempt: IterationOutcome, candidate: Candidate, train: SplitResult) -> Trial:
     if not attempt.k:
         return Trial(candidate=candidate, phase=BASELINE, train=train)
     return Trial(
@@ -462,7 +464,7 @@ def _trial(attempt: Attempt, candidate: Candidate, train: SplitResult) -> Trial:
     )
 
 
-def _decision(attempt: Attempt) -> Decision:
+def _decision(attempt: IterationOutcome) -> Decision:
     loss, best = attempt.signals.loss.total, attempt.best_loss
     verdict, code = Verdict.REJECT, "worse"
     reason = f"its loss of {loss:.4f} is not below {best:.4f}"
@@ -480,7 +482,7 @@ def _decision(attempt: Attempt) -> Decision:
     )
 
 
-def _outcome(attempt: Attempt) -> Outcome:
+def _outcome(attempt: IterationOutcome) -> Outcome:
     """The parts of the loss, each from 0 to 1, as delegations in a suite have them."""
     loss = attempt.signals.loss
     return Outcome(

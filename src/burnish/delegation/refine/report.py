@@ -10,7 +10,7 @@ from burnish.core.formatting import cell, counted, money, number
 from burnish.delegation.refine.gradients import mapping, read_json, rows, run_signals, text
 from burnish.delegation.refine.loop import REASONS
 from burnish.delegation.refine.seeds import Seed
-from burnish.delegation.refine.sessions import Iteration, Session
+from burnish.delegation.refine.sessions import Session
 from burnish.delegation.result import WEIGHTS
 
 PAGE = "REFINEMENT.md"
@@ -30,8 +30,8 @@ def refine_page(seed: Seed, session: Session, place: Path) -> str:
 
 def outcome(session: Session) -> str:
     """How a session ended, in one sentence."""
-    told = REASONS.get(session.stop_reason, session.error)
-    return f"{session.stop_reason}: {told}" if told else session.stop_reason
+    meaning = REASONS.get(session.stop_reason, session.error)
+    return f"{session.stop_reason}: {meaning}" if meaning else session.stop_reason
 
 
 def _headline(seed: Seed, session: Session) -> Iterator[str]:
@@ -54,8 +54,8 @@ def _headline(seed: Seed, session: Session) -> Iterator[str]:
 def _spent(session: Session) -> str:
     calls = sum(each.calls for each in session.iterations)
     prices = [each.usd for each in session.iterations]
-    known = [each for each in prices if each is not None]
-    usd = money(sum(known) if len(known) == len(prices) else None)
+    priced = [each for each in prices if each is not None]
+    usd = money(sum(priced) if len(priced) == len(prices) else None)
     return f"{counted(calls, 'call')} · {usd}"
 
 
@@ -68,9 +68,9 @@ def _iterations(session: Session) -> Iterator[str]:
     for each in session.iterations:
         models = " / ".join(filter(None, (each.tier, each.model_manager, each.model_worker)))
         mark = "**best**" if each.k == session.best_iter else ""
-        told = " ".join(filter(None, (mark, cell(each.note, 200))))
+        remark = " ".join(filter(None, (mark, cell(each.note, 200))))
         loss = number(each.loss)
-        yield f"| {each.k} | {cell(models, 120)} | {each.status} | {loss} | {told} |"
+        yield f"| {each.k} | {cell(models, 120)} | {each.status} | {loss} | {remark} |"
 
 
 def _parts(seed: Seed, session: Session, place: Path) -> Iterator[str]:
@@ -80,7 +80,7 @@ def _parts(seed: Seed, session: Session, place: Path) -> Iterator[str]:
     yield _row("seed", seed.signals.loss.to_json())
     for each in session.iterations:
         try:
-            yield _row(str(each.k), run_signals(_run_of(each, place)).loss.to_json())
+            yield _row(str(each.k), run_signals(place.parent / each.run_dir).loss.to_json())
         except BurnishError:
             continue
 
@@ -90,24 +90,20 @@ def _row(name: str, loss: Mapping[str, Json]) -> str:
     return f"| {name} | {' | '.join(values)} |"
 
 
-def _run_of(iteration: Iteration, place: Path) -> Path:
-    return place.parent / iteration.run_dir
-
-
 def _gradients(session: Session, place: Path) -> Iterator[str]:
     yield from ("", "## What each iteration was told", "")
     for each in session.iterations:
         try:
-            told = mapping(read_json(place / f"iter_{each.k}" / "gradient_input.json"))
+            gradient = mapping(read_json(place / f"iter_{each.k}" / "gradient_input.json"))
         except BurnishError:
             continue
-        yield f"Iteration {each.k}, from run {text(told.get('prior_run_id'))}:"
+        yield f"Iteration {each.k}, from run {text(gradient.get('prior_run_id'))}:"
         yield ""
-        for defect in rows(told.get("defects")):
+        for defect in rows(gradient.get("defects")):
             yield f"- [{text(defect.get('severity'))}] {cell(text(defect.get('summary')), 300)}"
-        for gate in rows(told.get("rejected_gates")):
+        for gate in rows(gradient.get("rejected_gates")):
             yield f"- gate {text(gate.get('gate'))}: {cell(text(gate.get('reason')), 300)}"
-        for metric, gap in mapping(told.get("eval_deltas")).items():
+        for metric, gap in mapping(gradient.get("eval_deltas")).items():
             yield f"- metric {metric}: {json.dumps(gap)} short of its threshold"
         yield ""
 

@@ -14,7 +14,7 @@ from burnish.delegation.home import is_of_burnish
 from burnish.delegation.refine.gradients import (
     COMPLETION,
     MANIFEST,
-    Gradient,
+    RunGradient,
     RunSignals,
     gradient_of,
     mapping,
@@ -45,20 +45,20 @@ class ModelPair:
     worker: str = ""
 
     @classmethod
-    def parse(cls, told: str) -> "ModelPair":
+    def parse(cls, names: str) -> "ModelPair":
         """`manager:worker`, either side may be empty; one name alone is the manager's.
 
         Names of models have colons in them, so it is split where both sides are references; where
         neither is one, at the first colon.
         """
-        places = [place for place, char in enumerate(told) if char == ":"]
+        places = [place for place, char in enumerate(names) if char == ":"]
         for place in places:
-            manager, worker = told[:place].strip(), told[place + 1 :].strip()
+            manager, worker = names[:place].strip(), names[place + 1 :].strip()
             if (not manager or _is_reference(manager)) and (not worker or _is_reference(worker)):
                 return cls(manager=manager, worker=worker)
-        if _is_reference(told.strip()):
-            return cls(manager=told.strip())
-        manager, _, worker = told.partition(":")
+        if _is_reference(names.strip()):
+            return cls(manager=names.strip())
+        manager, _, worker = names.partition(":")
         return cls(manager=manager.strip(), worker=worker.strip())
 
     def or_else(self, seed: "ModelPair") -> "ModelPair":
@@ -93,8 +93,8 @@ def tier_of(k: int, n: int) -> Tier:
     return Tier.HIGH if k >= n - n // 3 + 1 else Tier.MID
 
 
-def _is_reference(told: str) -> bool:
-    provider, _, name = told.partition(":")
+def _is_reference(reference: str) -> bool:
+    provider, _, name = reference.partition(":")
     return find_provider(provider) is not None and bool(name.strip())
 
 
@@ -141,18 +141,18 @@ def _half(cap: int) -> int:
 def _inputs_of(run: Path, manifest: Mapping[str, Json], deliverable: Path) -> tuple[Path, ...]:
     """The given files that are still there; the deliverable comes before those of its names."""
     taken = {path.name for path in deliverable.iterdir()}
-    found: dict[str, Path] = {}
-    for path in _given(run, manifest):
+    inputs: dict[str, Path] = {}
+    for path in _input_paths(run, manifest):
         if path.name not in taken and path.exists():
-            found.setdefault(path.name, path)
-    return tuple(found.values())
+            inputs.setdefault(path.name, path)
+    return tuple(inputs.values())
 
 
-def _given(run: Path, manifest: Mapping[str, Json]) -> Iterator[Path]:
+def _input_paths(run: Path, manifest: Mapping[str, Json]) -> Iterator[Path]:
     """In the run's own workspace first: what lies elsewhere may be another file by now."""
-    kept = mapping(manifest.get("kept")).get("inputs")
-    for told in kept if isinstance(kept, list) else []:
-        path = Path(str(told))
+    inputs = mapping(manifest.get("kept")).get("inputs")
+    for entry in inputs if isinstance(inputs, list) else []:
+        path = Path(str(entry))
         yield run / "workspace" / "input" / path.name
         yield path
     if run.parts[-3:-1] == ("workspace", "runs"):
@@ -197,7 +197,7 @@ class Seed:
     inputs: tuple[Path, ...]
     """Files and folders that it was given."""
     signals: RunSignals
-    gradient: Gradient
+    gradient: RunGradient
     tags: tuple[str, ...] = ()
     manifest: Mapping[str, Json]
     """What the run was started with, as far as it says."""
@@ -265,19 +265,19 @@ def _how_to_end(folder: Path) -> str:
 
 
 def _deliverable(folder: Path, run_id: str, completion: Mapping[str, Json]) -> Path:
-    found = deliverable_of(folder, run_id)
-    if found is None and is_of_burnish(folder) and completion.get("deliverables") == []:
+    deliverable = deliverable_of(folder, run_id)
+    if deliverable is None and is_of_burnish(folder) and completion.get("deliverables") == []:
         how = f"{text(completion.get('status'))}: {ending_words(text(completion.get('reason')))}"
         raise SeedRefused(
             f"run {run_id} delivered nothing ({how})",
             remedy=f"run its task again first; {folder / 'RUN_SUMMARY.md'} says what happened",
         )
-    if found is None:
+    if deliverable is None:
         places = ", ".join(map(str, dict.fromkeys(_places(folder, run_id))))
         raise SeedRefused(
             f"run {run_id} has no deliverable", remedy=f"its files were looked for in {places}"
         )
-    return found
+    return deliverable
 
 
 def deliverable_of(folder: Path, run_id: str) -> Path | None:
@@ -315,41 +315,47 @@ def _budget(completion: Mapping[str, Json], manifest: Mapping[str, Json]) -> See
     # An iteration of a refinement has half of its seed's; refined again, it is not halved twice.
     whole = mapping(mapping(manifest.get("kept")).get(WHOLE_BUDGET))
     started = {**mapping(manifest.get("budget")), **whole}
-    found: dict[str, float] = {}
+    limits: dict[str, float] = {}
     for limit in fields(Envelope):
         name = limit.name
         outer, inner = _CAPS.get(name, ("", ""))
         nested = mapping(final.get(outer)).get(inner)
-        told = (started.get(name), nested, final.get(name), flat.get(name), completion.get(name))
-        known = [value for each in told if (value := number(each)) and value > 0]
-        if known:
-            found[name] = known[0]
-    return SeedBudget(envelope=_envelope(found), seconds=_seconds(completion, final, flat))
+        candidates = (
+            started.get(name),
+            nested,
+            final.get(name),
+            flat.get(name),
+            completion.get(name),
+        )
+        positive = [value for each in candidates if (value := number(each)) and value > 0]
+        if positive:
+            limits[name] = positive[0]
+    return SeedBudget(envelope=_envelope(limits), seconds=_seconds(completion, final, flat))
 
 
 def _seconds(
     completion: Mapping[str, Json], final: Mapping[str, Json], flat: Mapping[str, Json]
 ) -> float:
-    told = (
+    candidates = (
         mapping(final.get("wall_time")).get("elapsed_s"),
         final.get("observed_wall_time"),
         flat.get("observed_wall_time"),
         completion.get("wall_time"),
     )
-    return next((found for each in told if (found := number(each))), 0.0)
+    return next((value for each in candidates if (value := number(each))), 0.0)
 
 
-def _envelope(found: Mapping[str, float]) -> Envelope:
+def _envelope(limits: Mapping[str, float]) -> Envelope:
     values = {limit.name: getattr(_USUAL, limit.name) for limit in fields(Envelope)}
-    for name, value in found.items():
+    for name, value in limits.items():
         values[name] = float(value) if name == "max_wall_time" else max(1, int(value))
     return Envelope(**values)
 
 
 def _models(completion: Mapping[str, Json], manifest: Mapping[str, Json]) -> ModelPair:
-    for told in (mapping(manifest.get("models")), mapping(completion.get("models"))):
-        if told:
-            return ModelPair(manager=text(told.get("manager")), worker=text(told.get("worker")))
+    for models in (mapping(manifest.get("models")), mapping(completion.get("models"))):
+        if models:
+            return ModelPair(manager=text(models.get("manager")), worker=text(models.get("worker")))
     return ModelPair(
         manager=text(completion.get("model")), worker=text(completion.get("worker_model"))
     )

@@ -89,8 +89,11 @@ class Session:
         """A session as a file keeps it; keys of other versions are left aside."""
         rows = data.get("iterations")
         steps = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-        known = {**_known(cls, data), "iterations": [_known(Iteration, row) for row in steps]}
-        return codec(cls).decode(cast("Json", known))
+        fields = {
+            **_own_fields(cls, data),
+            "iterations": [_own_fields(Iteration, row) for row in steps],
+        }
+        return codec(cls).decode(cast("Json", fields))
 
 
 def now() -> str:
@@ -98,7 +101,7 @@ def now() -> str:
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _known(kind: type[Session] | type[Iteration], data: Mapping[str, Json]) -> dict[str, Json]:
+def _own_fields(kind: type[Session] | type[Iteration], data: Mapping[str, Json]) -> dict[str, Json]:
     return {key: value for key, value in data.items() if key in kind.__dataclass_fields__}
 
 
@@ -163,22 +166,22 @@ class SessionFiles:
 
     def rows(self) -> list[dict[str, Json]]:
         """Every session that can be read, by name, as its file has it."""
-        found: list[dict[str, Json]] = []
+        documents: list[dict[str, Json]] = []
         for path in sorted(self.folder.glob("*.json")):
             if path.name == _LATEST:
                 continue
             with contextlib.suppress(BurnishError):
                 data = read_json(path)
-                found += [data] if isinstance(data, dict) else []
-        return found
+                documents += [data] if isinstance(data, dict) else []
+        return documents
 
     def sessions(self) -> list[Session]:
         """The same as sessions."""
-        found: list[Session] = []
+        readable: list[Session] = []
         for row in self.rows():
             with contextlib.suppress(BurnishError, ValueError, TypeError, KeyError):
-                found.append(Session.from_json(row))
-        return found
+                readable.append(Session.from_json(row))
+        return readable
 
     def find(self, name: str = "last", *, ended: bool = False) -> Session:
         """An unfinished session by its id, or the last; raises SeedRefused where there is none.
@@ -188,23 +191,23 @@ class SessionFiles:
         open_ones = [each for each in self.sessions() if ended or each.unfinished]
         chosen = [each for each in open_ones if name in ("last", each.session_id)]
         if not chosen:
-            known = ", ".join(each.session_id for each in open_ones) or "none"
+            names = ", ".join(each.session_id for each in open_ones) or "none"
             raise SeedRefused(
                 f"there is no unfinished session '{name}' in {self.folder}",
-                remedy=f"unfinished: {known}",
+                remedy=f"unfinished: {names}",
             )
         return chosen[-1]
 
 
 def digests(folder: Path) -> dict[str, str]:
     """A digest of every file, by its path."""
-    found: dict[str, str] = {}
+    by_path: dict[str, str] = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-            found[str(path.relative_to(folder))] = digest
-    return found
+            by_path[str(path.relative_to(folder))] = digest
+    return by_path
 
 
 _BEST = "BEST"
@@ -265,7 +268,7 @@ class SeedBest:
             "best_loss": best.loss,
             "seed_loss": session.seed_loss,
             "session_id": session.session_id,
-            "winning_run_dir": told_from(best.run, self.home),
+            "winning_run_dir": path_within(best.run, self.home),
         }
 
 
@@ -274,7 +277,7 @@ def is_lower(loss: float, than: float) -> bool:
     return loss < than - _SLACK
 
 
-def told_from(run: Path, home: Path) -> str:
+def path_within(run: Path, home: Path) -> str:
     """A path from a folder where it lies in it, so that the folder may be moved."""
     return str(run.relative_to(home) if run.is_relative_to(home) else run)
 
@@ -283,9 +286,9 @@ def best_so_far(home: Path) -> Mapping[str, Json] | None:
     """The manifest of BEST in a folder, or None where there is none."""
     for folder in (_BEST, _OLD):
         for name in (_ASIDE, _MANIFEST):
-            found = mapping(read_json(home / folder / name))
-            if "best_loss" in found or "loss" in found:
-                return found
+            manifest = mapping(read_json(home / folder / name))
+            if "best_loss" in manifest or "loss" in manifest:
+                return manifest
     return None
 
 
@@ -349,8 +352,10 @@ def _copy(deliverable: Path, new: Path) -> None:
     clash = [_ASIDE] if os.path.lexists(new / _ASIDE) else []
     if lost or clash:
         remove_tree(new)
-        told = f"cannot be read: {', '.join(lost)}" if lost else f"burnish needs the name {_ASIDE}"
-        raise FileTrouble(f"{deliverable} cannot be copied to {_BEST}: {told}")
+        reason = (
+            f"cannot be read: {', '.join(lost)}" if lost else f"burnish needs the name {_ASIDE}"
+        )
+        raise FileTrouble(f"{deliverable} cannot be copied to {_BEST}: {reason}")
     # What may not be written is copied with its rights; BEST must be replaceable.
     for path in (new, *new.rglob("*")):
         if path.is_dir() and not path.is_symlink():
@@ -392,8 +397,8 @@ def contender(result: DelegationResult, signals: RunSignals, best: Best) -> Cont
     new, old = digests(result.final), digests(best.deliverable)
     if new == old:
         # The same files are as good as they were, whatever their grader says this time.
-        told = "it delivered the very files it started from"
-        return Contender(signals=signals, counts_as=best.loss, cannot_win=told)
+        reason = "it delivered the very files it started from"
+        return Contender(signals=signals, counts_as=best.loss, cannot_win=reason)
     unknown = _unknown(result, signals, best.signals)
     return Contender(
         signals=signals,
@@ -414,7 +419,7 @@ def _unknown(result: DelegationResult, signals: RunSignals, best: RunSignals) ->
         ("no metric scored it", signals.eval_score, best.eval_score),
         ("the critic did not score it", signals.critique_score, best.critique_score),
     )
-    missing = [told for told, here, there in pairs if here is None and there is not None]
+    missing = [message for message, here, there in pairs if here is None and there is not None]
     unscored = result.evaluation.missing if result.evaluation is not None else ()
     missing += [f"the metric {name} has no score" for name in unscored]
     return f"cannot tell: {', '.join(missing)}" if missing else ""

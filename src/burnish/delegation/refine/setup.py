@@ -14,7 +14,7 @@ from burnish.delegation.experiments import ExperimentTask, TaskBest, find_task
 from burnish.delegation.home import keep_policy
 from burnish.delegation.plugin import WorkflowTarget
 from burnish.delegation.refine.gradients import refinement_prefix
-from burnish.delegation.refine.loop import Job, Refine, Refinement, SessionFailed
+from burnish.delegation.refine.loop import IterationJob, Refine, Refinement, SessionFailed
 from burnish.delegation.refine.report import PAGE, refine_page
 from burnish.delegation.refine.seeds import WHOLE_BUDGET, Seed, halved, read_seed
 from burnish.delegation.refine.sessions import (
@@ -153,14 +153,14 @@ def refinement_parts(building: Building, parts: TargetParts) -> StrategyParts | 
     refinement = building.problems.as_raised(lambda: _prepared(seat, workflow), None)
     if refinement is None:
         return None
-    kept: dict[str, Json] = {
+    origin: dict[str, Json] = {
         "file": building.spec.source.file,
         "overrides": workflow.overrides.to_json(),
         "inputs": [],
         WHOLE_BUDGET: refinement.seed.budget.envelope.to_json(),
     }
 
-    def delegation(job: Job) -> Delegation:
+    def delegation(job: IterationJob) -> Delegation:
         return Delegation(
             workflow=workflow.made(job.models).within(job.envelope),
             task=job.task,
@@ -170,14 +170,14 @@ def refinement_parts(building: Building, parts: TargetParts) -> StrategyParts | 
             inputs=job.inputs,
             parent_run_id=job.parent_run_id,
             tags=job.tags,
-            kept={**kept, "inputs": [str(path) for path in job.inputs]},
+            kept={**origin, "inputs": [str(path) for path in job.inputs]},
         )
 
     strategy = Refine(refinement, session, delegation=delegation, lock=seat.lock())
     return StrategyParts(strategy=strategy)
 
 
-def _never(job: Job) -> Delegation:
+def _never(job: IterationJob) -> Delegation:
     raise AssertionError(f"there is nothing to refine: {job.folder}")
 
 
@@ -229,7 +229,7 @@ def _notes(refinement: Refinement, workflow: RefineWorkflow, original: Seed) -> 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wishes:
+class RefineOptions:
     """What whoever opens a refinement wants of it."""
 
     models: Callable[[], Models] | None = None
@@ -289,13 +289,13 @@ def open_refinement(
     settings: RefineSettings,
     *,
     resume: str | None = None,
-    wishes: Wishes | None = None,
+    options: RefineOptions | None = None,
 ) -> OpenRefinement:
     """Take the lock and begin a session, or take up an unfinished one by its id, or `last`.
 
     Raises SeedRefused where that cannot be; then nothing is held.
     """
-    lock, wished = seat.lock(), wishes or Wishes()
+    lock, chosen = seat.lock(), options or RefineOptions()
     lock.take()
     try:
         others = tuple(each for each in seat.files.sessions() if each.unfinished)
@@ -304,7 +304,7 @@ def open_refinement(
             session = seat.files.find(resume)
             others, folder, seat = (), seat.files.place(session), seat.as_it_was(session)
             settings = RefineSettings.model_validate(dict(session.settings))
-        models = None if wished.models is None else wished.models()
+        models = None if chosen.models is None else chosen.models()
         if folder is not None and (folder / HEADER).exists():
             setup = reload_project(folder, {}, models=models).setup
         else:  # a session that was killed before its run began is described once more
@@ -312,7 +312,7 @@ def open_refinement(
             setup = build(described, models=models, folder=folder)
         strategy = setup.strategy
         assert isinstance(strategy, Refine)
-        strategy.lock, strategy.watch, strategy.stop = lock, wished.listen, wished.stop
+        strategy.lock, strategy.watch, strategy.stop = lock, chosen.listen, chosen.stop
         if folder is None:
             seat.files.write(strategy.session)
     except BaseException as error:
@@ -326,7 +326,7 @@ def open_refinement(
 # -- what it would do ------------------------------------------------------------------------
 
 
-def plan_lines(seat: Seat, settings: RefineSettings, wishes: Wishes) -> Iterator[str]:
+def plan_lines(seat: Seat, settings: RefineSettings, options: RefineOptions) -> Iterator[str]:
     """What a refinement would do, before anything is paid or written."""
     seed = seat.seed
     yield f"seed     {seed.run_id}, loss {seed.loss:.4f}"
@@ -334,7 +334,7 @@ def plan_lines(seat: Seat, settings: RefineSettings, wishes: Wishes) -> Iterator
     if seed.gradient.empty:
         yield "nothing to refine"
         return
-    with _planned(seat, settings, wishes) as workflow:
+    with _planned(seat, settings, options) as workflow:
         for k, (tier, made) in enumerate(workflow.iterations(seed), start=1):
             who = ", ".join(f"{role} {label}" for role, label in made.models.items())
             yield f"[{k}]{tier and f' {tier}'} {who or 'a program'}"
@@ -345,7 +345,7 @@ def plan_lines(seat: Seat, settings: RefineSettings, wishes: Wishes) -> Iterator
     yield "nothing was run or paid; leave out --dry-run to start"
 
 
-def plan_json(seat: Seat, settings: RefineSettings, wishes: Wishes) -> dict[str, Json]:
+def plan_json(seat: Seat, settings: RefineSettings, options: RefineOptions) -> dict[str, Json]:
     """The same for programs."""
     seed = seat.seed
     plan: dict[str, Json] = {
@@ -360,7 +360,7 @@ def plan_json(seat: Seat, settings: RefineSettings, wishes: Wishes) -> dict[str,
     }
     if seed.gradient.empty:
         return plan
-    with _planned(seat, settings, wishes) as workflow:
+    with _planned(seat, settings, options) as workflow:
         plan["iterations"] = [
             {"k": k, "tier": tier or None, "models": dict[str, Json](made.models)}
             for k, (tier, made) in enumerate(workflow.iterations(seed), start=1)
@@ -371,7 +371,7 @@ def plan_json(seat: Seat, settings: RefineSettings, wishes: Wishes) -> dict[str,
 
 @contextlib.contextmanager
 def _planned(
-    seat: Seat, settings: RefineSettings, wishes: Wishes
+    seat: Seat, settings: RefineSettings, options: RefineOptions
 ) -> Generator[RefineWorkflow, None, None]:
     """What it would run with; a plain workflow file is written to a place that goes again."""
     with tempfile.TemporaryDirectory(prefix="burnish-refine-") as folder:
@@ -381,7 +381,7 @@ def _planned(
             team = Team(
                 spec=spec.target,
                 folder=Path(spec.source.folder),
-                models=spec.models.models() if wishes.models is None else wishes.models(),
+                models=spec.models.models() if options.models is None else options.models(),
                 places=description.places,
             )
             yield RefineWorkflow.of(team, spec.strategy.settings)

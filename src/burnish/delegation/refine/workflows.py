@@ -41,12 +41,12 @@ def find_workflow(
 
     The settings say which of them it is.
     """
-    kept = mapping(seed.manifest.get("kept"))
-    own = text(kept.get("file"))
+    origin = mapping(seed.manifest.get("kept"))
+    own = text(origin.get("file"))
     if settings.workflow is not None:
         return workflow_document(Path(settings.workflow).resolve()), settings
     if own and Path(own).is_file():
-        overrides = dict(mapping(kept.get("overrides")))
+        overrides = dict(mapping(origin.get("overrides")))
         return workflow_document(Path(own)), settings.model_copy(update={"made_with": overrides})
     plain = workflow_document(_plain(seed, settings, folder))
     return plain, settings.model_copy(update={"plain": True})

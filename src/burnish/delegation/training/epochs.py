@@ -17,13 +17,13 @@ from burnish.core.trials import Decision, SplitResult, Trial, Verdict
 from burnish.delegation.target import DelegationFacts
 from burnish.delegation.training.proposals import (
     ROLE,
-    Attempt,
     EpochDetails,
     Proposed,
     Proposing,
     TaskRun,
     TextGrad,
     TextGradRequest,
+    TriedUpdate,
     textgrad,
 )
 from burnish.delegation.training.settings import EpochSettings, halved
@@ -156,11 +156,11 @@ class Training:
 
     def _need(self) -> Spend:
         proposing, here = self._proposing, self._here
-        asked = [
+        estimates = [
             proposing.role.estimate(proposing.request(s, here.candidate, here.train, self._rate))
             for s in proposing.surfaces
         ]
-        return sum(asked, self._measuring.need)
+        return sum(estimates, self._measuring.need)
 
     async def _epoch(self, epoch: int) -> bool:
         """Try one update; whether nobody sees anything to change."""
@@ -191,34 +191,34 @@ class Training:
             holdout = await measuring.split(candidate, Split.HOLDOUT)
             decision = self._decide(train, holdout)
         loss = run.objective.measure(train).loss
-        found = _Measured(candidate=candidate, train=train, holdout=holdout, loss=loss)
-        stays = not decision.accepted and self._kept_anyway(decision)
+        measured = _Measured(candidate=candidate, train=train, holdout=holdout, loss=loss)
+        stays = not decision.accepted and self._stays_anyway(decision)
         details = replace(details, runs=_runs_of(train, holdout), stays=stays)
         run.record(
             replace(
                 trial,
                 train=measuring.result(train),
                 holdout=measuring.result(holdout),
-                decision=_kept(decision) if stays else decision,
+                decision=_keeping(decision) if stays else decision,
                 details=details.to_json(),
             )
         )
-        self._go_on(found, decision, stays=stays)
+        self._go_on(measured, decision, stays=stays)
         self._remember(best, decision.reason)
 
-    def _go_on(self, found: _Measured, decision: Decision, *, stays: bool) -> None:
+    def _go_on(self, measured: _Measured, decision: Decision, *, stays: bool) -> None:
         if decision.accepted:
-            self._run.advance(found.candidate)
-            self._best = self._here = found
+            self._run.advance(measured.candidate)
+            self._best = self._here = measured
             return
         if stays:
-            self._here = found
+            self._here = measured
         elif decision.code in ("worse", "holdout"):
             self._rate = halved(self._rate)
         if not stays:
             self._here = self._best
 
-    def _kept_anyway(self, decision: Decision) -> bool:
+    def _stays_anyway(self, decision: Decision) -> bool:
         return not self._settings.rollback and decision.verdict is Verdict.REJECT
 
     def _decide(self, train: Evaluation, holdout: Evaluation | None) -> Decision:
@@ -252,13 +252,15 @@ class Training:
         )
 
     def _remember(self, best: TextGrad, outcome: str) -> None:
-        attempt = Attempt(text=str(best.artifact_name), rationale=best.rationale, outcome=outcome)
+        attempt = TriedUpdate(
+            text=str(best.artifact_name), rationale=best.rationale, outcome=outcome
+        )
         self._proposing.tried.append(attempt)
 
 
-def _kept(decision: Decision) -> Decision:
-    told = f"{decision.reason}; it stays all the same, since nothing is rolled back"
-    return replace(decision, verdict=Verdict.KEEP, reason=told)
+def _keeping(decision: Decision) -> Decision:
+    reason = f"{decision.reason}; it stays all the same, since nothing is rolled back"
+    return replace(decision, verdict=Verdict.KEEP, reason=reason)
 
 
 _VERSION = 1
@@ -320,16 +322,16 @@ class Epochs:
         for epoch in range(2, self.settings.epochs + 1):
             if run.stop_reason(measuring.need) is not None:
                 return
-            found = await measuring.whole(candidate, draw=(epoch - 1) * repeats)
+            measured = await measuring.whole(candidate, draw=(epoch - 1) * repeats)
             run.record(
                 Trial(
                     candidate=candidate,
                     phase=_AGAIN,
                     cycle=epoch,
-                    train=measuring.result(found.train),
-                    holdout=measuring.result(found.holdout),
+                    train=measuring.result(measured.train),
+                    holdout=measuring.result(measured.holdout),
                     details=EpochDetails(
-                        epoch=epoch, runs=_runs_of(found.train, found.holdout)
+                        epoch=epoch, runs=_runs_of(measured.train, measured.holdout)
                     ).to_json(),
                 )
             )
@@ -377,12 +379,12 @@ def build(building: Building, parts: TargetParts) -> StrategyParts | None:
         note = "nothing is proposed: the suite is only measured; --with-textgrad trains"
         return StrategyParts(strategy=Epochs(settings=settings), notes=(note,))
     ref = building.writer(PROPOSER, parts)
-    asked = None if ref is None else building.asked(ROLE, ref, role=PROPOSER.name)
-    if asked is None:
+    model_and_prompt = None if ref is None else building.asked(ROLE, ref, role=PROPOSER.name)
+    if model_and_prompt is None:
         return None
     return StrategyParts(
-        strategy=Epochs(settings=settings, proposer=textgrad(*asked)),
-        client=asked[0],
+        strategy=Epochs(settings=settings, proposer=textgrad(*model_and_prompt)),
+        client=model_and_prompt[0],
         notes=tuple(_few(settings)),
     )
 

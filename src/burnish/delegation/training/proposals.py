@@ -88,7 +88,7 @@ _MOST_RUNS = 12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attempt:
+class TriedUpdate:
     """Something that was tried, and what came of it."""
 
     text: str
@@ -96,7 +96,7 @@ class Attempt:
     rationale: str
     outcome: str
 
-    def told(self) -> str:
+    def line(self) -> str:
         """In one line."""
         return f"{self.text}: {self.rationale or 'no reason given'} → {self.outcome}"
 
@@ -173,7 +173,7 @@ class Proposing:
 
     run: Run
     role: Role[TextGradRequest, TextGrad]
-    tried: list[Attempt] = field(default_factory=list[Attempt])
+    tried: list[TriedUpdate] = field(default_factory=list[TriedUpdate])
 
     @property
     def surfaces(self) -> Sequence[TextSurface]:
@@ -186,14 +186,14 @@ class Proposing:
         """The most promising change of one text."""
         requests = [self.request(each, candidate, train, rate) for each in self.surfaces]
         # The same evidence may be looked at again: another draw, another view.
-        asked = await self.run.ask_together(self.role, requests, draw=epoch * len(requests))
-        answers = [each.answer for each in asked if each.answer is not None]
+        replies = await self.run.ask_together(self.role, requests, draw=epoch * len(requests))
+        answers = [each.answer for each in replies if each.answer is not None]
         useful = [each for each in answers if each.promise > 0 and not _unchanged(each, candidate)]
         best = max(useful, key=lambda answer: answer.promise, default=None)
         return Proposed(
             best=best,
-            proposals=tuple(each.proposal for each in asked),
-            declined=best is None and len(answers) == len(asked),
+            proposals=tuple(each.proposal for each in replies),
+            declined=best is None and len(answers) == len(replies),
         )
 
     def request(
@@ -203,28 +203,28 @@ class Proposing:
         values = candidate.values
         others = {n: str(v) for n, v in values.items() if n != surface.id}
         loss = self.run.objective.measure(train).loss
-        kept = [*surface.placeholders, *surface.frozen]
+        required = [*surface.placeholders, *surface.frozen]
         return TextGradRequest(
             artifact_name=surface.id,
             current_text=str(values[surface.id]),
             mean_loss="unknown" if loss is None else f"{loss:.4f}",
             runs=self._runs(train),
             other_texts=_listed(others),
-            tried="\n".join(each.told() for each in self.tried[-_REMEMBERED:]) or "(nothing)",
+            tried="\n".join(each.line() for each in self.tried[-_REMEMBERED:]) or "(nothing)",
             learning_rate=f"{rate:g}: {step_words(rate)}",
-            must_keep="\n".join(kept) or "(nothing)",
+            must_keep="\n".join(required) or "(nothing)",
             max_chars=surface.max_chars or MOST_CHARS,
         )
 
     def _runs(self, train: Evaluation) -> str:
         """The worst run of each task, the worst task first, with all that was said of it."""
         cases = {case.id: case for case in self.run.dataset.train}
-        known = [result for result in train.results if not result.outcome.missing]
+        results = [result for result in train.results if not result.outcome.missing]
         worst: dict[str, CaseResult] = {}
-        for result in sorted(known, key=_score):
+        for result in sorted(results, key=_score):
             worst.setdefault(result.case, result)
-        told = (transcript(result, cases[case]) for case, result in worst.items())
-        shown = [said for said in told if self.run.secrets.leaked(said) is None]
+        transcripts = (transcript(result, cases[case]) for case, result in worst.items())
+        shown = [text for text in transcripts if self.run.secrets.leaked(text) is None]
         return "\n\n".join(shown[:_MOST_RUNS]) or "(none)"
 
 

@@ -12,8 +12,10 @@ from burnish.delegation.result import RUBRIC
 def find_registry(db: str | Path | None = None, experiment: str | None = None) -> PolicyRegistry:
     """The registry to train: `--db`, the experiment's own, a variable, or the user's."""
     if db is not None and experiment is not None:
-        told = "an experiment has a registry of its own"
-        raise ConfigError([Problem(where="--db, --target", message=told, remedy="say one of them")])
+        message = "an experiment has a registry of its own"
+        raise ConfigError(
+            [Problem(where="--db, --target", message=message, remedy="say one of them")]
+        )
     if experiment is not None:
         return PolicyRegistry(Experiment.find(experiment).folder.absolute() / NAME)
     return PolicyRegistry(registry_path(db))

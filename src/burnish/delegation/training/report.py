@@ -151,15 +151,15 @@ def _tasks(run: RunRecord) -> Iterator[Section]:
 def _losses(row: TrialRow | None, split: str) -> dict[str, float | None]:
     """The mean loss of each task over its repeats; None where one is missing."""
     result = result_of(row, split)
-    found: dict[str, float | None] = {}
+    losses: dict[str, float | None] = {}
     if result is None:
-        return found
+        return losses
     for task, scores in result.scores.items():
         values = [value for each in scores.values() for value in each]
-        known = [value for value in values if value is not None]
-        whole = known and len(known) == len(values)
-        found[task] = 1 - sum(known) / len(known) if whole else None
-    return found
+        present = [value for value in values if value is not None]
+        whole = present and len(present) == len(values)
+        losses[task] = 1 - sum(present) / len(present) if whole else None
+    return losses
 
 
 def _proposals(run: RunRecord) -> Iterator[Section]:

@@ -100,8 +100,8 @@ class PolicySpec(TargetSpec):
         if twice := sorted(name for name, count in names.items() if count > 1):
             raise ValueError(f"two tasks are called {', '.join(twice)}")
         if unknown := sorted(set(self.baseline_artifacts) - set(NAMES)):
-            known = ", ".join(NAMES)
-            raise ValueError(f"baseline_artifacts: no text {', '.join(unknown)}; there are {known}")
+            texts = ", ".join(NAMES)
+            raise ValueError(f"baseline_artifacts: no text {', '.join(unknown)}; there are {texts}")
         return self
 
 
@@ -126,10 +126,11 @@ class SuiteTasks:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of the result should know of the workflows."""
-        told = [note for each in self.loaded.values() for note in each.workflow.notes()]
-        programs = [e.workflow.name for e in self.loaded.values() if _is_program(e)]
-        told += [f"{name} runs a program, which reads no text but the rubric" for name in programs]
-        return tuple(dict.fromkeys(told))
+        workflows = [each.workflow for each in self.loaded.values()]
+        programs = [each.name for each in workflows if isinstance(each.manager, CommandManager)]
+        lines = [note for each in workflows for note in each.notes()]
+        lines += [f"{name} runs a program, which reads no text but the rubric" for name in programs]
+        return tuple(dict.fromkeys(lines))
 
     def _task(self, block: TaskBlock, at: TreePath) -> SuiteTask | None:
         loaded = self.building.problems.attempt(at, lambda: self._workflow(block), None)
@@ -138,22 +139,22 @@ class SuiteTasks:
         extra: dict[str, Json] = {"suite": self.spec.name, "file": str(loaded.path.resolve())}
         if block.extra:
             extra["extra"] = dict(block.extra)
-        told = loaded.overrides.to_json()
+        overrides = loaded.overrides.to_json()
         return SuiteTask(
             name=block.name,
             task=block.task,
             workflow=loaded.workflow,
             weights=block.weights,
-            kept={**extra, "overrides": told},
+            kept={**extra, "overrides": overrides},
         )
 
     def _workflow(self, block: TaskBlock) -> LoadedWorkflow:
         path = self._file(block)
-        told = _overrides(block, plain=path == _PLAIN)
-        key = canonical([str(path.resolve()), told.to_json()])
+        overrides = _overrides(block, plain=path == _PLAIN)
+        key = canonical([str(path.resolve()), overrides.to_json()])
         if key not in self.loaded:
             self.loaded[key] = load_workflow(
-                path, told, models=self.building.given_models or self._shared(path)
+                path, overrides, models=self.building.given_models or self._shared(path)
             )
         return self.loaded[key]
 
@@ -174,14 +175,10 @@ class SuiteTasks:
         return usual if usual.is_file() else _PLAIN
 
 
-def _is_program(loaded: LoadedWorkflow) -> bool:
-    return isinstance(loaded.workflow.manager, CommandManager)
-
-
 def _overrides(block: TaskBlock, *, plain: bool) -> WorkflowOverrides:
     worker = block.worker_model or (block.model if plain else None)
     named: Mapping[str, str | ModelBlock | None] = {"manager": block.model, "worker": worker}
-    models: dict[str, Any] = {role: _model(told) for role, told in named.items() if told}
+    models: dict[str, Any] = {role: _model(model) for role, model in named.items() if model}
     return WorkflowOverrides(**models, **block.budget.model_dump(exclude_none=True))
 
 

@@ -51,7 +51,7 @@ from burnish.system.redaction import MARKER
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class TrialSource:
     """The trial that something comes from."""
 
     run: str
@@ -113,23 +113,23 @@ class TrainingLog:
 
     def suite(self, name: str, tasks: Json, baseline: Mapping[str, int]) -> int:
         """The id of a suite as it stands; an edited one is a new version of it."""
-        wanted = (json.dumps(tasks, sort_keys=True), json.dumps(dict(baseline), sort_keys=True))
+        contents = (json.dumps(tasks, sort_keys=True), json.dumps(dict(baseline), sort_keys=True))
         with writing(self.path) as db:
             query = (
                 "SELECT id, tasks_json, baseline_artifacts_json FROM task_suites WHERE name = ?"
                 " ORDER BY id DESC LIMIT 1"
             )
             row = db.execute(query, (name,)).fetchone()
-            if row is not None and (row[1], row[2]) == wanted:
+            if row is not None and (row[1], row[2]) == contents:
                 return int(row[0])
             added = db.execute(
                 "INSERT INTO task_suites (name, tasks_json, baseline_artifacts_json, created_at)"
                 " VALUES (?, ?, ?, ?)",
-                (name, *wanted, now()),
+                (name, *contents, now()),
             )
             return int(added.lastrowid or 0)
 
-    def epoch(self, source: Source, epoch: Epoch) -> None:
+    def epoch(self, source: TrialSource, epoch: Epoch) -> None:
         """Enter an epoch with its runs."""
         with writing(self.path) as db:
             origin = f"{source.origin}:epoch"
@@ -143,28 +143,30 @@ class TrainingLog:
                 )
             _keep_change(db, origin, source, {}, number)
 
-    def put(self, source: Source, texts: Mapping[str, str], *, expected: Mapping[str, int]) -> _Put:
+    def put(
+        self, source: TrialSource, texts: Mapping[str, str], *, expected: Mapping[str, int]
+    ) -> _Put:
         """Add these texts as versions and make them active; once, however often it is told.
 
         `expected` are the versions that were active when the run began. Where they are others by
         now, and not by this run, somebody else decided meanwhile: then nothing becomes active.
         """
         with writing(self.path) as db:
-            if (told := _change(db, source.origin)) is not None:
-                return _Put(versions=told["put"], active=told["put_active"])
+            if (change := _change(db, source.origin)) is not None:
+                return _Put(versions=change["put"], active=change["put_active"])
             before = active_in(db)
             epoch = _epoch_of(db, source)
-            found = {n: add_version(db, n, text, epoch=epoch) for n, text in texts.items()}
-            changed = {name: number for name, number in found.items() if number != before[name]}
+            versions = {n: add_version(db, n, text, epoch=epoch) for n, text in texts.items()}
+            changed = {name: number for name, number in versions.items() if number != before[name]}
             left = _last(db, source.run) or dict(expected)
             undisturbed = before == left
             if undisturbed:
                 set_active(db, changed)
-            _tell_epoch(db, epoch, {**before, **changed} if undisturbed else before)
+            _record_epoch(db, epoch, {**before, **changed} if undisturbed else before)
             # Once disturbed, it stays so: what the run knew is not what somebody else decided.
-            known = {**before, **changed} if undisturbed else left
-            told = {"active": known, "put": changed, "put_active": undisturbed}
-            _keep_change(db, source.origin, source, told, None)
+            active = {**before, **changed} if undisturbed else left
+            change = {"active": active, "put": changed, "put_active": undisturbed}
+            _keep_change(db, source.origin, source, change, None)
             return _Put(versions=changed, active=undisturbed)
 
     def epochs(self, suite: str) -> list[dict[str, Json]]:
@@ -197,20 +199,20 @@ def _add_epoch(db: sqlite3.Connection, epoch: Epoch) -> int:
     return int(added.lastrowid or 0)
 
 
-def _epoch_of(db: sqlite3.Connection, source: Source) -> int | None:
+def _epoch_of(db: sqlite3.Connection, source: TrialSource) -> int | None:
     """The epoch of the same trial, where it has one."""
     query = "SELECT epoch_id FROM burnish_changes WHERE origin = ?"
     row = db.execute(query, (f"{source.origin}:epoch",)).fetchone()
     return None if row is None else int(row[0])
 
 
-def _tell_epoch(db: sqlite3.Connection, epoch: int | None, versions: Mapping[str, int]) -> None:
+def _record_epoch(db: sqlite3.Connection, epoch: int | None, versions: Mapping[str, int]) -> None:
     """Which versions an epoch left active."""
     query = "SELECT child_artifacts_json FROM epochs WHERE id = ?"
     row = None if epoch is None else db.execute(query, (epoch,)).fetchone()
     if row is not None:
-        told = {**json.loads(row[0]), "artifacts": dict(versions)}
-        text = json.dumps(told, sort_keys=True, ensure_ascii=False)
+        artifacts = {**json.loads(row[0]), "artifacts": dict(versions)}
+        text = json.dumps(artifacts, sort_keys=True, ensure_ascii=False)
         db.execute("UPDATE epochs SET child_artifacts_json = ? WHERE id = ?", (text, epoch))
 
 
@@ -233,13 +235,13 @@ def _last(db: sqlite3.Connection, run: str) -> dict[str, int] | None:
 def _keep_change(
     db: sqlite3.Connection,
     origin: str,
-    source: Source,
-    told: Mapping[str, Any],
+    source: TrialSource,
+    change: Mapping[str, Any],
     epoch: int | None,
 ) -> None:
     db.execute(
         "INSERT INTO burnish_changes VALUES (?, ?, ?, ?, ?)",
-        (origin, source.run, source.trial, json.dumps(dict(told), sort_keys=True), epoch),
+        (origin, source.run, source.trial, json.dumps(dict(change), sort_keys=True), epoch),
     )
 
 
@@ -265,8 +267,8 @@ class _SuiteRecord:
     @classmethod
     def of(cls, config: Mapping[str, Json]) -> "_SuiteRecord | None":
         """What the config of a run's project keeps; None where it is no training."""
-        kept = config.get(_KEPT)
-        return codec(_SuiteRecord).decode(kept) if isinstance(kept, dict) else None
+        record = config.get(_KEPT)
+        return codec(_SuiteRecord).decode(record) if isinstance(record, dict) else None
 
 
 class RegistryKeeper:
@@ -285,8 +287,8 @@ class RegistryKeeper:
     def event(self, event: Event) -> None:
         """Keep what an event brings."""
         advanced, recorded = event.read(Advanced), event.read(TrialRecorded)
-        told = advanced or recorded
-        row = None if told is None else self._run.directory.trial(told.trial)
+        recent = advanced or recorded
+        row = None if recent is None else self._run.directory.trial(recent.trial)
         if row is None:
             return
         if advanced and row.trial.phase != BASELINE:
@@ -302,8 +304,8 @@ class RegistryKeeper:
     def finish(self) -> None:
         """Everything is there already."""
 
-    def _source(self, row: TrialRow) -> Source:
-        return Source(run=self._run.directory.header.id, trial=row.number)
+    def _source(self, row: TrialRow) -> TrialSource:
+        return TrialSource(run=self._run.directory.header.id, trial=row.number)
 
     def _put(self, row: TrialRow) -> None:
         texts = {name: str(value) for name, value in row.trial.candidate.values.items()}
@@ -342,8 +344,8 @@ class RegistryKeeper:
 
     def _parents(self, row: TrialRow) -> dict[str, int]:
         """What was in force; the start of a suite may be another one."""
-        found = self._log.registry.in_force()
-        return {**found, **self._record.baseline} if row.trial.phase == BASELINE else found
+        versions = self._log.registry.in_force()
+        return {**versions, **self._record.baseline} if row.trial.phase == BASELINE else versions
 
 
 def _events(row: TrialRow) -> list[Json]:

@@ -21,7 +21,7 @@ from burnish.delegation.refine.gradients import COMPLETION, mapping, read_json, 
 from burnish.delegation.refine.loop import MOST_ITERATIONS
 from burnish.delegation.refine.sessions import SESSIONS, SessionFiles, best_so_far
 from burnish.delegation.refine.settings import MIXED, Pair, RefineSettings
-from burnish.delegation.refine.setup import OpenRefinement, Seat, Wishes, open_refinement
+from burnish.delegation.refine.setup import OpenRefinement, RefineOptions, Seat, open_refinement
 from burnish.delegation.target import DELEGATIONS
 from burnish.runs.directory import known_runs
 
@@ -121,7 +121,7 @@ def refinement_router(
     data: Path,
     folders: Sequence[Path] = (),
     *,
-    wishes: Wishes | None = None,
+    wishes: RefineOptions | None = None,
     start: Callable[[OpenRefinement], None] | None = None,
 ) -> APIRouter:
     """The routes over the delegations below `data`, and the runs of this machine in `folders`.
@@ -139,7 +139,7 @@ def refinement_router(
         seat = _seat(places, run_id)
         try:
             settings = (body or RefineBody()).settings()
-            opened = open_refinement(seat, settings, wishes=wishes)
+            opened = open_refinement(seat, settings, options=wishes)
         except BurnishError as error:
             raise HTTPException(409, str(error)) from error
         begin(opened)
