@@ -18,8 +18,12 @@ NO_MODULES = {
     "utils", "walking", "watching", "working", "writing",
 }  # fmt: skip
 """Gerunds and metaphors for which the field has a noun."""
-SCHEMAS: set[str] = set()
-"""Shapes that name themselves in documents that others read."""
+SCHEMAS = {
+    "Assignment", "CommandBlock", "Edit", "EditRequest", "EventShape", "FileShape", "Limits",
+    "Pair", "PythonBlock", "Severity", "Structure", "Verdict",
+}  # fmt: skip
+"""Names that others read: titles of schemas that are published or sent to models, and
+`burnish.plugins.Verdict`, which is not the verdict of a gate."""
 
 
 def sources() -> Iterator[tuple[Path, ast.Module]]:

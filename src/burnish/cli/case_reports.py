@@ -77,6 +77,9 @@ def _plain(findings: Findings) -> object:
     return json.loads(json.dumps(data), parse_constant=lambda _: None)
 
 
+# -- Converting and splitting files of cases ------------------------------------------------------
+
+
 _ENDINGS = (".evalset.json", ".test.json")
 
 
@@ -149,6 +152,9 @@ def _refuse_overwriting(paths: Iterable[Path], *, force: bool) -> None:
             [Problem(where=str(path), message="this file is there already") for path in there],
             remedy="--force writes over it",
         )
+
+
+# -- What checking judges against labels says -----------------------------------------------------
 
 
 _SHOWN = 10

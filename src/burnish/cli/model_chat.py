@@ -117,6 +117,9 @@ def _show(priced: Priced) -> None:
     typer.echo(" · ".join(parts), err=True)
 
 
+# -- `burnish models list` ------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Entry:
     """One kind of model, or one file."""

@@ -70,6 +70,9 @@ def _lines(proposal: Proposal, parts: Sequence[str]) -> Iterator[str]:
         yield from textwrap.wrap(line, _WIDTH, subsequent_indent=_INDENT)
 
 
+# -- Running `burnish optimize` -------------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class OptimizeRequest:
     """What the command line says."""

@@ -48,6 +48,9 @@ def file_name(path: str) -> str:
     return shlex.quote(str(file.relative_to(here) if file.is_relative_to(here) else file))
 
 
+# -- Choosing a progress view ---------------------------------------------------------------------
+
+
 class Progress(StrEnum):
     """How progress is shown."""
 

@@ -111,6 +111,9 @@ def _readable(folders: list[Path]) -> tuple[list[RunRecord], list[tuple[Path, Bu
     return newest_first, broken
 
 
+# -- `burnish runs compare` -----------------------------------------------------------------------
+
+
 _SPLITS = ("train", "holdout")
 _SHOWN = 20
 
@@ -169,6 +172,9 @@ def _fields(delta: CaseDelta) -> Json:
 
 def _sealed(run: RunRecord) -> str:
     return "not read" if run.sealed is None else sealed_words(run.sealed)
+
+
+# -- `burnish runs show` --------------------------------------------------------------------------
 
 
 def print_run(name: str, *, as_json: bool) -> None:
@@ -233,6 +239,9 @@ def _width() -> int:
     return shutil.get_terminal_size((WIDTH, 24)).columns
 
 
+# -- `burnish runs rm` ----------------------------------------------------------------------------
+
+
 def remove(name: str, *, yes: bool) -> None:
     """Remove a run with the runs in its folder, such as refinements; a damaged one too."""
     folder = find_run(name)
@@ -271,6 +280,9 @@ def _require_run(folder: Path) -> None:
                 )
             ]
         )
+
+
+# -- Old delegations ------------------------------------------------------------------------------
 
 
 _NOT_RESUMABLE = "it was started by an earlier version, and cannot be resumed"

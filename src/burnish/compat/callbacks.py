@@ -97,6 +97,9 @@ class AroundMetric:
         return await self.metric.score(case, outcome, effects=effects)
 
 
+# -- Callbacks around an evaluation ---------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class Moment:
     """What a callback is told; what is not known yet, or not of this moment, is None."""
@@ -182,6 +185,9 @@ class CallbackDispatcher:
             raise CallbackFailed(f"{what} raised {type(error).__name__}: {error}") from error
         if isinstance(answer, CallbackResult) and answer.context is not None:
             self.context["context"] = answer.context
+
+
+# -- Watching -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -143,6 +143,9 @@ async def _written_back(optimizer: BaseOptimizer, result: OptimizeResult) -> Opt
     return result.model_copy(update={"source_updated": True})
 
 
+# -- EvalSets with their configuration, ready to be evaluated -------------------------------------
+
+
 _CONFIG = "test_config.json"
 
 
@@ -278,6 +281,9 @@ def _target(file: CaseFile, arguments: _EvaluationArguments, models: Models) -> 
     return CallableTarget(agent=arguments.call_agent, user=user)
 
 
+# -- Whether an eval set passes, as in AgentEvaluator ---------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Standing:
     """How a case does by one metric, over all its turns and runs."""
@@ -360,6 +366,9 @@ def _summary(eval_set: str, table: Mapping[str, Mapping[str, _Standing]]) -> Ite
     for case, row in table.items():
         scores = ", ".join(f"{metric} {each}" for metric, each in row.items())
         yield f"  {'✗' if case in bad else '✓'} {case}: {scores or 'no metric applies'}"
+
+
+# -- AgentEvaluator -------------------------------------------------------------------------------
 
 
 class CasesFailed(AssertionError):

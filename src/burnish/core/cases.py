@@ -52,6 +52,9 @@ class Message:
     """An assistant's answer as its provider wants it back: thoughts and their signatures too."""
 
 
+# -- Cases, the turns they are made of ------------------------------------------------------------
+
+
 def _empty(value: str) -> bool:
     return not value
 
@@ -299,6 +302,9 @@ def _identities(cases: Iterable[Case]) -> Iterator[tuple[str, Case]]:
             yield f"name:{case.name}", case
 
 
+# -- Labels ---------------------------------------------------------------------------------------
+
+
 _WORD = re.compile(r"[\w./:+#&@-]{1,64}")
 """One word as identifiers and class names are written: no spaces, quotes or brackets."""
 
@@ -372,6 +378,9 @@ def _walk(value: Json, place: str) -> Iterator[tuple[str, str]]:
 
 _MIN_LEAK_CHARS = 24
 """Shorter texts turn up anywhere by chance."""
+
+
+# -- Law 3 ----------------------------------------------------------------------------------------
 
 
 class LeakWatch:

@@ -369,6 +369,9 @@ def tied(gain: float) -> bool:
     return abs(gain) <= EPSILON
 
 
+# -- What changed case by case between two evaluations --------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class CaseChanges:
     """The cases that both sides have, by what became of them."""

@@ -28,6 +28,9 @@ Places: TypeAlias = Annotated[int, Field(ge=1, le=MOST_PLACES)]
 """How many things may run at once; each place costs memory."""
 
 
+# -- Content as canonical JSON --------------------------------------------------------------------
+
+
 Json = JsonValue
 
 _ENCODER = json.JSONEncoder(
@@ -60,6 +63,9 @@ def short_id(value: Json) -> str:
     return digest(value)[:16]
 
 
+# -- Typed data to JSON and back ------------------------------------------------------------------
+
+
 T = TypeVar("T")
 
 
@@ -86,6 +92,9 @@ def codec(kind: type[T]) -> Codec[T]:
 @cache
 def _made(kind: Any) -> Codec[Any]:
     return Codec(kind)
+
+
+# -- Randomness from named streams of the run's seed ----------------------------------------------
 
 
 def stream(seed: int, *names: str | int) -> random.Random:

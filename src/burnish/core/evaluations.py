@@ -49,6 +49,9 @@ class Score:
         return cls(metric=metric, value=0.0, passed=False, reason=reason)
 
 
+# -- Evaluations ----------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class CaseResult:
     """One run of one case: what it gave, and how it was scored."""
@@ -189,6 +192,9 @@ def _why_missing(result: CaseResult) -> str:
 
 def _lacks(result: CaseResult, metrics: Iterable[str]) -> bool:
     return any(result.applies(m) and result.value(m) is None for m in metrics)
+
+
+# -- The objective --------------------------------------------------------------------------------
 
 
 Operator: TypeAlias = Literal["<=", "<", ">=", ">", "==", "!="]

@@ -96,6 +96,9 @@ class Space:
 Section: TypeAlias = Heading | Text | Listing | Facts | Table | Diff | Code | Series | Page | Space
 
 
+# -- Numbers and short texts as people read them --------------------------------------------------
+
+
 _BARS = "▁▂▃▄▅▆▇█"
 _CONTROLS = (
     {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"}

@@ -87,6 +87,9 @@ def _passed_and_gone(pair: Pair, objective: Objective) -> list[str]:
     return [case for case in gone if passes(pair.incumbent, case, metrics)]
 
 
+# -- The gate of PromptIter -----------------------------------------------------------------------
+
+
 def min_gain(
     *,
     objective: Objective,
@@ -121,6 +124,9 @@ def min_gain(
     return settle(decide("min_gain", code, words, numbers), seen, turns=turns)
 
 
+# -- The gate of AgentOptimizer -------------------------------------------------------------------
+
+
 def improves_on_minibatch(
     *, objective: Objective, minibatch: Pair, max_missing: float = MAX_MISSING
 ) -> Decision:
@@ -144,6 +150,9 @@ def improves_on_minibatch(
         {"candidate_sum": new, "parent_sum": old, "cases": float(n)},
     )
     return settle(made, seen, turns=could_turn(seen, accepts, accepted=made.accepted))
+
+
+# -- The gate of HoloDeck -------------------------------------------------------------------------
 
 
 def sigma(

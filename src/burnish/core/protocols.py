@@ -91,6 +91,9 @@ class Scope(Effects, Protocol):
         ...
 
 
+# -- The protocols that targets, metrics, roles and executors keep --------------------------------
+
+
 Request = TypeVar("Request", contravariant=True)
 Answer = TypeVar("Answer")
 Unit = TypeVar("Unit")

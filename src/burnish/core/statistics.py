@@ -66,6 +66,9 @@ def spread_of(gains: Sequence[float]) -> float:
     return math.sqrt((squares + usual) / (len(gains) + _USUAL_WEIGHT))
 
 
+# -- What repeats say -----------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Repeated:
     """A rate over cases that were tried several times."""
@@ -107,6 +110,9 @@ def _over_cases(
             chances.append(chance(len(verdicts), sum(verdicts)))
     value = mean(chances) if chances else None
     return _Repeated(k=k, value=value, cases=len(chances), left_out=tuple(left_out))
+
+
+# -- What a difference measured on few cases is worth ---------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

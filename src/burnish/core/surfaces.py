@@ -81,6 +81,9 @@ class Demonstration:
         return " → ".join([self.input, *map(str, self.calls), self.output])
 
 
+# -- Surfaces -------------------------------------------------------------------------------------
+
+
 EPSILON = 1e-9
 """What counts as equal when numbers that were computed are compared."""
 _LARGEST = sys.float_info.max
@@ -329,6 +332,9 @@ def _wrong_type(surface: "Surface", value: object) -> Problem:
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+# -- Candidates -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

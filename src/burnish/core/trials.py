@@ -85,6 +85,9 @@ _MIN_QUESTION_CHARS = 24
 """With the question this long beside it, even a short answer was copied."""
 
 
+# -- Law 7 ----------------------------------------------------------------------------------------
+
+
 def screen(
     candidate: Candidate,
     *,
@@ -166,6 +169,9 @@ def _gives_away(text: str, turn: Turn, labels: Collection[str]) -> bool:
     return len(answer) >= _MIN_ANSWER_CHARS and not any(answer in label for label in labels)
 
 
+# -- Why a run ends -------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class StopReason:
     """A stable code for programs, and a sentence for people."""
@@ -202,6 +208,9 @@ class Standing:
 
 Stopper: TypeAlias = Callable[[Standing], StopReason | None]
 """Pure: the same standing gives the same answer, so a replay stops where the run did."""
+
+
+# -- Trials ---------------------------------------------------------------------------------------
 
 
 _CaseScores: TypeAlias = dict[str, dict[str, list[float | None]]]

@@ -164,6 +164,9 @@ def mapped(value: Json) -> Mapping[str, Json]:
     return value if isinstance(value, dict) else {}
 
 
+# -- Agent test cases -----------------------------------------------------------------------------
+
+
 AS_TURNS = "turns"
 """The extra of a case of one turn that is written as a list of turns all the same."""
 _OF_A_TURN = ("input", "ground_truth", "expected_tools", "files", "retrieval_context")
@@ -259,6 +262,9 @@ def _only_turn(shape: CaseShape) -> Turn:
     )
 
 
+# -- Agent test cases read ------------------------------------------------------------------------
+
+
 _MOST_CASES = 1000
 CASES, CASES_FILE = "test_cases", "test_cases_file"
 _LISTS = (".yaml", ".yml", ".json")
@@ -341,6 +347,9 @@ def _refuse_another(tree: YamlTree, held: YamlTree) -> None:
         where = f"{tree.path.name} {CASES_FILE}"
         remedy = "name the file that holds the cases"
         raise ConfigError([Problem(message=message, where=where, remedy=remedy)])
+
+
+# -- Agent test cases as YAML ---------------------------------------------------------------------
 
 
 _LOOKS_LIKE_A_VALUE = re.compile(r"(?i)[-+.]?\d.*|y|n|yes|no|on|off|true|false|null|~|\.(inf|nan)")

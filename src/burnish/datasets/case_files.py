@@ -47,6 +47,9 @@ class CaseFile:
     """How the file is built: its columns, its spelling, whether a mapping is around the list."""
 
 
+# -- The shape of agent test cases ----------------------------------------------------------------
+
+
 _MOST_FILES = 10
 FILE_OPTIONS = ("pages", "sheet", "range", "cache")
 
@@ -178,6 +181,9 @@ def rubrics(shapes: Rubrics | None) -> tuple[Rubric, ...]:
         )
         for position, shape in enumerate(shapes or (), start=1)
     )
+
+
+# -- Case writing ---------------------------------------------------------------------------------
 
 
 def present(**values: Json) -> dict[str, Json]:

@@ -76,6 +76,9 @@ class Findings:
         return self.of(Severity.WARNING)
 
 
+# -- How small a difference a set of cases can show -----------------------------------------------
+
+
 def smallest_difference(
     cases: int,
     *,
@@ -156,6 +159,9 @@ def cases_needed(difference: float, *, pass_rate: float = 0.5, changed: float | 
         middle = (low + high) // 2
         low, high = (low, middle) if detected(middle) else (middle, high)
     return high
+
+
+# -- Cases that come twice ------------------------------------------------------------------------
 
 
 _APART = "a case may be in one split only: remove it from one of them, or split anew"
@@ -273,6 +279,9 @@ def _answers(cases: Sequence[Case]) -> set[tuple[str | None, ...]]:
     }
 
 
+# -- The numbers of one split ---------------------------------------------------------------------
+
+
 _USUAL = 0.5
 """From this share of equal references on, a constant answer looks good."""
 _COARSE = 0.4
@@ -348,6 +357,9 @@ def _resolution(facts: SplitFacts) -> Finding:
 
 _LONG, _TIMES = 2000, 10
 """An input stands out with so many characters, and so many times the usual length."""
+# -- Checking a dataset ---------------------------------------------------------------------------
+
+
 _UNEVEN = 5
 """Labels are uneven where one has so many times the cases of another."""
 

@@ -137,6 +137,9 @@ def names_in(columns: Sequence[str]) -> dict[str, str]:
     }
 
 
+# -- Cases as CSV ---------------------------------------------------------------------------------
+
+
 def write_csv(file: CaseFile) -> str:
     """The file as CSV, with the columns that it had and those that its cases need."""
     columns = _columns_for(file)

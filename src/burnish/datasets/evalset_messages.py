@@ -95,6 +95,9 @@ def _is_text(part: PartShape) -> bool:
     return part.text is not None and not part.thought
 
 
+# -- Tool calls of an EvalSet ---------------------------------------------------------------------
+
+
 def calls_of(invocation: InvocationShape) -> tuple[ToolCall, ...] | None:
     """The uses of tools in a turn, in order; None where there is no list of them."""
     if invocation.tools is not None:
@@ -214,6 +217,9 @@ def _parts(message: MessageShape | None) -> Sequence[PartShape]:
 def _response(result: Json) -> dict[str, Json]:
     """A result as a response, which must be a mapping."""
     return result if isinstance(result, dict) else {"result": result}
+
+
+# -- What was said before a case begins -----------------------------------------------------------
 
 
 _SPEAKERS: dict[str, Speaker] = {
@@ -356,6 +362,9 @@ def _unpacked(arguments: Json) -> Json:
         return arguments
 
 
+# -- Evalset extras -------------------------------------------------------------------------------
+
+
 RECORDED_TURNS = "recorded_turns"
 """The extra with the extras of the turns of a recorded conversation."""
 
@@ -405,6 +414,9 @@ def _recorded_extras(shape: InvocationShape) -> dict[str, Json]:
 
 def _messages(shape: InvocationShape, name: str) -> Json:
     return shape.as_read().get(name)
+
+
+# -- What the shape of an EvalSet's case alone does not say ---------------------------------------
 
 
 _GO_CASE = frozenset({"expected_runner_enabled", "rubrics"})

@@ -132,6 +132,9 @@ class EvalShape(BaseModel):
         return self.model_dump(exclude_unset=True)
 
 
+# -- The shape of what is said and called in an EvalSet -------------------------------------------
+
+
 class FunctionCallShape(EvalShape):
     """A call that a model asked for."""
 
@@ -229,6 +232,9 @@ def arguments_in(value: Json) -> Json:
     except (ValueError, RecursionError):
         return value
     return arguments
+
+
+# -- The shape of an EvalSet ----------------------------------------------------------------------
 
 
 _Number = StrictInt | float

@@ -111,6 +111,9 @@ def _rubric(shape: EvalRubricShape) -> Rubric:
     )
 
 
+# -- Cases as those of an EvalSet -----------------------------------------------------------------
+
+
 def _header_written(file: CaseFile, spelling: str) -> dict[str, Json]:
     """The set without its cases."""
     header: dict[str, Json] = {
@@ -234,6 +237,9 @@ def _spelled(
     return spelled
 
 
+# -- EvalSets read --------------------------------------------------------------------------------
+
+
 def read_evalset(path: Path) -> CaseFile:
     """Read an EvalSet of either framework."""
     return evalset_in(read_tree(path))
@@ -312,6 +318,9 @@ def _set_shape(raw: Json, complaints: Complaints) -> EvalSetShape | None:
     return complaints.shaped(
         as_python(raw, EvalSetShape), EvalSetShape, respell=lambda fault: as_spelled(fault, raw)
     )
+
+
+# -- EvalSets as files ----------------------------------------------------------------------------
 
 
 def write_evalset(file: CaseFile, path: Path) -> str:

@@ -59,6 +59,9 @@ def _rows_in(tree: YamlTree) -> CaseFile:
     return CaseFile(cases=tuple(case for case in cases if case), format="json", extras=extras)
 
 
+# -- The formats of case files, by name -----------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Format:
     """A way to keep cases in a file."""
@@ -220,6 +223,9 @@ def _known_format(format: str) -> str:  # noqa: A002
     raise ConfigError([Problem(message=f"unknown format {format!r}", remedy=remedy)])
 
 
+# -- Cases from one format to another -------------------------------------------------------------
+
+
 def convert(file: CaseFile, format: str) -> tuple[CaseFile, list[str]]:  # noqa: A002
     """The file in another format, and a sentence for everything that this loses."""
     converted, again = _in_format(file, _known_format(format)), _FORMATS[format].again
@@ -255,6 +261,9 @@ def _losses(before: CaseFile, after: CaseFile) -> list[str]:
     pairs = zip(before.cases, after.cases, strict=True)
     about_set = [] if _FORMATS[after.format].names_sets else set_loss_notes(before, after.format)
     return loss_notes(pairs, after.format) + about_set
+
+
+# -- Reading and writing files of cases, whatever their format ------------------------------------
 
 
 _HELD_BY_NAME = {
@@ -339,6 +348,9 @@ def _refuse_losses(path: Path, file: CaseFile, target: str) -> None:
     if notes := _losses_of(file, target):
         problems = [Problem(message=note, where=path.name) for note in notes]
         raise ConfigError(problems, remedy="Convert them first, or write JSONL, which holds all.")
+
+
+# -- Labelled replies -----------------------------------------------------------------------------
 
 
 _WORDS = {

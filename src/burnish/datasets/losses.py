@@ -65,6 +65,9 @@ def _remainder(rules: Mapping[str, _Remainder], key: str, value: Json) -> Json:
     return rules[key](value) if key in rules else value
 
 
+# -- Losses ---------------------------------------------------------------------------------------
+
+
 _WORDS = {
     "input": "inputs",
     "expected": "expected answers",

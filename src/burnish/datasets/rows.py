@@ -168,6 +168,9 @@ class RowShape(CaseFileShape):
     extras: dict[str, Json] | None = None
 
 
+# -- The names that the parts of a row go by ------------------------------------------------------
+
+
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "name": ("name", "id"),
     "input": ("input", "question", "prompt", "query"),
@@ -243,6 +246,9 @@ def _as_named(fault: Fault, row: Mapping[str, Json]) -> Fault:
         turn, holder = (), row
     named = (_name_in(holder, str(path[0])), *path[1:]) if path else ()
     return replace(fault, path=(*turn, *named))
+
+
+# -- Rows -----------------------------------------------------------------------------------------
 
 
 def read_jsonl(path: Path) -> CaseFile:
@@ -354,6 +360,9 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
                     yield number, line
     except OSError as error:
         raise file_trouble("read", path, error) from error
+
+
+# -- Cases as rows, under the column names that their file had ------------------------------------
 
 
 def write_jsonl(file: CaseFile) -> str:

@@ -148,6 +148,9 @@ class _Union:
         return place
 
 
+# -- Placing groups of cases in splits ------------------------------------------------------------
+
+
 _RANK = {name: rank for rank, name in enumerate(Split)}
 
 
@@ -218,6 +221,9 @@ def _most_common(words: Sequence[str]) -> str:
     return min(Counter(words).items(), key=lambda item: (-item[1], item[0]))[0]
 
 
+# -- What is worth knowing about how cases fell into splits, in sentences -------------------------
+
+
 _NAMED = 5
 """More names than these are counted, not listed."""
 
@@ -282,6 +288,9 @@ def _lonely_labels(placed: _Placed) -> Iterator[str]:
     ]
     if lonely:
         yield f"labels that only one split has, with how many cases: {listed(lonely)}"
+
+
+# -- Splitting ------------------------------------------------------------------------------------
 
 
 SHARES: Mapping[Split, float] = {Split.TRAIN: 0.5, Split.HOLDOUT: 0.3, Split.TEST: 0.2}

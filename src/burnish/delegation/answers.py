@@ -154,6 +154,9 @@ class Judgement(LenientAnswer):
     reason: _Text = ""
 
 
+# -- Files, defects and plans as texts that a model reads -----------------------------------------
+
+
 NONE = "(none)"
 _MOST_LISTED = 200
 _MOST_OF_A_FILE = 12_000

@@ -69,6 +69,9 @@ async def pass_through(
             return
 
 
+# -- Completing -----------------------------------------------------------------------------------
+
+
 _NAMED_IN_TASK = re.compile(r"_output_dir/[\w./-]+\.\w+")
 _RUNNERS = {".py": "python", ".sh": "sh"}
 

@@ -201,6 +201,9 @@ def _usable(value: float) -> float:
     return float(value)
 
 
+# -- Expressions ----------------------------------------------------------------------------------
+
+
 _COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
@@ -304,6 +307,9 @@ _KNOWN = (
     ast.Constant, ast.Name, ast.Attribute, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare,
     ast.Call, ast.Load, ast.And, ast.Or, ast.Not, ast.USub, *_COMPARE, *_COMPUTE,
 )  # fmt: skip
+
+
+# -- The metrics of a workflow file ---------------------------------------------------------------
 
 
 JUDGE = "delegation_judge"

@@ -91,6 +91,9 @@ def _slug(text: str) -> str:
     return words[:50].strip("-") or "task"
 
 
+# -- Where experiments lie ------------------------------------------------------------------------
+
+
 _USUAL_ROOT = Path("results") / "experiments"
 _VARIABLES = ("BURNISH_EXPERIMENTS_ROOT", "AWP_EXPERIMENTS_ROOT")
 Record = TypeVar("Record", bound=BaseModel)
@@ -261,6 +264,9 @@ def _make_parent(folder: Path) -> None:
         raise FileTrouble(f"cannot make {folder}: {error.strerror}") from error
 
 
+# -- The BEST of a task ---------------------------------------------------------------------------
+
+
 _Reason: TypeAlias = Literal["auto_loss", "user_override"]
 _OVERRIDE: _Reason = "user_override"
 
@@ -368,6 +374,9 @@ def _as_best(run: Path) -> Best | None:
     if deliverable is None:
         return None
     return Best(run=run, run_id=run_id, signals=signals, deliverable=deliverable)
+
+
+# -- An experiment at a glance --------------------------------------------------------------------
 
 
 def summary(experiment: Experiment) -> Json:

@@ -131,6 +131,9 @@ def _text_in(content: bytes) -> str | None:
         return None
 
 
+# -- Gates on files -------------------------------------------------------------------------------
+
+
 _ASKS_FOR_A_FILE = re.compile(
     r"\b(report|pdf|document|spreadsheet|csv|script|image|chart|slides?|file|essay|article)\b"
     r"|\b[\w-]+\.(md|txt|pdf|csv|json|py|html|docx|xlsx|png|svg|ya?ml)\b",
@@ -271,6 +274,9 @@ def _breaks(text: str, expected: Json) -> str:
     return ""
 
 
+# -- Gates on texts -------------------------------------------------------------------------------
+
+
 _WORDS = re.compile(
     r"\b(TODO|TBD|FIXME)\b|\?\?\?|\bXX+%|<placeholder>|\{\{\s*\w+\s*\}\}|(?i:lorem ipsum)"
 )
@@ -368,6 +374,9 @@ def headings(text: str) -> list[tuple[str, str]]:
     """The headings of a Markdown text, each with its level as it is written."""
     matches = _HEADING.findall(_FENCED.sub("", text))
     return [(str(level), str(title)) for level, title in matches]
+
+
+# -- Gates on how a document hangs together, on the plan ------------------------------------------
 
 
 _CITED = re.compile(r"(?<![\w!\]])\[(\d{1,3})\](?![(:])")

@@ -137,6 +137,9 @@ def _repair_row(before: Criticised, after: Criticised, attempt: int) -> Json:
     }
 
 
+# -- The manager's loop, top to bottom ------------------------------------------------------------
+
+
 Status: TypeAlias = Literal["complete", "partial", "failed", "aborted"]
 
 

@@ -167,6 +167,9 @@ def _mean_score(results: Sequence[Criticised]) -> float | None:
     return math.fsum(scores) / len(scores) if scores else None
 
 
+# -- The manager ----------------------------------------------------------------------------------
+
+
 MANAGER = "manager"
 _COMMAND = "command"
 """The worker of a command workflow."""
@@ -288,6 +291,9 @@ def _outside(paths: Iterable[str]) -> str:
 def deliverable_path(path: str) -> str:
     """A path as the workspace knows it: other systems write `_output_dir/` before it."""
     return path.strip().removeprefix("./").removeprefix("_output_dir/")
+
+
+# -- What a manager's loop knows so far -----------------------------------------------------------
 
 
 _STALL = 3

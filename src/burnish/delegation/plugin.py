@@ -134,6 +134,9 @@ def _steer(before: ExperimentTask) -> str:
     )
 
 
+# -- The strategy `delegate` ----------------------------------------------------------------------
+
+
 class Delegate:
     """One trial: the task, delegated in the run's own folder.
 
@@ -210,6 +213,9 @@ def _ending(result: DelegationResult) -> str:
     if result.reason == result.status:
         return result.status
     return f"{result.status}, {ending_words(result.reason)}"
+
+
+# -- A workflow as a target -----------------------------------------------------------------------
 
 
 _KIND = "delegation"

@@ -77,6 +77,9 @@ def _shipped() -> dict[str, str]:
     return cast("dict[str, str]", read_tree(_SHIPPED).data)
 
 
+# -- The tables of the policy registry ------------------------------------------------------------
+
+
 _BUSY_SECONDS = 5.0
 """How long a writer waits for another one."""
 VERSIONS, PINS = "artifact_versions", "burnish_pins"
@@ -189,6 +192,9 @@ def _opened(path: Path) -> Generator[sqlite3.Connection, None, None]:
 def _trouble(path: Path, why: str) -> FileTrouble:
     remedy = "name another file with --db or $BURNISH_POLICY_DB, or restore it from a backup"
     return FileTrouble(f"the policy registry {path} cannot be used: {why}", remedy=remedy)
+
+
+# -- The registry of the six policy texts ---------------------------------------------------------
 
 
 NAME = "policy.db"

@@ -107,6 +107,9 @@ class Chronicle:
 
 
 COMPLETION, MANIFEST, SUMMARY = "run_completion.json", "run_manifest.json", "RUN_SUMMARY.md"
+# -- The run folder as other tools read it --------------------------------------------------------
+
+
 _SCORECARD = "deliverable_scorecard.json"
 FINAL, OUTPUT = "FINAL", "output"
 

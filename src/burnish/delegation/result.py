@@ -52,6 +52,9 @@ def next_step(reason: str) -> str:
     return _NEXT.get(reason.partition(":")[0], "")
 
 
+# -- The loss of a delegation ---------------------------------------------------------------------
+
+
 WEIGHTS = {
     "eval": 0.40,
     "critique": 0.30,
@@ -114,6 +117,9 @@ def _share(name: str, value: float) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{name} is {value}, which is no score")
     return min(1.0, max(0.0, value))
+
+
+# -- How a delegation ended -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,6 +279,9 @@ def _summary_page(result: DelegationResult) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+# -- Grading by a fixed rubric --------------------------------------------------------------------
+
+
 RUBRIC = "critique_rubric"
 
 
@@ -300,6 +309,9 @@ async def ruled(
             return _Ruled(score=None)
         scores.append(answer.value.score)
     return _Ruled(score=math.fsum(scores) / len(scores))
+
+
+# -- The end of a delegation ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

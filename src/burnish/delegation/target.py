@@ -160,6 +160,9 @@ class Account:
 _ORDER = {"critical": 0, "warning": 1, "info": 2}
 
 
+# -- The metric `delegation_loss` -----------------------------------------------------------------
+
+
 NAME = "delegation_loss"
 _VERSION = 1
 _SPOILING = ("defect [critical]", "defect [warning]", "gate ", "metric ")
@@ -216,6 +219,9 @@ def weights_of(case: Case) -> dict[str, float]:
     own = case.turns[0].settings.get("weights")
     weights = own if isinstance(own, dict) else {}
     return {**WEIGHTS, **{n: float(w) for n, w in weights.items() if isinstance(w, int | float)}}
+
+
+# -- The policy texts as a target -----------------------------------------------------------------
 
 
 _FILE = "policy_texts.yaml"

@@ -156,6 +156,9 @@ class Workflow:
         }
 
 
+# -- From the description of a workflow to the workflow -------------------------------------------
+
+
 _NOBODY = "name a model, such as `models: {manager: openai:gpt-4o, worker: openai:gpt-4o-mini}`"
 _WRONG = ModelRef(provider="", name="")
 """In the place of a model whose name cannot be read, which is reported already."""

@@ -109,6 +109,9 @@ def _schema(required: Sequence[str], **properties: str) -> dict[str, Json]:
     }
 
 
+# -- The tool that runs a command in the workspace, in the sandbox --------------------------------
+
+
 _MOST_SAID = 20_000
 """Characters of what a command printed that come back."""
 _SPEC = ToolSpec(
@@ -175,6 +178,9 @@ class CommandTool:
             if text.strip():
                 parts.append(f"{name}:\n{self.commands.plain(text.rstrip())}")
         return "\n".join(parts)
+
+
+# -- Tools for files, confined to the workspace ---------------------------------------------------
 
 
 _MOST_READ = 100_000
@@ -279,6 +285,9 @@ class _Files:
         if not target.startswith(f"{home}{os.sep}"):
             raise ToolRefused(f"'{shown(path)}' is refused: a link leads out of the workspace")
         return plain
+
+
+# -- The user's own tools -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

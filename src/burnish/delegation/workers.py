@@ -127,6 +127,9 @@ def _tool_call(use: ToolUse, *, answer: str = "", error: str = "") -> ToolCall:
 
 
 _TASK, _USAGE = "TASK.md", "usage.json"
+# -- A worker that is a program, such as the command line of a coding agent -----------------------
+
+
 _MOST_SAID = 4000
 
 
@@ -242,6 +245,9 @@ def _usage(place: Path) -> dict[str, int]:
         and math.isfinite(value)
         and value >= 0
     }
+
+
+# -- A worker that is a model ---------------------------------------------------------------------
 
 
 ROLE = "worker"

@@ -179,6 +179,9 @@ def _plain(path: str) -> str:
     return os.fsdecode(unquote_to_bytes(path))
 
 
+# -- The workspace of a delegation ----------------------------------------------------------------
+
+
 _Leaves: TypeAlias = Literal["changes", "nothing", "litter"]
 """What a step leaves in the folder: changes that are kept, nothing, or what is to be undone."""
 INPUT = "input"
@@ -357,6 +360,9 @@ class StartingFiles:
                 copy_workspace(path, place / path.name)
             else:
                 shutil.copyfile(path, place / path.name)
+
+
+# -- How a workspace begins -----------------------------------------------------------------------
 
 
 def _file(seed: Path | None) -> Sequence[Path]:

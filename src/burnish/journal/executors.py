@@ -230,6 +230,9 @@ def task_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+# -- Executors ------------------------------------------------------------------------------------
+
+
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
 
@@ -345,6 +348,9 @@ class _Lane(Generic[Unit, Result]):
             if isinstance(result, _Raised):
                 raise result.error
             yield result
+
+
+# -- Law 4 at the border to foreign code ----------------------------------------------------------
 
 
 _NOT_THE_AGENTS_FAULT = {

@@ -252,6 +252,9 @@ def _nested_spends(text: str | None) -> dict[str, Spend]:
     return {key: Spend.of(amounts) for key, amounts in json.loads(text).items()}
 
 
+# -- A journal looked at from outside -------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class EffectRow:
     """An effect for people: `burnish runs show RUN --calls`."""

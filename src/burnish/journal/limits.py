@@ -104,6 +104,9 @@ class Meter:
         return added
 
 
+# -- Limits of endpoints --------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class EndpointLimit:
     """What one endpoint stands."""
@@ -146,6 +149,9 @@ class Limits:
         self._next[endpoint] = turn + interval
         if turn > now:
             await self._sleep(turn - now)
+
+
+# -- Retries with backoff and jitter, honouring what the other side asks for ----------------------
 
 
 T = TypeVar("T")

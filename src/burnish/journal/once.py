@@ -14,6 +14,12 @@ from burnish.journal.journal import Journal, JournalReader, Stored
 from burnish.journal.sqlite_store import reading
 from burnish.system import Redactor
 
+# -- Effects that are looked up and never performed -----------------------------------------------
+
+
+# -- Effects that are simply performed ------------------------------------------------------------
+
+
 T = TypeVar("T")
 
 

@@ -76,6 +76,9 @@ def how_to_mend(path: Path | str) -> str:
     return "the database was probably set back to an earlier state: restore the newer one"
 
 
+# -- A journal in a file of its own ---------------------------------------------------------------
+
+
 _SCHEMA = 1
 JOURNAL_FILE = "journal.db"
 
@@ -344,6 +347,9 @@ class SqliteStore:
 
 def _quoted(path: Path) -> str:
     return str(path.resolve()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+# -- Which store a journal has --------------------------------------------------------------------
 
 
 POINTER = "journal.json"

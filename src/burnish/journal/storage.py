@@ -88,6 +88,9 @@ class Packing:
             ) from error
 
 
+# -- What a journal needs of the place it lies in, be it a file or a database ---------------------
+
+
 Statement: TypeAlias = tuple[str, Sequence[Any]]
 BeforeCommit: TypeAlias = Callable[[], Statement | None]
 Waiter: TypeAlias = "asyncio.Future[None] | Future[None] | None"

@@ -41,6 +41,9 @@ class Share:
         return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
 
+# -- What a judge leans towards -------------------------------------------------------------------
+
+
 _FEWEST = 8
 """With fewer items, a lean cannot be told from chance."""
 _SHUFFLES = 2000
@@ -198,6 +201,9 @@ def _margins(details: Mapping[str, Json]) -> tuple[float, float] | None:
     values = [order.get("first_margin") for order in orders if isinstance(order, dict)]
     margins = [float(each) for each in values if isinstance(each, int | float)]
     return (margins[0], margins[1]) if len(margins) == 2 else None
+
+
+# -- How far a judge agrees with labels that people gave ------------------------------------------
 
 
 _PASSES_AT = 0.5

@@ -81,6 +81,9 @@ def answer_text(exchange: Exchange, response_path: str = "") -> _AnswerText:
     return _AnswerText(text=spelled(reading.value))
 
 
+# -- The same text, as strictly as you like -------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class Equality(ComputedMetric):
     """1 where the answer is the expected text. Strict: space around it counts until told not to."""
@@ -116,6 +119,9 @@ def _punctuates(sign: str) -> bool:
     return sign in string.punctuation or unicodedata.category(sign).startswith("P")
 
 
+# -- The tools that should be used in a turn, in whatever order -----------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExpectedTools(ComputedMetric):
     """The share of the expected tools that were used as expected; passes where all were.
@@ -137,6 +143,9 @@ class ExpectedTools(ComputedMetric):
         met = sum(match.held for match in matches)
         whole = all_of(matches)
         return Verdict(value=met / len(expected), passed=whole.held, reason=whole.reason)
+
+
+# -- The final response of a turn against several rules at once -----------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,6 +194,9 @@ class FinalResponse(ComputedMetric):
 
 def _about(rule: str, match: Match) -> Match:
     return match if match.held else Match.missed(f"{rule}: {match.reason}")
+
+
+# -- How long an answer is ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,6 +283,9 @@ def _by_rule(
     return Verdict.of(held=match.held, reason=match.reason)
 
 
+# -- One rule as a metric -------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class TextMatch(ComputedMetric):
     """1 where the reply agrees with the expected text as the rule asks."""
@@ -307,6 +322,9 @@ class XmlMatch(ComputedMetric):
         return _by_rule(compare_xml, exchange, exchange.reply, self.rule)
 
 
+# -- The same number, within tolerances -----------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class Numeric(ComputedMetric):
     """1 where the answer is the expected number; what is no number scores 0."""
@@ -339,6 +357,9 @@ class Numeric(ComputedMetric):
             accept_percent=self.accept_percent,
             accept_thousands_separators=self.accept_thousands_separators,
         )
+
+
+# -- How little a text repeats itself -------------------------------------------------------------
 
 
 _WORD = re.compile(r"\w+")
@@ -384,6 +405,9 @@ def _repetition(counts: Counter[tuple[str, ...]], again: int, whole: int) -> str
     most = [(" ".join(run), n) for run, n in counts.most_common(_SHOWN) if n > 1]
     named = ", ".join(f"'{run}' {n} times" for run, n in most)
     return f"{again} of {whole} runs of words were there before: {named}; say each thing once"
+
+
+# -- The tool calls of a turn against those of a model trajectory ---------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -170,6 +170,9 @@ def _bad(where: str, message: str) -> ConfigError:
     return ConfigError([Problem(where=where, message=message)])
 
 
+# -- What every metric is made with ---------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class MetricMaking:
     """The workbench of metrics."""

@@ -130,6 +130,9 @@ def make_agent_metric(block: AgentMetric, making: "MetricMaking") -> "TurnMetric
     return _metric_plugin(block.type).make(block, making)
 
 
+# -- Layering -------------------------------------------------------------------------------------
+
+
 class MetricList(RootModel[list[AgentMetric]]):
     """The `evaluations` of a case or a turn."""
 
@@ -217,6 +220,9 @@ class _MetricCache:
                     self._errors.append(error)
                     continue
             yield metric_name(block), self._metrics[key]
+
+
+# -- Metrics from any file that has them ----------------------------------------------------------
 
 
 class EvaluationsBlock(BaseModel):

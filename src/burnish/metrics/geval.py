@@ -73,6 +73,9 @@ class FinalResponseJudge(JudgedMetric[FinalResponseRequest, FinalResponseAnswer]
         return Verdict.of(held=valid, reason=f"not a valid answer: {reason}", reasoning=reason)
 
 
+# -- A judge by criteria in the user's own words --------------------------------------------------
+
+
 _BEST = 10
 _NOT_SHOWN = "(plays no part)"
 
@@ -214,6 +217,9 @@ class GEval(JudgedMetric[GEvalRequest, GEvalAnswer]):
 
 
 WORST, HIGHEST_GRADE = 1, 5
+
+
+# -- Groundedness, relevance, coherence and fluency -----------------------------------------------
 
 
 class QualityRequest(BaseModel):

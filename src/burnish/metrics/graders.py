@@ -87,6 +87,9 @@ def _size(result: Json) -> int:
     return 0 if result is None else len(text)
 
 
+# -- Known paths ----------------------------------------------------------------------------------
+
+
 _MODULES: dict[str, tuple[type, ...]] = {
     "holodeck": (),
     "holodeck.lib": (),
@@ -126,6 +129,9 @@ def _make_importable() -> None:
         sys.meta_path.append(StandIn())
 
 
+# -- Finding a grader -----------------------------------------------------------------------------
+
+
 _REMEDY = "a grader is module.path:callable, importable from the folder of the agent file"
 _UPWARDS = 6
 
@@ -148,6 +154,9 @@ def _home_of(module: str, folder: Path) -> Path:
 
 def _has(folder: Path, module: str) -> bool:
     return (folder / f"{module}.py").is_file() or (folder / module).is_dir()
+
+
+# -- A user's function as a metric ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

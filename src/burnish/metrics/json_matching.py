@@ -74,6 +74,9 @@ def _finite(digits: str) -> float:
     return value
 
 
+# -- Paths into JSON ------------------------------------------------------------------------------
+
+
 _STEP = re.compile(r"""\[\s*(?:(-?[0-9]+)|'([^']*)'|"([^"]*)")\s*\]|\.?([^.\[\]'"]+)""")
 _NAME = re.compile(r"[^\W\d]\w*")
 _KEYS_SHOWN = 6
@@ -144,6 +147,9 @@ def _what_is(value: Json, here: str, key: str | int) -> str:
     if isinstance(value, list):
         return f"{here} is {a_kind(value)} and has no item '{cut(str(key), 40)}'"
     return f"{here} is {a_kind(value)}, which has nothing inside"
+
+
+# -- What differs between two JSON trees, path by path --------------------------------------------
 
 
 _TOLERANCE = 1e-6
@@ -238,8 +244,14 @@ def _described(value: Json, beside: Json) -> str:
     return f"the text {words}" if text_alone else words
 
 
+# -- JSON values against a JSON Schema ------------------------------------------------------------
+
+
 _Schema = Mapping[str, Json] | bool
 """True takes anything, false nothing."""
+# -- Comparing JSON -------------------------------------------------------------------------------
+
+
 _SHOWN = 5
 _SCHEMA_WIDTH = 120
 

@@ -49,6 +49,9 @@ def block(value: object) -> dict[str, Any]:
     return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {}
 
 
+# -- Judge shapes ---------------------------------------------------------------------------------
+
+
 _SHORT = re.compile(r"\$(?!\{)([A-Za-z_]\w*)", re.ASCII)
 _OF_A_BLOCK = {"provider": "provider_name", "name": "model_name", "endpoint": "base_url"}
 """The keys of a model block, by which every other file names models, in this spelling."""

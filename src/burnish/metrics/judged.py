@@ -88,6 +88,9 @@ def misnumbered(count: int, numbers: Sequence[int]) -> str:
     return unmatched([str(n) for n in range(1, count + 1)], [str(n) for n in numbers])
 
 
+# -- What judges are shown ------------------------------------------------------------------------
+
+
 Shown = TypeVar("Shown", bound=BaseModel)
 
 _NONE = "(none)"
@@ -197,6 +200,9 @@ def _lines(spoken: Iterable[tuple[str, str]]) -> str:
 def _set_in(text: str) -> str:
     # So that no text can begin a line that looks like the next item, or the next speaker.
     return text.strip().replace("\n", "\n    ")
+
+
+# -- The base of judged metrics -------------------------------------------------------------------
 
 
 Request = TypeVar("Request", bound=BaseModel)

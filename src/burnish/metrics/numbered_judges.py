@@ -105,6 +105,9 @@ class Faithfulness(JudgedMetric[FaithfulnessRequest, FaithfulnessAnswer]):
         )
 
 
+# -- Numbered judge -------------------------------------------------------------------------------
+
+
 class NumberedRequest(BaseModel):
     """What the judge is shown."""
 
@@ -178,6 +181,9 @@ class NumberedJudge(JudgedMetric[NumberedRequest, NumberedAnswer]):
         )
 
 
+# -- Sentences ------------------------------------------------------------------------------------
+
+
 _FENCE = re.compile(
     r"^[ \t]*(```|~~~)[^`~\n]*\n.*?(?:^[ \t]*\1[ \t]*$|\Z)", re.DOTALL | re.MULTILINE
 )
@@ -230,6 +236,9 @@ def _closes(part: str) -> bool:
 
 def _speaks(part: str) -> bool:
     return any(each.isalnum() for each in part)
+
+
+# -- How much of a reply rests on evidence, sentence by sentence ----------------------------------
 
 
 _Support = Literal["supported", "unsupported", "contradictory", "disputed", "not_applicable"]
@@ -326,6 +335,9 @@ def _passages(exchange: Exchange) -> list[str]:
     """What the case gives as context, up to this turn. What tools retrieved is among their uses."""
     turns = exchange.case.turns[: exchange.index + 1]
     return [passage for turn in turns for passage in turn.context]
+
+
+# -- Retrieval metrics over numbered items --------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

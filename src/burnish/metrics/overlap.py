@@ -158,6 +158,9 @@ def _the_rest(crossing: _Crossing, chosen: _Pairs) -> _Pairs:
     return {i: j for i, j in partners if j is not None}
 
 
+# -- BLEU and chrF of one reply, by sacrebleu, as numbers in [0, 1] -------------------------------
+
+
 Tokenizer: TypeAlias = Literal["auto", "13a", "intl", "zh", "char", "none"]
 """How words are found; see `tokenizer_for`."""
 
@@ -213,6 +216,9 @@ def _chrf(words: int, lowercase: bool) -> "CHRF":  # noqa: FBT001
 
 ALPHA, BETA, GAMMA = 0.9, 3.0, 0.5
 """How much recall counts, how fast the penalty grows, and how great it can be."""
+
+# -- METEOR ---------------------------------------------------------------------------------------
+
 
 _Synonyms: TypeAlias = Callable[[str], Collection[str]]
 """Words that mean the same as a word."""
@@ -303,6 +309,9 @@ def installed_synonyms() -> _Synonyms | None:
     except (ImportError, LookupError):  # no nltk; no corpus
         return None
     return synonyms_in(wordnet)
+
+
+# -- Metrics that ask how many words a reply shares with the reference answer ---------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -150,6 +150,9 @@ def _tidied(word: str) -> str:
     return word[:-1] if word.endswith("ll") and _measure(word[:-1]) > 1 else word
 
 
+# -- ROUGE ----------------------------------------------------------------------------------------
+
+
 _KIND = re.compile(r"rouge(?:[1-9]\d*|L|Lsum)")
 _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n")
 _STEMMED_FROM = 4
@@ -295,6 +298,9 @@ def _union_hits(expected: Sequence[Sequence[str]], actual: Sequence[Sequence[str
                 left[sentence[place]] -= 1
                 hits += 1
     return hits
+
+
+# -- How much of the expected words a text must have ----------------------------------------------
 
 
 _Measure = Literal["f1", "precision", "recall"]

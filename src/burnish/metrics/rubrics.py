@@ -68,6 +68,9 @@ def _listed(rubrics: Sequence[Rubric]) -> str:
     return "\n".join(f"{rubric.id.strip()}: {' '.join(rubric.text.split())}" for rubric in rubrics)
 
 
+# -- The reply against the reference, graded side by side in both orders --------------------------
+
+
 _GRADES = "ABCDEFGHIJKLMNOPQRST"
 """From the best to the worst, in equal steps."""
 _USUAL_CRITERIA = "Which answer serves the user better: correct, complete, to the point."
@@ -211,6 +214,9 @@ def _side(value: float) -> int:
     return (value > 0.5 + EPSILON) - (value < 0.5 - EPSILON)
 
 
+# -- The base of metrics by rubrics, each of which gets a verdict of its own ----------------------
+
+
 class RubricRequest(BaseModel):
     """What the judge is shown."""
 
@@ -314,6 +320,9 @@ def _item_details(item: RubricItem) -> Json:
         "reason": excerpt(item.reason, REASON),
         "evidence": excerpt(item.evidence, EXCERPT),
     }
+
+
+# -- Replies --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

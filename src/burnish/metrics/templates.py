@@ -157,6 +157,9 @@ def _use(tool: ToolCall) -> Json:
     }
 
 
+# -- The forms in which a judge may answer a template ---------------------------------------------
+
+
 Answer = TypeVar("Answer", bound=JudgeAnswer)
 
 
@@ -354,6 +357,9 @@ def _graded(value: float, word: str, reason: str, **details: Json) -> Verdict:
         reason="" if value == 1 else f"{word}: {text}",
         details={"reasoning": text, **details},
     )
+
+
+# -- A judge by a prompt of the user's own --------------------------------------------------------
 
 
 class TemplateRequest(BaseModel):

@@ -80,6 +80,9 @@ def counted(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
+# -- Matches --------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class Match:
     """Whether a rule holds; where it does not, what was expected and what was found."""
@@ -100,6 +103,9 @@ def all_of(matches: Iterable[Match]) -> Match:
     """Holds where every match does; the reasons of the others stand side by side."""
     reasons = [match.reason for match in matches if not match.held]
     return Match.missed("; ".join(reasons)) if reasons else HELD
+
+
+# -- Rules for how long a text may be -------------------------------------------------------------
 
 
 Unit = Literal["characters", "words"]
@@ -144,6 +150,9 @@ def off_length(length: int, rule: LengthRule) -> str:
     if rule.max is not None and length > rule.max:
         return f"too long: {comparison}; cut {counted(length - rule.max, thing)}"
     return f"too short: {comparison}; add {counted((rule.min or 0) - length, thing)}"
+
+
+# -- Numbers in texts -----------------------------------------------------------------------------
 
 
 _ARITHMETIC = Context(prec=60, traps=[])
@@ -206,6 +215,9 @@ def _why_not(text: str) -> str:
     if inside:
         return f"{quote}, which holds {len(inside)} numbers: ask for one bare number"
     return f"{quote}, which holds no number: ask for a bare number"
+
+
+# -- Comparing numbers as they are written --------------------------------------------------------
 
 
 _UNITS = (2, 3, 6, 9, -2, -3, -6, -9)
@@ -294,6 +306,9 @@ def _slip(expected: Decimal, actual: Decimal, rule: NumberRule, *, mixed: bool) 
         if expected and rule.near(expected, _ARITHMETIC.scaleb(actual, Decimal(-power))):
             return f"10^{power} times the expected: check the unit"
     return ""
+
+
+# -- Comparing texts ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -92,6 +92,9 @@ def assigned(choices: Sequence[Sequence[int]]) -> Assignment:
     return assignment
 
 
+# -- Comparing the arguments of tools -------------------------------------------------------------
+
+
 _AS_WRITTEN = NumberRule(
     absolute_tolerance=1e-9, accept_percent=True, accept_thousands_separators=True
 )
@@ -169,6 +172,9 @@ def _loosened(text: str) -> str:
     """
     spaced = _BETWEEN_DIGITS.sub(" ", levelled(text, fold=True))
     return " ".join(_SEPARATORS.sub("", spaced).split())
+
+
+# -- Which expected tools were used ---------------------------------------------------------------
 
 
 _NAMES_SHOWN = 8
@@ -249,6 +255,9 @@ def _unmet(expected: ExpectedTool, calls: Sequence[ToolCall], fits: Sequence[_Fi
     return Match.missed(f"{expectation}, {fitting}{where}, has {'; '.join(nearest.wrong)}")
 
 
+# -- Rules for the calls of a trajectory ----------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class ToolRule:
     """How one call should agree with the expected one."""
@@ -309,6 +318,9 @@ def _as_json(result: Json) -> Json:
         return result
     read = parse_json(result)
     return result if read.problem else read.value
+
+
+# -- Comparing the calls that were made with those of a model trajectory --------------------------
 
 
 _SHOWN = 3

@@ -86,6 +86,9 @@ def exchanges(case: Case, outcome: Outcome) -> tuple[Exchange, ...]:
     )
 
 
+# -- Failure classes ------------------------------------------------------------------------------
+
+
 class FailureClass(StrEnum):
     """Where a failure is to be looked for."""
 
@@ -163,6 +166,9 @@ def _of_turn(turn: Turn, used: Sequence[ToolCall]) -> FailureClass | None:
         if all(compare_arguments(arguments, call.arguments) for call in named):
             wrong = FailureClass.WRONG_ARGUMENTS
     return wrong
+
+
+# -- Conversation scenarios -----------------------------------------------------------------------
 
 
 ROLE = "user_simulator"
@@ -262,6 +268,9 @@ async def _next(
     signal = case.scenario.stop_signal
     over = answer.done or bool(signal and signal in answer.remark)
     return None if over else answer.remark
+
+
+# -- The base of metrics that look at a case turn by turn -----------------------------------------
 
 
 EPSILON = 1e-9
@@ -378,6 +387,9 @@ class ComputedMetric(TurnMetric):
         """Compute it."""
         del effects
         return self.compute(exchange)
+
+
+# -- Metrics that a case or a turn sets differently -----------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -108,6 +108,9 @@ def _xml_path(marks: Sequence[_XmlMark]) -> str:
     return f"/{'/'.join(steps)}"
 
 
+# -- Comparing XML --------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class XmlRule:
     """What an XML answer must be: well formed, and as expected where `match` says so."""

@@ -114,6 +114,9 @@ def as_reference(model: ModelRef | str) -> ModelRef:
 _OneMetric: TypeAlias = str | Mapping[str, Json] | Metric
 _MetricChoice: TypeAlias = Sequence[_OneMetric] | Path
 
+# -- Metrics as programs give them ----------------------------------------------------------------
+
+
 _STANDARD = frozenset(get_args(StandardName))
 _RAG = frozenset(get_args(RagBlock.model_fields["metric_type"].annotation))
 
@@ -161,6 +164,9 @@ def _block(name: str) -> Json:
     if is_reference(name):
         return {"type": "code", "grader": name}
     return {"metric_name": name}
+
+
+# -- `burnish.evaluate` ---------------------------------------------------------------------------
 
 
 T = TypeVar("T")

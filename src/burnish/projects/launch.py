@@ -75,6 +75,9 @@ async def launched(open_run: Callable[[], Run], listeners: Sequence[Listener] = 
                 write_report(run.directory.folder)  # last, since it may show what they hold
 
 
+# -- Checking a judge against labels --------------------------------------------------------------
+
+
 _RESULTS = Path("results") / "judge-check"
 
 
@@ -177,6 +180,9 @@ def _cut_short(ending: Ending) -> Problem:
         message=f"the check was cut short ({ending.reason.detail or ending.reason.code})",
         remedy="the same command goes on where it was; give it more budget if that was the limit",
     )
+
+
+# -- From a project file, or from a run that goes on, to a Setup ----------------------------------
 
 
 _FLAGS_ALONE = "prompts"

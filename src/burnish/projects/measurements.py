@@ -113,6 +113,9 @@ def _cut(text: str) -> str:
     return shown.replace("\n", "\n              ") or "(empty)"
 
 
+# -- Measurements ---------------------------------------------------------------------------------
+
+
 RESULTS = Path("results") / "eval"
 _AGENTS = (".yaml", ".yml", ".json")
 """What agents are written in; everything else is cases."""
@@ -366,6 +369,9 @@ class MeasurementPlace:
         if self.resume is not None:
             return _going_on(measurement, self.resume)
         return start(measurement.setup, root=measurement.root, folder=self.folder)
+
+
+# -- Driving a measurement to its end -------------------------------------------------------------
 
 
 def _going_on(measurement: PreparedMeasurement, folder: Path) -> Run:

@@ -39,6 +39,9 @@ def trajectory_problems(blocks: Sequence[AgentMetric]) -> list[Problem]:
     ]
 
 
+# -- Cases, metrics and the simulated user of a description ---------------------------------------
+
+
 User: TypeAlias = Role[TalkSoFar, NextRemark]
 """Who plays the user in scenarios."""
 _SHOWN = 3

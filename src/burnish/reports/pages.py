@@ -60,6 +60,9 @@ def _case_means(run: RunRecord, split: str) -> dict[str, dict[str, float]]:
     }
 
 
+# -- One trial for people -------------------------------------------------------------------------
+
+
 def trial_page(run: RunRecord, row: TrialRow, *, width: int) -> Iterator[str]:
     """The lines of a page about one trial."""
     trial = row.trial

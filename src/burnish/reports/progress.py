@@ -62,6 +62,9 @@ class LineView:
             self.progress = self.plugin.progress()
 
 
+# -- The live view --------------------------------------------------------------------------------
+
+
 _REFRESH_SECONDS = 0.1
 _BAR = 12
 
@@ -215,6 +218,9 @@ def _row(*cells: Text | ProgressBar) -> Table:
         row.add_column(no_wrap=True, overflow="ellipsis")
     row.add_row(*cells)
     return row
+
+
+# -- Progress as NDJSON ---------------------------------------------------------------------------
 
 
 _SECONDS_BETWEEN_TICKS = 0.25

@@ -79,6 +79,9 @@ def _fenced(lines: Sequence[str], language: str = "") -> Iterator[str]:
     yield fence
 
 
+# -- Report.md ------------------------------------------------------------------------------------
+
+
 NAME = "report.md"
 
 
@@ -92,6 +95,9 @@ def write_report(folder: Path) -> Path:
 def render(run: RunRecord) -> str:
     """The report as Markdown."""
     return to_markdown(strategy_plugin(run.header.strategy).report(run))
+
+
+# -- Tables ---------------------------------------------------------------------------------------
 
 
 _PIPE_WIDTH = 240

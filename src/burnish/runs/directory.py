@@ -137,6 +137,9 @@ class Header:
 LOCK, PROCESSES = "run.lock", "processes"
 
 
+# -- A run's directory, opened for driving --------------------------------------------------------
+
+
 class RunDirectory:
     """The folder of one run while one process drives it."""
 
@@ -297,6 +300,9 @@ def events(reader: JournalReader) -> Iterator[Event]:
             yield codec(Event).decode(json.loads(body))
 
 
+# -- The index ------------------------------------------------------------------------------------
+
+
 def index_folder(environ: Mapping[str, str] | None = None) -> Path:
     """Where the index lies: $BURNISH_HOME, or the user's state folder."""
     env = os.environ if environ is None else environ
@@ -350,6 +356,9 @@ def find_run(name: str) -> Path:
         remedy="`burnish runs list` shows the runs of this machine; a path to a run's folder "
         "works too",
     )
+
+
+# -- A run as it lies on disk, read without disturbing whoever drives it --------------------------
 
 
 _ENDS = {

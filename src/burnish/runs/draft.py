@@ -324,6 +324,9 @@ def _path(at: str | TreePath) -> TreePath:
     return tuple(cast("list[str | int]", at.split("."))) if isinstance(at, str) else at
 
 
+# -- Keys that a user wrote out in a file ---------------------------------------------------------
+
+
 LITERAL = "$written_in"
 """The key under which the place of a literal stands."""
 

@@ -76,6 +76,9 @@ class Signals:
             raise KeyboardInterrupt
 
 
+# -- Ends a run that is to stop and cannot, since a call in it hangs ------------------------------
+
+
 _TICK = 0.25
 """Seconds between two looks. What is waited for is counted in looks, so that a program that was
 stopped and goes on, or a machine that is busy, is not taken for one that hangs."""
@@ -185,6 +188,9 @@ class Watch:
         del number
         if not self._turned and (self._ending or self._expired):  # else it came too late
             cut_short(frame, ending=self._ending)
+
+
+# -- Driving a run to its end ---------------------------------------------------------------------
 
 
 SILENT = "silent"

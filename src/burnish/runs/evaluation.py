@@ -332,6 +332,9 @@ def _invalid_output(error: NotJournalable) -> Outcome:
     )
 
 
+# -- What a run works under -----------------------------------------------------------------------
+
+
 class Closable(Protocol):
     """Something that is held open for a run."""
 
@@ -377,6 +380,9 @@ class Conditions:
     """What the user should know before the start, such as a price that is unknown."""
     resources: tuple[Closable, ...] = ()
     """What is let go of when the run is closed: connections, engines."""
+
+
+# -- What a run must have to be worth its name ----------------------------------------------------
 
 
 GIVE_UP_AFTER = 3

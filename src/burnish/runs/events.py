@@ -279,6 +279,9 @@ class Listener(Protocol):
         ...
 
 
+# -- How accepted candidates lie in a run's folder ------------------------------------------------
+
+
 CANDIDATES = "candidates"
 BEST = "best"
 
@@ -308,6 +311,9 @@ def in_folders(target: Target) -> Exporter:
         )
 
     return export
+
+
+# -- The standing of a run ------------------------------------------------------------------------
 
 
 BASELINE = "baseline"
@@ -349,6 +355,9 @@ def _means(result: SplitResult) -> dict[str, float]:
     missing = result.measurement.missing
     means = result.measurement.components
     return {metric: mean for metric, mean in means.items() if not missing.get(metric)}
+
+
+# -- Who is ahead after each trial ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -168,6 +168,9 @@ def _holds(numbers: Mapping[str, float]) -> bool | None:
 
 TRIALS, EVENTS, TRAJECTORY = "trials.jsonl", "events.jsonl", "trajectory.csv"
 
+# -- Trials.jsonl, events.jsonl and trajectory.csv ------------------------------------------------
+
+
 _CHUNK = 64 * 1024
 
 _COLUMNS = (

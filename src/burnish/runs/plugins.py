@@ -224,6 +224,9 @@ def reached(models: Models, ref: ModelRef, prompt: RolePrompt) -> ModelClient:
     return client
 
 
+# -- Plug-ins -------------------------------------------------------------------------------------
+
+
 STRATEGIES = "burnish.strategies"
 TARGETS = "burnish.targets"
 

@@ -194,6 +194,9 @@ def _asking(role: Role[Any, Any]) -> Spend:
     return replace(client.estimate(), nano_usd=cost or 0, **tokens)
 
 
+# -- The lines that a run prints as it goes on ----------------------------------------------------
+
+
 INDENT = "   "
 """Before what is said in passing."""
 _NOTE, _WIDEST_NOTE = 17, 28

@@ -128,6 +128,9 @@ def turned_away(trial: Trial) -> str:
     return "turned away"
 
 
+# -- How long the evaluations of a trial took, split by split -------------------------------------
+
+
 class SplitTimes:
     """The active time that each split took in the trial under way.
 
@@ -161,6 +164,9 @@ class SplitTimes:
         }
         self._known, self._unknown = {}, set()
         return times
+
+
+# -- Recording trials -----------------------------------------------------------------------------
 
 
 class Recorder:

@@ -63,6 +63,9 @@ class Strategy(Protocol):
         ...
 
 
+# -- Everything a run is made of, checked before anything is written or paid ----------------------
+
+
 @runtime_checkable
 class _KnowsSecrets(Protocol):
     """Something that was given keys, and knows their values."""
@@ -156,6 +159,9 @@ class Setup(Conditions):
                 f"max_usd is set, but the price of a call is not known for: {', '.join(unpriced)}",
                 remedy="give the price, or limit calls or tokens instead of USD",
             )
+
+
+# -- Opening a run --------------------------------------------------------------------------------
 
 
 Furnish: TypeAlias = Callable[[Path], None]
@@ -287,6 +293,9 @@ def _fill(header: Header, furnish: Furnish | None, folder: Path) -> None:
     header.write(folder)
     if furnish is not None:
         furnish(folder)
+
+
+# -- Exporting with something besides -------------------------------------------------------------
 
 
 BASELINE_ONLY = "baseline_only"

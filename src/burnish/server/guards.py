@@ -80,6 +80,9 @@ def error_body(error: BurnishError) -> dict[str, Json]:
     return problem(code, error.message, remedy=error.remedy, problems=problems)
 
 
+# -- The guard before every route -----------------------------------------------------------------
+
+
 _Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[_Message]]
 Send: TypeAlias = Callable[[_Message], Awaitable[None]]

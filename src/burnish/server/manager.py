@@ -68,6 +68,12 @@ class ServiceLimits:
     """How long a blocking run may take; None for as long as it needs."""
 
 
+# -- Launching runs -------------------------------------------------------------------------------
+
+
+# -- The run manager ------------------------------------------------------------------------------
+
+
 _log = logging.getLogger("burnish.server")
 _CLEANING_SECONDS = 5.0
 """What a run that was cancelled gets to close its journal."""
@@ -421,6 +427,9 @@ def _remove(place: RunPlace) -> None:
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(place.folder)
     forget_run(place.folder)
+
+
+# -- What the service counts, in Prometheus's text format -----------------------------------------
 
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

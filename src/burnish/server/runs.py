@@ -72,6 +72,9 @@ class ManagerClosed(BurnishError):
         super().__init__("the run manager is closed", remedy="start the service again")
 
 
+# -- The datasets of a service --------------------------------------------------------------------
+
+
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,80}(\.evalset)?\.(jsonl|json|csv|yaml|yml)$"
 DatasetName = Annotated[str, Field(pattern=NAME, max_length=100)]
 _NAME = re.compile(NAME)
@@ -160,6 +163,9 @@ def _about(name: str, look: Callable[[], T]) -> T:
                 for each in error.problems
             ]
         ) from None
+
+
+# -- Where runs lie -------------------------------------------------------------------------------
 
 
 _MARK = "header"
@@ -286,6 +292,9 @@ class RunPlaces:
         if record.where.journal == "database" or not record.where.folder:
             return here
         return RunPlace(folder=Path(record.where.folder))
+
+
+# -- Reading run folders for the service; nothing outside of one can be named ---------------------
 
 
 _HIDDEN = (JOURNAL, COUNT, POINTER, LOCK, PROCESSES, "blobs")

@@ -44,6 +44,9 @@ def check_app_name(name: str) -> str:
     return trimmed
 
 
+# -- Who may ask ----------------------------------------------------------------------------------
+
+
 FILE = "tokens.json"
 _SHORTEST = 16
 
@@ -149,6 +152,9 @@ def new_token(path: Path, scope: TokenScope, *, name: str = "") -> str:
     finally:
         os.umask(before)
     return token
+
+
+# -- Which requests are let in --------------------------------------------------------------------
 
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})

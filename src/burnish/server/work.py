@@ -123,6 +123,9 @@ class LoopThread:
         self._loop.close()
 
 
+# -- What the manager drives ----------------------------------------------------------------------
+
+
 class Tell(Protocol):
     """Keeps an event of a run; may be called from any thread, and does not wait."""
 
@@ -246,6 +249,9 @@ class App(Protocol):
 def _entered(thread: LoopThread | None, name: str) -> AbstractContextManager[LoopThread]:
     """The thread to run in: one that stays, or one that ends with the run."""
     return LoopThread(name) if thread is None else nullcontext(thread)
+
+
+# -- One run under way in this process ------------------------------------------------------------
 
 
 log = logging.getLogger("burnish.server")

@@ -174,6 +174,12 @@ class DelegationWorld:
         return answer if isinstance(answer, str | ChatReply) else json.dumps(answer)
 
 
+# -- A world for refinement -----------------------------------------------------------------------
+
+
+# -- A world for training -------------------------------------------------------------------------
+
+
 FILE = "report.md"
 TASK = f"Write a report on the heat of the week to {FILE}."
 FLAWS: Mapping[str, tuple[str, str]] = {

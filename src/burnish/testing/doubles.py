@@ -211,6 +211,9 @@ class ScriptedRole(Generic[Request, Answer]):
             raise RoleFailed(error.message, remedy=error.remedy, spend=self.price) from error
 
 
+# -- A scripted model -----------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScriptedBackend:
     """Answers by a function of the request and the draw; it may raise as real endpoints do.
@@ -248,6 +251,9 @@ class ScriptedBackend:
         """There is nothing to let go of."""
 
 
+# -- A run's story --------------------------------------------------------------------------------
+
+
 _TIMES = {"at", "timestamp", "seconds", "split_seconds", "duration_sec", "latency_sec", "billed"}
 
 
@@ -263,6 +269,9 @@ def _timeless(value: Any) -> Any:
     if isinstance(value, list):
         return [_timeless(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
     return value
+
+
+# -- Contract tests -------------------------------------------------------------------------------
 
 
 _HOME = Path("candidates") / "iter-00"

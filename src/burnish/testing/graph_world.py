@@ -156,6 +156,9 @@ _NODES: dict[str, Callable[[set[str], str], str]] = {
 }
 
 
+# -- Backwarder, aggregator and patcher of the parcel desk ----------------------------------------
+
+
 _MADE_FROM = {
     "fact": ("topic: ", "topic"),
     "body": ("must: ", "wish"),
@@ -299,6 +302,9 @@ def _words(cause: _Cause) -> str:
     return f"[{cause.part}] this part is missing or not as it should be"
 
 
+# -- A model that plays every part at the parcel desk ---------------------------------------------
+
+
 Shown = TypeVar("Shown", bound=BaseModel)
 
 _STEP = re.compile(r"^The step is a run of: (.+)$", re.MULTILINE)
@@ -355,6 +361,9 @@ def _between(text: str, tag: str) -> str:
 
 def _many(text: str, tag: str, kind: type[Shown]) -> list[Shown]:
     return [kind.model_validate(each) for each in json.loads(_between(text, tag))]
+
+
+# -- Graph world ----------------------------------------------------------------------------------
 
 
 MODEL = "openai:desk"

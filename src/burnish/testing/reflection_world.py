@@ -207,6 +207,9 @@ def _expected(world: World, odds: Mapping[str, float], needed: Sequence[str]) ->
     return chance
 
 
+# -- Scripted reflection --------------------------------------------------------------------------
+
+
 _STYLE = re.compile(r"style \d{6}")
 
 
@@ -261,6 +264,9 @@ def _harm(text: str, victim: float, how: float) -> tuple[str, str]:
 def _without(text: str, rule: str) -> str:
     gone = {always(rule), never(rule)}
     return "\n".join(line for line in text.split("\n") if line not in gone)
+
+
+# -- Reflection world agent -----------------------------------------------------------------------
 
 
 def dataset(world: World) -> Dataset:
@@ -393,6 +399,9 @@ def _case(world: World, number: int, kinds: Sequence[tuple[str, ...]]) -> Case:
 
 def _needed(case: Case) -> list[str]:
     return re.findall(r"r\d\d", case.expected or "")
+
+
+# -- Worlds for reflective search with known truth ------------------------------------------------
 
 
 CALLS = 400

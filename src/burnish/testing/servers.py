@@ -81,6 +81,9 @@ class Dropped:
 Answer: TypeAlias = str | ModelReply | Status | Slow | CutOff | Malformed | Truncated | Dropped
 
 
+# -- Bodies ---------------------------------------------------------------------------------------
+
+
 Document: TypeAlias = dict[str, Any]
 
 
@@ -211,6 +214,9 @@ def google_error(status: Status) -> Document:
     return {"error": {**error, **status.more}}
 
 
+# -- The protocols that a scripted server speaks --------------------------------------------------
+
+
 ProtocolName: TypeAlias = Literal["openai", "anthropic", "google", "ollama"]
 
 
@@ -248,6 +254,9 @@ PROTOCOLS: Mapping[ProtocolName, Protocol] = {
 def listed_models(names: tuple[str, ...]) -> Document:
     """What Ollama says on `/api/tags`."""
     return {"models": [{"name": name, "model": name, "size": 1} for name in names]}
+
+
+# -- From a scripted answer to the bytes of a response --------------------------------------------
 
 
 _CUT = 9
@@ -312,6 +321,9 @@ def _model_of(request: HttpRequest) -> str:
 def _as_events(documents: list[Document]) -> bytes:
     lines = [f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in documents]
     return "".join(lines).encode()
+
+
+# -- Scripted model endpoints on loopback ---------------------------------------------------------
 
 
 MOST_REQUESTS_KEPT = 10_000

@@ -121,6 +121,9 @@ def _sections(heading: re.Pattern[str], text: str) -> Iterator[tuple[str, str]]:
         yield each[1], text[each.end() : end].strip()
 
 
+# -- A stand-in for a model, on loopback ----------------------------------------------------------
+
+
 Rewrite: TypeAlias = Callable[[Rewriting], tuple[str, str]]
 """The diagnosis, and the new text."""
 Judge: TypeAlias = Callable[[Judging], Mapping[str, str]]

@@ -174,6 +174,9 @@ def _luck(*names: object) -> float:
     return int.from_bytes(hashlib.sha256(material).digest()[:8], "big") / 2**64
 
 
+# -- The toy strategy -----------------------------------------------------------------------------
+
+
 PHASES = ("words", "numbers", "choices")
 
 

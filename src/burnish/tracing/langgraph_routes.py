@@ -143,6 +143,9 @@ def _listed(value: object) -> list[Any]:
     return [*cast("Iterable[Any]", value)] if isinstance(value, list | tuple) else [value]
 
 
+# -- What LangChain's models and tools do inside a step -------------------------------------------
+
+
 class CallTracer(BaseCallbackHandler):
     """Tells the step under way what is called in it; where nobody records it does nothing."""
 

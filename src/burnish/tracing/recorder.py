@@ -259,6 +259,9 @@ class StepRecorder:
         )
 
 
+# -- The recorder ---------------------------------------------------------------------------------
+
+
 def _fresh(place: RecordingContext[Record]) -> RecordingContext[Record]:
     """The place, or where its step ended, if that was seen in a copy of the context only."""
     while (inside := place.inside) and inside.mark is not None and inside.left is not None:

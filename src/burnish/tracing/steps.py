@@ -41,6 +41,9 @@ def leave(trace: Trace) -> None:
         traces.append(trace)
 
 
+# -- Where a piece of code stands in a recording --------------------------------------------------
+
+
 class _StepRecord(Protocol):
     """A step while it is written down."""
 
@@ -118,7 +121,16 @@ def applied(surface: str) -> None:
         place.inside.apply(surface)
 
 
+# -- Carrying -------------------------------------------------------------------------------------
+
+
+# -- `@burnish.traced` ----------------------------------------------------------------------------
+
+
 P = ParamSpec("P")
+# -- Steps as an agent's own code tells them ------------------------------------------------------
+
+
 T = TypeVar("T")
 
 
@@ -331,6 +343,9 @@ def _named(
         "Mapping[str, object]",
         {name: value for name, value in bound.arguments.items() if name not in own},
     )
+
+
+# -- Values of a user's program as JSON that the journal can keep ---------------------------------
 
 
 _DEEPEST = 20

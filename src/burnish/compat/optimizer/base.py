@@ -67,6 +67,9 @@ class BaseOptimizer(ABC):
         return result.best_prompts
 
 
+# -- Ending something for sure, though whoever waits for it is told to leave ----------------------
+
+
 async def surely(work: Coroutine[Any, Any, None]) -> None:
     """Wait until it is done; being cancelled meanwhile is put off, not ignored."""
     task = asyncio.ensure_future(work)
@@ -81,6 +84,9 @@ async def surely(work: Coroutine[Any, Any, None]) -> None:
     task.result()
     if cancelled:
         raise asyncio.CancelledError
+
+
+# -- Optimizer errors -----------------------------------------------------------------------------
 
 
 class WrongInput(ConfigError, ValueError):
@@ -100,6 +106,9 @@ def as_wrong_input() -> Generator[None, None, None]:
         raise
     except ConfigError as error:
         raise WrongInput(error.problems, remedy=error.remedy) from error
+
+
+# -- Algorithms of others under AgentOptimizer ----------------------------------------------------
 
 
 async def run_custom(optimizer: BaseOptimizer, reporter: Reporter) -> OptimizeResult:

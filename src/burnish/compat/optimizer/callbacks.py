@@ -122,6 +122,9 @@ def _mean_of(values: Sequence[float | None]) -> float | None:
     return mean(numbers) if numbers and len(numbers) == len(values) else None
 
 
+# -- A recorded round in the words of gepa's callbacks --------------------------------------------
+
+
 _Moment: TypeAlias = tuple[str, dict[str, Any]]
 """The method without its `on_`, and what it is given."""
 
@@ -237,6 +240,9 @@ def _messages(proposal: Proposal) -> Json:
     return request.get("messages", request) if isinstance(request, dict) else request
 
 
+# -- A run's events as gepa's callbacks know them -------------------------------------------------
+
+
 @dataclass(kw_only=True)
 class GepaEvents:
     """Listens to a run, keeps the state of its search, and tells callbacks."""
@@ -329,6 +335,9 @@ class GepaEvents:
                 who = f"on_{moment} of {type(callback).__name__}"
                 message = f"{who} raised {type(error).__name__}: {error}; the run goes on"
                 self.log.warn(f"callback:{who}", message)
+
+
+# -- Stoppers of one's own ------------------------------------------------------------------------
 
 
 _POSITIONAL = (

@@ -132,6 +132,9 @@ def _wrong(where: str, message: str, remedy: str = "") -> Problem:
     return Problem(where=where, message=message, remedy=remedy)
 
 
+# -- From what a program gives AgentOptimizer to the Setup of a run -------------------------------
+
+
 _BEGIN = ("before_inference_set", "before_evaluate_set")
 _END = ("after_inference_set", "after_evaluate_set")
 
@@ -227,6 +230,9 @@ def _watched(setup: Setup, callbacks: Callbacks | None) -> _Prepared:
 def _sets(dataset: Dataset) -> dict[str, str]:
     named = {"train": dataset.train, "validation": dataset.holdout, "test": dataset.test}
     return {case.id: name for name, cases in named.items() for case in cases}
+
+
+# -- The algorithms of burnish behind AgentOptimizer ----------------------------------------------
 
 
 @dataclass(kw_only=True)
@@ -330,6 +336,9 @@ async def _opened(setup: Setup, folder: Path) -> Run:
         for resource in setup.resources:
             await resource.close()
         raise
+
+
+# -- The algorithms that an optimizer.json can name -----------------------------------------------
 
 
 class OptimizerRegistry:

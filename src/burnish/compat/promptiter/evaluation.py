@@ -101,6 +101,9 @@ class EvalResultFiles:
         }
 
 
+# -- Metrics that belong to sets ------------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class _SetMetric:
     """One name, and by set the metric that goes by it; other sets are not scored."""
@@ -156,6 +159,9 @@ def _joined(name: str, by_set: Mapping[str, Sequence[Metric]], sets: Mapping[str
         if same and len(matches) == len(by_set)
         else _SetMetric(name=name, by_set=matches, sets=sets)
     )
+
+
+# -- The teacher ----------------------------------------------------------------------------------
 
 
 _EXPECTED_RUNNER = "expected_runner_enabled"
@@ -241,6 +247,9 @@ def _with_answers(case: Case, taught: Outcome) -> Case:
         for place, turn in enumerate(case.turns)
     )
     return replace(case, turns=turns)
+
+
+# -- Where eval sets and metrics come from --------------------------------------------------------
 
 
 T = TypeVar("T")

@@ -129,6 +129,9 @@ def _drop(answer: Awaitable[None]) -> None:
         answer.close()
 
 
+# -- A run as PromptIter sees it ------------------------------------------------------------------
+
+
 _DOING: dict[EventKind, str] = {
     EventKind.STRUCTURE_SNAPSHOT: "evaluate baseline validation: ",
     EventKind.BASELINE_VALIDATION: "evaluate baseline validation: ",

@@ -209,6 +209,9 @@ def _guards(request: RunRequest, assets: Assets) -> Iterator[Problem]:
             yield Problem(where=f"MetricFloors {name}", message="no such metric", remedy=remedy)
 
 
+# -- The settings of a run of the engine ----------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunDefaults:
     """What holds for the runs of an engine where their request says nothing."""
@@ -319,6 +322,9 @@ class ProfileTarget(AroundTarget):
     def structure(self) -> Structure:
         """The other's, or one node where it has none."""
         return self.surface_map.structure
+
+
+# -- From a request to a run ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -195,6 +195,9 @@ def _inputs(inputs: tuple[EvalSetInput, ...], ids: tuple[str, ...]) -> tuple[Eva
     return (*inputs, *(EvalSetInput(eval_set_id=name) for name in ids))
 
 
+# -- A run request of PromptIter as patches on the description of a run ---------------------------
+
+
 LIMITS = ("max_metric_calls", "max_calls", "max_tokens", "max_usd", "max_minutes")
 _SETTINGS = ("strategy", "settings")
 _OPTIONS = ("repeats", "gate", "accept_sigma", "candidates_per_round", "cases_per_round")

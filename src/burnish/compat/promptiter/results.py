@@ -79,6 +79,9 @@ class AggregationResult(Wire):
     surfaces: tuple[AggregatedSurface, ...] = ()
 
 
+# -- Evaluations and traces in PromptIter's terms -------------------------------------------------
+
+
 _ZERO_TIME = "0001-01-01T00:00:00Z"
 """How Go writes a time that nobody noted."""
 
@@ -191,6 +194,9 @@ class EvaluationResult(Wire):
     eval_sets: tuple[EvalSetResult, ...] = ()
 
 
+# -- What an observer of a run is told ------------------------------------------------------------
+
+
 class EventKind(StrEnum):
     """The stages of a run, in their order."""
 
@@ -241,6 +247,9 @@ class Event:
 
 Observer: TypeAlias = Callable[[Event], Awaitable[None] | None]
 """A function or a coroutine function. What it raises ends the run."""
+
+
+# -- What a PromptIter run gives ------------------------------------------------------------------
 
 
 class RunStatus(StrEnum):

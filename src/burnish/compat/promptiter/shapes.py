@@ -108,6 +108,9 @@ def _problems(error: ValidationError, where: str) -> Iterator[Problem]:
         yield Problem(where=path or where, message=each["msg"])
 
 
+# -- Snapshots in PromptIter's terms --------------------------------------------------------------
+
+
 _PromptSyntax: TypeAlias = Literal["mixed_brace", "single_brace", "double_brace"]
 
 
@@ -240,6 +243,9 @@ class PatchSet(Wire):
     """The patches of one round."""
 
     patches: tuple[SurfacePatch, ...] = ()
+
+
+# -- Values of positions as PromptIter's flat union -----------------------------------------------
 
 
 _ROLES = ["user", "assistant"]

@@ -178,6 +178,9 @@ def _view(kind: Kind, views: StageViews) -> Callable[[Mapping[str, Json]], Wire]
             return lambda data: views.surface(prompts.PatchRequest.model_validate(data))
 
 
+# -- Stages of one's own as roles -----------------------------------------------------------------
+
+
 Request = TypeVar("Request", bound=BaseModel)
 Answer = TypeVar("Answer", bound=BaseModel)
 Result = TypeVar("Result", bound=Wire)

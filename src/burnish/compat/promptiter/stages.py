@@ -124,6 +124,9 @@ class Optimizer(Protocol):
         ...
 
 
+# -- Between the strategy's questions and PromptIter's --------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class StageViews:
     """Translates for one run."""

@@ -157,6 +157,9 @@ def _candidate(attempt: Attempt, objective: Objective, named: Callable[[str], st
     }
 
 
+# -- Traces in PromptIter's terms -----------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Tracing:
     """Reads the runs of one case."""
@@ -231,6 +234,9 @@ def _tool(call: outcomes.ToolCall) -> ToolRecord:
 
 def _text(value: Json) -> str:
     return value if isinstance(value, str) else canonical(value).decode()
+
+
+# -- What burnish measures, in PromptIter's terms -------------------------------------------------
 
 
 T = TypeVar("T")
@@ -394,6 +400,9 @@ def _evaluation_status(scores: Sequence[Score], *, whole: bool) -> MetricStatus:
     if False in verdicts:
         return "failed"
     return "passed" if True in verdicts else "unknown"
+
+
+# -- Whereabouts ----------------------------------------------------------------------------------
 
 
 NOWHERE = CaseOrigin(eval_set="", case="")

@@ -158,6 +158,9 @@ def _allowed(run: Path, completion: Mapping[str, Json]) -> int:
     return next((int(each) for each in limits if each and each >= 1), _MAX_REJECTIONS)
 
 
+# -- The gradient of a run ------------------------------------------------------------------------
+
+
 _LAST_REJECTIONS = 3
 _KEY_CHARS = 120
 _NO_REJECTIONS = frozenset(

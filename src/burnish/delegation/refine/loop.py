@@ -345,6 +345,9 @@ class _Rounds:
         )
 
 
+# -- The strategy `refine` ------------------------------------------------------------------------
+
+
 _STEER = "steer"
 """What an iteration is told beside its task: the one value that distinguishes candidates."""
 

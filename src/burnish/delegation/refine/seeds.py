@@ -108,6 +108,9 @@ def reference_of(name: str) -> str:
     return f"{row.name}:{model}" if slash and model and row is not None else ""
 
 
+# -- The run that is refined ----------------------------------------------------------------------
+
+
 _LEAST_SECONDS = 60
 
 

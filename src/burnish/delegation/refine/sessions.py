@@ -199,6 +199,9 @@ class SessionFiles:
         return chosen[-1]
 
 
+# -- BEST -----------------------------------------------------------------------------------------
+
+
 def digests(folder: Path) -> dict[str, str]:
     """A digest of every file, by its path."""
     by_path: dict[str, str] = {}

@@ -364,6 +364,9 @@ def _tell_end(run: Run, epoch: int, reason: str) -> None:
     run.tell(SearchEnded(cycle=epoch, reason=reason), f"epoch:{epoch}:{reason}")
 
 
+# -- Training by epochs from a description --------------------------------------------------------
+
+
 PROPOSER = RoleNeed(
     name="proposer",
     help="Who proposes texts: provider:name.",

@@ -105,6 +105,9 @@ class PolicySpec(TargetSpec):
         return self
 
 
+# -- Tasks ----------------------------------------------------------------------------------------
+
+
 _USUAL = "workflow.yaml"
 _PLAIN = Path(__file__).with_name("plain_workflow.yaml")
 

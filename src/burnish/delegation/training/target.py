@@ -245,6 +245,9 @@ def _keep_change(
     )
 
 
+# -- Keeping what a training brings ---------------------------------------------------------------
+
+
 _KEPT = "suite"
 """Where `Project.config` of a training keeps all this."""
 
@@ -372,6 +375,9 @@ def _run(run: TaskRun, trial: int) -> EpochRun:
             "parts": dict(run.parts),
         },
     )
+
+
+# -- Policy texts as a target ---------------------------------------------------------------------
 
 
 _NO_HOLDOUT = "the suite has no holdout: its score is a training score"

@@ -305,6 +305,9 @@ def _choice(axis: NumericAxis, at: TreePath, problems: Problems) -> ChoiceSurfac
     return ChoiceSurface(id=axis.path, choices=tuple(choices))
 
 
+# -- A block to start with ------------------------------------------------------------------------
+
+
 _MEASURED = "  metrics:\n    - {type: standard, metric: equality}\n"
 
 

@@ -139,6 +139,9 @@ def _written_twice(translation: Translation) -> Iterator[Problem]:
                 )
 
 
+# -- Which fields of an agent file a search may change --------------------------------------------
+
+
 NOISY = ("model.temperature", "model.top_p")
 """What makes answers vary: without repeats nobody knows by how much."""
 _HYBRID = (*WEIGHTS, "rrf_k")

@@ -151,6 +151,9 @@ def _require_enough(problems: Problems, dataset: Dataset, least: int) -> None:
         problems.add("data.holdout", message, "add cases, or lower min_holdout_cases")
 
 
+# -- Candidates of an agent file under the names that HoloDeck gives them -------------------------
+
+
 _BEST_PROMPT = "best-instructions.md"
 
 
@@ -177,6 +180,9 @@ def named_exports(agent: LoadedAgent) -> Exporter:
 def _prompt(agent: LoadedAgent, name: str) -> str:
     own = PurePosixPath(agent.block.instructions.file or "system-prompt.md")
     return f"{PROMPTS}/{own.stem}.{name}{own.suffix}"
+
+
+# -- An agent file as a target --------------------------------------------------------------------
 
 
 _DOCUMENT = "target.document"

@@ -140,6 +140,9 @@ def _made(scorer: ScorerBlock, making: MetricMaking) -> dict[str, TurnMetric]:
     return made
 
 
+# -- The files of a task from their description ---------------------------------------------------
+
+
 _TRAINING = (
     "there is no holdout: what is kept is decided by the numbers that the editor sees, so the "
     "result is a training score"
@@ -333,6 +336,9 @@ class _TaskBuilding:
         if alone:
             about = f"one judge decides on {', '.join(dict.fromkeys(alone))}"
             yield f"{about}: files may come to please it; name several, or give the task a holdout"
+
+
+# -- The files of a task as a target --------------------------------------------------------------
 
 
 class ArtifactsPlugin(TargetPlugin):

@@ -263,6 +263,9 @@ def _numbers_there(path: Path, run: str) -> set[int]:
     return numbers
 
 
+# -- The files of a task as the homes of its values -----------------------------------------------
+
+
 def task_record(log: TaskLog, target: ArtifactsTarget) -> dict[str, Json]:
     """The files with their hashes, and how the run is logged."""
     hashes = {path: digest(text.encode()) for path, text in target.texts.items()}

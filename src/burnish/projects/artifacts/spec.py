@@ -290,6 +290,9 @@ class ArtifactsSpec(TargetSpec):
         return names[0] if self.scorer.way == "metrics" and len(names) == 1 else "score"
 
 
+# -- What pydantic cannot see in a task -----------------------------------------------------------
+
+
 _ALWAYS = ("loss", "pass_rate", "cost_usd", "latency_sec", "failed_cases", RUNTIME)
 """Numbers that every evaluation has beside those of its scorer."""
 

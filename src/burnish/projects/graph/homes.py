@@ -36,6 +36,9 @@ def read_graph(path: Path, tree: YamlTree) -> Graph:
     return load_graph(path, tree=tree, beside=keys.keys() - GraphBlock.model_fields.keys())
 
 
+# -- Homes ----------------------------------------------------------------------------------------
+
+
 def graph_files(graph: Graph) -> dict[str, Json]:
     """What is kept in run.json; nothing of a graph that is told in Python, which has no file."""
     return {} if graph.source is None else {FILES: {**_hashes(graph)}}

@@ -66,6 +66,9 @@ def _found_from(home: Path, target: GraphTarget, files: Mapping[str, bytes]) -> 
     return {**files, name: tree.dump().encode()}
 
 
+# -- A graph of agents as a target ----------------------------------------------------------------
+
+
 class GraphSpec(TargetSpec):
     """The graph that the file of the description tells; names may leave out the graph's own."""
 

@@ -292,6 +292,9 @@ def _has_threshold(item: MetricItem) -> bool:
     return item.kind != "llm_verifier_pairwise" or "threshold" in item.model_fields_set
 
 
+# -- Optimizer.json as a dialect ------------------------------------------------------------------
+
+
 _EVALUATE = {"num_runs": "strategy.settings.repeats"}
 _OPTIMIZE = {
     "eval_case_parallelism": "execution.concurrency",

@@ -85,6 +85,9 @@ class PromptHomes(FileHomes):
         return encoded(text, before, path)
 
 
+# -- The prompts of an agent that is called, as a target ------------------------------------------
+
+
 _PANEL = "Prompts of any agent"
 _SHORT = 20
 """A prompt of fewer characters has little that could be worded otherwise."""

@@ -179,6 +179,9 @@ def _plain(value: Any) -> Json:
     return cast("_HasJson", value).to_json()
 
 
+# -- A run of a PromptIter engine as work for the manager -----------------------------------------
+
+
 _STRATEGY = "backprop"
 
 
@@ -261,6 +264,9 @@ def _touch(folder: Path) -> Callable[[str], None]:
     return ask
 
 
+# -- A PromptIter engine of one's own program as an app -------------------------------------------
+
+
 class EngineApp:
     """An engine under a name. All its runs share one loop: what it holds belongs to that loop."""
 
@@ -307,6 +313,9 @@ class EngineApp:
             if self._thread is None:
                 self._thread = LoopThread(f"engine-{self.name}")
             return self._thread
+
+
+# -- A PromptIter engine made from the description of a graph file --------------------------------
 
 
 def _has_structure(path: Path) -> bool:
@@ -390,6 +399,9 @@ def _stages(building: Building, parts: TargetParts) -> dict[str, ModelRef | None
         if ref is not None:
             building.asked(name, ref)
     return models
+
+
+# -- A project file as an app ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -178,6 +178,9 @@ class EventForwarder:
                 self.event(event)
 
 
+# -- Project work ---------------------------------------------------------------------------------
+
+
 @dataclass
 class ProjectWork:
     """A project that was loaded, ready to be driven."""

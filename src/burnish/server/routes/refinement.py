@@ -84,6 +84,9 @@ def _id_of(folder: Path) -> str:
         return ""
 
 
+# -- Refinement over HTTP -------------------------------------------------------------------------
+
+
 _READY = ("complete", "partial", "completed")
 _log = logging.getLogger(__name__)
 

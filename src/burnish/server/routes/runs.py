@@ -84,6 +84,9 @@ async def manager_of(request: Request) -> RunManager:
     return request.app.state.manager
 
 
+# -- The apps that are served ---------------------------------------------------------------------
+
+
 app_router = APIRouter(tags=["apps"])
 Manager = Annotated[RunManager, Depends(manager_of)]
 
@@ -105,6 +108,9 @@ async def get_app(app: AppName, manager: Manager) -> AppShape:
 async def get_structure(app: AppName, manager: Manager) -> Structure:
     """The nodes of an app, and what can be changed at each."""
     return Structure.model_validate({"structure": await manager.structure(app)})
+
+
+# -- Datasets -------------------------------------------------------------------------------------
 
 
 dataset_router = APIRouter(tags=["datasets"])
@@ -161,6 +167,9 @@ def _about(name: str, dataset: CaseFile) -> dict[str, object]:
     return {"name": name, "format": dataset.format, "cases": len(dataset.cases)}
 
 
+# -- The events of a run --------------------------------------------------------------------------
+
+
 event_router = APIRouter(tags=["runs"])
 LastEventId = Annotated[int, Header(alias="Last-Event-ID", ge=0, le=10**9)]
 _TEXT = {"type": "string"}
@@ -215,6 +224,9 @@ async def _until_gone(frames: AsyncGenerator[bytes, None]) -> AsyncGenerator[byt
             yield frame
 
 
+# -- Health, readiness and metrics ----------------------------------------------------------------
+
+
 health_router = APIRouter(tags=["service"])
 
 
@@ -248,6 +260,9 @@ async def metrics(request: Request, manager: Manager) -> PlainTextResponse:
     return PlainTextResponse(
         exposition(manager, request.app.state.requests), media_type=CONTENT_TYPE
     )
+
+
+# -- What a run's folder tells --------------------------------------------------------------------
 
 
 run_detail_router = APIRouter(tags=["runs"])
@@ -316,6 +331,9 @@ async def get_promptiter(app: AppName, run_id: RunId, manager: Manager) -> dict[
     """The result so far in PromptIter's shape."""
     record = await manager.get(app, run_id)
     return {"result": await run_result(manager.store, record)}
+
+
+# -- Runs of every strategy -----------------------------------------------------------------------
 
 
 run_router = APIRouter(tags=["runs"])
@@ -387,6 +405,9 @@ async def delete_run(app: AppName, run_id: RunId, manager: Manager) -> Response:
 def shown(manager: RunManager, record: StoredRun) -> RunShape:
     """A run, with what this service knows of it."""
     return RunShape.of(record, manager.left.get((record.app_name, record.run_id), ""))
+
+
+# -- Measurements of apps -------------------------------------------------------------------------
 
 
 evaluation_router = APIRouter(tags=["evaluations"])

@@ -64,6 +64,9 @@ async def _ask_one(
     return reply
 
 
+# -- Merging --------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Merged:
     """What should change, by surface, in order of its name."""
@@ -161,6 +164,9 @@ def _as_they_are(gradients: Sequence[SurfaceGradient]) -> list[MergedGradient]:
         )
         for text, same in by_text.items()
     ]
+
+
+# -- The walk back --------------------------------------------------------------------------------
 
 
 @dataclass(kw_only=True)

@@ -117,6 +117,9 @@ class Lost:
     why: str
 
 
+# -- Values of surfaces as roles read and write them ----------------------------------------------
+
+
 class BadValue(ValueError):
     """Something that is no value of its surface."""
 
@@ -193,6 +196,9 @@ def _demonstration(row: object) -> Demonstration:
     if not isinstance(question, str) or not isinstance(answered, str):
         raise BadValue("a worked example has an input and an output, both texts")
     return Demonstration(input=question, output=answered)
+
+
+# -- Schemas of answers, narrowed to the names that one request shows -----------------------------
 
 
 def only_these(

@@ -275,6 +275,9 @@ def patch_schema(request: PatchRequest) -> dict[str, Json]:
     return with_value(PatchAnswer, request.limits)
 
 
+# -- What the backwarder is shown of a step -------------------------------------------------------
+
+
 _MOST_CHARS = 4000
 """Of one text of a step."""
 

@@ -212,6 +212,9 @@ def _before(numbers: Mapping[str, float]) -> float | None:
     return next((1 - loss for loss in losses if loss is not None), None)
 
 
+# -- Report.md of back-propagation ----------------------------------------------------------------
+
+
 ENDS = {
     "baseline_missing": "the baseline could not be measured",
     "no_losses": "nothing fails on train any more",

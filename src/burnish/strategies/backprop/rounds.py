@@ -191,6 +191,9 @@ class Patcher:
         return Patch(surface=name, value=value, reason=reply.answer.reason.strip())
 
 
+# -- What went wrong with runs of cases, in a few words for whoever watches -----------------------
+
+
 _ERRORS_SHOWN = 300
 
 
@@ -221,6 +224,9 @@ def crash_words(evaluation: Evaluation) -> str:
 
 def _line(text: str) -> str:
     return without_middle(" ".join(text.split()), _ERRORS_SHOWN)
+
+
+# -- One round ------------------------------------------------------------------------------------
 
 
 PHASE = "backprop"
@@ -377,6 +383,9 @@ def _walked(details: BackpropDetails, walk: Round) -> BackpropDetails:
 def _merged(each: MergedGradient) -> Json:
     cases: list[Json] = [*dict.fromkeys(source.case for source in each.sources)]
     return {"severity": each.severity, "gradient": each.text, "cases": cases}
+
+
+# -- Learning from train --------------------------------------------------------------------------
 
 
 class Learner:

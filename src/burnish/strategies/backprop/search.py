@@ -170,6 +170,9 @@ class Watcher(Protocol):
         ...
 
 
+# -- The search -----------------------------------------------------------------------------------
+
+
 _DRAWS = 1_000_000
 """Draws set aside for each round."""
 

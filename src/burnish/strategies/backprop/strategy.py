@@ -68,6 +68,9 @@ def _unknown(
             )
 
 
+# -- The strategy `backprop` ----------------------------------------------------------------------
+
+
 _VERSION = 1
 _FREE = (
     "max_rounds",
@@ -153,6 +156,9 @@ class Backprop:
         if ended:
             over = SearchEnded(cycle=search.number, reason=ended)
             run.tell(over, f"round:{search.number}:{ended}")
+
+
+# -- Back-propagation from a description ----------------------------------------------------------
 
 
 _PROPOSER = "proposer"

@@ -210,6 +210,9 @@ def _short(value: Scalar) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
+# -- Worked examples made from cases --------------------------------------------------------------
+
+
 _RESULT_CHARS = 600
 """How much of what a tool gave is shown: how it is used can be seen from the beginning of it."""
 
@@ -266,6 +269,9 @@ def _beginning(text: str) -> str:
 
 def _stumbled(outcome: Outcome) -> bool:
     return any(call.error for call in _calls_of(outcome))
+
+
+# -- Demonstrations -------------------------------------------------------------------------------
 
 
 _POOL = 16
@@ -376,6 +382,9 @@ def _may_be_shown(demo: Demonstration, surface: DemosSurface) -> bool:
 
 def _room(surface: DemosSurface) -> float:
     return math.inf if surface.max_chars is None else surface.max_chars
+
+
+# -- The phase of demonstrations ------------------------------------------------------------------
 
 
 _DRAWS = 256

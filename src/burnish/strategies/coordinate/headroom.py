@@ -74,6 +74,9 @@ def _phases(settings: CoordinateSettings) -> Iterator[PhaseLimits]:
         yield settings.textual_phase
 
 
+# -- The headroom check ---------------------------------------------------------------------------
+
+
 _OUTLOOKS = {
     "nothing_to_gain": "nothing to gain: the loss on train is 0, so nothing is tried",
     "within_noise": "no gain can be told from noise: even a loss of 0 on train would not clear it; "

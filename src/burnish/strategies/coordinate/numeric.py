@@ -99,6 +99,9 @@ def _place(axis: Axis, value: Scalar) -> Scalar:
     return _grid_place(axis, float(value))
 
 
+# -- The two densities of TPE, computed here ------------------------------------------------------
+
+
 QUANTILE = 0.25
 """The share of points that counts as good here; a tenth, as optuna takes it, is one of ten."""
 CANDIDATES = 24
@@ -207,6 +210,9 @@ def _moved(axis: Axis, value: Scalar, rng: random.Random) -> Scalar:
         return rng.choice(axis.choices)
     at = min(1.0, max(0.0, rng.gauss(unit(axis, float(value)), 0.1)))
     return at_unit(axis, at)
+
+
+# -- The next point to try, by optuna's TPE -------------------------------------------------------
 
 
 WARM_UP = 10

@@ -105,6 +105,9 @@ def _owner(axis: Surface) -> str:
     return axis.id.rpartition(".")[0]
 
 
+# -- What all phases share ------------------------------------------------------------------------
+
+
 NOTHING_TO_GAIN = "nothing_to_gain"
 STOPPED = "stopped"
 
@@ -184,6 +187,9 @@ class Phase(ABC):
         return PhaseEnd(
             incumbent=incumbent, reason=reason, accepts=self.accepts, trials=self.trials
         )
+
+
+# -- The phase of texts ---------------------------------------------------------------------------
 
 
 _REMEMBERED = 3

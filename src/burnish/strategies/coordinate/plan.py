@@ -148,6 +148,9 @@ def _costs(costs: Expected, settings: CoordinateSettings) -> Iterator[str]:
     yield "          read come on top"
 
 
+# -- What changed from baseline to best -----------------------------------------------------------
+
+
 _MOST_LINES = 600
 """Of a diff; beyond that the files are better compared with a tool for it."""
 _SECRET_FIELD = re.compile(

@@ -171,6 +171,9 @@ def _tell_end(run: Run, cycle: int, reason: str) -> None:
     run.tell(SearchEnded(cycle=cycle, reason=reason), f"cycle:{cycle}:{reason}")
 
 
+# -- Coordinate descent from a description --------------------------------------------------------
+
+
 CRITIC = RoleNeed(
     name="critic",
     help="Who diagnoses texts: provider:name.",

@@ -141,6 +141,9 @@ def trace_texts(
     return list(islice((trace for trace in traces if secrets.leaked(trace) is None), _MOST_TRACES))
 
 
+# -- What a search remembers from phase to phase --------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class Memory:
     """Losses of what was tried, and diagnoses that brought nothing."""
@@ -149,6 +152,9 @@ class Memory:
     """By candidate, on train; None where nobody could tell."""
     rejected: dict[str, list[Rejected]] = field(default_factory=dict[str, list[Rejected]])
     """By axis, in the order of the trials."""
+
+
+# -- One trial ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

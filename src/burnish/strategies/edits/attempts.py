@@ -75,6 +75,9 @@ def file_change(path: str, before: str, after: str) -> _FileChange:
     return _FileChange(path=path, added=count.added, removed=count.removed, diff=shown.text)
 
 
+# -- The decision of the artifact loop ------------------------------------------------------------
+
+
 _TAMPERING = "Tampering"
 """The error of a run that touched what it must leave alone."""
 MAX_MISSING = 0.0
@@ -123,6 +126,9 @@ def _runs_at_last(candidate: Evaluation, objective: Objective) -> Decision:
     return broken or decide("strict", "better", "it runs, and what was there did not", {})
 
 
+# -- What metrics said of a run beside their numbers ----------------------------------------------
+
+
 _MOST = 3000
 """Characters of one remark."""
 
@@ -161,6 +167,9 @@ def disagreement(score: Score) -> str:
 def _scores(evaluation: Evaluation) -> tuple[Score, ...]:
     ran = evaluation.results and not evaluation.failed_cases()
     return evaluation.results[-1].scores if ran else ()
+
+
+# -- An attempt -----------------------------------------------------------------------------------
 
 
 _PHASE = "edit"
@@ -265,6 +274,9 @@ def primary_values(
         if evaluation is not None
     }
     return {"name": name, **values}
+
+
+# -- What the editor reads of the runs so far -----------------------------------------------------
 
 
 _REMEMBERED = 5

@@ -116,6 +116,9 @@ def _not_there(place: Replacement, count: int) -> Problem:
     )
 
 
+# -- An editor that is a program, such as a coding agent's CLI ------------------------------------
+
+
 _MOST_SAID = 2000
 
 

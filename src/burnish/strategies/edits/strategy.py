@@ -79,6 +79,9 @@ class StageReached(EventData):
     trial: int | None = None
 
 
+# -- The strategy `edits`, the artifact loop ------------------------------------------------------
+
+
 _VERSION = 2
 _IDLE = 12
 """Edits in a row that could not be run, after which nothing more is to be had."""
@@ -320,6 +323,9 @@ class _Loop:
 
     async def _measured(self, candidate: Candidate, split: Split) -> Evaluation:
         return await self._run.evaluate(candidate, split=split, repeats=self._settings.repeats)
+
+
+# -- The artifact loop from a description ---------------------------------------------------------
 
 
 EDITOR = RoleNeed(name=ROLE, help="Who edits files: provider:name.", panel="Files")

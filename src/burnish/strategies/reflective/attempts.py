@@ -153,6 +153,9 @@ def _score(evaluation: Evaluation | None, objective: Objective) -> float | None:
     return None if evaluation is None else objective.measure(evaluation).score
 
 
+# -- Merging --------------------------------------------------------------------------------------
+
+
 SUBSAMPLE = 5
 """Holdout cases on which a merged candidate must hold its own before it is run over all."""
 
@@ -240,6 +243,9 @@ def _complementary(ancestor: Candidate, one: Candidate, other: Candidate) -> boo
     )
 
 
+# -- Merges ---------------------------------------------------------------------------------------
+
+
 class Merges:
     """Makes one candidate of two, as often as is allowed."""
 
@@ -294,6 +300,9 @@ class Merges:
         sides = [each.holdout.only({case.id for case in few}) for each in lineage.pair]
         held = as_good_as(evaluation, sides, run.objective)
         return replace(attempt, heat=Heat(evaluation=evaluation, whole=False), decision=held)
+
+
+# -- The trail ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -77,6 +77,9 @@ def _cells(evaluation: Evaluation, objective: Objective) -> dict[Hashable, float
     return cells
 
 
+# -- What a search remembers ----------------------------------------------------------------------
+
+
 _REMEMBERED = 3
 """Rewrites turned down that the reflector is told of."""
 
@@ -147,6 +150,9 @@ class SearchMemory:
         return "\n".join(f"- {each.diagnosis} → {each.reason}" for each in latest) or "(none)"
 
 
+# -- Minibatches ----------------------------------------------------------------------------------
+
+
 def minibatch(
     cases: Sequence[Case], size: int, number: int, shuffle: Callable[[int], random.Random]
 ) -> tuple[Case, ...]:
@@ -158,6 +164,9 @@ def minibatch(
     shuffle(number_of_pass).shuffle(order)
     chosen = order[place * size : (place + 1) * size]
     return (*chosen, *order[: size - len(chosen)])
+
+
+# -- Looks at train -------------------------------------------------------------------------------
 
 
 Minibatch: TypeAlias = tuple[Case, ...]
@@ -270,6 +279,9 @@ class Train:
             looked * self._settings.proposals_per_round + slot,
             lambda number: self._run.rng("minibatches", number),
         )
+
+
+# -- The pool -------------------------------------------------------------------------------------
 
 
 EPSILON_GREEDY = 0.1

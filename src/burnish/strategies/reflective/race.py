@@ -159,6 +159,9 @@ def _both(first: Evaluation | None, second: Evaluation) -> Evaluation:
     return second if first is None else replace(first, results=(*first.results, *second.results))
 
 
+# -- Holdout --------------------------------------------------------------------------------------
+
+
 BLOCK = 8
 """Cases between two looks at how a race stands."""
 

@@ -72,6 +72,9 @@ def reflector(client: ModelClient, prompt: RolePrompt) -> ModelRole[ReflectReque
     )
 
 
+# -- Proposing ------------------------------------------------------------------------------------
+
+
 _MAX_CHARS = 8000
 """For a text without a bound of its own."""
 
@@ -205,6 +208,9 @@ class Proposer:
     def _count(self, replies: Sequence[Asked[Reflection]]) -> None:
         for reply in replies:
             self.failures = self.failures + 1 if reply.answer is None else 0
+
+
+# -- Rounds ---------------------------------------------------------------------------------------
 
 
 class Rounds:

@@ -151,6 +151,9 @@ def _ended(rounds: Rounds, proposer: Proposer) -> str:
     return "nothing_new" if rounds.idle >= max(IDLE_ROUNDS, rounds.two_passes) else ""
 
 
+# -- Reflective search from a description ---------------------------------------------------------
+
+
 REFLECTOR = RoleNeed(
     name=ROLE,
     help="Who rewrites texts: provider:name.",

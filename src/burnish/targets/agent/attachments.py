@@ -275,6 +275,9 @@ def _pdf_text(content: bytes, part: _Part) -> str:
     return "\n\n".join(f"# Page {number}\n{text}" for number, text in texts.items())
 
 
+# -- Files that go with a case --------------------------------------------------------------------
+
+
 async def read_attachments(
     attachments: Sequence[Attachment], folder: Path, *, patience: RetryPolicy = PATIENCE
 ) -> tuple[list[str], list[Image]]:

@@ -210,6 +210,9 @@ AgentTool: TypeAlias = Annotated[
 ]
 
 
+# -- The agent file -------------------------------------------------------------------------------
+
+
 _USUAL = ModelSettings(temperature=0.3, max_tokens=1000)
 """How a model is asked where the file leaves it open."""
 
@@ -331,6 +334,9 @@ class AgentBlock(Block):
         used = ("file_timeout", "download_timeout", "cache_enabled", "cache_dir")
         keys = [key for key in used if getattr(self.execution, key) is not None]
         return notes + ([f"execution: {', '.join(keys)} has no effect here"] if keys else [])
+
+
+# -- `${VAR}` in agent files ----------------------------------------------------------------------
 
 
 _SECRET_KEYS = ("api_key", "env", "headers")

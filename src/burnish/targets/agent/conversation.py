@@ -108,6 +108,9 @@ def _plain(value: Any) -> Json:
     return cast("Json", to_jsonable_python(value, fallback=repr, inf_nan_mode="strings"))
 
 
+# -- Messages to and from pydantic-ai -------------------------------------------------------------
+
+
 def _opening(
     demonstrations: Sequence[Demonstration], history: Sequence[Message]
 ) -> list[ModelMessage]:
@@ -187,6 +190,9 @@ def _words(part: Any) -> str:
         pieces = [part.content] if isinstance(part.content, str) else part.content
         return "\n".join(piece for piece in pieces if isinstance(piece, str))
     return ""
+
+
+# -- One case under one candidate -----------------------------------------------------------------
 
 
 _RETRIES = 2

@@ -345,6 +345,9 @@ def _another_kind(root: str, expected: str) -> Unreadable:
     return Unreadable(f"there is no {expected} in it", remedy=_SAVE_ANEW)
 
 
+# -- Files at an address --------------------------------------------------------------------------
+
+
 _REDIRECTS = 5
 _SECONDS = 30.0
 PATIENCE = RetryPolicy(attempts=3)

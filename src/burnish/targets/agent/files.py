@@ -93,6 +93,9 @@ def _facts(front: str, source: str) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", facts)
 
 
+# -- Reading an agent file ------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class LoadedAgent:
     """An agent file that was read and found sound."""
@@ -240,6 +243,9 @@ def _problem(path: Path, what: str, error: BurnishError) -> Problem:
     return Problem(where=f"{path.name} {what}", message=error.message, remedy=error.remedy)
 
 
+# -- Candidates of an agent file ------------------------------------------------------------------
+
+
 _DIGITS = 6
 
 
@@ -323,6 +329,9 @@ def rescaled(before: Mapping[str, float], chosen: Mapping[str, float]) -> dict[s
     takes = max(rest or before, key=lambda key: rounded[key])
     others = math.fsum(weight for key, weight in rounded.items() if key != takes)
     return {**rounded, takes: round(1 - others, _DIGITS)}
+
+
+# -- A candidate as files that load from where they lie -------------------------------------------
 
 
 PROMPTS = "instructions"
@@ -431,6 +440,9 @@ def _items(value: Any) -> list[MutableMapping[str, Any]]:
 
 def _is_elsewhere(path: str) -> bool:
     return Path(path).is_absolute() or "://" in path or path.startswith("${")
+
+
+# -- The positions of an agent --------------------------------------------------------------------
 
 
 _SETTINGS = ("temperature", "top_p", "max_tokens")

@@ -135,6 +135,9 @@ def _wrong(path: str, message: str, remedy: str = "") -> ConfigError:
     return ConfigError([Problem(where=path, message=message, remedy=remedy)])
 
 
+# -- The demonstrations of an agent file ----------------------------------------------------------
+
+
 def demonstrations_of(block: AgentBlock) -> tuple[Demonstration, ...]:
     """The worked examples of a file."""
     return tuple(

@@ -84,6 +84,9 @@ def _usage(agent: LoadedAgent, client: ModelClient, case: Case, calls: int) -> U
     return Usage(requests=calls, input_tokens=read, output_tokens=written)
 
 
+# -- Rehearsing a case ----------------------------------------------------------------------------
+
+
 async def rehearse_case(
     parts: AgentParts,
     case: Case,
@@ -147,6 +150,9 @@ async def beyond(effects: Effects, kind: str, what: str) -> bool:
         return Receipt(value=False)
 
     return await effects.once(Call(kind=kind, request=what, codec=codec(bool)), perform)
+
+
+# -- An agent file as a target --------------------------------------------------------------------
 
 
 _KEPT = 16

@@ -96,6 +96,9 @@ def _wrong(tool: FunctionTool, message: str) -> ConfigError:
     return ConfigError([Problem(where=f"tool {tool.name}", message=message)])
 
 
+# -- MCP servers as tools -------------------------------------------------------------------------
+
+
 def check_server(tool: McpTool, folder: Path) -> list[Problem]:
     """What would keep a server from starting, without starting it."""
     where = f"tool {tool.name}"
@@ -146,6 +149,9 @@ def _expanded(text: str) -> str:
     return expand_variables(text, os.environ)
 
 
+# -- Prompt tools ---------------------------------------------------------------------------------
+
+
 _PLACE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}|\{([A-Za-z_]\w*)\}")
 
 
@@ -169,6 +175,9 @@ def _prompt_tool(tool: PromptTool, template: str, description: str) -> Tool[Any]
         return _PLACE.sub(lambda match: str(arguments.get(match[1] or match[2], "")), template)
 
     return Tool.from_schema(fill, tool.name, description, _parameters_schema(tool.parameters))
+
+
+# -- The tools of an agent ------------------------------------------------------------------------
 
 
 class Toolbox:

@@ -211,6 +211,9 @@ def _as_dict(value: Json) -> dict[str, Json]:
     return value if isinstance(value, dict) else {}
 
 
+# -- Files as a target ----------------------------------------------------------------------------
+
+
 _PROCESSES = "processes"
 _RUN_FILES = ("run.json", "journal.db")
 

@@ -66,6 +66,9 @@ def _split(name: str, values: Mapping[str, Value]) -> tuple[str, str] | None:
 TASK, HOLDOUT = "task", "holdout"
 """The names of the two cases that a task can have."""
 
+# -- What a task is made of -----------------------------------------------------------------------
+
+
 _ScoringKind: TypeAlias = Literal["command", "python", "metrics"]
 
 
@@ -151,6 +154,9 @@ class Task:
             "folders": [[*self.scratch], [*self.holdout_files], self.copy_git],
             "files": short_id([list(pair) for pair in others]),
         }
+
+
+# -- The numbers that a scorer prints -------------------------------------------------------------
 
 
 RUNTIME = "runtime_seconds"
@@ -250,6 +256,9 @@ def _number(name: str, value: Any) -> float:
     shown = repr(value) if len(repr(value)) < 80 else f"{repr(value)[:80]}…"
     remedy = "; words for the editor go into 'feedback'" if isinstance(value, str) else ""
     raise NoNumbers(f"'{name}' of the scorer's JSON is {shown}, not a finite number{remedy}")
+
+
+# -- The workspace of one candidate ---------------------------------------------------------------
 
 
 CACHES = ("**/__pycache__", "**/*.pyc", "**/.pytest_cache", "**/.ruff_cache", "**/.mypy_cache")
@@ -375,6 +384,9 @@ def _new_place() -> Path:
 def _gone() -> Violation:
     remedy = "leave the workspace where it is"
     return Violation(kind="tampering", message="a run removed the workspace", remedy=remedy)
+
+
+# -- The task's folder as it was at the start -----------------------------------------------------
 
 
 _GIT = "**/.git"

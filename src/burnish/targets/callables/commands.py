@@ -100,6 +100,9 @@ async def _last_words(pipe: asyncio.StreamReader) -> bytes:
     return tail
 
 
+# -- An agent that is a command -------------------------------------------------------------------
+
+
 _InputWay: TypeAlias = Literal["stdin", "argument", "json"]
 
 _TEMPORARY_FAILURE = 75

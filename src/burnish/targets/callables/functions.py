@@ -98,6 +98,9 @@ def _wrong(name: str, message: str) -> ConfigError:
     return ConfigError([Problem(where=f"agent {name}", message=message, remedy=remedy)])
 
 
+# -- Running a user's function in a thread of its own ---------------------------------------------
+
+
 async def in_thread(function: Callable[[], Any]) -> Any:
     """What the function returns or raises. Cancelled, it is left to itself."""
     loop = asyncio.get_running_loop()
@@ -129,6 +132,9 @@ def _called(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         return None, RuntimeError(f"the agent raised StopIteration: {error}")
     except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
         return None, error
+
+
+# -- An agent that is a Python function, or an object for each conversation -----------------------
 
 
 _REMEDY = (

@@ -85,6 +85,9 @@ def _trust() -> "ssl.SSLContext":
     return httpx2.create_ssl_context()
 
 
+# -- Secrets of agents that are called ------------------------------------------------------------
+
+
 _SHORTEST = 8
 _VARIABLE = re.compile(r"\$\{[A-Za-z_]\w*\}")
 
@@ -101,6 +104,9 @@ def written_out(name: str, value: str) -> str:
     if _VARIABLE.search(value) or Redactor(secrets=()).json({name: value}) == {name: value}:
         return ""
     return "this looks like a secret, which does not belong into a file"
+
+
+# -- Templates of requests ------------------------------------------------------------------------
 
 
 _PLACE = re.compile(r"\{\{\s*(prompts\.[^{}]*[^{}\s]|\w+)\s*\}\}")
@@ -192,6 +198,9 @@ def _problems_in(template: Json) -> Iterator[Problem]:
     if not names & {"input", "messages"}:
         remedy = 'put "{{input}}" where the agent reads what it is asked'
         yield Problem(message="nothing of it is what the agent is asked", remedy=remedy)
+
+
+# -- An agent behind an HTTP endpoint -------------------------------------------------------------
 
 
 _Method: TypeAlias = Literal["POST", "PUT", "PATCH"]

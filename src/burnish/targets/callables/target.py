@@ -78,6 +78,9 @@ def _structured(value: Json) -> Outcome:
     return Outcome(replies=(spelled(value),), data=value, nano_usd=None)
 
 
+# -- One conversation with an agent ---------------------------------------------------------------
+
+
 _NODE = "agent"
 
 
@@ -234,6 +237,9 @@ def _renamed(own: Sequence[Step], number: int, before: tuple[str, ...]) -> list[
     ]
 
 
+# -- What all agents that are called have in common -----------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class CallingTarget(ABC):
     """An agent that is called turn by turn.
@@ -365,6 +371,9 @@ def _nobody_played(error: RoleFailed) -> Failure:
         message=f"the user could not be played: {error.message}",
         error=type(error).__name__,
     )
+
+
+# -- Notes ----------------------------------------------------------------------------------------
 
 
 def notes_for(target: CallingTarget, cases: Sequence[Case]) -> tuple[str, ...]:

@@ -146,6 +146,9 @@ class GraphBlock(Block):
         return self
 
 
+# -- Whether a graph hangs together ---------------------------------------------------------------
+
+
 def flow_of(graph: Graph) -> Flow:
     """How the graph flows, or a ConfigError with all that is wrong with it."""
     if problems := list(_graph_problems(graph)):
@@ -186,6 +189,9 @@ def _unreached(graph: Graph) -> Iterator[Problem]:
             remedy = "add an edge to it, or remove it"
             message = f"no way leads to it from the entry '{graph.entry}'"
             yield Problem(where=f"nodes.{name}", message=message, remedy=remedy)
+
+
+# -- Reading a graph file -------------------------------------------------------------------------
 
 
 _REMEDY = "it is module.path:name, importable from the folder of the graph file"

@@ -75,6 +75,9 @@ def _source(named: Any) -> str:
         return ""  # made in C, or typed into a console
 
 
+# -- Skills ---------------------------------------------------------------------------------------
+
+
 _USUAL_NAME = "SKILL"
 
 

@@ -72,6 +72,9 @@ class Condition:
                 return True
 
 
+# -- How a graph flows ----------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class Flow:
     """The order of a graph's nodes once the edges that go back are left out."""
@@ -144,6 +147,9 @@ def _sorted(ahead: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     return tuple(order)
 
 
+# -- What a node is told --------------------------------------------------------------------------
+
+
 QUESTION = "question"
 """The name under which templates find what was asked."""
 _PLACE = re.compile(r"(?<!\{)\{([^\W\d][\w-]*)\}(?!\})")
@@ -202,6 +208,9 @@ def template_problems(template: str, nodes: Collection[str], where: str) -> Iter
             remedy = f"did you mean '{near}'?" if near else f"there are: {', '.join(names)}"
             message = f"the template has a place for '{name}', which is no node"
             yield Problem(where=where, message=message, remedy=remedy)
+
+
+# -- What stands at the nodes of a graph ----------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -303,6 +312,9 @@ def _tool_blocks(
         blocks.append({**block, "file": module, "function": function})
         functions[name] = tool
     return blocks, functions
+
+
+# -- Graphs ---------------------------------------------------------------------------------------
 
 
 MAX_VISITS = 3

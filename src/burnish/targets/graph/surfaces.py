@@ -192,6 +192,9 @@ def _names_functions(graph: Graph) -> bool:
     return conditional or any(isinstance(node, FunctionNode) for node in graph.nodes.values())
 
 
+# -- The positions of a graph ---------------------------------------------------------------------
+
+
 _OF_THE_PROVIDER = ("base_url", "endpoint", "api_key", "api_version")
 """What a model of another provider has no use for."""
 
@@ -318,6 +321,9 @@ def _model(node: AgentNode, label: str) -> dict[str, Value]:
         # Left empty in the file, which no surface can be.
         values |= cast("dict[str, Value]", {f"model.{key}": None for key in gone})
     return values
+
+
+# -- The surfaces of a graph, each under the id of the position that it edits ---------------------
 
 
 _ROOM = 4

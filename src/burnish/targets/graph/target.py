@@ -97,6 +97,9 @@ class RehearsedWork(Work):
         return all((node_id(self.graph, name), value) in seen for name, value in outputs.items())
 
 
+# -- The conversation of a case with a graph ------------------------------------------------------
+
+
 class TurnFailed(Exception):
     """A turn gave no reply; nobody outside of this file sees it."""
 
@@ -199,6 +202,9 @@ def _ends(graph: Graph, visits: Sequence[Visit]) -> tuple[Visit, ...]:
 
 def _ended(visit: Visit | None) -> bool:
     return visit is not None and not visit.taken
+
+
+# -- A graph as a target --------------------------------------------------------------------------
 
 
 class GraphTarget(EditableTarget):

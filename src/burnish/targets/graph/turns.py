@@ -83,6 +83,9 @@ class Work:
         return bool(await edge.when.function.call(output.value))
 
 
+# -- One turn through a graph ---------------------------------------------------------------------
+
+
 _APART = 10_000
 """Between the draws of two steps: two nodes that ask the same are two samples of the answer."""
 

@@ -129,6 +129,9 @@ def is_async(function: Callable[..., Any]) -> bool:
     return callable(inner) and is_async(inner)
 
 
+# -- Fields behind callbacks that a killed run left changed ---------------------------------------
+
+
 class LentCallbacks:
     """What burnish has written behind the callbacks, and what is theirs."""
 
@@ -216,6 +219,9 @@ def _program(names: Sequence[str]) -> str:
     """This program with these fields: what a later start of it has in common with this one."""
     started = sys.argv[0] if sys.argv else ""
     return short_id([os.path.realpath(started), list(names)])
+
+
+# -- Writing several fields together --------------------------------------------------------------
 
 
 async def write_together(

@@ -122,6 +122,9 @@ def _like(file: FileField) -> bytes:
         return b""
 
 
+# -- Reading what the fields say at the start -----------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class Begun:
     """What the fields say, and what had to be put back before."""
@@ -148,6 +151,9 @@ def _files_back(prompts: TargetPrompt, home: Path) -> tuple[str, ...]:
     fates = restore_abandoned(borrowed_folder(home))
     require_unborrowed(prompts.files, home)
     return tuple(f"{fate} (a killed run had changed it)" for fate in fates)
+
+
+# -- The user's prompts, holding one candidate after another --------------------------------------
 
 
 class _Taken:
@@ -302,6 +308,9 @@ def _changed(what: str, when: str) -> ConfigError:
     return ConfigError([Problem(where=what, message=message, remedy=remedy)])
 
 
+# -- Whose turn it is -----------------------------------------------------------------------------
+
+
 @dataclass(kw_only=True, eq=False)
 class _Group:
     """Runs of one candidate that wait together."""
@@ -372,6 +381,9 @@ class Turns:
             # A lock belongs to the event loop in which it was first waited for.
             self._preparing = asyncio.Lock()
         self._candidate, self._inside = candidate, inside
+
+
+# -- The two ways in which a candidate's texts reach the agent ------------------------------------
 
 
 Mode: TypeAlias = Literal["source", "isolated"]
@@ -451,6 +463,9 @@ class IsolatedWay:
         """Remove the folders."""
         self._folders.close()
         return []
+
+
+# -- Reaching -------------------------------------------------------------------------------------
 
 
 def reach_problems(agent: Target, names: Sequence[str], mode: Mode) -> Iterator[Problem]:

@@ -47,6 +47,9 @@ def require_unborrowed(files: Sequence[FileField], home: Path) -> None:
             )
 
 
+# -- The surfaces of prompt fields ----------------------------------------------------------------
+
+
 MaxChars: TypeAlias = int | Mapping[str, int] | None
 Frozen: TypeAlias = Mapping[str, Sequence[str]]
 
@@ -79,6 +82,9 @@ def _unknown(
         if name not in values:
             remedy = f"there are: {', '.join(values)}"
             yield Problem(where=f"{setting}.{name}", message="no such prompt field", remedy=remedy)
+
+
+# -- TargetPrompt ---------------------------------------------------------------------------------
 
 
 class TargetPrompt:
