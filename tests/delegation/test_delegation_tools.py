@@ -117,7 +117,7 @@ async def test_only_the_tools_that_the_manager_allows(tmp_path: Path) -> None:
 
 async def test_tools_of_an_mcp_server_and_no_server_on_a_replay(tmp_path: Path) -> None:
     pytest.importorskip("mcp", reason="the extra mcp is not installed")
-    server = Path(__file__).parents[1] / "mcp_server.py"
+    server = Path(__file__).parents[1] / "targets" / "mcp_server.py"
     text = f"""{FLOW}tools:
   - name: shelf
     type: mcp

@@ -90,8 +90,8 @@ def test_a_suggestion_is_a_function_of_what_is_known_and_the_seed() -> None:
 def test_another_process_suggests_the_same() -> None:
     program = (
         "from tests.strategies.test_coordinate_space import TWO, _quadratic\n"
-        "from burnish.strategies.coordinate import tpe\n"
-        "print(dict(tpe.suggest(TWO, _quadratic(12, seed=1), seed=5, start=4)))"
+        "from burnish.strategies.coordinate import numeric\n"
+        "print(dict(numeric.suggest(TWO, _quadratic(12, seed=1), seed=5, start=4)))"
     )
     said = subprocess.run(
         [sys.executable, "-c", program],
